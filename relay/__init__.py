@@ -1,0 +1,4 @@
+"""Relays domain events from a transactional outbox in Azure Cosmos DB to an Azure Service Bus topic.
+
+Start reading at `relay.pipeline`.
+"""

@@ -1,0 +1,45 @@
+"""The composition root: settings, the relay, and the Cosmos DB trigger that feeds it."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import azure.functions as func
+
+from relay.pipeline import Relay
+from relay.settings import Settings
+
+settings = Settings.from_environment(os.environ)
+app = func.FunctionApp()
+
+
+@functools.cache
+def relay() -> Relay:
+    """The process's relay, made by the first invocation so that it belongs to the worker's event loop."""
+    return Relay.from_settings(settings)
+
+
+# Without a retry policy the trigger checkpoints a batch whose invocation failed: its events would be lost
+# (docs/decisions/0001-retry-policy.md). Unlimited, as an outage has no limit either; poison is quarantined.
+@app.retry(
+    strategy="exponential_backoff",
+    max_retry_count="-1",
+    minimum_interval="00:00:01",
+    maximum_interval="00:01:00",
+)
+@app.cosmos_db_trigger(
+    arg_name="documents",
+    connection="COSMOS",
+    database_name=settings.cosmos_database,
+    container_name=settings.cosmos_container,
+    lease_container_name=settings.cosmos_lease_container,
+    create_lease_container_if_not_exists=False,
+    max_items_per_invocation=settings.max_items,
+    feed_poll_delay=settings.poll_delay_ms,
+    start_from_beginning=True,  # type: ignore[arg-type]  # the binding's is a boolean; the stub says time
+)
+@app.function_name("relay")
+async def relay_changes(documents: func.DocumentList, context: func.Context) -> None:
+    """Relay one batch of changes; raising keeps the checkpoint where it is until the retry succeeds."""
+    await relay().handle(documents, context.invocation_id)

@@ -1,0 +1,38 @@
+"""What every part of the local stack does as a process: say that it is ready, and stop when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+
+READY = "READY "
+
+
+def announce(details: Mapping[str, object]) -> None:
+    """Print the one line that tells a supervisor, or a person, that this part serves, and where."""
+    print(READY + json.dumps(details), flush=True)
+
+
+async def until_stopped(*, exit_with_stdin: bool) -> None:
+    """Return on SIGINT or SIGTERM and, with `exit_with_stdin`, when standard input reaches its end.
+
+    A supervisor keeps the writing end of that pipe: however it dies, the pipe closes and this part goes with it.
+    """
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    if exit_with_stdin:
+        threading.Thread(target=_await_end_of_stdin, args=(loop, stopped), daemon=True).start()
+    await stopped.wait()
+
+
+def _await_end_of_stdin(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    loop.call_soon_threadsafe(stopped.set)

@@ -1,0 +1,99 @@
+"""The message contract: what of a domain event goes where in a Service Bus message.
+
+| Service Bus property   | value                                                             |
+|------------------------|-------------------------------------------------------------------|
+| body                   | `data` as compact UTF-8 JSON                                      |
+| message_id             | the document's id                                                 |
+| session_id             | the document's partitionKey                                       |
+| partition_key          | the document's partitionKey (must equal the session id)           |
+| subject                | `data.action`                                                     |
+| content_type           | `application/json`                                                |
+| application_properties | `type`, `cosmosTimestamp` (`_ts`, whole seconds), `createdAt` and |
+|                        | `traceparent` where the document has them as strings              |
+
+With the format `cloudevents` the attributes of CloudEvents 1.0 stand beside these, in AMQP binary mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import orjson
+from azure.servicebus import ServiceBusMessage
+
+from relay.events import DomainEvent
+
+Encoder = Callable[[DomainEvent], ServiceBusMessage]
+
+CONTENT_TYPE = "application/json"
+
+
+def plain(event: DomainEvent) -> ServiceBusMessage:
+    """The message of `event` by the contract above."""
+    return _message(event, _properties(event))
+
+
+def cloudevents(source: str) -> Encoder:
+    """An encoder that adds the CloudEvents 1.0 attributes to the contract above.
+
+    Args:
+        source: The `source` attribute: a URI-reference that names the outbox, the same for all its events.
+
+    The attribute names are prefixed `cloudEvents:` as the AMQP binding has it
+    (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md, 3.1.3.1).
+    `time` is left out where `createdAt` is no RFC 3339 timestamp, as the specification requires.
+    """
+
+    def encode(event: DomainEvent) -> ServiceBusMessage:
+        properties = _properties(event)
+        properties["cloudEvents:specversion"] = "1.0"
+        properties["cloudEvents:id"] = event.id
+        properties["cloudEvents:source"] = source
+        properties["cloudEvents:type"] = event.action
+        properties["cloudEvents:partitionkey"] = event.partition_key
+        created_at = event.data.get("createdAt")
+        if isinstance(created_at, str) and _is_rfc3339(created_at):
+            properties["cloudEvents:time"] = created_at
+        if "traceparent" in properties:
+            properties["cloudEvents:traceparent"] = properties["traceparent"]
+        return _message(event, properties)
+
+    return encode
+
+
+def _message(event: DomainEvent, properties: dict[str | bytes, Any]) -> ServiceBusMessage:
+    return ServiceBusMessage(
+        orjson.dumps(event.data),
+        message_id=event.id,
+        session_id=event.partition_key,
+        partition_key=event.partition_key,
+        subject=event.action,
+        content_type=CONTENT_TYPE,
+        application_properties=properties,
+    )
+
+
+def _properties(event: DomainEvent) -> dict[str | bytes, Any]:
+    document = event.document
+    properties: dict[str | bytes, Any] = {"type": document["type"]}
+    timestamp = document.get("_ts")
+    if isinstance(timestamp, int) and not isinstance(timestamp, bool):
+        properties["cosmosTimestamp"] = timestamp
+    _copy_string(event.data, "createdAt", properties)
+    _copy_string(document, "traceparent", properties)
+    return properties
+
+
+def _copy_string(source: Mapping[str, Any], name: str, properties: dict[str | bytes, Any]) -> None:
+    value = source.get(name)
+    if isinstance(value, str):
+        properties[name] = value
+
+
+def _is_rfc3339(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None and text[10:11] in ("T", "t")
+    except ValueError:
+        return False

@@ -1,0 +1,216 @@
+"""The settings of the relay: read from the environment once, and checked all together."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from relay.errors import SettingsError
+
+MAX_SENDERS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which Microsoft Entra identity to use where there is no connection string.
+
+    Attributes:
+        managed: True for `__credential=managedidentity`; False lets DefaultAzureCredential find one.
+        client_id: The client id of a user-assigned managed identity; None for the system-assigned one.
+    """
+
+    managed: bool
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach one service, by the convention of the Functions host.
+
+    https://learn.microsoft.com/azure/azure-functions/functions-reference#configure-an-identity-based-connection
+
+    Attributes:
+        connection_string: The whole connection string, a secret; None with an identity.
+        address: The account endpoint or the fully qualified namespace; None with a connection string.
+        identity: Whose token to ask for; None with a connection string.
+    """
+
+    connection_string: str | None = None
+    address: str | None = None
+    identity: Identity | None = None
+
+    def __repr__(self) -> str:
+        return f"Connection(address={self.address!r}, identity={self.identity!r}, connection_string=…)"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set. The names in the environment stand in `docs/settings.md`."""
+
+    cosmos: Connection
+    cosmos_database: str
+    cosmos_container: str
+    cosmos_lease_container: str
+    cosmos_quarantine_container: str
+    servicebus: Connection
+    servicebus_topic: str
+    event_type: str
+    max_items: int
+    poll_delay_ms: int
+    senders: int
+    send_timeout_s: float
+    cloudevents_source: str | None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Settings:
+        """Read and check every setting. A blank value counts as not set.
+
+        Raises:
+            SettingsError: Naming everything that is missing or wrong, not only the first.
+        """
+        reader = _Reader(environment)
+        settings = cls(
+            cosmos=reader.connection(
+                "COSMOS", address="accountEndpoint", parts=("AccountEndpoint", "AccountKey"), scheme=True
+            ),
+            cosmos_database=reader.text("COSMOS_DATABASE", "outbox"),
+            cosmos_container=reader.text("COSMOS_CONTAINER", "data"),
+            cosmos_lease_container=reader.text("COSMOS_LEASE_CONTAINER", "leases"),
+            cosmos_quarantine_container=reader.text("COSMOS_QUARANTINE_CONTAINER", "quarantine"),
+            servicebus=reader.connection(
+                "SERVICEBUS",
+                address="fullyQualifiedNamespace",
+                parts=("Endpoint", "SharedAccessKeyName", "SharedAccessKey"),
+                scheme=False,
+            ),
+            servicebus_topic=reader.text("SERVICEBUS_TOPIC", "domain-events"),
+            event_type=reader.text("RELAY_EVENT_TYPE", "domainEvent"),
+            max_items=reader.integer("RELAY_MAX_ITEMS", 1000, at_least=1, at_most=100_000),
+            poll_delay_ms=reader.integer("RELAY_POLL_DELAY_MS", 500, at_least=1, at_most=3_600_000),
+            senders=reader.integer("RELAY_SENDERS", 32, at_least=1, at_most=MAX_SENDERS),
+            send_timeout_s=reader.seconds("RELAY_SEND_TIMEOUT_S", 30.0),
+            cloudevents_source=reader.cloudevents_source(),
+        )
+        reader.distinct_containers(settings)
+        reader.misspelt()
+        if reader.problems:
+            raise SettingsError(reader.problems)
+        return settings
+
+
+class _Reader:
+    """Reads settings one by one, and gathers what is wrong with them."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._known: set[str] = set()
+        self.problems: list[str] = []
+
+    def _get(self, name: str) -> str | None:
+        self._known.add(name)
+        value = self._environment.get(name, "").strip()
+        return value or None
+
+    def text(self, name: str, default: str) -> str:
+        return self._get(name) or default
+
+    def integer(self, name: str, default: int, *, at_least: int, at_most: int) -> int:
+        value = self._get(name)
+        if value is None:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            number = at_least - 1
+        if not at_least <= number <= at_most:
+            self.problems.append(f"{name} is {value!r}: set a whole number from {at_least} to {at_most}")
+            return default
+        return number
+
+    def seconds(self, name: str, default: float) -> float:
+        value = self._get(name)
+        if value is None:
+            return default
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 < number <= 3600:
+            self.problems.append(f"{name} is {value!r}: set a number of seconds above 0, up to 3600")
+            return default
+        return number
+
+    def connection(self, name: str, *, address: str, parts: tuple[str, ...], scheme: bool) -> Connection:
+        whole = self._get(name)
+        address_name, credential_name, client_name = (
+            f"{name}__{suffix}" for suffix in (address, "credential", "clientId")
+        )
+        host = self._get(address_name)
+        credential, client_id = self._get(credential_name), self._get(client_name)
+        if whole and host:
+            self.problems.append(f"{name} and {address_name} are both set: keep one of them")
+        elif whole:
+            self._check_connection_string(name, whole, parts)
+            return Connection(connection_string=whole)
+        elif host:
+            self._check_address(address_name, host, scheme=scheme)
+            return Connection(address=host, identity=self._identity(credential_name, credential, client_id))
+        else:
+            self.problems.append(
+                f"{name} is not set: set {name} to a connection string, or {address_name} to use an identity"
+            )
+        return Connection()
+
+    def _identity(self, name: str, credential: str | None, client_id: str | None) -> Identity:
+        if credential is not None and credential.lower() != "managedidentity":
+            self.problems.append(f"{name} is {credential!r}: set 'managedidentity', or leave it out")
+        return Identity(managed=credential is not None, client_id=client_id)
+
+    def _check_connection_string(self, name: str, value: str, parts: tuple[str, ...]) -> None:
+        # Only names of parts are told: the value holds a key.
+        present = {part.partition("=")[0].strip() for part in value.split(";") if part.partition("=")[2]}
+        missing = [part for part in parts if part not in present]
+        if missing:
+            self.problems.append(f"{name} is no connection string: it lacks {' and '.join(missing)}")
+
+    def _check_address(self, name: str, value: str, *, scheme: bool) -> None:
+        if scheme and (urlsplit(value).scheme not in ("https", "http") or not urlsplit(value).netloc):
+            self.problems.append(f"{name} is {value!r}: set it as https://<account>.documents.azure.com:443/")
+        if not scheme and ("/" in value or "." not in value):
+            self.problems.append(f"{name} is {value!r}: set it as <namespace>.servicebus.windows.net")
+
+    def cloudevents_source(self) -> str | None:
+        """The CloudEvents source where that format is chosen, None for the plain one."""
+        chosen = self._get("RELAY_MESSAGE_FORMAT") or "plain"
+        source = self._get("RELAY_CLOUDEVENTS_SOURCE")
+        if chosen not in ("plain", "cloudevents"):
+            self.problems.append(f"RELAY_MESSAGE_FORMAT is {chosen!r}: set 'plain' or 'cloudevents'")
+        if chosen != "cloudevents":
+            return None
+        if source is None or any(character.isspace() for character in source):
+            self.problems.append(
+                "RELAY_CLOUDEVENTS_SOURCE must be a URI-reference when RELAY_MESSAGE_FORMAT is 'cloudevents', "
+                "such as /contacts"
+            )
+        return source
+
+    def distinct_containers(self, settings: Settings) -> None:
+        names = {
+            "COSMOS_CONTAINER": settings.cosmos_container,
+            "COSMOS_LEASE_CONTAINER": settings.cosmos_lease_container,
+            "COSMOS_QUARANTINE_CONTAINER": settings.cosmos_quarantine_container,
+        }
+        if len(set(names.values())) < len(names):
+            self.problems.append(f"{', '.join(names)} must name three different containers")
+
+    def misspelt(self) -> None:
+        """A name that is nearly a setting's would be ignored in silence: say so instead."""
+        prefixes = ("RELAY_", "COSMOS_", "SERVICEBUS_")
+        for name in sorted(set(self._environment) - self._known):
+            if name.startswith(prefixes):
+                near = difflib.get_close_matches(name, sorted(self._known), n=1, cutoff=0.85)
+                if near:
+                    self.problems.append(f"{name} is not a setting: did you mean {near[0]}?")
