@@ -1,0 +1,48 @@
+# Underneath everything here are plain `python -m …` commands: the README gives them.
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
+PY := .venv/bin/python
+
+EVENTS ?= 5000
+CONTACTS ?= 500
+DEMO ?=
+
+.PHONY: help setup demo up test lint types worker-test clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+setup: .venv/.installed ## Make .venv and install what is pinned
+
+.venv/.installed: requirements.txt requirements-dev.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed: set PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "Setting up .venv (python-qpid-proton is compiled: this takes a minute)" >&2
+	@$(PYTHON) -m venv .venv >&2
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt >&2
+	@touch $@
+
+demo: setup ## Write, relay and receive events, and count: EVENTS= CONTACTS= DEMO="--rate 0 --kill-host"
+	@$(PY) -m local demo --events $(EVENTS) --contacts $(CONTACTS) $(DEMO)
+
+up: setup ## Start the local stack, until Ctrl-C
+	@$(PY) -m local up
+
+test: setup ## Run every test
+	@$(PY) -m pytest
+
+lint: setup ## ruff: style and format
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+types: setup ## mypy: strict for relay/
+	@$(PY) -m mypy
+
+worker-test: ## Run the app on the platform's own worker (Python 3.13)
+	@bash tests/worker/run.sh
+
+clean: ## Remove what make has made
+	@rm -rf .venv .venv-worker .local .mypy_cache .pytest_cache .ruff_cache .hypothesis

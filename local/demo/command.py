@@ -1,0 +1,180 @@
+"""`python -m local demo`: the whole way on a stack of its own, and an account of what arrived."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from azure.cosmos.aio import CosmosClient
+from azure.servicebus.aio import ServiceBusClient
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from local.demo.contacts import lives
+from local.demo.receiver import receive_sessions
+from local.demo.tally import Tally
+from local.demo.writer import write_lives
+from local.process import until_stopped
+from local.stack.environment import DATABASE, TOPIC, write_env_file
+from local.stack.supervisor import PartFailed, Stack, StackOptions
+
+SUBSCRIPTION = "all"
+_ZEROS = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
+
+# Leases last a minute in Azure; here a host that was killed shall be replaced within seconds.
+_QUICK_LEASES = ("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `demo`."""
+    parser.add_argument("--events", type=_positive, default=5000, help="events to write")
+    parser.add_argument("--contacts", type=_positive, default=500, help="contacts to spread them over")
+    parser.add_argument("--rate", type=float, default=250.0, help="events written a second; 0: no limit")
+    parser.add_argument("--hosts", type=_positive, default=1, help="Functions hosts that share the leases")
+    parser.add_argument("--writers", type=_positive, default=32, help="contacts written at a time")
+    parser.add_argument("--receivers", type=_positive, default=16, help="sessions received at a time")
+    parser.add_argument("--kill-host", action="store_true", help="kill the host half way, and start another")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds without any arrival before giving up")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the contacts' lives")
+    parser.add_argument(
+        "--env-file", type=Path, default=Path(".local/demo.env"), help="where settings are written"
+    )
+    parser.add_argument("--logs", type=Path, default=Path(".local/demo-logs"), help="folder of the parts' logs")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not a whole number above 0")
+    return number
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Run the demo: 0 when every event arrived once, in order and unaltered; 1 when not; 130 when stopped."""
+    stopping = asyncio.create_task(until_stopped(exit_with_stdin=False))
+    running = asyncio.create_task(_demo(arguments))
+    await asyncio.wait({stopping, running}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not running.done():
+        running.cancel()
+    try:
+        summary = await running
+    except asyncio.CancelledError:
+        return 130
+    except PartFailed as failure:
+        print(f"The demo stopped: {failure}", file=sys.stderr)
+        return 1
+    print(json.dumps(summary), flush=True)
+    return 0 if not any(summary[name] for name in _ZEROS) and summary["delivered"] == arguments.events else 1
+
+
+async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
+    console = Console(stderr=True)
+    options = StackOptions(logs=arguments.logs, hosts=arguments.hosts, host_options=_QUICK_LEASES)
+    async with Stack(options) as stack:
+        write_env_file(arguments.env_file, stack.settings)
+        pids = ", ".join(f"{host.name} is process {host.pid}" for host in stack.hosts)
+        console.print(f"The stack is up: {pids}; settings in {arguments.env_file}, logs in {arguments.logs}/.")
+        tally = Tally()
+        started = time.monotonic()
+        async with (
+            CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos,
+            ServiceBusClient.from_connection_string(stack.settings["SERVICEBUS"]) as servicebus,
+        ):
+            database = cosmos.get_database_client(DATABASE)
+            async with _background(
+                receive_sessions(servicebus, TOPIC, SUBSCRIPTION, tally, receivers=arguments.receivers),
+                _replace_killed_hosts(stack, console),
+            ):
+                writing = asyncio.create_task(
+                    write_lives(
+                        database.get_container_client("data"),
+                        lives(min(arguments.contacts, arguments.events), arguments.events, arguments.seed),
+                        tally,
+                        writers=arguments.writers,
+                        rate=arguments.rate,
+                    )
+                )
+                try:
+                    await _follow(arguments, tally, writing, stack, console)
+                finally:
+                    writing.cancel()
+            seconds = time.monotonic() - started
+            quarantine = database.get_container_client("quarantine")
+            quarantined = [item async for item in quarantine.query_items("SELECT VALUE COUNT(1) FROM c")]
+        summary = tally.summary()
+        summary = {
+            **{name: value for name, value in summary.items() if not name.endswith("_ms")},
+            "quarantined": quarantined[0],
+            **{name: value for name, value in summary.items() if name.endswith("_ms")},
+            "events_per_s": round(tally.delivered / seconds, 1),
+        }
+        console.print(_table(summary))
+        return summary
+
+
+async def _follow(
+    arguments: argparse.Namespace, tally: Tally, writing: asyncio.Task[None], stack: Stack, console: Console
+) -> None:
+    """Show progress until everything written has arrived, or nothing has for `--timeout` seconds."""
+    columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    kill_at = arguments.events // 2 if arguments.kill_host else None
+    last_arrival, last_count = time.monotonic(), 0
+    with Progress(*columns, console=console, redirect_stdout=False) as progress:
+        written = progress.add_task("written", total=arguments.events)
+        delivered = progress.add_task("delivered", total=arguments.events)
+        while not (writing.done() and tally.complete):
+            await asyncio.wait({writing}, timeout=0.2) if not writing.done() else await asyncio.sleep(0.05)
+            if writing.done():
+                writing.result()
+            progress.update(written, completed=tally.written)
+            progress.update(delivered, completed=tally.delivered)
+            if kill_at is not None and tally.delivered >= kill_at:
+                kill_at = None
+                stack.hosts[0].signal_kill()
+            if tally.receipts > last_count or not writing.done():
+                last_arrival, last_count = time.monotonic(), tally.receipts
+            elif time.monotonic() - last_arrival > arguments.timeout:
+                console.print(f"Nothing arrived for {arguments.timeout:.0f} s: giving up.")
+                return
+        progress.update(written, completed=tally.written)
+        progress.update(delivered, completed=tally.delivered)
+    # A duplicate would still be on its way: give it the time of a poll and a session's turn.
+    await asyncio.sleep(1.5)
+
+
+async def _replace_killed_hosts(stack: Stack, console: Console) -> None:
+    """A host that ends, by whatever hand, is replaced by starting another."""
+    while True:
+        ended = await stack.host_ended()
+        console.print(f"{ended.name} (process {ended.pid}) was killed; starting another.")
+        host = await stack.start_host()
+        console.print(f"{host.name} is process {host.pid}.")
+
+
+@asynccontextmanager
+async def _background(*jobs: Any) -> AsyncIterator[None]:
+    """Run `jobs` beside the block; one that fails ends the block, and the block's end cancels them."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(job) for job in jobs]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def _table(summary: dict[str, Any]) -> Table:
+    table = Table("", "count", title="What was committed, and what arrived")
+    for name, value in summary.items():
+        style = ("green" if value == 0 else "bold red") if name in _ZEROS else ""
+        table.add_row(name, str(value), style=style)
+    return table

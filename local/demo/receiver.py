@@ -1,0 +1,69 @@
+"""Receives with session receivers, as a subscriber would: next available session, peek-lock, complete."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusError
+
+from local.demo.tally import Received, Tally
+
+_SESSION_WAIT_S = 2.0
+_MESSAGE_WAIT_S = 0.2
+
+
+async def receive_sessions(
+    client: ServiceBusClient, topic: str, subscription: str, tally: Tally, *, receivers: int
+) -> None:
+    """Receive until cancelled, `receivers` sessions at a time."""
+
+    async def work() -> None:
+        while True:
+            receiver = client.get_subscription_receiver(
+                topic, subscription, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=_SESSION_WAIT_S
+            )
+            try:
+                async with receiver:
+                    await _drain(receiver, tally)
+            except OperationTimeoutError:
+                continue  # no session had messages
+            except ServiceBusError:
+                # The session or its connection was lost; what was not settled comes again.
+                await asyncio.sleep(0.1)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(receivers):
+            tasks.create_task(work())
+
+
+async def _drain(receiver: ServiceBusReceiver, tally: Tally) -> None:
+    session = receiver.session.session_id
+    while messages := await receiver.receive_messages(max_message_count=100, max_wait_time=_MESSAGE_WAIT_S):
+        received_at = time.monotonic()
+        for message in messages:
+            await receiver.complete_message(message)
+            tally.received(_received(message, session, received_at))
+
+
+def _received(message: ServiceBusReceivedMessage, session: str, at: float) -> Received:
+    properties = {
+        _text(name): _text(value) if isinstance(value, bytes) else value
+        for name, value in (message.application_properties or {}).items()
+    }
+    body = b"".join(message.body)
+    return Received(
+        identifier=message.message_id or "",
+        session=session,
+        subject=message.subject or "",
+        body=body,
+        properties=properties,
+        at=at,
+    )
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

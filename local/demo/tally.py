@@ -1,0 +1,110 @@
+"""The checker: what was committed against what a subscriber settled. It shares no code with the relay."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One message as the subscriber got it; `at` in seconds of the clock that the writer uses."""
+
+    identifier: str
+    session: str
+    subject: str
+    body: bytes
+    properties: dict[str, Any]
+    at: float
+
+
+@dataclass(slots=True)
+class Tally:
+    """Gathers both sides, and compares them per partition key: set, order, count and payload."""
+
+    _written: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    _written_at: dict[str, float] = field(default_factory=dict)
+    _received: dict[str, list[Received]] = field(default_factory=lambda: defaultdict(list))
+    _seen: set[str] = field(default_factory=set)
+    written: int = 0
+    receipts: int = 0
+
+    def wrote(self, event: dict[str, Any], at: float) -> None:
+        """An event was committed; in commit order within its partition key."""
+        self._written[event["partitionKey"]].append(event)
+        self._written_at[event["id"]] = at
+        self.written += 1
+
+    def received(self, message: Received) -> None:
+        """A message was received and settled; in order of receipt within its session."""
+        self._received[message.session].append(message)
+        self._seen.add(message.identifier)
+        self.receipts += 1
+
+    @property
+    def delivered(self) -> int:
+        """How many of the written events have arrived at least once."""
+        return len(self._seen & self._written_at.keys())
+
+    @property
+    def complete(self) -> bool:
+        """Whether every event written so far has arrived."""
+        return self._written_at.keys() <= self._seen
+
+    def summary(self) -> dict[str, Any]:
+        """The counts, and the latency in milliseconds from the write's return to the receiver."""
+        counts = {"missing": self.written - self.delivered, "duplicated": 0, "out_of_order": 0, "altered": 0}
+        latencies = []
+        for key in self._written.keys() | self._received.keys():
+            self._compare(key, counts)
+        for messages in self._received.values():
+            for message in messages:
+                written_at = self._written_at.get(message.identifier)
+                if written_at is not None:
+                    latencies.append(max(0.0, message.at - written_at) * 1000)
+        latencies.sort()
+        return {
+            "written": self.written,
+            "delivered": self.delivered,
+            **counts,
+            "p50_ms": _percentile(latencies, 0.50),
+            "p99_ms": _percentile(latencies, 0.99),
+        }
+
+    def _compare(self, key: str, counts: dict[str, int]) -> None:
+        place = {event["id"]: number for number, event in enumerate(self._written[key])}
+        seen: set[str] = set()
+        furthest = -1
+        for message in self._received[key]:
+            if message.identifier in seen:
+                counts["duplicated"] += 1
+                continue
+            seen.add(message.identifier)
+            number = place.get(message.identifier)
+            if number is None or not _tells(message, self._written[key][number]):
+                counts["altered"] += 1
+            if number is not None:
+                counts["out_of_order"] += number < furthest
+                furthest = max(furthest, number)
+
+
+def _tells(message: Received, event: dict[str, Any]) -> bool:
+    data = event["data"]
+    return (
+        _canonical(json.loads(message.body)) == _canonical(data)
+        and message.subject == data["action"]
+        and message.properties.get("type") == event["type"]
+        and message.properties.get("createdAt") == data["createdAt"]
+        and isinstance(message.properties.get("cosmosTimestamp"), int)
+    )
+
+
+def _canonical(value: Any) -> str:
+    """JSON text that tells 1 from 1.0 and true, which Python's own equality does not."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _percentile(ordered: list[float], fraction: float) -> float | None:
+    return round(ordered[min(len(ordered) - 1, int(len(ordered) * fraction))], 1) if ordered else None

@@ -1,0 +1,83 @@
+"""`python -m local up`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+from local.process import until_stopped
+from local.stack.environment import write_env_file
+from local.stack.parts import ROOT
+from local.stack.probe import Probe
+from local.stack.supervisor import PartFailed, Stack, StackOptions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `up`."""
+    parser.add_argument("--port", type=int, default=7070, help="readiness probe; any port: 0 takes a free one")
+    parser.add_argument("--cosmos-port", type=int, default=8081, help="Cosmos DB")
+    parser.add_argument("--servicebus-port", type=int, default=5672, help="Service Bus, AMQP")
+    parser.add_argument("--servicebus-admin-port", type=int, default=5300, help="Service Bus, HTTP")
+    parser.add_argument("--functions-port", type=int, default=7071, help="the Functions host's status")
+    parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
+    parser.add_argument("--entities", type=Path, help="Config.json of queues and topics; the project's by default")
+    parser.add_argument("--data", type=Path, help="keep the documents in this file; in memory by default")
+    parser.add_argument(
+        "--env-file", type=Path, default=Path(".local/stack.env"), help="where settings are written"
+    )
+    parser.add_argument("--logs", type=Path, default=Path(".local/logs"), help="folder of the parts' logs")
+    parser.add_argument(
+        "--no-functions", action="store_true", help="only the services: run the app by other means"
+    )
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Run the stack until Ctrl-C or SIGTERM (exit code 0), or until a part fails (1)."""
+    options = StackOptions(
+        cosmos_port=arguments.cosmos_port,
+        servicebus_port=arguments.servicebus_port,
+        servicebus_admin_port=arguments.servicebus_admin_port,
+        functions_port=arguments.functions_port,
+        cosmos_data=arguments.data,
+        entities=arguments.entities,
+        app=arguments.app,
+        logs=arguments.logs,
+        hosts=0 if arguments.no_functions else 1,
+    )
+    stopping = asyncio.create_task(until_stopped(exit_with_stdin=False))
+    serving = asyncio.create_task(_serve(options, arguments.port, arguments.env_file))
+    await asyncio.wait({stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        print("Stopping.", flush=True)
+        serving.cancel()
+    stopping.cancel()
+    try:
+        await serving
+    except asyncio.CancelledError:
+        return 0
+    except PartFailed as failure:
+        print(f"The stack stopped: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(options: StackOptions, probe_port: int, env_file: Path) -> None:
+    async with Stack(options) as stack, Probe(stack, probe_port) as probe:
+        ready_url = f"http://127.0.0.1:{probe.port}/ready"
+        admin_url = f"http://127.0.0.1:{stack.servicebus.details['admin_port']}"
+        write_env_file(
+            env_file,
+            {**stack.settings, "LOCAL_STACK_READY": ready_url, "LOCAL_SERVICEBUS_ADMIN": admin_url},
+        )
+        print("The local stack is ready.")
+        print(f"  COSMOS      {stack.settings['COSMOS']}")
+        print(f"  SERVICEBUS  {stack.settings['SERVICEBUS']}")
+        print(f"  Service Bus counts  {admin_url}/admin/entities")
+        for host in stack.hosts:
+            print(f"  Functions host      http://127.0.0.1:{host.details['port']}/admin/status")
+        print(f"  Readiness probe     {ready_url}")
+        print(f"  Settings for a shell: source {env_file}")
+        print(f"  Logs: {options.logs}/   Ctrl-C stops everything.", flush=True)
+        await stack.watch()

@@ -1,0 +1,131 @@
+"""One part of the stack as a child process: started, waited for, watched and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from local.process import READY
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 15.0
+
+# The folder that holds the package `local`: the parts are started as modules from there.
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class PartFailed(Exception):
+    """A part did not start, or ended by itself; the message says which, and the end of its log."""
+
+
+class Part:
+    """A part running as `python -m local NAME`, its log in a file.
+
+    The child's standard input is a pipe held here, and the child ends when it closes: so no part outlives
+    this process, however this process ends.
+    """
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.name = name
+        self.details: dict[str, Any] = {}
+        self._process = process
+        self._log = log
+
+    @classmethod
+    async def start(
+        cls,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        label: str | None = None,
+    ) -> Part:
+        """Start a part and wait until it says that it is ready.
+
+        Args:
+            name: The subcommand: cosmos, servicebus or functions.
+            arguments: Its options.
+            log: Where its log goes; appended to.
+            environment: Variables beside this process's own.
+            label: What errors call it; the name by default.
+
+        Raises:
+            PartFailed: It ended, or was not ready in time.
+        """
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as sink:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "local",
+                name,
+                "--exit-with-stdin",
+                *arguments,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=sink,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(environment or {})},
+                # A Ctrl-C in the terminal reaches the supervisor alone, which then stops the parts in order.
+                start_new_session=True,
+            )
+        part = cls(label or name, process, log)
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                part.details = await part._await_ready()
+        except BaseException as error:
+            await part.kill()
+            if isinstance(error, TimeoutError):
+                raise part.failure(f"was not ready within {START_TIMEOUT_S:.0f} s") from None
+            raise
+        return part
+
+    async def _await_ready(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            text = line.decode()
+            if text.startswith(READY):
+                details: dict[str, Any] = json.loads(text.removeprefix(READY))
+                return details
+        await self._process.wait()
+        raise self.failure(f"ended with exit code {self._process.returncode} before it was ready")
+
+    def failure(self, what: str) -> PartFailed:
+        """An error that tells what happened to this part, with the end of its log."""
+        lines = self._log.read_text(errors="replace").splitlines()[-12:] if self._log.exists() else []
+        tail = "\n".join(f"    {line}" for line in lines)
+        return PartFailed(f"{self.name} {what}; the end of {self._log}:\n{tail}")
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    async def wait(self) -> int:
+        """Wait until the process has ended; returns its exit code."""
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """Ask the part to stop; kill it if it does not in time."""
+        if self._process.returncode is None:
+            self._process.terminate()
+            try:
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    await self._process.wait()
+            except TimeoutError:
+                await self.kill()
+
+    def signal_kill(self) -> None:
+        """Send SIGKILL, as the failure of a machine would be; whoever watches the part sees it end."""
+        if self._process.returncode is None:
+            self._process.kill()
+
+    async def kill(self) -> None:
+        """Kill the part, and wait until it is gone."""
+        self.signal_kill()
+        await self._process.wait()

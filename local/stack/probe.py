@@ -1,0 +1,61 @@
+"""The stack's readiness probe: one address that answers for all parts."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from aiohttp import web
+
+from local.stack.supervisor import Stack
+
+_PART_TIMEOUT_S = 2.0
+
+
+class Probe:
+    """`GET /ready` on 127.0.0.1: 200 when every part answers its own health check, else 503, naming each."""
+
+    def __init__(self, stack: Stack, port: int) -> None:
+        self._stack = stack
+        self._wanted_port = port
+        self.port = 0
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_PART_TIMEOUT_S))
+        app = web.Application()
+        app.router.add_get("/ready", self._ready)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._wanted_port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._runner.cleanup()
+        await self._session.close()
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        stack = self._stack
+        ports = {
+            "cosmos": stack.cosmos.details["port"],
+            "servicebus": stack.servicebus.details["admin_port"],
+            **{host.name: host.details["port"] for host in stack.hosts},
+        }
+        answers = await asyncio.gather(*(self._healthy(port) for port in ports.values()))
+        parts = dict(zip(ports, answers, strict=True))
+        return web.json_response({"parts": parts}, status=200 if all(answers) else 503)
+
+    async def _healthy(self, port: int) -> bool:
+        try:
+            async with self._session.get(f"http://127.0.0.1:{port}/health") as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from relay.ledger import AcceptedLedger
+
+
+def test_what_was_accepted_is_remembered_by_partition_key_and_id() -> None:
+    ledger = AcceptedLedger()
+
+    ledger.add("a", "1")
+
+    assert ledger.holds("a", "1")
+    assert not ledger.holds("a", "2")
+    assert not ledger.holds("b", "1")
+
+
+def test_the_oldest_is_forgotten_beyond_the_capacity() -> None:
+    ledger = AcceptedLedger(capacity=2)
+
+    for identifier in ("1", "2", "1", "3"):
+        ledger.add("a", identifier)
+
+    assert len(ledger) == 2
+    assert [ledger.holds("a", identifier) for identifier in ("1", "2", "3")] == [True, False, True]

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from relay import messages
+from relay.events import DomainEvent
+
+
+def event(**changes: Any) -> DomainEvent:
+    document = {
+        "id": "e1",
+        "partitionKey": "c1",
+        "type": "domainEvent",
+        "_ts": 1_700_000_000,
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "data": {"action": "ContactNameUpdatedEvent", "createdAt": "2026-02-09T11:37:37.3022907+02:00", "Ä": 1.0},
+    }
+    return DomainEvent.from_document(document | changes)
+
+
+def properties_of(message: ServiceBusMessage) -> dict[Any, Any]:
+    assert message.application_properties is not None
+    return message.application_properties
+
+
+def test_the_message_follows_the_contract() -> None:
+    source = event()
+
+    message = messages.plain(source)
+
+    assert b"".join(message.body) == orjson.dumps(source.data)
+    assert (message.message_id, message.session_id, message.partition_key) == ("e1", "c1", "c1")
+    assert (message.subject, message.content_type) == ("ContactNameUpdatedEvent", "application/json")
+    assert properties_of(message) == {
+        "type": "domainEvent",
+        "cosmosTimestamp": 1_700_000_000,
+        "createdAt": "2026-02-09T11:37:37.3022907+02:00",
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    }
+
+
+@pytest.mark.parametrize("absent", [{"_ts": None}, {"_ts": True}, {"_ts": "1"}])
+def test_a_timestamp_that_is_no_whole_number_is_left_out(absent: dict[str, Any]) -> None:
+    assert "cosmosTimestamp" not in properties_of(messages.plain(event(**absent)))
+
+
+def test_properties_that_are_no_strings_are_left_out() -> None:
+    message = messages.plain(event(traceparent=7, data={"action": "A", "createdAt": 20260101}))
+
+    assert properties_of(message) == {"type": "domainEvent", "cosmosTimestamp": 1_700_000_000}
+
+
+def test_cloudevents_stand_beside_the_contract() -> None:
+    message = messages.cloudevents("/contacts")(event())
+
+    assert properties_of(message) == properties_of(messages.plain(event())) | {
+        "cloudEvents:specversion": "1.0",
+        "cloudEvents:id": "e1",
+        "cloudEvents:source": "/contacts",
+        "cloudEvents:type": "ContactNameUpdatedEvent",
+        "cloudEvents:partitionkey": "c1",
+        "cloudEvents:time": "2026-02-09T11:37:37.3022907+02:00",
+        "cloudEvents:traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    }
+
+
+@pytest.mark.parametrize("no_time", ["yesterday", "2026-02-09", "2026-02-09T11:37:37", "2026-02-09 11:37:37Z"])
+def test_cloudevents_time_is_left_out_where_it_is_no_rfc_3339_timestamp(no_time: str) -> None:
+    message = messages.cloudevents("/contacts")(event(data={"action": "A", "createdAt": no_time}))
+
+    assert "cloudEvents:time" not in properties_of(message)
