@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, UserDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -82,7 +82,9 @@ class Selection:
 def select(documents: Iterable[Document | None], event_type: str) -> Selection:
     """Pick the documents of `event_type`, in their order, and check each."""
     selection = Selection()
-    for document in documents:
+    for wrapped in documents:
+        # The trigger's Document is a UserDict, every look into which is two calls: look into its dict instead.
+        document: Document | None = wrapped.data if isinstance(wrapped, UserDict) else wrapped
         if document is None or document.get("type") != event_type:
             selection.ignored += 1
             continue
