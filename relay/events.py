@@ -27,7 +27,6 @@ class Reason(StrEnum):
     PARTITION_KEY_TOO_LONG = "partition-key-too-long"
     DATA_NOT_OBJECT = "data-not-object"
     ACTION_NOT_STRING = "action-not-string"
-    NOT_ENCODABLE = "not-encodable"
     MESSAGE_TOO_LARGE = "message-too-large"
     MESSAGE_REFUSED = "message-refused"
 

@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-import orjson
 from azure.servicebus import ServiceBusMessage
 
+from relay import jsontext
 from relay.events import DomainEvent
 
 Encoder = Callable[[DomainEvent], ServiceBusMessage]
@@ -65,7 +65,7 @@ def cloudevents(source: str) -> Encoder:
 
 def _message(event: DomainEvent, properties: dict[str | bytes, Any]) -> ServiceBusMessage:
     return ServiceBusMessage(
-        orjson.dumps(event.data),
+        jsontext.encode(event.data),
         message_id=event.id,
         session_id=event.partition_key,
         partition_key=event.partition_key,

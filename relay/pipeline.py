@@ -69,6 +69,11 @@ class Relay:
             raise PublishError(outcome.explain())
         return outcome
 
+    async def close(self) -> None:
+        """Close every connection; no invocation may be under way."""
+        await self._publisher.close()
+        await self._quarantine.close()
+
 
 @dataclass(slots=True)
 class Selection:

@@ -85,6 +85,10 @@ class Publisher:
                 workers.create_task(work())
         return outcomes
 
+    async def close(self) -> None:
+        """Close the senders."""
+        await self._pool.close()
+
     async def _publish_partition(
         self, outcome: PartitionOutcome, events: Sequence[DomainEvent], outage: _Outage
     ) -> None:
@@ -155,13 +159,10 @@ class _PartitionSender:
         Raises:
             RetryableError, ConfigurationError: With the events from the failed batch on not accepted.
         """
-        batch: ServiceBusMessageBatch | None = None
-        held: list[DomainEvent] = []
+        batch, held = await self._new_batch(events[0]), list[DomainEvent]()
         for event in events:
-            message = self._message(event)
-            if message is None:
-                continue
-            if batch is None or not _fits(batch, message):
+            message = self._encode(event)
+            if not _fits(batch, message):
                 await self._send_batch(batch, held)
                 batch, held = await self._new_batch(event), []
                 if not _fits(batch, message):
@@ -169,14 +170,6 @@ class _PartitionSender:
                     continue
             held.append(event)
         await self._send_batch(batch, held)
-
-    def _message(self, event: DomainEvent) -> ServiceBusMessage | None:
-        """The message of `event`; None where it cannot be encoded, and then the event is rejected."""
-        try:
-            return self._encode(event)
-        except (TypeError, ValueError) as error:
-            self._outcome.rejected.append(Rejected(event, Reason.NOT_ENCODABLE, str(error)))
-            return None
 
     async def _new_batch(self, first: DomainEvent) -> ServiceBusMessageBatch:
         try:
@@ -193,8 +186,8 @@ class _PartitionSender:
                 refusal = ConfigurationError(f"the link to the topic was refused: {refusal}")
             raise refusal from error
 
-    async def _send_batch(self, batch: ServiceBusMessageBatch | None, held: list[DomainEvent]) -> None:
-        if batch is None or not held:
+    async def _send_batch(self, batch: ServiceBusMessageBatch, held: list[DomainEvent]) -> None:
+        if not held:
             return
         try:
             await self._send(batch)

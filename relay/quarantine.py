@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from azure.core.exceptions import AzureError
 
+from relay import jsontext
 from relay.connections import cosmos_client
 from relay.errors import QuarantineError
 from relay.events import Document, Reason
 from relay.settings import Settings
 
 if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy
+    from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 RECORD_TYPE = "quarantinedEvent"
 PART_TYPE = "quarantinedEventPart"
@@ -46,6 +46,7 @@ class Quarantine:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._opening = asyncio.Lock()
+        self._client: CosmosClient | None = None
         self._container: ContainerProxy | None = None
 
     async def store(self, items: Sequence[Quarantined], invocation_id: str) -> None:
@@ -78,8 +79,15 @@ class Quarantine:
                     await client.close()
                     raise
                 database = client.get_database_client(self._settings.cosmos_database)
+                self._client = client
                 self._container = database.get_container_client(self._settings.cosmos_quarantine_container)
             return self._container
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""
+        client, self._client, self._container = self._client, None, None
+        if client is not None:
+            await client.close()
 
 
 def record_of(item: Quarantined, invocation_id: str, position: int) -> dict[str, Any]:
@@ -91,7 +99,7 @@ def record_of(item: Quarantined, invocation_id: str, position: int) -> dict[str,
     """
     document = dict(item.document)
     partition_key = document.get("partitionKey")
-    digest = hashlib.sha256(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    digest = hashlib.sha256(jsontext.encode(document, sort_keys=True)).hexdigest()
     return {
         "id": digest[:40],
         "partitionKey": partition_key if isinstance(partition_key, str) else NO_PARTITION_KEY,
@@ -123,7 +131,7 @@ async def _create(container: ContainerProxy, record: Mapping[str, Any]) -> None:
 
 async def _create_in_parts(container: ContainerProxy, record: Mapping[str, Any]) -> None:
     """A document near the item limit does not fit into a record: its JSON text goes into items beside it."""
-    text = orjson.dumps(record["document"]).decode()
+    text = jsontext.encode(record["document"]).decode()
     parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
     for number, part in enumerate(parts):
         await _create(

@@ -14,6 +14,11 @@ TOPIC = "domain-events"
 CONTAINERS = (("data", "/partitionKey", -1), ("leases", "/id", None), ("quarantine", "/partitionKey", None))
 
 
+def container_argument(name: str, partition_key: str, default_ttl: int | None) -> str:
+    """The option of the cosmos part that provisions this container."""
+    return f"{DATABASE}/{name}:{partition_key}" + ("" if default_ttl is None else f":{default_ttl}")
+
+
 def settings_of(cosmos: Mapping[str, Any], servicebus: Mapping[str, Any]) -> dict[str, str]:
     """The app's settings for the parts that told these details when they were ready."""
     return {

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from local.stack.environment import CONTAINERS, DATABASE, settings_of
+from local.stack.environment import CONTAINERS, container_argument, settings_of
 from local.stack.parts import ROOT, Part, PartFailed
 
 
@@ -86,9 +86,9 @@ class Stack:
 
     async def _start_cosmos(self) -> None:
         options = self._options
-        arguments = ["--port", str(options.cosmos_port), "--database", DATABASE]
+        arguments = ["--port", str(options.cosmos_port)]
         for name, partition_key, ttl in CONTAINERS:
-            arguments += ["--container", f"{name}:{partition_key}" + (f":{ttl}" if ttl is not None else "")]
+            arguments += ["--container", container_argument(name, partition_key, ttl)]
         if options.cosmos_data is not None:
             arguments += ["--data", str(options.cosmos_data)]
         self.cosmos = await Part.start("cosmos", arguments, log=options.logs / "cosmos.log")

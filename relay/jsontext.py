@@ -1,0 +1,22 @@
+"""JSON text of what came as JSON text, value for value."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+
+def encode(value: Any, *, sort_keys: bool = False) -> bytes:
+    """Compact UTF-8 JSON.
+
+    orjson nests 254 levels at most. Cosmos DB takes 128, so that is the rule; a document that comes deeper all
+    the same is encoded by the standard library, rather than held up for ever.
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
+    except orjson.JSONEncodeError:
+        return json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys
+        ).encode()

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from relay import jsontext
+
+
+@pytest.mark.parametrize("levels", [1, 128, 254, 255, 600])
+def test_nesting_of_any_depth_is_encoded(levels: int) -> None:
+    value: Any = "ü"
+    for _ in range(levels):
+        value = {"a": [value]} if levels < 300 else [value]
+
+    assert json.loads(jsontext.encode(value)) == value
+
+
+def test_the_text_is_compact_and_sorted_only_on_request() -> None:
+    assert jsontext.encode({"b": 1.0, "a": "é"}) == '{"b":1.0,"a":"é"}'.encode()
+    assert jsontext.encode({"b": 1, "a": 2}, sort_keys=True) == b'{"a":2,"b":1}'
