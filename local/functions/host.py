@@ -1,0 +1,156 @@
+"""The host: one function app, its settings, and a listener for each function."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from local.functions.app import Function, importable, load_functions
+from local.functions.connections import Connections
+from local.functions.containers import open_containers
+from local.functions.environment import applied, read_local_settings
+from local.functions.executor import Executor
+from local.functions.feed import ChangeFeed
+from local.functions.host_json import HostConfiguration
+from local.functions.leases import Lease, LeaseStore
+from local.functions.listener import Listener
+from local.functions.partition import PartitionProcessor
+from local.functions.settings import Settings
+from local.functions.status import FunctionStatus
+from local.functions.trigger import CosmosTrigger, LeaseOverrides
+
+DEFAULT_SHUTDOWN_TIMEOUT_S = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+class Host:
+    """Runs the app in `app_directory` in this process, with `settings` as (part of) the process environment.
+
+    `instance` is the name under which leases are owned, followed by the function's name; a new one is made up
+    where it is None, as the real host does. The `lease_…_ms` take the place of what the trigger says. `stop`
+    waits `shutdown_timeout_s` for invocations under way.
+    """
+
+    def __init__(
+        self,
+        app_directory: Path,
+        settings: Mapping[str, str],
+        *,
+        instance: str | None = None,
+        lease_acquire_ms: int | None = None,
+        lease_renew_ms: int | None = None,
+        lease_expiration_ms: int | None = None,
+        shutdown_timeout_s: float = DEFAULT_SHUTDOWN_TIMEOUT_S,
+    ) -> None:
+        self.instance = instance or str(uuid.uuid4())
+        self._app_directory = app_directory.resolve()
+        self._settings = settings
+        self._overrides = LeaseOverrides(lease_acquire_ms, lease_renew_ms, lease_expiration_ms)
+        self._shutdown_timeout_s = shutdown_timeout_s
+        self._stopping = asyncio.Event()
+        self._stack = AsyncExitStack()
+        self._listeners: list[Listener] = []
+        self._statuses: list[FunctionStatus] = []
+
+    async def start(self) -> None:
+        """Load the app, take leases, and return once they are polled. Raises HostError; then nothing runs."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop the listeners, release the leases and put the environment back.
+
+        An invocation under way is finished but, as outside the platform's drain mode, not checkpointed: its
+        documents are delivered again. A wait for a retry ends at once.
+        """
+        self._stopping.set()
+        async with asyncio.TaskGroup() as group:
+            for listener in self._listeners:
+                group.create_task(listener.stop(within_s=self._shutdown_timeout_s))
+        self._listeners.clear()
+        await self._stack.aclose()
+
+    def status(self) -> dict[str, Any]:
+        """The instance's name, and counts for each function as FunctionStatus has them."""
+        return {"instance": self.instance, "functions": [status.as_json() for status in self._statuses]}
+
+    async def _start(self) -> None:
+        configuration = HostConfiguration.from_directory(self._app_directory)
+        if not configuration.has_extension_bundle:
+            logger.warning("host.json has no extensionBundle: deployed, the app would have no cosmosDBTrigger")
+        defaults = read_local_settings(self._app_directory)
+        environment = self._stack.enter_context(applied(self._settings, defaults=defaults))
+        settings = Settings(environment)
+        self._stack.enter_context(importable(self._app_directory))
+        functions = load_functions(self._app_directory)
+        triggers = [
+            CosmosTrigger.from_binding(function.name, function.trigger, settings, self._overrides)
+            for function in functions
+        ]
+        connections = Connections(settings, self._stack)
+        for function, trigger in zip(functions, triggers, strict=True):
+            listener = await self._listener(function, trigger, configuration, connections)
+            self._listeners.append(listener)
+            await listener.start()
+            logger.info("Function %s listens to %s/%s", function.name, trigger.database, trigger.container)
+
+    async def _listener(
+        self,
+        function: Function,
+        trigger: CosmosTrigger,
+        configuration: HostConfiguration,
+        connections: Connections,
+    ) -> Listener:
+        containers = await open_containers(function.name, trigger, connections)
+        status = FunctionStatus(function.name)
+        self._statuses.append(status)
+        # Functions that share their leases, for want of a prefix, compete for them, as they do in Azure.
+        owner = f"{self.instance}-{function.name}"
+        store = LeaseStore(
+            containers.leases,
+            prefix=containers.lease_prefix,
+            owner=owner,
+            partitioned_by_id=containers.leases_partitioned_by_id,
+        )
+        feed = ChangeFeed(
+            containers.monitored, start_from=trigger.start_from, max_items=trigger.max_items_per_invocation
+        )
+        executor = Executor(
+            function,
+            container=trigger.container,
+            timeout_s=configuration.function_timeout_s,
+            stopping=self._stopping,
+            status=status,
+        )
+
+        def processor(lease: Lease) -> PartitionProcessor:
+            return PartitionProcessor(
+                lease,
+                store=store,
+                feed=feed,
+                executor=executor,
+                rewrite_dates=configuration.rewrite_dates,
+                poll_delay_s=trigger.feed_poll_delay_s,
+                renew_interval_s=trigger.timings.renew_s,
+                stopping=self._stopping,
+                status=status,
+            )
+
+        return Listener(
+            owner=owner,
+            store=store,
+            feed=feed,
+            timings=trigger.timings,
+            processor=processor,
+            stopping=self._stopping,
+            status=status,
+        )

@@ -1,0 +1,69 @@
+"""A Cosmos DB account in process, with the containers of an outbox, and hosts that are stopped in the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from local.cosmos.server import CosmosServer
+from local.functions.host import Host
+from tests.unit.local.functions.apps import Recorder
+
+HostFactory = Callable[..., Host]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[CosmosServer]:
+    async with CosmosServer(physical_partitions=4) as started:
+        yield started
+
+
+@pytest.fixture
+async def account(server: CosmosServer) -> AsyncIterator[CosmosClient]:
+    async with CosmosClient.from_connection_string(server.connection_string) as client:
+        yield client
+
+
+@pytest.fixture
+async def data(account: CosmosClient) -> ContainerProxy:
+    database = await account.create_database_if_not_exists("outbox")
+    return await database.create_container("data", PartitionKey("/partitionKey"), default_ttl=-1)
+
+
+@pytest.fixture
+async def leases(account: CosmosClient) -> ContainerProxy:
+    database = await account.create_database_if_not_exists("outbox")
+    return await database.create_container("leases", PartitionKey("/id"))
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    monkeypatch.setitem(sys.modules, "recorder", recorder)
+    return recorder
+
+
+@pytest.fixture
+async def host_of(server: CosmosServer) -> AsyncIterator[HostFactory]:
+    """Makes hosts that take over quickly; whatever the test leaves running is stopped."""
+    hosts: list[Host] = []
+
+    def make(app_directory: Path, settings: dict[str, str] | None = None, **options: Any) -> Host:
+        timings = {"lease_acquire_ms": 50, "lease_renew_ms": 100, "lease_expiration_ms": 600}
+        host = Host(
+            app_directory,
+            {"COSMOS": server.connection_string, **(settings or {})},
+            **{"shutdown_timeout_s": 2.0, **timings, **options},
+        )
+        hosts.append(host)
+        return host
+
+    yield make
+    for host in hosts:
+        await host.stop()

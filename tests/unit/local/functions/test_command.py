@@ -1,0 +1,142 @@
+"""`python -m local functions`, as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from azure.cosmos.aio import ContainerProxy
+
+from local.cosmos.server import CosmosServer
+from tests.unit.local.functions.apps import WITHIN_S, eventually, write_app
+
+ROOT = Path(__file__).parents[4]
+_SCRIPT = """\
+import asyncio
+import os
+import pathlib
+
+import azure.functions as func
+
+app = func.FunctionApp()
+out = pathlib.Path(os.environ["OUT"])
+
+
+@app.cosmos_db_trigger(
+    arg_name="documents", connection="COSMOS", database_name="outbox", container_name="data",
+    lease_container_name="leases", feed_poll_delay=30, start_from_beginning=True,
+)
+@app.retry(strategy="fixed_delay", max_retry_count="-1", delay_interval="00:00:00")
+async def relay(documents: func.DocumentList) -> None:
+    with out.open("a") as file:
+        file.write(f"{os.environ['WHO']} {' '.join(document['id'] for document in documents)}\\n")
+    if os.environ["WHO"] == "hangs":
+        await asyncio.Event().wait()
+"""
+
+Process = asyncio.subprocess.Process
+Start = Callable[..., Awaitable[tuple[Process, dict[str, Any]]]]
+
+
+@pytest.fixture
+async def start(tmp_path: Path, server: CosmosServer) -> AsyncIterator[Start]:
+    """Starts hosts and returns each with what its READY line tells; kills what the test leaves."""
+    processes: list[Process] = []
+    app = write_app(tmp_path / "app", script=_SCRIPT)
+
+    async def start_one(who: str, *options: str) -> tuple[Process, dict[str, Any]]:
+        env_file = tmp_path / f"{who}.env"
+        env_file.write_text(f"COSMOS='{server.connection_string}'\nWHO={who}\nOUT='{tmp_path / 'out.txt'}'\n")
+        process = await run("--app", str(app), "--env-file", str(env_file), *options)
+        processes.append(process)
+        assert process.stdout is not None
+        async with asyncio.timeout(WITHIN_S):
+            line = (await process.stdout.readline()).decode()
+        return process, json.loads(line.removeprefix("READY "))
+
+    yield start_one
+    for process in processes:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def run(*arguments: str, **environment: str) -> Process:
+    timings = ["--lease-acquire-ms", "50", "--lease-renew-ms", "100", "--lease-expiration-ms", "600"]
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "local", "functions", "--port", "0", *timings, *arguments),
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def _written(out: Path, line: str) -> None:
+    await eventually(lambda: out.is_file() and line in out.read_text().splitlines())
+
+
+@pytest.mark.usefixtures("leases")
+async def test_a_host_tells_that_it_is_ready_answers_and_ends_on_a_signal(
+    tmp_path: Path, data: ContainerProxy, start: Start
+) -> None:
+    process, ready = await start("first", "--instance", "mine")
+    assert (ready["part"], ready["instance"]) == ("functions", "mine")
+    await data.create_item({"id": "1", "partitionKey": "a"})
+    await _written(tmp_path / "out.txt", "first 1")
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{ready['port']}") as http:
+        async with http.get("/health") as health:
+            assert health.status == 200
+        async with http.get("/admin/status") as response:
+            status = await response.json()
+    assert status["instance"] == "mine"
+    assert [function["name"] for function in status["functions"]] == ["relay"]
+    assert status["functions"][0]["leases"] == ["0", "1", "2", "3"]
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(WITHIN_S):
+        assert await process.wait() == 0
+
+
+@pytest.mark.usefixtures("leases", "data")
+async def test_a_host_ends_with_its_standard_input_if_told_so(start: Start) -> None:
+    process, _ = await start("first", "--exit-with-stdin")
+    assert process.stdin is not None
+    process.stdin.close()
+    async with asyncio.timeout(WITHIN_S):
+        assert await process.wait() == 0
+
+
+@pytest.mark.usefixtures("leases")
+async def test_what_a_killed_host_had_in_hand_is_delivered_by_another(
+    tmp_path: Path, data: ContainerProxy, start: Start
+) -> None:
+    killed, _ = await start("hangs")
+    await data.create_item({"id": "1", "partitionKey": "a"})
+    await _written(tmp_path / "out.txt", "hangs 1")
+    killed.kill()
+    await start("heir")
+    await _written(tmp_path / "out.txt", "heir 1")
+
+
+async def test_what_keeps_an_app_from_running_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    app = write_app(tmp_path, database_name="%NOT_SET_ANYWHERE%")
+    process = await run("--app", str(app), COSMOS="unused", PYTHONPATH=str(tmp_path))
+    (tmp_path / "recorder.py").write_text("")
+    async with asyncio.timeout(WITHIN_S):
+        out, err = await process.communicate()
+    assert process.returncode == 1
+    assert out == b""
+    assert err.decode().splitlines()[-1] == (
+        "functions: function relay: its trigger needs settings that are not set: "
+        "NOT_SET_ANYWHERE (for databaseName)"
+    )
