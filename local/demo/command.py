@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from azure.cosmos.aio import CosmosClient
-from azure.servicebus.aio import ServiceBusClient
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from local.demo.contacts import lives
-from local.demo.receiver import receive_sessions
+from local.demo.receiver import receive_sessions, subscriber_client
 from local.demo.tally import Tally
 from local.demo.writer import write_lives
 from local.process import until_stopped
@@ -87,7 +86,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
         started = time.monotonic()
         async with (
             CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos,
-            ServiceBusClient.from_connection_string(stack.settings["SERVICEBUS"]) as servicebus,
+            subscriber_client(stack.settings["SERVICEBUS"]) as servicebus,
         ):
             database = cosmos.get_database_client(DATABASE)
             async with _background(

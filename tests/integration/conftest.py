@@ -1,0 +1,62 @@
+"""The local stack's services in this process, on free ports, and a relay on them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from local.cosmos.provisioning import ContainerSpec, provision
+from local.cosmos.server import CosmosServer
+from local.servicebus.entities import Entities
+from local.servicebus.server import ServiceBusServer
+from local.stack.environment import CONTAINERS, DATABASE, container_argument
+from relay.pipeline import Relay
+from relay.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+RelayMaker = Callable[..., Relay]
+
+
+@pytest.fixture
+def entities() -> Entities:
+    """The project's own queues and topics."""
+    return Entities.from_file(ROOT / "infra" / "emulators" / "Config.json")
+
+
+@pytest.fixture
+async def servicebus(entities: Entities) -> AsyncIterator[ServiceBusServer]:
+    async with ServiceBusServer(entities) as server:
+        yield server
+
+
+@pytest.fixture
+async def cosmos() -> AsyncIterator[CosmosServer]:
+    async with CosmosServer() as server:
+        provision(server.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
+        yield server
+
+
+@pytest.fixture
+async def quarantine(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        yield client.get_database_client(DATABASE).get_container_client("quarantine")
+
+
+@pytest.fixture
+async def make_relay(cosmos: CosmosServer, servicebus: ServiceBusServer) -> AsyncIterator[RelayMaker]:
+    """Makes relays on the two services; `make_relay(RELAY_SENDERS="1")` changes a setting."""
+    closers: list[Callable[[], Awaitable[None]]] = []
+
+    def make(**settings: str) -> Relay:
+        connections = {"COSMOS": cosmos.connection_string, "SERVICEBUS": servicebus.connection_string}
+        relay = Relay.from_settings(Settings.from_environment({**connections, **settings}))
+        closers.append(relay.close)
+        return relay
+
+    yield make
+    for close in closers:
+        await close()

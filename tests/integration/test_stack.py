@@ -1,0 +1,129 @@
+"""`python -m local up` and `demo` as a person would run them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import psutil
+import pytest
+from dotenv import dotenv_values
+
+from relay.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+ANY_PORTS = (
+    *("--port", "0", "--cosmos-port", "0", "--servicebus-port", "0"),
+    *("--servicebus-admin-port", "0", "--functions-port", "0"),
+)
+
+
+async def start(folder: Path, *arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "local", *arguments),
+        *("--env-file", str(folder / "stack.env"), "--logs", str(folder / "logs")),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+@asynccontextmanager
+async def stack_up(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, list[str]]]:
+    """`up` on free ports once it says that it is ready, and what it printed."""
+    process = await start(folder, "up", *ANY_PORTS)
+    assert process.stdout is not None
+    printed = []
+    try:
+        async with asyncio.timeout(40):
+            async for line in process.stdout:
+                printed.append(line.decode().strip())
+                if "Ctrl-C" in printed[-1]:
+                    break
+        yield process, printed
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_the_stack_tells_where_it_is_and_that_it_is_ready(tmp_path: Path) -> None:
+    async with stack_up(tmp_path) as (process, printed):
+        ready = next(line.split()[-1] for line in printed if line.startswith("Readiness probe"))
+        async with aiohttp.ClientSession() as http, http.get(ready) as response:
+            answer = await response.json()
+
+        assert (response.status, set(answer["parts"])) == (200, {"cosmos", "servicebus", "functions-1"})
+        assert all(answer["parts"].values())
+        values = dotenv_values(tmp_path / "stack.env")
+        assert any(str(values["COSMOS"]) in line for line in printed)
+        assert any(str(values["SERVICEBUS"]) in line for line in printed)
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+async def test_a_shell_and_an_env_file_reader_take_the_same_settings_from_the_env_file(tmp_path: Path) -> None:
+    async with stack_up(tmp_path):
+        script = (
+            f". {shlex.quote(str(tmp_path / 'stack.env'))}; exec {shlex.quote(sys.executable)} -c "
+            + shlex.quote("import json, os; print(json.dumps(dict(os.environ)))")
+        )
+        shell = await asyncio.create_subprocess_exec("sh", "-c", script, stdout=asyncio.subprocess.PIPE)
+        output, _ = await asyncio.wait_for(shell.communicate(), 20)
+    sourced = json.loads(output)
+    values = dotenv_values(tmp_path / "stack.env")
+
+    assert {name: sourced[name] for name in values} == values
+    Settings.from_environment({name: value for name, value in values.items() if value is not None})
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+async def test_no_process_is_left_behind_however_the_stack_ends(tmp_path: Path, number: int) -> None:
+    async with stack_up(tmp_path) as (process, _):
+        parts = psutil.Process(process.pid).children(recursive=True)
+        assert len(parts) == 3
+
+        os.kill(process.pid, number)
+
+        code = await asyncio.wait_for(process.wait(), 30)
+        assert code == (0 if number != signal.SIGKILL else -number)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, parts, timeout=20)
+        assert alive == []
+
+
+async def test_a_port_that_is_taken_is_told_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    async with stack_up(tmp_path):
+        taken = str(dotenv_values(tmp_path / "stack.env")["COSMOS"]).split("127.0.0.1:")[1].split("/")[0]
+        second = await start(tmp_path / "second", "up", *ANY_PORTS, "--cosmos-port", taken)
+        _, errors = await asyncio.wait_for(second.communicate(), 40)
+
+    assert second.returncode == 1
+    assert "cosmos ended with exit code 1 before it was ready" in errors.decode()
+    assert "address already in use" in errors.decode()
+
+
+async def test_the_demo_accounts_for_every_event_though_its_host_is_killed(tmp_path: Path) -> None:
+    process = await start(
+        tmp_path, "demo", *("--events", "600", "--contacts", "60", "--rate", "300", "--hosts", "2", "--kill-host")
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), 55)
+
+    summary = json.loads(output.decode().splitlines()[-1])
+    assert process.returncode == 0, errors.decode()
+    assert "was killed; starting another" in errors.decode()
+    assert list(summary) == [
+        *("written", "delivered", "missing", "duplicated", "out_of_order", "altered", "quarantined"),
+        *("p50_ms", "p99_ms", "events_per_s"),
+    ]
+    assert (summary["written"], summary["delivered"]) == (600, 600)
+    zeros = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
+    assert {summary[name] for name in zeros} == {0}

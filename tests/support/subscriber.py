@@ -1,0 +1,116 @@
+"""A subscriber for the tests: receives what a subscription holds, and keeps it in the order of receipt."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import OperationTimeoutError
+
+from local.demo.receiver import subscriber_client
+
+
+@dataclass(slots=True)
+class Subscriber:
+    """Settled messages by session."""
+
+    connection_string: str
+    topic: str = "domain-events"
+    subscription: str = "all"
+    messages: dict[str, list[ServiceBusReceivedMessage]] = field(default_factory=lambda: defaultdict(list))
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _accepting: set[asyncio.Task[None]] = field(default_factory=set)
+    _enough: bool = False
+
+    @property
+    def count(self) -> int:
+        """Messages received so far, repetitions included."""
+        return sum(len(messages) for messages in self.messages.values())
+
+    def ids(self) -> dict[str, list[str]]:
+        """Message ids by session, in the order of receipt."""
+        return {
+            session: [message.message_id or "" for message in messages]
+            for session, messages in self.messages.items()
+        }
+
+    async def receive(self, count: int, *, within_s: float = 30.0, receivers: int = 8) -> None:
+        """Receive until at least `count` messages have come; AssertionError when they have not in time."""
+        async with subscriber_client(self.connection_string) as client:
+            self._enough = False
+            workers = [
+                asyncio.create_task(self._receive_sessions(client, wait_s=within_s)) for _ in range(receivers)
+            ]
+            deadline = time.monotonic() + within_s
+            while self.count < count and time.monotonic() < deadline:
+                self._arrived.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._arrived.wait(), deadline - time.monotonic())
+            self._enough = True
+            for worker in self._accepting:  # one that receives is left to finish: it would not close its link
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        assert self.count >= count, f"{self.count} of {count} messages came within {within_s} s"
+
+    async def receive_rest(self, *, wait_s: float = 1.0) -> None:
+        """Receive whatever there is, until no session has a message for `wait_s` seconds."""
+        async with subscriber_client(self.connection_string) as client:
+            while await self._receive_session(client, wait_s=wait_s):
+                pass
+
+    async def _receive_sessions(self, client: ServiceBusClient, *, wait_s: float) -> None:
+        while not self._enough and await self._receive_session(client, wait_s=wait_s):
+            pass
+
+    async def _receive_session(self, client: ServiceBusClient, *, wait_s: float) -> bool:
+        receiver = client.get_subscription_receiver(
+            self.topic,
+            self.subscription,
+            session_id=NEXT_AVAILABLE_SESSION,
+            max_wait_time=wait_s,
+            prefetch_count=100,  # without it the SDK releases what comes between two calls, out of order
+        )
+        # Not `async with receiver`: cancelled while it waits for a session, that would leave its link open, and
+        # the broker would give the next session to a receiver that nobody reads.
+        worker = asyncio.current_task()
+        assert worker is not None
+        try:
+            self._accepting.add(worker)
+            try:
+                await receiver.__aenter__()
+            finally:
+                self._accepting.discard(worker)
+            session = receiver.session.session_id
+            while batch := await receiver.receive_messages(max_message_count=100, max_wait_time=0.2):
+                for message in batch:
+                    await receiver.complete_message(message)
+                    self.messages[session].append(message)
+                    self._arrived.set()
+        except OperationTimeoutError:
+            return False
+        finally:
+            await receiver.close()
+        return True
+
+
+def properties(message: ServiceBusReceivedMessage) -> dict[str, Any]:
+    """The application properties with text as text, which the SDK gives as bytes."""
+    return {
+        _text(name): _text(value) if isinstance(value, bytes) else value
+        for name, value in (message.application_properties or {}).items()
+    }
+
+
+def body(message: ServiceBusReceivedMessage) -> bytes:
+    """The body's bytes."""
+    return b"".join(message.body)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,224 @@
+"""Receiving with azure-servicebus from queues without sessions: locks and every way to settle."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from azure.servicebus import (
+    ServiceBusMessage,
+    ServiceBusMessageState,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusSubQueue,
+)
+from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.exceptions import (
+    MessageLockLostError,
+    MessageNotFoundError,
+    MessagingEntityNotFoundError,
+    ServiceBusError,
+)
+
+from local.servicebus.server import ServiceBusServer
+
+DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+WAIT_S = 5
+
+
+async def send(client: ServiceBusClient, queue: str, *bodies: str, **fields: Any) -> None:
+    async with client.get_queue_sender(queue) as sender:
+        await sender.send_messages([ServiceBusMessage(body, **fields) for body in bodies])
+
+
+async def next_one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
+    found = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+    assert found, "no message came"
+    return found[0]
+
+
+def left(server: ServiceBusServer, queue: str) -> tuple[int, int]:
+    """How many messages a queue still holds, and how many dead letters."""
+    outlet = server.broker.namespace.outlet(queue)
+    return len(outlet.messages.peek(0, 1_000)), len(outlet.dead_letters.peek(0, 1_000))
+
+
+async def test_completed_messages_are_gone(server: ServiceBusServer, client: ServiceBusClient) -> None:
+    await send(client, "orders", "1", "2")
+    async with client.get_queue_receiver("orders") as receiver:
+        for message in await receiver.receive_messages(2, max_wait_time=WAIT_S):
+            await receiver.complete_message(message)
+
+    assert left(server, "orders") == (0, 0)
+
+
+async def test_an_abandoned_message_comes_again(client: ServiceBusClient) -> None:
+    await send(client, "orders", "1")
+    async with client.get_queue_receiver("orders") as receiver:
+        first = await next_one(receiver)
+        await receiver.abandon_message(first)
+        again = await next_one(receiver)
+
+    assert (first.delivery_count, again.delivery_count) == (0, 1)
+    assert again.sequence_number == first.sequence_number
+    assert again.lock_token != first.lock_token
+
+
+async def test_a_dead_lettered_message_is_received_with_its_reason(client: ServiceBusClient) -> None:
+    await send(client, "orders", "1")
+    async with client.get_queue_receiver("orders") as receiver:
+        await receiver.dead_letter_message(await next_one(receiver), reason="why", error_description="in words")
+    async with client.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
+        dead = await next_one(receiver)
+        await receiver.complete_message(dead)
+
+    assert (str(dead), dead.dead_letter_reason, dead.dead_letter_error_description) == ("1", "why", "in words")
+    assert dead.dead_letter_source == "orders"
+
+
+async def test_a_deferred_message_is_received_and_settled_by_its_number(
+    server: ServiceBusServer, client: ServiceBusClient
+) -> None:
+    await send(client, "orders", "1", "2")
+    async with client.get_queue_receiver("orders") as receiver:
+        deferred = await next_one(receiver)
+        await receiver.defer_message(deferred)
+        assert str(await next_one(receiver)) == "2"
+
+        [message] = await receiver.receive_deferred_messages(deferred.sequence_number or 0)
+        assert message.state is ServiceBusMessageState.DEFERRED
+        await receiver.complete_message(message)
+        with pytest.raises(MessageNotFoundError):
+            await receiver.receive_deferred_messages(deferred.sequence_number or 0)
+
+    assert left(server, "orders")[0] == 1
+
+
+async def test_a_deferred_message_can_be_abandoned_and_dead_lettered_too(
+    server: ServiceBusServer, client: ServiceBusClient
+) -> None:
+    await send(client, "orders", "1")
+    async with client.get_queue_receiver("orders") as receiver:
+        deferred = await next_one(receiver)
+        await receiver.defer_message(deferred)
+        number = deferred.sequence_number or 0
+        [message] = await receiver.receive_deferred_messages(number)
+        await receiver.abandon_message(message)
+        [message] = await receiver.receive_deferred_messages(number)
+        await receiver.dead_letter_message(message, reason="late")
+
+    assert left(server, "orders") == (0, 1)
+
+
+async def test_messages_deleted_on_receipt_need_no_settling(
+    server: ServiceBusServer, client: ServiceBusClient
+) -> None:
+    await send(client, "orders", "1")
+    async with client.get_queue_receiver("orders", receive_mode=DELETE) as receiver:
+        assert (await next_one(receiver)).lock_token is None
+
+    assert left(server, "orders") == (0, 0)
+
+
+async def test_a_lock_that_expires_loses_the_message_to_the_next_receiver(client: ServiceBusClient) -> None:
+    await send(client, "quick", "1")
+    async with client.get_queue_receiver("quick") as first, client.get_queue_receiver("quick") as second:
+        lost = await next_one(first)
+        again = await next_one(second)
+        assert again.delivery_count == 1
+        # Were it left to the SDK's clock the broker would never be asked.
+        lost._expiry = again.locked_until_utc
+        with pytest.raises(MessageLockLostError):
+            await first.complete_message(lost)
+        await second.complete_message(again)
+
+
+async def test_too_many_deliveries_end_in_the_dead_letter_queue(client: ServiceBusClient) -> None:
+    await send(client, "quick", "1")
+    async with client.get_queue_receiver("quick") as receiver:
+        for _ in range(2):
+            await receiver.abandon_message(await next_one(receiver))
+    async with client.get_queue_receiver("quick", sub_queue="deadletter") as receiver:
+        dead = await next_one(receiver)
+
+    assert (dead.dead_letter_reason, dead.delivery_count) == ("MaxDeliveryCountExceeded", 2)
+
+
+async def test_locks_are_renewed_one_by_one_and_many_at_once(
+    server: ServiceBusServer, client: ServiceBusClient
+) -> None:
+    await send(client, "quick", *"1234567890")
+    async with client.get_queue_receiver("quick", prefetch_count=10) as receiver:
+        messages = await receiver.receive_messages(10, max_wait_time=WAIT_S)
+        before = messages[0].locked_until_utc
+        assert before is not None
+        assert await receiver.renew_message_lock(messages[0]) >= before
+        async with AutoLockRenewer() as renewer:
+            renewer._sleep_time = 0.1
+            for message in messages:
+                renewer.register(receiver, message, max_lock_renewal_duration=10)
+            # Longer than a lock lasts: without renewal each of them would be lost.
+            await asyncio.sleep(1)
+            for message in messages:
+                await receiver.complete_message(message)
+
+    assert left(server, "quick") == (0, 0)
+
+
+async def test_an_expired_message_is_dead_lettered(server: ServiceBusServer, client: ServiceBusClient) -> None:
+    from datetime import timedelta
+
+    await send(client, "orders", "1", time_to_live=timedelta(seconds=1))
+    async with client.get_queue_receiver("orders", sub_queue="deadletter") as receiver:
+        assert (await next_one(receiver)).dead_letter_reason == "TTLExpiredException"
+
+    assert left(server, "orders")[0] == 0
+
+
+async def test_peeking_shows_every_state_and_locks_nothing(client: ServiceBusClient) -> None:
+    await send(client, "orders", "1", "2", "3")
+    async with client.get_queue_receiver("orders") as receiver:
+        await receiver.defer_message(await next_one(receiver))
+
+        peeked = await receiver.peek_messages(2, sequence_number=1)
+        following = await receiver.peek_messages(5)
+
+        assert [(str(each), each.state.name) for each in peeked] == [("1", "DEFERRED"), ("2", "ACTIVE")]
+        assert [str(each) for each in following] == ["3"]
+        assert await receiver.peek_messages(5, sequence_number=99) == []
+        assert str(await next_one(receiver)) == "2"
+
+
+async def test_a_receiver_that_closes_gives_back_what_it_had_not_handed_out(client: ServiceBusClient) -> None:
+    await send(client, "orders", *"123")
+    async with client.get_queue_receiver("orders", prefetch_count=3) as receiver:
+        await next_one(receiver)
+    async with client.get_queue_receiver("orders") as receiver:
+        messages = await receiver.receive_messages(3, max_wait_time=WAIT_S)
+
+    assert [(str(each), each.delivery_count) for each in messages] == [("2", 0), ("3", 0)]
+
+
+async def test_waiting_receivers_share_what_comes(client: ServiceBusClient) -> None:
+    async def drain(receiver: ServiceBusReceiver) -> list[str]:
+        return [str(each) async for each in receiver]
+
+    receivers = [client.get_queue_receiver("orders", receive_mode=DELETE, max_wait_time=1) for _ in range(3)]
+    async with receivers[0], receivers[1], receivers[2]:
+        draining = [asyncio.create_task(drain(each)) for each in receivers]
+        for number in range(30):
+            await send(client, "orders", str(number))
+        found = await asyncio.gather(*draining)
+
+    assert sorted(int(each) for part in found for each in part) == list(range(30))
+
+
+async def test_a_receiver_with_sessions_is_refused_where_there_are_none(client: ServiceBusClient) -> None:
+    with pytest.raises(ServiceBusError, match=r"sessionful message receiver cannot be created.*amqp:not-allowed"):
+        await client.get_queue_receiver("orders", session_id="a").__aenter__()
+
+
+async def test_there_is_no_transfer_dead_letter_queue(client: ServiceBusClient) -> None:
+    with pytest.raises(MessagingEntityNotFoundError):
+        await client.get_queue_receiver("orders", sub_queue="transferdeadletter").__aenter__()
