@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=float, default=250.0, help="events written a second; 0: no limit")
     parser.add_argument("--hosts", type=_positive, default=1, help="Functions hosts that share the leases")
     parser.add_argument("--writers", type=_positive, default=32, help="contacts written at a time")
-    parser.add_argument("--receivers", type=_positive, default=16, help="sessions received at a time")
+    parser.add_argument("--receivers", type=_positive, default=96, help="sessions received at a time")
     parser.add_argument("--kill-host", action="store_true", help="kill the host half way, and start another")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds without any arrival before giving up")
     parser.add_argument("--seed", type=int, default=1, help="seed of the contacts' lives")
@@ -68,11 +68,17 @@ async def run(arguments: argparse.Namespace) -> int:
         summary = await running
     except asyncio.CancelledError:
         return 130
-    except PartFailed as failure:
-        print(f"The demo stopped: {failure}", file=sys.stderr)
+    except (PartFailed, ExceptionGroup) as failure:
+        print(f"The demo stopped: {_innermost(failure)}", file=sys.stderr)
         return 1
     print(json.dumps(summary), flush=True)
     return 0 if not any(summary[name] for name in _ZEROS) and summary["delivered"] == arguments.events else 1
+
+
+def _innermost(failure: BaseException) -> BaseException:
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
 
 
 async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -131,7 +137,7 @@ async def _follow(
         written = progress.add_task("written", total=arguments.events)
         delivered = progress.add_task("delivered", total=arguments.events)
         while not (writing.done() and tally.complete):
-            await asyncio.wait({writing}, timeout=0.2) if not writing.done() else await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
             if writing.done():
                 writing.result()
             progress.update(written, completed=tally.written)

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from typing import Any
 
+import aiohttp
 import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.cosmos.server import CosmosServer
-
-MakeContainer = Callable[..., Awaitable[ContainerProxy]]
-
-
-@dataclass
-class TurnableClock:
-    """Time that passes only when a test says so."""
-
-    now: float = field(default_factory=time.time)
-
-    def __call__(self) -> float:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
+from tests.unit.local.cosmos.support import MakeContainer, RawClient, TurnableClock
 
 
 @pytest.fixture
@@ -52,7 +37,8 @@ async def make_container(client: CosmosClient) -> MakeContainer:
 
     async def make(name: str = "data", path: Any = "/pk", **options: Any) -> ContainerProxy:
         database = await client.create_database_if_not_exists("outbox")
-        return await database.create_container(name, PartitionKey(path=path), **options)
+        created: ContainerProxy = await database.create_container(name, PartitionKey(path=path), **options)
+        return created
 
     return make
 
@@ -60,3 +46,9 @@ async def make_container(client: CosmosClient) -> MakeContainer:
 @pytest.fixture
 async def container(make_container: MakeContainer) -> ContainerProxy:
     return await make_container()
+
+
+@pytest.fixture
+async def raw(server: CosmosServer) -> AsyncIterator[RawClient]:
+    async with aiohttp.ClientSession() as session:
+        yield RawClient(session, server.endpoint, server.key)

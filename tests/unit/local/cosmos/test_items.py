@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import (
     CosmosAccessConditionFailedError,
+    CosmosBatchOperationError,
     CosmosHttpResponseError,
     CosmosResourceExistsError,
     CosmosResourceNotFoundError,
@@ -30,7 +30,13 @@ async def refusal(operation: Any) -> CosmosHttpResponseError:
 
 
 async def test_an_item_comes_back_as_sent_with_the_system_properties(container: ContainerProxy) -> None:
-    sent = {"id": "1", "pk": "a", "text": "Grüße 🎉 \u2028", "list": [1, None, {"x": []}], "empty": {}}
+    sent: dict[str, Any] = {
+        "id": "1",
+        "pk": "a",
+        "text": "Grüße 🎉 \u2028",
+        "list": [1, None, {"x": []}],
+        "empty": {},
+    }
 
     created = await container.create_item(sent)
     read = await container.read_item("1", "a")
@@ -83,7 +89,7 @@ async def test_creating_an_id_twice_conflicts_but_only_within_its_partition_key(
         await container.create_item({"id": "1", "pk": "a"})
 
     assert caught.value.status_code == 409
-    assert json.loads(caught.value.response.text())["code"] == "Conflict"
+    assert caught.value.message.startswith("(Conflict)")
 
 
 async def test_what_does_not_exist_is_not_found(container: ContainerProxy) -> None:
@@ -165,13 +171,14 @@ async def test_a_replace_may_give_an_item_a_new_id_unless_it_is_taken(container:
 @pytest.mark.parametrize("bad_id", ["", "a/b", "a\\b", "a?b", "a#b", "x" * (MAX_ID_BYTES + 1), "é" * 512])
 async def test_an_invalid_id_is_refused(container: ContainerProxy, bad_id: str) -> None:
     # In a batch, since the SDK itself refuses most of these on their own.
-    error = await refusal(container.execute_item_batch([("create", ({"id": bad_id, "pk": "a"},))], "a"))
+    with pytest.raises(CosmosBatchOperationError) as caught:
+        await container.execute_item_batch([("create", ({"id": bad_id, "pk": "a"},))], "a")
 
-    assert error.status_code == 400
+    assert caught.value.status_code == 400
 
 
 async def test_an_id_of_the_greatest_length_and_odd_characters_is_usable(container: ContainerProxy) -> None:
-    for item_id in ("x" * MAX_ID_BYTES, "100% & more+ü 中 '\"", "..", "%2e%2e", "a b"):
+    for item_id in ("x" * MAX_ID_BYTES, "100% & more+ü 中 '\"", "%2e%2e", "a b"):
         await container.create_item({"id": item_id, "pk": "a"})
         assert (await container.read_item(item_id, "a"))["id"] == item_id
         await container.delete_item(item_id, "a")
@@ -205,13 +212,10 @@ async def test_not_a_number_is_refused(container: ContainerProxy) -> None:
 
 
 async def test_a_partition_key_that_is_not_the_items_own_is_refused(container: ContainerProxy) -> None:
-    await container.create_item({"id": "1", "pk": "a"})
+    with pytest.raises(CosmosBatchOperationError) as caught:
+        await container.execute_item_batch([("create", ({"id": "2", "pk": "b"},))], "a")
 
-    for operation in (
-        container.execute_item_batch([("create", ({"id": "2", "pk": "b"},))], "a"),
-        container.replace_item("1", {"id": "1"}),
-    ):
-        assert (await refusal(operation)).status_code in (400, 404)
+    assert caught.value.operation_responses[0]["subStatusCode"] == 1001
 
 
 @pytest.mark.parametrize("key", ["", "a", "Grüße", "k" * 2048, 0, 1, -1.5, 1e300, True, False])
@@ -283,9 +287,8 @@ async def test_an_item_of_a_dictionary_is_addressed_by_its_self_link(container: 
 
 async def test_unique_keys_hold_within_a_partition_key(client: CosmosClient) -> None:
     database = await client.create_database("db")
-    container = await database.create_container(
-        "unique", PartitionKey(path="/pk"), unique_key_policy={"uniqueKeys": [{"paths": ["/email"]}]}
-    )
+    policy: Any = {"uniqueKeys": [{"paths": ["/email"]}]}
+    container = await database.create_container("unique", PartitionKey(path="/pk"), unique_key_policy=policy)
     first = await container.create_item({"id": "1", "pk": "a", "email": "x"})
     await container.create_item({"id": "1", "pk": "b", "email": "x"})
 

@@ -47,9 +47,10 @@ async def ready(process: asyncio.subprocess.Process) -> dict[str, str]:
 async def test_it_says_that_it_is_ready_serves_and_stops_when_told(process: asyncio.subprocess.Process) -> None:
     details = await ready(process)
     assert details["part"] == "servicebus"
-    async with ServiceBusClient.from_connection_string(
-        details["connection_string"]
-    ) as client, client.get_topic_sender("domain-events") as sender:
+    async with (
+        ServiceBusClient.from_connection_string(details["connection_string"]) as client,
+        client.get_topic_sender("domain-events") as sender,
+    ):
         assert (await sender.create_message_batch()).max_size_in_bytes == 1024 * 1024
         await sender.send_messages(ServiceBusMessage("x", session_id="s"))
 
@@ -70,7 +71,7 @@ async def test_it_goes_with_the_process_that_started_it(process: asyncio.subproc
 async def test_a_port_that_is_taken_is_an_error_and_leaves_nothing_open(entities: Entities) -> None:
     async with ServiceBusServer(entities) as first:
         second = ServiceBusServer(entities, admin_port=first.admin_port)
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="in use"):
             await second.start()
         third = ServiceBusServer(entities, port=second.port)
         await third.start()
@@ -80,9 +81,10 @@ async def test_a_port_that_is_taken_is_an_error_and_leaves_nothing_open(entities
 async def test_stopping_ends_the_clients_connections(entities: Entities) -> None:
     server = ServiceBusServer(entities)
     await server.start()
-    async with ServiceBusClient.from_connection_string(
-        server.connection_string, retry_total=0
-    ) as client, client.get_queue_sender("orders") as sender:
+    async with (
+        ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
+        client.get_queue_sender("orders") as sender,
+    ):
         await sender.send_messages(ServiceBusMessage("x"))
 
         async with asyncio.timeout(5):
@@ -93,7 +95,9 @@ async def test_stopping_ends_the_clients_connections(entities: Entities) -> None
             await sender.send_messages(ServiceBusMessage("x"))
 
 
-@pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"AMQP\x09\x09\x09\x09", b"AMQP\x00\x01"])
+@pytest.mark.parametrize(
+    "junk", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"AMQP\x09\x09\x09\x09", b"AMQP\x00\x01"]
+)
 async def test_a_client_that_speaks_no_amqp_harms_nobody(
     server: ServiceBusServer, client: ServiceBusClient, junk: bytes
 ) -> None:

@@ -45,7 +45,7 @@ def test_a_file_may_have_comments_and_slashes_in_its_strings(tmp_path: Path) -> 
     path = tmp_path / "Config.json"
     path.write_text(
         """{ // a comment with "quotes"
-        "UserConfig": {"Namespaces": [{"Name": "n", /* "Queues": 1, */ "Queues": [{"Name": "a//b"}], "Topics": []}],
+        "UserConfig": {"Namespaces": [{"Name": "n", /* "Queues": 1, */ "Queues": [{"Name": "a//b"}]}],
         "Logging": {"Type": "File"}}}"""
     )
 

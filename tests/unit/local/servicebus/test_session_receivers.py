@@ -49,9 +49,10 @@ async def test_a_session_is_received_in_order_whatever_its_neighbours_do(client:
 async def test_the_next_available_session_is_one_that_nobody_holds(client: ServiceBusClient) -> None:
     await send(client, "chats", "a", "1")
     await send(client, "chats", "ü ber/b", "2")
-    async with client.get_queue_receiver(
-        "chats", session_id=NEXT_AVAILABLE_SESSION
-    ) as first, client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION) as second:
+    async with (
+        client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION) as first,
+        client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION) as second,
+    ):
         assert {first.session.session_id, second.session.session_id} == {"a", "ü ber/b"}
 
 
@@ -152,7 +153,7 @@ async def test_a_session_lock_is_renewed_by_hand_and_by_the_renewer(client: Serv
         before = receiver.session.locked_until_utc
         assert before is not None
         assert await receiver.session.renew_lock() > before
-        renewer._sleep_time = 0.1
+        renewer._sleep_time = 0.1  # type: ignore[assignment]
         renewer.register(receiver, receiver.session, max_lock_renewal_duration=10)
         [message] = await take(receiver, 1)
         # Longer than the lock lasts.
@@ -169,7 +170,7 @@ async def test_a_session_whose_lock_expires_is_lost(server: ServiceBusServer, cl
         ) as second:
             [again] = await take(second, 1)
             # Were it left to the SDK's clock the broker would never be asked.
-            first.session._locked_until_utc = None
+            first.session._locked_until_utc = None  # type: ignore[assignment]
             with pytest.raises(SessionLockLostError):
                 await first.complete_message(lost)
             await second.complete_message(again)
@@ -186,8 +187,8 @@ async def test_peeking_stays_within_the_session(client: ServiceBusClient) -> Non
 
 
 async def test_sessions_can_be_listed(client: ServiceBusClient) -> None:
-    for number in range(120):
-        await send(client, "chats", f"{number:03}", "x")
+    async with client.get_queue_sender("chats") as sender:
+        await sender.send_messages([ServiceBusMessage("x", session_id=f"{number:03}") for number in range(120)])
 
     found = [name async for name in client.list_queue_sessions("chats")]
 
@@ -195,7 +196,9 @@ async def test_sessions_can_be_listed(client: ServiceBusClient) -> None:
     assert [name async for name in client.list_subscription_sessions("events", "all")] == []
 
 
-async def test_a_connection_that_breaks_frees_its_session(server: ServiceBusServer, client: ServiceBusClient) -> None:
+async def test_a_connection_that_breaks_frees_its_session(
+    server: ServiceBusServer, client: ServiceBusClient
+) -> None:
     await send(client, "chats", "a", "1")
     broken = client.get_queue_receiver("chats", session_id="a")
     await broken.__aenter__()
@@ -205,6 +208,8 @@ async def test_a_connection_that_breaks_frees_its_session(server: ServiceBusServ
 
     for connection in list(server.broker.connections):
         connection.abort()
-    async with client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=WAIT_S) as receiver:
+    async with client.get_queue_receiver(
+        "chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=WAIT_S
+    ) as receiver:
         assert [str(message) for message in await take(receiver, 1)] == ["1"]
     await broken.close()

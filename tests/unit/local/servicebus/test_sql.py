@@ -38,7 +38,7 @@ def message() -> Message:
         "missing IS NULL AND a IS NOT NULL",
         "EXISTS(a) AND NOT EXISTS(missing)",
         "[a] * 2 + 1 = 3 AND -a = -1 AND (a + 3) % 2 = 0 AND 7 / 2 = 3 AND 7.0 / 2 = 3.5",
-        '"a" = 1 AND property(\'a\') = 1',
+        "\"a\" = 1 AND property('a') = 1",
         "yes = TRUE AND yes <> false",
         "text + 'x' = 'te_st%x'",
         "cased = 'x'",

@@ -130,9 +130,7 @@ def test_a_disabled_topic_takes_nothing(clock: FakeClock, status: Status) -> Non
 
 def test_scheduled_messages_wait_in_the_topic(clock: FakeClock) -> None:
     topic = a_topic(clock)
-    numbers = topic.publish(
-        [a_message(message_id=each, scheduled_ms=clock.now_ms + 1_000) for each in ("1", "2")]
-    )
+    numbers = topic.publish([a_message(message_id=each, scheduled_ms=clock.now_ms + 1_000) for each in ("1", "2")])
     assert [entry.message.message_id for entry in topic.peek(0, 10)] == ["1", "2"]
 
     topic.cancel_scheduled(numbers[:1])

@@ -1,0 +1,74 @@
+"""Everything an account is made of, put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from local.cosmos.catalog import Catalog, Container, Partition
+from local.cosmos.changefeed import ChangeFeed
+from local.cosmos.clock import Clock
+from local.cosmos.errors import COLLECTION_RID_MISMATCH, PARTITION_KEY_RANGE_GONE, BadRequest, Gone
+from local.cosmos.items import Items
+from local.cosmos.messages import Request
+from local.cosmos.offers import Offers
+from local.cosmos.storage import NOT_EXPIRED, Storage
+
+
+class Account:
+    """The parts, each over the same storage and the same clock."""
+
+    def __init__(self, database: str | Path, clock: Clock, physical_partitions: int) -> None:
+        self.clock = clock
+        self.storage = Storage(database)
+        self.catalog = Catalog(self.storage, clock, physical_partitions)
+        self.items = Items(self.storage, clock)
+        self.feed = ChangeFeed(self.storage, clock)
+        self.offers = Offers(self.storage, clock)
+
+    def container_of(self, request: Request) -> Container:
+        """The container a request is about; BadRequest where the client means one that was deleted since."""
+        container = self.catalog.container(request.segments[1], request.segments[3])
+        intended = request.headers.get("x-ms-cosmos-intended-collection-rid")
+        if intended and intended != container.rid:
+            raise BadRequest(
+                f"The collection rid '{intended}' is not that of this container; it was created anew.",
+                COLLECTION_RID_MISMATCH,
+            )
+        return container
+
+    def item_id_of(self, request: Request, container: Container) -> str:
+        """The id of the item a path names: by id, or, where the container is named by rid, by rid too."""
+        name = request.segments[5]
+        if request.segments[3] == container.rid and (found := self.items.id_of(container, name)):
+            return found
+        return name
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Items that have not expired, by database and container."""
+        return {
+            database.id: {container.id: self.count(container) for container in database.containers.values()}
+            for database in self.catalog.databases.values()
+        }
+
+    def count(self, container: Container) -> int:
+        (count,) = self.storage.execute(
+            f"SELECT count(*) FROM items WHERE partition BETWEEN :first AND :last AND {NOT_EXPIRED}",
+            {
+                "first": container.partitions[0].number,
+                "last": container.partitions[-1].number,
+                "now": self.clock.seconds(),
+            },
+        ).fetchone()
+        return int(count)
+
+    def close(self) -> None:
+        self.storage.close()
+
+
+def partition_by_id(container: Container, range_id: str) -> Partition:
+    """A physical partition by its partition key range id (the container's rid may stand before it); Gone."""
+    wanted = range_id.rpartition(",")[2].strip()
+    for partition in container.partitions:
+        if partition.id == wanted:
+            return partition
+    raise Gone(f"The partition key range '{range_id}' does not exist.", PARTITION_KEY_RANGE_GONE)

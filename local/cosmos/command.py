@@ -1,0 +1,80 @@
+"""`python -m local cosmos`: the Cosmos DB part of the local stack, as a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from local.cosmos.provisioning import ContainerSpec, provision
+from local.cosmos.server import DEFAULT_KEY, CosmosServer
+from local.cosmos.storage import IN_MEMORY
+from local.process import announce, until_stopped
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, default=8081, help="0 for any free one (default: %(default)s)")
+    parser.add_argument(
+        "--data", default=IN_MEMORY, metavar="FILE", help="keep everything in this file (default: in memory)"
+    )
+    parser.add_argument(
+        "--key", default=DEFAULT_KEY, help="the account key (default: the emulator's well-known one)"
+    )
+    parser.add_argument(
+        "--partitions",
+        type=int,
+        default=4,
+        metavar="N",
+        help="physical partitions of each new container (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--container",
+        action="append",
+        default=[],
+        type=_container,
+        metavar="DATABASE/CONTAINER:/KEY[:TTL]",
+        help="have this container from the start; TTL in seconds or -1 (on, no default); can be repeated",
+    )
+    parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input")
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to stop; the exit code: 0, or 1 where the server could not start."""
+    try:
+        server = CosmosServer(
+            port=arguments.port,
+            database=arguments.data,
+            key=arguments.key,
+            physical_partitions=arguments.partitions,
+        )
+        await server.start()
+    except (RuntimeError, OSError, ValueError) as error:
+        print(f"cosmos: {error}", file=sys.stderr)
+        return 1
+    try:
+        provision(server.account, arguments.container)
+        stopped = asyncio.create_task(until_stopped(exit_with_stdin=arguments.exit_with_stdin))
+        # Who reads the line may send a signal at once: so the handlers have to be there before it is written.
+        await asyncio.sleep(0)
+        announce(
+            {
+                "part": "cosmos",
+                "endpoint": server.endpoint,
+                "connection_string": server.connection_string,
+                "port": server.port,
+            }
+        )
+        await stopped
+    except ValueError as error:
+        print(f"cosmos: {error}", file=sys.stderr)
+        return 1
+    finally:
+        await server.stop()
+    return 0
+
+
+def _container(text: str) -> ContainerSpec:
+    try:
+        return ContainerSpec.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

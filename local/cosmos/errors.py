@@ -1,0 +1,91 @@
+"""The answers of Cosmos DB other than success.
+
+    CosmosError                 status, code word, message, sub-status
+    ├─ BadRequest          400  what was asked makes no sense, or is not served here
+    ├─ Unauthorized        401  no signature, or a wrong one
+    ├─ NotFound            404
+    ├─ MethodNotAllowed    405
+    ├─ Conflict            409  the id is taken
+    ├─ Gone                410  a physical partition that does not exist
+    ├─ PreconditionFailed  412  an ETag, or a patch's condition, does not hold
+    └─ TooLarge            413
+
+Bodies are `{"code": …, "message": …}`, sub-statuses go into `x-ms-substatus`
+(https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb).
+"""
+
+from __future__ import annotations
+
+PARTITION_KEY_MISMATCH = 1001
+PARTITION_KEY_RANGE_GONE = 1002
+CROSS_PARTITION_QUERY_NOT_SERVABLE = 1004
+COLLECTION_RID_MISMATCH = 1024
+
+
+class CosmosError(Exception):
+    """A refusal, as the client sees it."""
+
+    status = 500
+    code = "InternalServerError"
+
+    def __init__(self, message: str, substatus: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.substatus = substatus
+
+
+class BadRequest(CosmosError):
+    status = 400
+    code = "BadRequest"
+
+
+class Unauthorized(CosmosError):
+    status = 401
+    code = "Unauthorized"
+
+
+class NotFound(CosmosError):
+    status = 404
+    code = "NotFound"
+
+    def __init__(self, message: str = "Resource Not Found.", substatus: int = 0) -> None:
+        super().__init__(message, substatus)
+
+
+class MethodNotAllowed(CosmosError):
+    status = 405
+    code = "MethodNotAllowed"
+
+    def __init__(self, message: str = "The requested verb is not supported.") -> None:
+        super().__init__(message)
+
+
+class Conflict(CosmosError):
+    status = 409
+    code = "Conflict"
+
+    def __init__(self, message: str = "Resource with specified id or name already exists.") -> None:
+        super().__init__(message)
+
+
+class Gone(CosmosError):
+    status = 410
+    code = "Gone"
+
+
+class PreconditionFailed(CosmosError):
+    status = 412
+    code = "PreconditionFailed"
+
+    def __init__(
+        self, message: str = "Operation cannot be performed because one of the specified precondition is not met."
+    ) -> None:
+        super().__init__(message)
+
+
+class TooLarge(CosmosError):
+    status = 413
+    code = "RequestEntityTooLarge"
+
+    def __init__(self, message: str = "Request size is too large.") -> None:
+        super().__init__(message)

@@ -1,0 +1,220 @@
+"""A query, taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+AGGREGATES = frozenset({"AVG", "COUNT", "MAX", "MIN", "SUM"})
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    def children(self) -> tuple[Expression, ...]:
+        return ()
+
+    def walk(self) -> Iterator[Expression]:
+        yield self
+        for child in self.children():
+            yield from child.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Expression):
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Expression):
+    """`@name`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Expression):
+    """An identifier that stands alone: the alias of the item."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Expression):
+    """`of.key`, `of["key"]`, `of[0]`."""
+
+    of: Expression
+    key: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.of, self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Expression):
+    """`-`, `+`, `NOT`."""
+
+    operator: str
+    operand: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Expression):
+    """Arithmetic, `||`, comparison, `??`."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.left, self.right
+
+
+@dataclass(frozen=True, slots=True)
+class Logical(Expression):
+    """`AND` or `OR` of two or more: clients send chains of hundreds, which must not nest."""
+
+    operator: str
+    operands: tuple[Expression, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.operands
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional(Expression):
+    """`condition ? then : otherwise`."""
+
+    condition: Expression
+    then: Expression
+    otherwise: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.condition, self.then, self.otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class In(Expression):
+    needle: Expression
+    choices: tuple[Expression, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.needle, *self.choices
+
+
+@dataclass(frozen=True, slots=True)
+class Between(Expression):
+    value: Expression
+    low: Expression
+    high: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.value, self.low, self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Expression):
+    value: Expression
+    pattern: Expression
+    escape: str | None
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.value, self.pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expression):
+    """A function, its name in capitals."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+    @property
+    def is_aggregate(self) -> bool:
+        return self.function in AGGREGATES
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLiteral(Expression):
+    members: tuple[tuple[str, Expression], ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return tuple(value for _, value in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLiteral(Expression):
+    elements: tuple[Expression, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.elements
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """An expression together with how it was written."""
+
+    expression: Expression
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One entry of a select list, under the name it gets in the result."""
+
+    name: str
+    value: Sourced
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    value: Sourced
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """`SELECT …`: either everything, or one value, or columns."""
+
+    alias: str | None
+    from_text: str
+    value: Sourced | None = None
+    columns: tuple[Column, ...] = ()
+    distinct: bool = False
+    top: Expression | None = None
+    where: Sourced | None = None
+    order_by: tuple[SortKey, ...] = ()
+    offset: Expression | None = None
+    limit: Expression | None = None
+    aggregates: tuple[Call, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        selected = [column.value for column in self.columns] if self.value is None else [self.value]
+        calls = (node for source in selected for node in source.expression.walk() if isinstance(node, Call))
+        aggregates = tuple(call for call in calls if call.is_aggregate)
+        object.__setattr__(self, "aggregates", aggregates)
+        if aggregates:
+            # There is one result, so there is nothing to sort.
+            object.__setattr__(self, "order_by", ())
+
+    @property
+    def selects_all(self) -> bool:
+        return self.value is None and not self.columns
+
+    @property
+    def needs_merging(self) -> bool:
+        """Whether results of several partitions cannot simply be strung together."""
+        return bool(
+            self.order_by
+            or self.aggregates
+            or self.distinct
+            or self.top is not None
+            or self.offset is not None
+            or self.limit is not None
+        )

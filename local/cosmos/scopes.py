@@ -1,0 +1,45 @@
+"""What part of a container a feed or a query reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from local.cosmos.account import partition_by_id
+from local.cosmos.catalog import Container, Partition
+from local.cosmos.messages import Request
+from local.cosmos.partitioning import KeyRange, PartitionKey
+
+
+@dataclass(frozen=True, slots=True)
+class ReadScope:
+    """All of a container, or one physical partition, or of that a range of keys or one logical partition."""
+
+    partition: Partition | None = None
+    key_range: KeyRange | None = None
+    key: PartitionKey | None = None
+
+    @classmethod
+    def of_request(cls, container: Container, request: Request) -> ReadScope:
+        """What the headers say; BadRequest for a key that is none, Gone for a partition that does not exist."""
+        headers = request.headers
+        if header := headers.get("x-ms-documentdb-partitionkey"):
+            return cls.of_key(container, container.partition_key.of_header(header))
+        key_range = None
+        if headers.get("x-ms-read-key-type") == "EffectivePartitionKeyRange":
+            key_range = KeyRange(headers.get("x-ms-start-epk", ""), headers.get("x-ms-end-epk", "FF"))
+        range_id = headers.get("x-ms-documentdb-partitionkeyrangeid")
+        return cls(partition_by_id(container, range_id) if range_id else None, key_range)
+
+    @classmethod
+    def of_key(cls, container: Container, key: PartitionKey) -> ReadScope:
+        return cls(container.partition_of(key.effective), KeyRange.of_key(key), key)
+
+
+def key_in_query(container: Container, required: Mapping[tuple[str, ...], Any]) -> PartitionKey | None:
+    """The one logical partition that a query's WHERE clause names by equality, if it does."""
+    definition = container.partition_key
+    if any(path not in required for path in definition.paths):
+        return None
+    return definition.of_values([required[path] for path in definition.paths])

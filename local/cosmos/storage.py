@@ -1,0 +1,82 @@
+"""The SQLite file behind an account: its schema, its settings, its one connection.
+
+Write-ahead log, one writer, synchronous NORMAL: what was acknowledged survives a killed process.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+IN_MEMORY = ":memory:"
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS databases(
+    id TEXT PRIMARY KEY, rid BLOB NOT NULL, ts INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS containers(
+    number INTEGER PRIMARY KEY AUTOINCREMENT, database_id TEXT NOT NULL, id TEXT NOT NULL, rid BLOB NOT NULL,
+    ts INTEGER NOT NULL, version INTEGER NOT NULL, definition TEXT NOT NULL, UNIQUE(database_id, id));
+CREATE TABLE IF NOT EXISTS partitions(
+    number INTEGER PRIMARY KEY AUTOINCREMENT, container INTEGER NOT NULL, lsn INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS offers(
+    id TEXT PRIMARY KEY, resource TEXT NOT NULL UNIQUE, resource_rid TEXT NOT NULL, ts INTEGER NOT NULL,
+    version INTEGER NOT NULL, content TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS items(
+    number INTEGER PRIMARY KEY, partition INTEGER NOT NULL, pk TEXT NOT NULL, id TEXT NOT NULL,
+    epk TEXT NOT NULL, lsn INTEGER NOT NULL, position INTEGER NOT NULL, ts INTEGER NOT NULL,
+    expires INTEGER, text TEXT NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS items_by_id ON items(partition, pk, id);
+CREATE UNIQUE INDEX IF NOT EXISTS items_by_lsn ON items(partition, lsn, position);
+CREATE INDEX IF NOT EXISTS items_by_expiry ON items(expires) WHERE expires IS NOT NULL;
+
+CREATE TABLE IF NOT EXISTS unique_values(
+    partition INTEGER NOT NULL, pk TEXT NOT NULL, key INTEGER NOT NULL, value TEXT NOT NULL,
+    number INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS unique_values_by_value ON unique_values(partition, pk, key, value);
+CREATE INDEX IF NOT EXISTS unique_values_by_number ON unique_values(number);
+CREATE TRIGGER IF NOT EXISTS forget_unique_values AFTER DELETE ON items BEGIN
+    DELETE FROM unique_values WHERE number=OLD.number;
+END;
+"""
+
+NOT_EXPIRED = "(expires IS NULL OR expires > :now)"
+
+
+class Storage:
+    """The connection. Everything runs on the event loop's thread, one statement after the other."""
+
+    def __init__(self, database: str | Path = IN_MEMORY) -> None:
+        """Open or make the file; RuntimeError where another process has it open."""
+        try:
+            self._connection = sqlite3.connect(
+                str(database), isolation_level=None, timeout=0, cached_statements=256
+            )
+        except sqlite3.OperationalError as error:
+            raise RuntimeError(f"Cannot open {database}: {error}.") from error
+        self.execute = self._connection.execute
+        try:
+            self.execute("PRAGMA locking_mode=EXCLUSIVE")
+            self.execute("PRAGMA journal_mode=WAL")
+            self.execute("PRAGMA synchronous=NORMAL")
+            # Without this an item that is replaced outright would leave its unique values behind.
+            self.execute("PRAGMA recursive_triggers=ON")
+            self._connection.executescript(_SCHEMA)
+        except sqlite3.OperationalError as error:
+            self._connection.close()
+            raise RuntimeError(f"Cannot open {database}: {error}. Maybe another server uses the file.") from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of the block, or nothing of it."""
+        self.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.execute("ROLLBACK")
+            raise
+        self.execute("COMMIT")
+
+    def close(self) -> None:
+        self._connection.close()

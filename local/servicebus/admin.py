@@ -1,0 +1,134 @@
+"""The broker's HTTP side: readiness, counts, and the knobs of tests. Under `/admin` and `/health` only.
+
+All other paths are kept for the management API, which clients reach at the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from .broker import Broker
+from .errors import NotFound
+from .queue import Counts
+from .sessions import SessionQueue
+from .topic import Inlet, Outlet, Refusal, Status
+
+DEFAULT_CONDITION = "amqp:not-allowed"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Admin:
+    """The handlers of the admin port."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[_errors])
+        app.add_routes(
+            [
+                web.get("/health", self.health),
+                web.get("/admin/entities", self.entities),
+                web.get("/admin/entities/{name:.+}/sessions", self.sessions),
+                web.post("/admin/entities/{name:.+}/status", self.set_status),
+                web.post("/admin/refuse", self.refuse),
+                web.delete("/admin/refuse", self.stop_refusing),
+            ]
+        )
+        return app
+
+    async def health(self, request: web.Request) -> web.Response:
+        """Answer 200 once the broker serves: the port is opened last."""
+        return web.json_response({"status": "healthy"})
+
+    async def entities(self, request: web.Request) -> web.Response:
+        """Counts by entity. Subscriptions stand beside their topics, by path."""
+        namespace = self._broker.namespace
+        found: dict[str, Any] = {}
+        for queue in namespace.queues.values():
+            status = {"status": queue.inlet.status.value}
+            found[queue.inlet.name] = _sent(queue.inlet) | _held(queue.outlet) | status
+        for topic in namespace.topics.values():
+            scheduled = {"scheduled": topic.scheduled, "status": topic.inlet.status.value}
+            found[topic.inlet.name] = _sent(topic.inlet) | scheduled
+            for subscription in topic.subscriptions:
+                outlet = subscription.outlet
+                found[outlet.path] = _held(outlet) | {"status": outlet.status.value}
+        return web.json_response(found)
+
+    async def sessions(self, request: web.Request) -> web.Response:
+        """Counts by session of a queue or subscription."""
+        queue = self._broker.namespace.outlet(request.match_info["name"]).messages
+        if not isinstance(queue, SessionQueue):
+            return _problem(409, "the entity does not require sessions")
+        counts = queue.session_counts()
+        return web.json_response(
+            {name: _counts(each) | {"session_locked": locked} for name, (each, locked) in counts.items()}
+        )
+
+    async def set_status(self, request: web.Request) -> web.Response:
+        """Take {"status": "Active" | "SendDisabled" | "ReceiveDisabled" | "Disabled"}; links it shuts out end."""
+        body = await _object(request)
+        try:
+            status = Status(body.get("status"))
+        except ValueError:
+            return _problem(400, f"status must be one of {', '.join(each.value for each in Status)}")
+        self._broker.set_status(request.match_info["name"], status)
+        return web.json_response({"status": status.value})
+
+    async def refuse(self, request: web.Request) -> web.Response:
+        """Take {"entity", "message_id", "condition"}: sends that hold this id are refused, whole."""
+        body = await _object(request)
+        if not isinstance(body.get("entity"), str) or not isinstance(body.get("message_id"), str):
+            return _problem(400, "entity and message_id are needed, and must be strings")
+        refusal = Refusal(body["message_id"], str(body.get("condition", DEFAULT_CONDITION)))
+        self._broker.namespace.destination(body["entity"]).inlet.refusals.append(refusal)
+        return web.json_response({"refusing": refusal.message_id, "condition": refusal.condition})
+
+    async def stop_refusing(self, request: web.Request) -> web.Response:
+        """Forget all refusals."""
+        for inlet in self._broker.namespace.inlets():
+            inlet.refusals.clear()
+        return web.json_response({"refusing": None})
+
+
+def _sent(inlet: Inlet) -> dict[str, Any]:
+    return {"accepted": inlet.counts.accepted, "duplicates_dropped": inlet.counts.duplicates}
+
+
+def _held(outlet: Outlet) -> dict[str, Any]:
+    dead = outlet.dead_letters.counts()
+    return _counts(outlet.messages.counts()) | {"dead_letter": dead.active + dead.locked + dead.deferred}
+
+
+def _counts(counts: Counts) -> dict[str, Any]:
+    return {
+        "active": counts.active,
+        "locked": counts.locked,
+        "deferred": counts.deferred,
+        "scheduled": counts.scheduled,
+    }
+
+
+async def _object(request: web.Request) -> dict[str, Any]:
+    try:
+        body = await request.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _problem(status: int, what: str) -> web.Response:
+    return web.json_response({"error": what}, status=status)
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except NotFound as error:
+        return _problem(404, error.description)

@@ -1,0 +1,81 @@
+"""What the broker has to do later: locks that expire, messages that come due or die, waits that end."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections.abc import Callable
+
+Clock = Callable[[], int]
+
+
+def system_clock() -> int:
+    """The time, in milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Agenda:
+    """Callbacks by the time they are due. It has no clock hand of its own: `run_due` must be called.
+
+    `on_earlier` is told whenever the first due time has become an earlier one, so that whoever calls `run_due`
+    can wake in time.
+    """
+
+    def __init__(self, clock: Clock = system_clock) -> None:
+        self.now = clock
+        self.on_earlier: Callable[[int], None] | None = None
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    @property
+    def next_due(self) -> int | None:
+        return self._heap[0][0] if self._heap else None
+
+    def at(self, when: int, callback: Callable[[], None]) -> None:
+        """Have `callback` called at `when`, in milliseconds since the epoch. It cannot be taken back."""
+        earlier = not self._heap or when < self._heap[0][0]
+        heapq.heappush(self._heap, (when, next(self._order), callback))
+        if earlier and self.on_earlier:
+            self.on_earlier(when)
+
+    def run_due(self) -> None:
+        """Call what has come due."""
+        now = self.now()
+        while self._heap and self._heap[0][0] <= now:
+            _, _, callback = heapq.heappop(self._heap)
+            callback()
+
+
+class AgendaRunner:
+    """Runs an agenda on the asyncio loop."""
+
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._agenda.on_earlier = self._arm
+        self._rearm()
+
+    def stop(self) -> None:
+        self._agenda.on_earlier = None
+        if self._timer:
+            self._timer.cancel()
+
+    def _arm(self, when: int) -> None:
+        if self._timer:
+            self._timer.cancel()
+        delay = max(0, when - self._agenda.now()) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay, self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        self._agenda.run_due()
+        self._rearm()
+
+    def _rearm(self) -> None:
+        due = self._agenda.next_due
+        if due is not None:
+            self._arm(due)

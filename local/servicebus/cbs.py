@@ -1,0 +1,38 @@
+"""Claims-based security: the node `$cbs`, where clients put their tokens (AMQP CBS 1.0, working draft 05)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proton import Link, Message
+
+from .errors import ServiceBusError, Unauthorized
+from .links import LinkEndpoint
+from .namespace import CBS, path_of
+from .requests import properties_of, request_endpoint, response
+
+if TYPE_CHECKING:
+    from .connection import AmqpConnection
+
+
+def cbs_endpoint(connection: AmqpConnection, link: Link) -> LinkEndpoint:
+    return request_endpoint(connection, link, CBS, _answer)
+
+
+def _answer(connection: AmqpConnection, request: Message) -> Message:
+    try:
+        _put_token(connection, request)
+    except ServiceBusError as error:
+        return response("status-code", "status-description", error.status, error.description)
+    return response("status-code", "status-description", 202, "Accepted")
+
+
+def _put_token(connection: AmqpConnection, request: Message) -> None:
+    properties = properties_of(request)
+    if properties.get("operation") != "put-token":
+        raise Unauthorized(f"The operation '{properties.get('operation')}' is not known to this node.")
+    # The token's type is not looked at: azure-servicebus.aio calls signatures "jwt" too, as the service allows.
+    audience = str(properties.get("name", ""))
+    claim = connection.broker.access.check(str(request.body), audience)
+    connection.claims[path_of(audience).lower()] = claim
+    connection.broker.namespace.agenda.at(claim.expires_s * 1000, connection.check_claims)

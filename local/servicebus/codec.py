@@ -1,0 +1,353 @@
+"""The part of the AMQP 1.0 type system the broker reads and writes itself, on plain bytes.
+
+Proton decodes whole messages into Python objects. A broker mostly needs to know where a section begins and
+ends and to read a few fields of it, so that what was sent can be handed on byte for byte. Encodings are those
+of the OASIS AMQP 1.0 specification, part 1, section 1.6.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+_U16 = struct.Struct(">H")
+_U32 = struct.Struct(">I")
+_U64 = struct.Struct(">Q")
+_I8 = struct.Struct(">b")
+_I16 = struct.Struct(">h")
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_F32 = struct.Struct(">f")
+_F64 = struct.Struct(">d")
+
+# The items of an array may take no bytes at all: their number must be bounded by something else.
+_MOST_EMPTY_ITEMS = 65536
+
+_LAST_CHARACTER = 0x10FFFF
+
+DESCRIBED = 0x00
+NULL = b"\x40"
+
+
+class CodecError(ValueError):
+    """The bytes are not the AMQP 1.0 encoding they should be."""
+
+
+class Symbol(str):
+    """An AMQP symbol, told apart from a string where a value is encoded again."""
+
+    __slots__ = ()
+
+
+Value = Any
+_Reader = Callable[[bytes, int], tuple[Value, int]]
+
+
+def _fixed(layout: struct.Struct) -> _Reader:
+    size = layout.size
+    unpack = layout.unpack_from
+
+    def read(data: bytes, at: int) -> tuple[Value, int]:
+        return unpack(data, at)[0], at + size
+
+    return read
+
+
+def _constant(value: Value) -> _Reader:
+    return lambda data, at: (value, at)
+
+
+def _read_ubyte(data: bytes, at: int) -> tuple[int, int]:
+    return data[at], at + 1
+
+
+def _read_boolean(data: bytes, at: int) -> tuple[bool, int]:
+    return data[at] == 1, at + 1
+
+
+def _read_char(data: bytes, at: int) -> tuple[str, int]:
+    code = _U32.unpack_from(data, at)[0]
+    if code > _LAST_CHARACTER:
+        raise CodecError(f"0x{code:x} is no character")
+    return chr(code), at + 4
+
+
+def _read_uuid(data: bytes, at: int) -> tuple[UUID, int]:
+    return UUID(bytes=_take(data, at, 16)), at + 16
+
+
+def _raw(size: int) -> _Reader:
+    return lambda data, at: (_take(data, at, size), at + size)
+
+
+def _take(data: bytes, at: int, size: int) -> bytes:
+    end = at + size
+    if end > len(data):
+        raise CodecError(f"{size} bytes wanted at {at}, {len(data) - at} left")
+    return bytes(data[at:end])
+
+
+def _variable8(convert: Callable[[bytes], Value]) -> _Reader:
+    def read(data: bytes, at: int) -> tuple[Value, int]:
+        size = data[at]
+        return convert(_take(data, at + 1, size)), at + 1 + size
+
+    return read
+
+
+def _variable32(convert: Callable[[bytes], Value]) -> _Reader:
+    def read(data: bytes, at: int) -> tuple[Value, int]:
+        size = _U32.unpack_from(data, at)[0]
+        return convert(_take(data, at + 4, size)), at + 4 + size
+
+    return read
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8")
+
+
+def _symbol(data: bytes) -> Symbol:
+    return Symbol(data.decode("ascii"))
+
+
+def _compound(wide: bool) -> Callable[[bytes, int], tuple[int, int, int]]:
+    """Read size and count; return the count, where the items start, and where the compound ends."""
+
+    def read(data: bytes, at: int) -> tuple[int, int, int]:
+        if wide:
+            size, count = _U32.unpack_from(data, at)[0], _U32.unpack_from(data, at + 4)[0]
+            start, end = at + 8, at + 4 + size
+        else:
+            size, count = data[at], data[at + 1]
+            start, end = at + 2, at + 1 + size
+        if end > len(data) or count > max(size, _MOST_EMPTY_ITEMS):
+            raise CodecError(f"a compound of {count} items in {size} bytes at {at} is not possible")
+        return count, start, end
+
+    return read
+
+
+def _list(wide: bool) -> _Reader:
+    read_frame = _compound(wide)
+
+    def read(data: bytes, at: int) -> tuple[list[Value], int]:
+        count, at, end = read_frame(data, at)
+        items = []
+        for _ in range(count):
+            item, at = decode(data, at)
+            items.append(item)
+        return items, end
+
+    return read
+
+
+def _map(wide: bool) -> _Reader:
+    read_frame = _compound(wide)
+
+    def read(data: bytes, at: int) -> tuple[dict[Value, Value], int]:
+        count, at, end = read_frame(data, at)
+        items: dict[Value, Value] = {}
+        for _ in range(count // 2):
+            key, at = decode(data, at)
+            items[key], at = decode(data, at)
+        return items, end
+
+    return read
+
+
+def _array(wide: bool) -> _Reader:
+    read_frame = _compound(wide)
+
+    def read(data: bytes, at: int) -> tuple[list[Value], int]:
+        count, at, end = read_frame(data, at)
+        code = data[at]
+        at += 1
+        if code == DESCRIBED:
+            _, at = decode(data, at)
+            code = data[at]
+            at += 1
+        reader = _reader(code)
+        items = []
+        for _ in range(count):
+            item, at = reader(data, at)
+            items.append(item)
+        return items, end
+
+    return read
+
+
+_READERS: dict[int, _Reader] = {
+    0x40: _constant(None),
+    0x41: _constant(True),
+    0x42: _constant(False),
+    0x43: _constant(0),
+    0x44: _constant(0),
+    0x45: lambda data, at: ([], at),
+    0x50: _read_ubyte,
+    0x51: _fixed(_I8),
+    0x52: _read_ubyte,
+    0x53: _read_ubyte,
+    0x54: _fixed(_I8),
+    0x55: _fixed(_I8),
+    0x56: _read_boolean,
+    0x60: _fixed(_U16),
+    0x61: _fixed(_I16),
+    0x70: _fixed(_U32),
+    0x71: _fixed(_I32),
+    0x72: _fixed(_F32),
+    0x73: _read_char,
+    0x74: _raw(4),
+    0x80: _fixed(_U64),
+    0x81: _fixed(_I64),
+    0x82: _fixed(_F64),
+    0x83: _fixed(_I64),
+    0x84: _raw(8),
+    0x94: _raw(16),
+    0x98: _read_uuid,
+    0xA0: _variable8(bytes),
+    0xA1: _variable8(_text),
+    0xA3: _variable8(_symbol),
+    0xB0: _variable32(bytes),
+    0xB1: _variable32(_text),
+    0xB3: _variable32(_symbol),
+    0xC0: _list(wide=False),
+    0xC1: _map(wide=False),
+    0xD0: _list(wide=True),
+    0xD1: _map(wide=True),
+    0xE0: _array(wide=False),
+    0xF0: _array(wide=True),
+}
+
+# The constructor's high nibble tells the width (OASIS AMQP 1.0, part 1, figure 1.3).
+_FIXED_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+
+
+def _reader(code: int) -> _Reader:
+    try:
+        return _READERS[code]
+    except KeyError:
+        raise CodecError(f"0x{code:02x} is no AMQP 1.0 constructor") from None
+
+
+def decode(data: bytes, at: int = 0) -> tuple[Value, int]:
+    """Decode the value at `at`; return it and the offset after it. Descriptors are read over.
+
+    Raises one of `DECODE_ERRORS` when the bytes are not valid.
+    """
+    code = data[at]
+    if code == DESCRIBED:
+        _, at = decode(data, at + 1)
+        return decode(data, at)
+    return _reader(code)(data, at + 1)
+
+
+DECODE_ERRORS = (ValueError, IndexError, struct.error, TypeError, RecursionError)
+"""All that decoding bytes that are not AMQP can raise; CodecError and UnicodeDecodeError are ValueErrors."""
+
+
+def skip(data: bytes, at: int) -> int:
+    """Return the offset after the value at `at` without decoding it."""
+    code = data[at]
+    if code == DESCRIBED:
+        return skip(data, skip(data, at + 1))
+    kind = code >> 4
+    if kind in _FIXED_WIDTHS:
+        end = at + 1 + _FIXED_WIDTHS[kind]
+    elif kind in (0xA, 0xC, 0xE):
+        end = at + 2 + data[at + 1]
+    elif kind in (0xB, 0xD, 0xF):
+        end = at + 5 + int(_U32.unpack_from(data, at + 1)[0])
+    else:
+        raise CodecError(f"0x{code:02x} is no AMQP 1.0 constructor")
+    if end > len(data):
+        raise CodecError(f"the value at {at} runs past the end")
+    return end
+
+
+def items(data: bytes, at: int) -> Iterator[bytes]:
+    """Yield the encodings, undecoded, of the items of the list or map at `at` (keys and values alike)."""
+    code = data[at]
+    if code == 0x45:
+        return
+    if code not in (0xC0, 0xC1, 0xD0, 0xD1):
+        raise CodecError(f"0x{code:02x} is neither a list nor a map")
+    count, at, _ = _compound(wide=code >= 0xD0)(data, at + 1)
+    for _ in range(count):
+        end = skip(data, at)
+        yield bytes(data[at:end])
+        at = end
+
+
+def encode_string(text: str) -> bytes:
+    return _encode_variable(0xA1, text.encode("utf-8"))
+
+
+def encode_symbol(text: str) -> bytes:
+    return _encode_variable(0xA3, text.encode("ascii"))
+
+
+def encode_binary(data: bytes) -> bytes:
+    return _encode_variable(0xA0, data)
+
+
+def _encode_variable(code: int, data: bytes) -> bytes:
+    if len(data) < 256:
+        return bytes((code, len(data))) + data
+    return bytes((code + 0x10,)) + _U32.pack(len(data)) + data
+
+
+def encode_long(number: int) -> bytes:
+    return b"\x81" + _I64.pack(number)
+
+
+def encode_int(number: int) -> bytes:
+    return b"\x71" + _I32.pack(number)
+
+
+def encode_uint(number: int) -> bytes:
+    return b"\x70" + _U32.pack(number)
+
+
+def encode_timestamp(milliseconds: int) -> bytes:
+    """Encode a moment, in milliseconds since the Unix epoch."""
+    return b"\x83" + _I64.pack(milliseconds)
+
+
+def encode_value(value: Value) -> bytes:
+    """Encode a plain Python value with the AMQP type nearest to it. Raises CodecError when there is none."""
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return b"\x41" if value else b"\x42"
+    if isinstance(value, int):
+        return encode_long(value)
+    if isinstance(value, float):
+        return b"\x82" + _F64.pack(value)
+    if isinstance(value, Symbol):
+        return encode_symbol(value)
+    if isinstance(value, str):
+        return encode_string(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return encode_binary(bytes(value))
+    if isinstance(value, UUID):
+        return b"\x98" + value.bytes
+    raise CodecError(f"{type(value).__name__} has no AMQP encoding here")
+
+
+def encode_list(parts: list[bytes]) -> bytes:
+    """Encode a list of items that are encoded already."""
+    return _encode_compound(0xC0, len(parts), b"".join(parts))
+
+
+def encode_map(pairs: int, body: bytes) -> bytes:
+    """Encode a map of so many pairs, whose keys and values, in turn, are encoded already in `body`."""
+    return _encode_compound(0xC1, pairs * 2, body)
+
+
+def _encode_compound(code: int, count: int, body: bytes) -> bytes:
+    if len(body) < 255 and count < 256:
+        return bytes((code, len(body) + 1, count)) + body
+    return bytes((code + 0x10,)) + _U32.pack(len(body) + 4) + _U32.pack(count) + body

@@ -1,0 +1,55 @@
+"""`python -m local servicebus`: the broker in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from local import process
+
+from .entities import Entities
+from .server import ServiceBusServer
+
+DEFAULT_ENTITIES = Path(__file__).resolve().parents[2] / "infra" / "emulators" / "Config.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this part."""
+    parser.add_argument("--port", type=int, default=5672, help="AMQP port, 0 for any free one (%(default)s)")
+    parser.add_argument("--admin-port", type=int, default=5300, help="HTTP port, 0 for any free one (%(default)s)")
+    parser.add_argument(
+        "--entities",
+        type=Path,
+        default=DEFAULT_ENTITIES,
+        metavar="FILE",
+        help="queues, topics and subscriptions, in the official emulator's Config.json format (%(default)s)",
+    )
+    parser.add_argument(
+        "--tier", choices=("standard", "premium"), default="standard", help="whose limits apply (%(default)s)"
+    )
+    parser.add_argument(
+        "--ack-delay-ms", type=int, default=0, metavar="MS", help="how late sends are acknowledged (%(default)s)"
+    )
+    parser.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to stop; return the exit code. Raises EntitiesError or OSError when it cannot start."""
+    server = ServiceBusServer(
+        Entities.from_file(arguments.entities),
+        port=arguments.port,
+        admin_port=arguments.admin_port,
+        tier=arguments.tier,
+        ack_delay_ms=arguments.ack_delay_ms,
+    )
+    async with server:
+        process.announce(
+            {
+                "part": "servicebus",
+                "connection_string": server.connection_string,
+                "port": server.port,
+                "admin_port": server.admin_port,
+            }
+        )
+        await process.until_stopped(exit_with_stdin=arguments.exit_with_stdin)
+    return 0

@@ -1,0 +1,271 @@
+"""The entities of a namespace, read from a file in the format of the official Service Bus emulator.
+
+The format is its `Config.json` (github.com/Azure/azure-service-bus-emulator-installer, its JSON schema).
+Two properties are this broker's own, named as in ARM templates, because the emulator's format has no word for
+them: `EnablePartitioning` and, on a Premium namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not
+forbid further properties, but it has no partitioned entities: a file meant for both leaves them out. What is left
+out has the schema's default. Its limits on durations are not enforced, only the service's: tests want short locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .filters import CORRELATION_PROPERTIES, CorrelationFilter, Filter, Rule, TrueFilter
+from .jsonc import JsonError, load
+from .properties import Problems, Reader
+from .sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
+
+DEFAULT_RULE = Rule("$Default", TrueFilter())
+
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
+
+_DEFAULT_TTL_MS = 60 * MINUTE_MS
+_DEFAULT_WINDOW_MS = 20_000
+_DEFAULT_MAX_DELIVERY_COUNT = 3
+
+
+class EntitiesError(ValueError):
+    """The entities file is not valid; the message names each property that is wrong."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("The entities file is not valid:\n" + "\n".join(f"  {p}" for p in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateDetection:
+    """Remember what was accepted for `window_ms` milliseconds."""
+
+    window_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receiving:
+    """What queues and subscriptions share. Durations are milliseconds."""
+
+    requires_session: bool = False
+    lock_ms: int = MINUTE_MS
+    max_delivery_count: int = 10
+    default_ttl_ms: int | None = None
+    dead_letter_on_expiry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What queues and topics share."""
+
+    duplicates: DuplicateDetection | None = None
+    partitioned: bool = False
+    max_message_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEntity:
+    name: str
+    sending: Sending = Sending()
+    receiving: Receiving = Receiving()
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionEntity:
+    name: str
+    receiving: Receiving = Receiving()
+    rules: tuple[Rule, ...] = (DEFAULT_RULE,)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEntity:
+    name: str
+    sending: Sending = Sending()
+    default_ttl_ms: int | None = None
+    subscriptions: tuple[SubscriptionEntity, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entities:
+    """All of a namespace: its queues and topics."""
+
+    queues: tuple[QueueEntity, ...] = ()
+    topics: tuple[TopicEntity, ...] = ()
+
+    @classmethod
+    def from_file(cls, path: Path | str) -> Entities:
+        """Read a file. Raises EntitiesError naming each wrong property, OSError when it cannot be read."""
+        try:
+            document = load(Path(path).read_text(encoding="utf-8-sig"))
+        except JsonError as error:
+            raise EntitiesError([str(error)]) from error
+        return cls.from_document(document)
+
+    @classmethod
+    def from_document(cls, document: Any) -> Entities:
+        """Read the JSON document of such a file. Raises EntitiesError naming each wrong property."""
+        problems: Problems = []
+        entities = _read_document(Reader(document, "", problems))
+        if problems:
+            raise EntitiesError(problems)
+        return entities
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all queues and topics."""
+        return [queue.name for queue in self.queues] + [topic.name for topic in self.topics]
+
+    def with_partitioning(self, name: str) -> Entities:
+        """Return the same entities with one topic or queue partitioned. Raises KeyError."""
+        if name not in self.names:
+            raise KeyError(name)
+        return Entities(
+            tuple(_partitioned(queue) if queue.name == name else queue for queue in self.queues),
+            tuple(_partitioned(topic) if topic.name == name else topic for topic in self.topics),
+        )
+
+
+E = TypeVar("E", QueueEntity, TopicEntity)
+
+
+def _partitioned(entity: E) -> E:
+    return replace(entity, sending=replace(entity.sending, partitioned=True))
+
+
+def _read_document(document: Reader) -> Entities:
+    user = document.child("UserConfig", required=True)
+    namespaces = user.children("Namespaces", required=True)
+    user.child("Logging").allow("Type")
+    user.done()
+    if len(namespaces) != 1:
+        user.wrong("Namespaces", "must hold exactly one namespace")
+        return Entities()
+    namespace = namespaces[0]
+    namespace.string("Name", required=True)
+    queues = tuple(_read_queue(queue) for queue in namespace.children("Queues"))
+    topics = tuple(_read_topic(topic) for topic in namespace.children("Topics"))
+    namespace.done()
+    document.done()
+    entities = Entities(queues, topics)
+    _check_names(namespace, "Queues and Topics", entities.names)
+    return entities
+
+
+def _check_names(reader: Reader, what: str, names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            reader.wrong(what, f"has '{name}' more than once")
+        seen.add(name.lower())
+
+
+def _read_queue(queue: Reader) -> QueueEntity:
+    name = queue.name()
+    properties = queue.child("Properties")
+    entity = QueueEntity(name, _read_sending(properties), _read_receiving(properties))
+    properties.done()
+    queue.done()
+    return entity
+
+
+def _read_topic(topic: Reader) -> TopicEntity:
+    name = topic.name()
+    properties = topic.child("Properties")
+    sending = _read_sending(properties)
+    default_ttl = _read_ttl(properties)
+    subscriptions = tuple(_read_subscription(each) for each in topic.children("Subscriptions"))
+    properties.done()
+    topic.done()
+    _check_names(topic, "Subscriptions", [subscription.name for subscription in subscriptions])
+    return TopicEntity(name, sending, default_ttl, subscriptions)
+
+
+def _read_subscription(subscription: Reader) -> SubscriptionEntity:
+    name = subscription.name()
+    properties = subscription.child("Properties")
+    receiving = _read_receiving(properties)
+    rules = tuple(_read_rule(rule) for rule in subscription.children("Rules"))
+    properties.done()
+    subscription.done()
+    _check_names(subscription, "Rules", [rule.name for rule in rules])
+    return SubscriptionEntity(name, receiving, rules or (DEFAULT_RULE,))
+
+
+def _read_ttl(properties: Reader) -> int | None:
+    milliseconds = properties.duration("DefaultMessageTimeToLive", 1, None)
+    return _DEFAULT_TTL_MS if milliseconds is None else milliseconds
+
+
+def _read_receiving(properties: Reader) -> Receiving:
+    for name in ("ForwardTo", "ForwardDeadLetteredMessagesTo"):
+        if properties.string(name):
+            properties.wrong(name, "is not supported by the local Service Bus: leave it empty")
+    lock_ms = properties.duration("LockDuration", 1, 5 * MINUTE_MS)
+    return Receiving(
+        requires_session=properties.boolean("RequiresSession"),
+        lock_ms=MINUTE_MS if lock_ms is None else lock_ms,
+        max_delivery_count=properties.integer("MaxDeliveryCount", _DEFAULT_MAX_DELIVERY_COUNT, 1, 2000),
+        default_ttl_ms=_read_ttl(properties),
+        dead_letter_on_expiry=properties.boolean("DeadLetteringOnMessageExpiration"),
+    )
+
+
+def _read_sending(properties: Reader) -> Sending:
+    window_ms = properties.duration("DuplicateDetectionHistoryTimeWindow", 1, 7 * DAY_MS)
+    detects = properties.boolean("RequiresDuplicateDetection")
+    kilobytes = properties.integer("MaxMessageSizeInKilobytes", 0, 1024, 100 * 1024)
+    return Sending(
+        duplicates=DuplicateDetection(window_ms or _DEFAULT_WINDOW_MS) if detects else None,
+        partitioned=properties.boolean("EnablePartitioning"),
+        max_message_bytes=kilobytes * 1024 or None,
+    )
+
+
+def _read_rule(rule: Reader) -> Rule:
+    name = rule.name()
+    properties = rule.child("Properties", required=True)
+    kind = properties.string("FilterType", required=True)
+    correlation, sql = properties.child("CorrelationFilter"), properties.child("SqlFilter")
+    chosen: Filter | SqlExpression = TrueFilter()
+    if kind.lower() == "correlation":
+        chosen = _read_correlation(correlation)
+    elif kind.lower() == "sql":
+        chosen = _read_sql_filter(sql)
+    elif kind:
+        properties.wrong("FilterType", f"is '{kind}'; it must be 'Correlation' or 'Sql'")
+    action = _read_action(properties.child("Action"))
+    properties.done()
+    rule.done()
+    return Rule(name, chosen, action)
+
+
+def _read_correlation(reader: Reader) -> CorrelationFilter:
+    system = {
+        property_: value for name, property_ in CORRELATION_PROPERTIES.items() if (value := reader.string(name))
+    }
+    user: Mapping[str, Any] = reader.mapping("Properties")
+    if not system and not user:
+        reader.wrong("", "must have at least one property to compare")
+    reader.done()
+    return CorrelationFilter(system, user)
+
+
+def _read_sql_filter(reader: Reader) -> Filter | SqlExpression:
+    text = reader.string("SqlExpression", required=True)
+    reader.done()
+    try:
+        return parse_filter(text) if text else TrueFilter()
+    except SqlError as error:
+        reader.wrong("SqlExpression", f"is not a valid filter: {error}")
+        return TrueFilter()
+
+
+def _read_action(reader: Reader) -> SqlAction | None:
+    text = reader.string("SqlExpression")
+    reader.done()
+    try:
+        return parse_action(text) if text else None
+    except SqlError as error:
+        reader.wrong("SqlExpression", f"is not a valid action: {error}")
+        return None

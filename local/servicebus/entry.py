@@ -1,0 +1,119 @@
+"""A message in a queue or subscription, with what the broker knows of it there."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+from uuid import UUID, uuid4
+
+from . import codec
+from .message import Message
+
+
+class State(IntEnum):
+    """The annotation x-opt-message-state (azure-servicebus, ServiceBusMessageState)."""
+
+    ACTIVE = 0
+    DEFERRED = 1
+    SCHEDULED = 2
+
+
+@dataclass(slots=True, eq=False)
+class Lock:
+    """A peek-lock on one message, until a moment in milliseconds since the epoch."""
+
+    token: UUID
+    until_ms: int
+
+    @classmethod
+    def new(cls, until_ms: int) -> Lock:
+        return cls(uuid4(), until_ms)
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A message in one queue. Times are milliseconds since the Unix epoch, durations milliseconds."""
+
+    message: Message
+    sequence_number: int
+    enqueued_sequence_number: int
+    enqueued_ms: int
+    ttl_ms: int | None = None
+    expires_ms: int | None = None
+    state: State = State.ACTIVE
+    delivery_count: int = 0
+    lock: Lock | None = None
+    dead_letter_source: str | None = None
+    waiting: bool = False
+
+    def encode(self, locked_until_ms: int | None = None) -> bytes:
+        """Encode the message for delivery, with the annotations only the broker can know."""
+        annotations = [
+            _SEQUENCE_NUMBER + codec.encode_long(self.sequence_number),
+            _ENQUEUED_SEQUENCE_NUMBER + codec.encode_long(self.enqueued_sequence_number),
+            _ENQUEUED_TIME + codec.encode_timestamp(self.enqueued_ms),
+            _MESSAGE_STATE + codec.encode_int(self.state),
+        ]
+        if locked_until_ms is not None:
+            annotations.append(_LOCKED_UNTIL + codec.encode_timestamp(locked_until_ms))
+        if self.dead_letter_source is not None:
+            annotations.append(_DEAD_LETTER_SOURCE + codec.encode_string(self.dead_letter_source))
+        return self.message.encode(self.delivery_count, self.ttl_ms, annotations)
+
+
+_SEQUENCE_NUMBER = codec.encode_symbol("x-opt-sequence-number")
+_ENQUEUED_SEQUENCE_NUMBER = codec.encode_symbol("x-opt-enqueue-sequence-number")
+_ENQUEUED_TIME = codec.encode_symbol("x-opt-enqueued-time")
+_LOCKED_UNTIL = codec.encode_symbol("x-opt-locked-until")
+_MESSAGE_STATE = codec.encode_symbol("x-opt-message-state")
+_DEAD_LETTER_SOURCE = codec.encode_symbol("x-opt-deadletter-source")
+
+
+class Line:
+    """The messages that wait to be received, in order of their sequence numbers.
+
+    New ones come at the end; one that was given back returns to its place.
+    """
+
+    def __init__(self) -> None:
+        self._fresh: deque[Entry] = deque()
+        self._returned: list[tuple[int, int, Entry]] = []
+        self._ties = itertools.count()
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry whose sequence number is higher than all before."""
+        entry.waiting = True
+        self._length += 1
+        self._fresh.append(entry)
+
+    def put_back(self, entry: Entry) -> None:
+        """Add an entry at the place its sequence number gives it."""
+        entry.waiting = True
+        self._length += 1
+        heapq.heappush(self._returned, (entry.sequence_number, next(self._ties), entry))
+
+    def remove(self, entry: Entry) -> None:
+        """Take out an entry wherever it stands; no harm if it does not wait here."""
+        if entry.waiting:
+            entry.waiting = False
+            self._length -= 1
+
+    def take(self) -> Entry | None:
+        """Remove and return the first entry."""
+        while self._fresh or self._returned:
+            if self._returned and (not self._fresh or self._returned[0][0] < self._fresh[0].sequence_number):
+                entry = heapq.heappop(self._returned)[2]
+            else:
+                entry = self._fresh.popleft()
+            if entry.waiting:
+                entry.waiting = False
+                self._length -= 1
+                return entry
+        return None

@@ -1,0 +1,136 @@
+"""What the broker refuses, each with the AMQP error condition the service answers with.
+
+    ServiceBusError
+    ├── NotFound                 amqp:not-found
+    ├── Unauthorized             amqp:unauthorized-access
+    ├── NotAllowed               amqp:not-allowed
+    ├── NotImplementedHere       amqp:not-implemented
+    ├── DecodeFailed             amqp:decode-error
+    ├── MessageTooLarge          amqp:link:message-size-exceeded
+    ├── ArgumentInvalid          com.microsoft:argument-error
+    ├── EntityDisabled           com.microsoft:entity-disabled
+    ├── TimedOut                 com.microsoft:timeout
+    ├── MessageLockLost          com.microsoft:message-lock-lost
+    ├── MessageNotFound          com.microsoft:message-not-found
+    ├── SessionLockLost          com.microsoft:session-lock-lost
+    ├── SessionCannotBeLocked    com.microsoft:session-cannot-be-locked
+    └── Refused                  any condition, set by a test
+
+Conditions are those azure-servicebus maps to its exceptions (`_transport/_pyamqp_transport.py`) and those users
+report from the service: `amqp:not-allowed` wherever the .NET SDK raises InvalidOperationException.
+"""
+
+from __future__ import annotations
+
+
+class ServiceBusError(Exception):
+    """The broker refused an operation.
+
+    `condition` is the AMQP error condition; `status` the code in the answer to a management request.
+    """
+
+    condition = "amqp:internal-error"
+    status = 500
+
+    def __init__(self, description: str) -> None:
+        super().__init__(description)
+        self.description = description
+
+
+class NotFound(ServiceBusError):
+    """The messaging entity could not be found."""
+
+    condition = "amqp:not-found"
+    status = 404
+
+
+class Unauthorized(ServiceBusError):
+    """No valid token was put for this entity."""
+
+    condition = "amqp:unauthorized-access"
+    status = 401
+
+
+class NotAllowed(ServiceBusError):
+    """The entity, as it is set up, does not allow this operation."""
+
+    condition = "amqp:not-allowed"
+    status = 400
+
+
+class NotImplementedHere(ServiceBusError):
+    """The service may know this operation; this broker does not."""
+
+    condition = "amqp:not-implemented"
+    status = 501
+
+
+class DecodeFailed(ServiceBusError):
+    """What was sent is not an AMQP message."""
+
+    condition = "amqp:decode-error"
+    status = 400
+
+
+class MessageTooLarge(ServiceBusError):
+    """The message is larger than the link takes."""
+
+    condition = "amqp:link:message-size-exceeded"
+    status = 400
+
+
+class ArgumentInvalid(ServiceBusError):
+    """A property of the message or an argument of the request has a value that is not valid."""
+
+    condition = "com.microsoft:argument-error"
+    status = 400
+
+
+class EntityDisabled(ServiceBusError):
+    """The messaging entity is disabled."""
+
+    condition = "com.microsoft:entity-disabled"
+    status = 403
+
+
+class TimedOut(ServiceBusError):
+    """The operation did not complete within the time given for it."""
+
+    condition = "com.microsoft:timeout"
+    status = 408
+
+
+class MessageLockLost(ServiceBusError):
+    """The lock supplied is invalid: it expired, or the message was settled already."""
+
+    condition = "com.microsoft:message-lock-lost"
+    status = 410
+
+
+class MessageNotFound(ServiceBusError):
+    """There is no such message, or it is not in the state the operation asks for."""
+
+    condition = "com.microsoft:message-not-found"
+    status = 404
+
+
+class SessionLockLost(ServiceBusError):
+    """The lock on the session expired or was never this receiver's."""
+
+    condition = "com.microsoft:session-lock-lost"
+    status = 410
+
+
+class SessionCannotBeLocked(ServiceBusError):
+    """Another receiver holds the session."""
+
+    condition = "com.microsoft:session-cannot-be-locked"
+    status = 409
+
+
+class Refused(ServiceBusError):
+    """A test asked for this refusal."""
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(description)
+        self.condition = condition

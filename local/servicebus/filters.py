@@ -1,0 +1,81 @@
+"""The rules of a subscription: which messages of the topic it takes, and what it changes in its copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .message import Message, Property
+from .sql import SqlAction, SqlExpression
+
+
+class Filter(Protocol):
+    """Decides which messages a subscription takes."""
+
+    def matches(self, message: Message) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrueFilter:
+    """Takes every message: what a subscription does that has no rules."""
+
+    def matches(self, message: Message) -> bool:
+        return True
+
+
+CORRELATION_PROPERTIES: dict[str, Property] = {
+    "ContentType": Property.CONTENT_TYPE,
+    "CorrelationId": Property.CORRELATION_ID,
+    "Label": Property.SUBJECT,
+    "MessageId": Property.MESSAGE_ID,
+    "ReplyTo": Property.REPLY_TO,
+    "ReplyToSessionId": Property.REPLY_TO_GROUP_ID,
+    "SessionId": Property.GROUP_ID,
+    "To": Property.TO,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelationFilter:
+    """Takes messages whose properties equal, case included, all that are given."""
+
+    system: Mapping[Property, str]
+    user: Mapping[str, Any] = field(default_factory=dict)
+
+    def matches(self, message: Message) -> bool:
+        for name, wanted in self.system.items():
+            if message.field(name) != wanted:
+                return False
+        if not self.user:
+            return True
+        properties = message.application_properties
+        return all(name in properties and properties[name] == wanted for name, wanted in self.user.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A named filter, with an action on the copy it lets through."""
+
+    name: str
+    filter: Filter | SqlExpression
+    action: SqlAction | None = None
+
+
+def copies(rules: tuple[Rule, ...], message: Message) -> list[Message]:
+    """Return what a subscription with these rules gets of a message.
+
+    One copy for all the matching rules without an action, and one of its own for each that has one ("Topic
+    filters and actions", learn.microsoft.com).
+    """
+    found: list[Message] = []
+    plain = False
+    for rule in rules:
+        if not rule.filter.matches(message):
+            continue
+        if rule.action is not None:
+            found.append(rule.action.apply(message))
+        elif not plain:
+            plain = True
+            found.append(message)
+    return found

@@ -1,0 +1,26 @@
+"""JSON with comments, as the official emulator's sample configuration is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+class JsonError(ValueError):
+    """The text is not JSON."""
+
+
+def load(text: str) -> Any:
+    """Parse JSON that may hold `//` and `/* */` comments. Raises JsonError saying where it is wrong."""
+    try:
+        return json.loads(_COMMENT.sub(_blank, text))
+    except json.JSONDecodeError as error:
+        raise JsonError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Keep a string; put blanks for a comment, so that positions in error messages stay true."""
+    return match[1] if match[1] is not None else re.sub(r"[^\n]", " ", match[0])

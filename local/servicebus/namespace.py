@@ -1,0 +1,106 @@
+"""All the entities of a namespace, found by the addresses that clients use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from .agenda import Agenda
+from .entities import Entities
+from .errors import EntityDisabled, NotFound
+from .queue import MessageQueue
+from .topic import DEAD_LETTER_SUFFIX, Destination, Inlet, Outlet, Queue, Status, Subscription, Topic
+
+MANAGEMENT_SUFFIX = "/$management"
+CBS = "$cbs"
+_SUBSCRIPTIONS = "/subscriptions/"
+
+
+def path_of(address: str) -> str:
+    """Return an address without scheme and host: clients use both forms."""
+    path = urlsplit(address).path if "://" in address else address
+    return path.strip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a receiver attaches to: a queue, a subscription, or the dead letters of one."""
+
+    path: str
+    queue: MessageQueue
+    outlet: Outlet
+
+    def check(self) -> None:
+        """Raise EntityDisabled unless the entity may be received from."""
+        if not self.outlet.status.receives:
+            raise EntityDisabled(f"Messaging entity '{self.path}' is currently disabled.")
+
+
+class Namespace:
+    """The running entities. Names are matched without regard to case, as in the service."""
+
+    def __init__(self, entities: Entities, agenda: Agenda) -> None:
+        self.agenda = agenda
+        self.queues = {entity.name.lower(): Queue(entity, agenda) for entity in entities.queues}
+        self.topics = {entity.name.lower(): Topic(entity, agenda) for entity in entities.topics}
+
+    def destination(self, address: str) -> Destination:
+        """Find what an address sends to. Raises NotFound."""
+        name = path_of(address).lower()
+        found: Destination | None = self.queues.get(name) or self.topics.get(name)
+        if found is None:
+            raise self._not_found(address)
+        return found
+
+    def source(self, address: str) -> Source:
+        """Find what an address receives from. Raises NotFound."""
+        path = path_of(address)
+        entity, dead = path, False
+        if path.lower().endswith(DEAD_LETTER_SUFFIX.lower()):
+            entity, dead = path[: -len(DEAD_LETTER_SUFFIX)], True
+        outlet = self.outlet(entity)
+        return Source(path, outlet.dead_letters if dead else outlet.messages, outlet)
+
+    def outlet(self, path: str) -> Outlet:
+        """Find a queue or subscription by its path. Raises NotFound."""
+        name = path.lower()
+        if name in self.queues:
+            return self.queues[name].outlet
+        return self.subscription(path).outlet
+
+    def subscription(self, path: str) -> Subscription:
+        """Find a subscription by its path, `topic/Subscriptions/name`. Raises NotFound."""
+        topic_name, _, name = path.lower().partition(_SUBSCRIPTIONS)
+        topic = self.topics.get(topic_name)
+        for subscription in topic.subscriptions if topic else ():
+            if subscription.name.lower() == name:
+                return subscription
+        raise self._not_found(path)
+
+    def knows(self, path: str) -> bool:
+        """Tell whether there is an entity of any kind at a path."""
+        if path.lower() in self.topics:
+            return True
+        try:
+            self.source(path)
+        except NotFound:
+            return False
+        return True
+
+    def set_status(self, path: str, status: Status) -> None:
+        """Enable or disable a queue, topic or subscription. Raises NotFound."""
+        name = path.lower()
+        if name in self.topics:
+            self.topics[name].inlet.status = status
+            return
+        if name in self.queues:
+            self.queues[name].inlet.status = status
+        self.outlet(path).status = status
+
+    def inlets(self) -> list[Inlet]:
+        queues = [queue.inlet for queue in self.queues.values()]
+        return queues + [topic.inlet for topic in self.topics.values()]
+
+    @staticmethod
+    def _not_found(address: str) -> NotFound:
+        return NotFound(f"The messaging entity '{path_of(address)}' could not be found.")

@@ -1,0 +1,136 @@
+"""Reading named properties of a JSON object, noting everything that is wrong with them instead of stopping."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Problems = list[str]
+
+_DURATION = re.compile(
+    r"P(?!$)(?:(?P<days>\d+)D)?"
+    r"(?:T(?!$)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+_NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][\w\-./]*[A-Za-z0-9]")
+_UNITS_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+
+
+def parse_duration(text: str) -> int:
+    """Return an ISO 8601 duration of days and less in milliseconds. Raises ValueError."""
+    match = _DURATION.fullmatch(text)
+    if not match:
+        raise ValueError(f"'{text}' is no ISO 8601 duration such as PT1M or P7D")
+    return round(sum(float(match[unit] or 0) * factor for unit, factor in _UNITS_MS.items()))
+
+
+class Reader:
+    """An object of the document and where it stands in it. Names are matched without regard to case.
+
+    `done` notes the names nobody asked for.
+    """
+
+    def __init__(self, value: Any, path: str, problems: Problems) -> None:
+        self._path = path
+        self._problems = problems
+        if not isinstance(value, Mapping):
+            self._note(f"{path or 'the document'} must be an object")
+            value = {}
+        self._names = {str(name).lower(): name for name in value}
+        self._values = {str(name).lower(): each for name, each in value.items()}
+
+    def wrong(self, name: str, what: str) -> None:
+        """Note that a property is wrong."""
+        self._note(f"{self._at(name)} {what}")
+
+    def done(self) -> None:
+        """Note what was not read as unknown."""
+        for name in self._values:
+            self.wrong(self._names[name], "is not a known property")
+        self._values = {}
+
+    def allow(self, *names: str) -> None:
+        """Read over properties that mean nothing here."""
+        for name in names:
+            self._values.pop(name.lower(), None)
+
+    def child(self, name: str, *, required: bool = False) -> Reader:
+        value = self._pop(name, required)
+        return Reader({} if value is None else value, self._at(name), self._problems)
+
+    def children(self, name: str, *, required: bool = False) -> list[Reader]:
+        value = self._pop(name, required)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.wrong(name, "must be a list")
+            return []
+        return [Reader(each, f"{self._at(name)}[{n}]", self._problems) for n, each in enumerate(value)]
+
+    def name(self) -> str:
+        """Read the name of an entity or a rule."""
+        name = self.string("Name", required=True)
+        if name and not _NAME.fullmatch(name) and name != "$Default":
+            self.wrong("Name", f"'{name}' may hold letters, digits and -_./ between letters or digits")
+        return name
+
+    def string(self, name: str, *, required: bool = False) -> str:
+        value = self._pop(name, required)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            self.wrong(name, "must be a string")
+            return ""
+        return value
+
+    def boolean(self, name: str) -> bool:
+        value = self._pop(name)
+        if value is not None and not isinstance(value, bool):
+            self.wrong(name, "must be true or false")
+        return value is True
+
+    def integer(self, name: str, default: int, low: int, high: int) -> int:
+        value = self._pop(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            self.wrong(name, f"must be a whole number from {low} to {high}")
+            return default
+        return value
+
+    def duration(self, name: str, low_ms: int, high_ms: int | None) -> int | None:
+        """Read an ISO 8601 duration in milliseconds; None when it is not there."""
+        value = self._pop(name)
+        if value is None:
+            return None
+        try:
+            milliseconds = parse_duration(value if isinstance(value, str) else repr(value))
+        except ValueError as error:
+            self.wrong(name, f"is wrong: {error}")
+            return None
+        if milliseconds < low_ms or (high_ms is not None and milliseconds > high_ms):
+            limit = "" if high_ms is None else f" and at most {high_ms / 1000:g} seconds"
+            self.wrong(name, f"is '{value}'; it must be more than nothing{limit}")
+            return None
+        return milliseconds
+
+    def mapping(self, name: str) -> Mapping[str, Any]:
+        value = self._pop(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            self.wrong(name, "must be an object")
+            return {}
+        return dict(value)
+
+    def _pop(self, name: str, required: bool = False) -> Any:
+        value = self._values.pop(name.lower(), None)
+        if value is None and required:
+            self.wrong(name, "is missing")
+        return value
+
+    def _at(self, name: str) -> str:
+        return f"{self._path}.{name}" if self._path and name else self._path or name
+
+    def _note(self, problem: str) -> None:
+        self._problems.append(problem)

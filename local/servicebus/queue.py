@@ -1,0 +1,398 @@
+"""A queue, subscription or dead-letter queue: its messages, their locks, and what happens to them in time."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from . import codec
+from .agenda import Agenda
+from .entry import Entry, Line, Lock, State
+from .errors import MessageLockLost, MessageNotFound
+from .message import Message
+
+DEAD_LETTER_REASON = "DeadLetterReason"
+DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
+
+
+class Consumer(Protocol):
+    """Whoever receives from a queue. It takes what it has credit for when it is woken."""
+
+    def wake(self) -> None:
+        """Come and take: a message may be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """How a queue or subscription behaves. Durations are milliseconds; None is without end."""
+
+    path: str
+    lock_ms: int
+    max_delivery_count: int | None
+    default_ttl_ms: int | None
+    dead_letter_on_expiry: bool
+    requires_session: bool = False
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many messages are in which state; a deferred or active one that is locked counts as locked."""
+
+    active: int = 0
+    locked: int = 0
+    deferred: int = 0
+    scheduled: int = 0
+
+    def add(self, entry: Entry) -> None:
+        if entry.state is State.SCHEDULED:
+            self.scheduled += 1
+        elif entry.lock is not None:
+            self.locked += 1
+        elif entry.state is State.DEFERRED:
+            self.deferred += 1
+        else:
+            self.active += 1
+
+
+class MessageQueue:
+    """Messages received by competing consumers, without sessions.
+
+    SessionQueue changes where messages wait and what a lock belongs to; all else is here.
+    """
+
+    def __init__(self, settings: QueueSettings, agenda: Agenda, dead_letters: MessageQueue | None = None) -> None:
+        self.settings = settings
+        self.dead_letters = dead_letters
+        self._agenda = agenda
+        self._entries: dict[int, Entry] = {}
+        self._locked: dict[UUID, Entry] = {}
+        self._last_sequence_number = 0
+        self._line = Line()
+        self._waiting: dict[Consumer, None] = {}
+        self._lock_expiries: deque[tuple[int, UUID]] = deque()
+        self._expiries: list[tuple[int, int]] = []
+        self._schedule: list[tuple[int, int]] = []
+        self._deferred: set[int] = set()
+        self._scheduled: set[int] = set()
+        self._armed: int | None = None
+
+    # What comes in
+
+    def next_sequence_number(self) -> int:
+        self._last_sequence_number += 1
+        return self._last_sequence_number
+
+    def enqueue(self, message: Message, enqueued_sequence_number: int | None = None) -> Entry:
+        """Accept a message, now or, if it says so, at its scheduled time. Returns its entry."""
+        now = self._agenda.now()
+        number = self.next_sequence_number()
+        entry = Entry(message, number, enqueued_sequence_number or number, now)
+        self._admit(entry)
+        if message.scheduled_ms is not None and message.scheduled_ms > now:
+            entry.state = State.SCHEDULED
+            self._scheduled.add(number)
+            heapq.heappush(self._schedule, (message.scheduled_ms, number))
+            self._arm(message.scheduled_ms)
+        else:
+            self._activate(entry, now)
+        return entry
+
+    def _admit(self, entry: Entry) -> None:
+        self._entries[entry.sequence_number] = entry
+
+    def _activate(self, entry: Entry, now: int) -> None:
+        entry.ttl_ms = self._ttl(entry.message)
+        if entry.ttl_ms is not None:
+            entry.expires_ms = now + entry.ttl_ms
+            heapq.heappush(self._expiries, (entry.expires_ms, entry.sequence_number))
+            self._arm(entry.expires_ms)
+        self._line_up(entry)
+
+    def _ttl(self, message: Message) -> int | None:
+        known = [ttl for ttl in (message.ttl_ms, self.settings.default_ttl_ms) if ttl is not None]
+        return min(known) if known else None
+
+    def cancel_scheduled(self, sequence_numbers: Iterable[int]) -> None:
+        """Drop scheduled messages. Raises MessageNotFound, dropping none, if one is not scheduled here."""
+        entries = [self._entries.get(number) for number in sequence_numbers]
+        if any(entry is None or entry.state is not State.SCHEDULED for entry in entries):
+            raise MessageNotFound("The scheduled message was not found: it was enqueued or cancelled already.")
+        for entry in entries:
+            if entry is not None:
+                self._drop(entry)
+
+    # What goes out
+
+    def take(self, consumer: Consumer, *, delete: bool = False) -> tuple[Entry, Lock | None] | None:
+        """Hand the next message to a consumer, locked, or (with `delete`) removed at once.
+
+        When there is none the consumer is remembered, and woken when one comes.
+        """
+        entry = self._next_live(self._line)
+        if entry is None:
+            self._waiting[consumer] = None
+            return None
+        if delete:
+            self._drop(entry)
+            return entry, None
+        return entry, self._lock(entry)
+
+    def leave(self, consumer: Consumer) -> None:
+        """Forget a consumer; what it holds stays locked until the lock expires, as the service does."""
+        self._waiting.pop(consumer, None)
+        self.wake_waiting()
+
+    def wake_waiting(self) -> None:
+        """Wake one consumer if there is something to take."""
+        if self._waiting and len(self._line):
+            consumer = next(iter(self._waiting))
+            del self._waiting[consumer]
+            consumer.wake()
+
+    def _next_live(self, line: Line) -> Entry | None:
+        now = self._agenda.now()
+        while (entry := line.take()) is not None:
+            if entry.expires_ms is None or entry.expires_ms > now:
+                return entry
+            self._expire(entry)
+        return None
+
+    def _line_up(self, entry: Entry) -> None:
+        self._line.append(entry)
+        self.wake_waiting()
+
+    def _give_back(self, entry: Entry) -> None:
+        self._line.put_back(entry)
+        self.wake_waiting()
+
+    def _lock(self, entry: Entry) -> Lock:
+        until = self._agenda.now() + self.settings.lock_ms
+        entry.lock = lock = Lock.new(until)
+        self._locked[lock.token] = entry
+        self._lock_expiries.append((until, lock.token))
+        self._arm(until)
+        return lock
+
+    # Settlement
+
+    def locked_entry(self, token: UUID) -> Entry:
+        """Return the entry a lock token stands for. Raises MessageLockLost."""
+        entry = self._locked.get(token)
+        if entry is None:
+            raise MessageLockLost(
+                "The lock supplied is invalid. Either the lock expired, or the message has already been "
+                "removed from the queue."
+            )
+        return entry
+
+    def complete(self, token: UUID) -> None:
+        """Remove a locked message for good."""
+        self._drop(self.locked_entry(token))
+
+    def release(self, token: UUID) -> None:
+        """Give a locked message back as if it had not been delivered."""
+        self._unlock(self.locked_entry(token))
+
+    def abandon(self, token: UUID, changes: Mapping[str, codec.Value] | None = None) -> None:
+        """Give a locked message back; the delivery counts."""
+        entry = self.locked_entry(token)
+        entry.message = entry.message.with_application_properties(changes or {})
+        self._fail_delivery(entry)
+
+    def defer(self, token: UUID, changes: Mapping[str, codec.Value] | None = None) -> None:
+        """Set a locked message aside, to be received by its sequence number only."""
+        entry = self.locked_entry(token)
+        entry.message = entry.message.with_application_properties(changes or {})
+        entry.state = State.DEFERRED
+        self._deferred.add(entry.sequence_number)
+        self._unlock(entry)
+
+    def dead_letter(
+        self,
+        token: UUID,
+        reason: str | None = None,
+        description: str | None = None,
+        changes: Mapping[str, codec.Value] | None = None,
+    ) -> None:
+        """Move a locked message to the dead-letter queue."""
+        entry = self.locked_entry(token)
+        entry.message = entry.message.with_application_properties(changes or {})
+        self._bury(entry, reason, description)
+
+    def renew_lock(self, token: UUID) -> int:
+        """Extend the lock on a message; return when it now ends."""
+        entry = self.locked_entry(token)
+        until = self._agenda.now() + self.settings.lock_ms
+        entry.lock = Lock(token, until)
+        self._lock_expiries.append((until, token))
+        self._arm(until)
+        return until
+
+    def receive_deferred(
+        self, sequence_numbers: Iterable[int], *, delete: bool = False
+    ) -> list[tuple[Entry, Lock | None]]:
+        """Take deferred messages by number, all or none. Raises MessageNotFound."""
+        entries = []
+        for number in sequence_numbers:
+            entry = self._entries.get(number)
+            if entry is None or entry.state is not State.DEFERRED or entry.lock is not None:
+                raise MessageNotFound(
+                    f"Failed to lock one or more specified messages. The message {number} does not exist."
+                )
+            entries.append(entry)
+        if delete:
+            for entry in entries:
+                self._drop(entry)
+            return [(entry, None) for entry in entries]
+        return [(entry, self._lock(entry)) for entry in entries]
+
+    def _fail_delivery(self, entry: Entry) -> None:
+        entry.delivery_count += 1
+        limit = self.settings.max_delivery_count
+        if limit is not None and entry.delivery_count >= limit:
+            self._bury(
+                entry,
+                "MaxDeliveryCountExceeded",
+                f"Message could not be consumed after {limit} delivery attempts.",
+            )
+        else:
+            self._unlock(entry)
+
+    def _unlock(self, entry: Entry) -> None:
+        self._forget_lock(entry)
+        if entry.expires_ms is not None and entry.expires_ms <= self._agenda.now():
+            self._expire(entry)
+        elif entry.state is State.ACTIVE:
+            self._give_back(entry)
+
+    def _forget_lock(self, entry: Entry) -> None:
+        if entry.lock is not None:
+            del self._locked[entry.lock.token]
+            entry.lock = None
+
+    def _drop(self, entry: Entry) -> None:
+        self._forget_lock(entry)
+        del self._entries[entry.sequence_number]
+        self._deferred.discard(entry.sequence_number)
+        self._scheduled.discard(entry.sequence_number)
+
+    def _bury(self, entry: Entry, reason: str | None, description: str | None) -> None:
+        if self.dead_letters is None:
+            # A message that is dead-lettered in the dead-letter queue stays there.
+            self._unlock(entry)
+            return
+        self._drop(entry)
+        self.dead_letters.receive_dead(entry, reason, description, self.settings.path)
+
+    def bury_new(self, message: Message, reason: str, description: str) -> None:
+        """Dead-letter a message that this queue cannot take."""
+        entry = Entry(message, number := self.next_sequence_number(), number, self._agenda.now())
+        if self.dead_letters is not None:
+            self.dead_letters.receive_dead(entry, reason, description, self.settings.path)
+
+    def receive_dead(self, dead: Entry, reason: str | None, description: str | None, source: str) -> None:
+        """Take over a message from the queue it died in; it keeps its sequence number and its age."""
+        changes = {DEAD_LETTER_REASON: reason, DEAD_LETTER_DESCRIPTION: description}
+        entry = Entry(
+            dead.message.with_application_properties({k: v for k, v in changes.items() if v is not None}),
+            dead.sequence_number,
+            dead.enqueued_sequence_number,
+            dead.enqueued_ms,
+            ttl_ms=dead.ttl_ms,
+            delivery_count=dead.delivery_count,
+            dead_letter_source=source,
+        )
+        self._admit(entry)
+        self._give_back(entry)
+
+    # What can be looked at
+
+    def peek(self, from_sequence_number: int, limit: int, session_id: str | None = None) -> list[Entry]:
+        """Return messages in any state, from a sequence number on, without touching them."""
+        now = self._agenda.now()
+        found: list[Entry] = []
+        for number in sorted(number for number in self._entries if number >= from_sequence_number):
+            entry = self._entries[number]
+            if session_id is not None and entry.message.session_id != session_id:
+                continue
+            if entry.expires_ms is None or entry.expires_ms > now or entry.lock is not None:
+                found.append(entry)
+            if len(found) >= limit:
+                break
+        return found
+
+    def counts(self) -> Counts:
+        deferred = sum(self._entries[number].lock is None for number in self._deferred)
+        counts = Counts(locked=len(self._locked), deferred=deferred, scheduled=len(self._scheduled))
+        counts.active = len(self._entries) - counts.locked - counts.deferred - counts.scheduled
+        return counts
+
+    # What happens in time
+
+    def _arm(self, when: int) -> None:
+        if self._armed is None or when < self._armed:
+            self._armed = when
+            self._agenda.at(when, self._run_due)
+
+    def _run_due(self) -> None:
+        now = self._agenda.now()
+        self._armed = None
+        self._expire_locks(now)
+        self._enqueue_scheduled(now)
+        self._expire_messages(now)
+        due = self._next_due()
+        if due is not None:
+            self._arm(due)
+
+    def _next_due(self) -> int | None:
+        heads = [line[0][0] for line in (self._lock_expiries, self._expiries, self._schedule) if line]
+        return min(heads) if heads else None
+
+    def _expire_locks(self, now: int) -> None:
+        while self._lock_expiries and self._lock_expiries[0][0] <= now:
+            until, token = self._lock_expiries.popleft()
+            entry = self._locked.get(token)
+            if entry is not None and entry.lock is not None and entry.lock.until_ms <= until:
+                self._fail_delivery(entry)
+
+    def _enqueue_scheduled(self, now: int) -> None:
+        while self._schedule and self._schedule[0][0] <= now:
+            number = heapq.heappop(self._schedule)[1]
+            entry = self._entries.pop(number, None)
+            if entry is None:
+                continue
+            self._scheduled.discard(number)
+            # It joins the end of the queue under a new number ("Message sequencing and timestamps").
+            entry.sequence_number = self.next_sequence_number()
+            entry.state = State.ACTIVE
+            entry.enqueued_ms = now
+            self._entries[entry.sequence_number] = entry
+            self._activate(entry, now)
+
+    def _expire_messages(self, now: int) -> None:
+        while self._expiries and self._expiries[0][0] <= now:
+            entry = self._entries.get(heapq.heappop(self._expiries)[1])
+            # A locked message lives on until it is settled or its lock ends.
+            if entry is not None and entry.lock is None and entry.state is not State.SCHEDULED:
+                self._take_out(entry)
+                self._expire(entry)
+        if len(self._expiries) > 2 * len(self._entries) + 1000:
+            self._expiries = [
+                (entry.expires_ms, entry.sequence_number)
+                for entry in self._entries.values()
+                if entry.expires_ms is not None
+            ]
+            heapq.heapify(self._expiries)
+
+    def _take_out(self, entry: Entry) -> None:
+        self._line.remove(entry)
+
+    def _expire(self, entry: Entry) -> None:
+        if self.settings.dead_letter_on_expiry and self.dead_letters is not None:
+            self._bury(entry, "TTLExpiredException", "The message expired and was dead lettered.")
+        else:
+            self._drop(entry)

@@ -1,0 +1,85 @@
+"""Outcomes of deliveries, as AMQP says them and as the queues do them.
+
+How Service Bus reads the outcomes: "AMQP 1.0 protocol guide", learn.microsoft.com. It echoes the outcome it has
+applied; `rejected` with an error is the answer when it could not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from proton import Condition, Delivery, symbol
+
+from . import codec
+from .errors import ServiceBusError
+from .queue import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, MessageQueue
+
+
+def condition_of(error: ServiceBusError) -> Condition:
+    """The AMQP error for a refusal.
+
+    azure-servicebus reads the third field of an error without looking whether it is there, so it is always sent.
+    """
+    return Condition(error.condition, error.description, {symbol("com.microsoft:is-local"): True})
+
+
+def answer(delivery: Delivery, error: ServiceBusError | None) -> None:
+    """Accept a delivery, or reject it with the error; either way it is settled."""
+    if error is None:
+        delivery.update(Delivery.ACCEPTED)
+    else:
+        delivery.local.condition = condition_of(error)
+        delivery.update(Delivery.REJECTED)
+    delivery.settle()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a receiver decided about a message it holds."""
+
+    state: int
+    changes: Mapping[str, codec.Value] = field(default_factory=dict)
+    reason: str | None = None
+    description: str | None = None
+    undeliverable: bool = False
+
+    def apply(self, queue: MessageQueue, token: UUID) -> None:
+        """Do it. Raises MessageLockLost or SessionLockLost."""
+        if self.state == Delivery.ACCEPTED:
+            queue.complete(token)
+        elif self.state == Delivery.RELEASED:
+            queue.release(token)
+        elif self.state == Delivery.REJECTED:
+            queue.dead_letter(token, self.reason, self.description, self.changes)
+        elif self.undeliverable:
+            queue.defer(token, self.changes)
+        else:
+            queue.abandon(token, self.changes)
+
+    def confirm(self, delivery: Delivery) -> None:
+        """Tell the receiver that it was done."""
+        delivery.update(self.state)
+        delivery.settle()
+
+
+def read(delivery: Delivery) -> Outcome | None:
+    """Return the outcome a delivery has, None when it has no final one."""
+    state = delivery.remote_state
+    if state in (Delivery.ACCEPTED, Delivery.RELEASED):
+        return Outcome(int(state))
+    if state == Delivery.REJECTED:
+        condition = delivery.remote.condition
+        info = _plain(condition.info if condition else None)
+        reason, description = info.pop(DEAD_LETTER_REASON, None), info.pop(DEAD_LETTER_DESCRIPTION, None)
+        return Outcome(int(state), info, reason, description)
+    if state == Delivery.MODIFIED:
+        changes = _plain(delivery.remote.annotations)
+        return Outcome(int(state), changes, undeliverable=delivery.remote.undeliverable)
+    return None
+
+
+def _plain(fields: object) -> dict[str, codec.Value]:
+    """A map of AMQP fields as one of strings; anything else counts as empty."""
+    return {str(key): value for key, value in fields.items()} if isinstance(fields, dict) else {}

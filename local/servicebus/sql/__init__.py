@@ -1,0 +1,70 @@
+"""The SQL of subscription rules: filters and actions.
+
+The language is that of "Subscription rule SQL filter syntax" and "SQL action syntax" (learn.microsoft.com,
+service-bus-messaging-sql-filter and -rule-actions): three-valued logic, where a property that is not there is
+unknown, and a message matches only what is true.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lark.exceptions import LarkError, VisitError
+
+from ..message import Message
+from .builder import Builder
+from .grammar import parser
+from .terms import Node, SqlError
+
+__all__ = ["SqlAction", "SqlError", "SqlExpression", "parse_action", "parse_filter"]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlExpression:
+    """A filter's predicate."""
+
+    text: str
+    node: Node
+
+    def matches(self, message: Message) -> bool:
+        """Tell whether the predicate is true of a message: not false, not unknown, and not an error."""
+        try:
+            return self.node.evaluate(message) is True
+        except (ArithmeticError, re.error):
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class SqlAction:
+    """What a rule does to its copy of a message."""
+
+    text: str
+    steps: tuple[Callable[[Message], Message], ...]
+
+    def apply(self, message: Message) -> Message:
+        for step in self.steps:
+            message = step(message)
+        return message
+
+
+def parse_filter(text: str, parameters: Mapping[str, Any] | None = None) -> SqlExpression:
+    """Read the expression of a SQL filter. Raises SqlError saying what is wrong and where."""
+    node = _read(text, "filter", parameters or {})
+    return SqlExpression(text, node)
+
+
+def parse_action(text: str, parameters: Mapping[str, Any] | None = None) -> SqlAction:
+    """Read the statements of a SQL action. Raises SqlError saying what is wrong and where."""
+    return SqlAction(text, _read(text, "action", parameters or {}))
+
+
+def _read(text: str, start: str, parameters: Mapping[str, Any]) -> Any:
+    try:
+        return Builder(parameters).transform(parser().parse(text, start=start))
+    except VisitError as error:
+        raise SqlError(str(error.orig_exc)) from error
+    except LarkError as error:
+        raise SqlError(str(error).strip().splitlines()[0]) from error

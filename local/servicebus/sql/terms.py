@@ -1,0 +1,147 @@
+"""What the parts of a rule's SQL come to: values, truths and properties of a message."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..message import Message, Property
+
+SYSTEM_PROPERTIES: dict[str, Property] = {
+    "contenttype": Property.CONTENT_TYPE,
+    "correlationid": Property.CORRELATION_ID,
+    "label": Property.SUBJECT,
+    "messageid": Property.MESSAGE_ID,
+    "replyto": Property.REPLY_TO,
+    "replytosessionid": Property.REPLY_TO_GROUP_ID,
+    "sessionid": Property.GROUP_ID,
+    "to": Property.TO,
+}
+
+MISSING = object()
+
+
+class SqlError(ValueError):
+    """The expression of a rule is not valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A part of an expression: what it yields for a message (None: unknown), and whether that is a truth value."""
+
+    evaluate: Callable[[Message], Any]
+    predicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyName:
+    """A property of a message, of the system's scope or the user's."""
+
+    name: str
+    system: bool
+
+    def read(self, message: Message) -> Any:
+        """Return the value, or a marker of its own when the message does not have the property."""
+        if not self.system:
+            return _user_property(message, self.name)
+        key = self.name.lower()
+        value = message.partition_key if key == "partitionkey" else message.field(SYSTEM_PROPERTIES[key])
+        return MISSING if value is None else value
+
+    def set(self, message: Message, value: Any) -> Message:
+        if self.system:
+            return message.with_property(SYSTEM_PROPERTIES[self.name.lower()], value)
+        return message.with_application_properties({self.name: value})
+
+    def remove(self, message: Message) -> Message:
+        return self.set(message, None)
+
+
+def _user_property(message: Message, name: str) -> Any:
+    properties = message.application_properties
+    if name in properties:
+        return properties[name]
+    folded = name.lower()
+    return next((value for key, value in properties.items() if key.lower() == folded), MISSING)
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+}
+
+
+def _divide(left: Any, right: Any) -> Any:
+    if isinstance(left, int) and isinstance(right, int):
+        quotient = abs(left) // abs(right)
+        return quotient if (left < 0) == (right < 0) else -quotient
+    return left / right
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    return left - right * _divide(left, right) if isinstance(left, int) else left % right
+
+
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _divide,
+    "%": _remainder,
+}
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def comparable(left: Any, right: Any) -> bool:
+    return (
+        (is_number(left) and is_number(right))
+        or type(left) is type(right)
+        or (isinstance(left, str) and isinstance(right, str))
+    )
+
+
+def expression(node: Node) -> Callable[[Message], Any]:
+    if node.predicate:
+        raise SqlError("a value was expected where a condition stands")
+    return node.evaluate
+
+
+def predicate(node: Node) -> Callable[[Message], Any]:
+    if not node.predicate:
+        raise SqlError("a condition was expected where a value stands")
+    return node.evaluate
+
+
+def invert(truth: bool | None) -> bool | None:
+    return None if truth is None else not truth
+
+
+def unquote(text: str) -> str:
+    end = text[-1]
+    return text[1:-1].replace(end * 2, end)
+
+
+def like_to_regex(pattern: str, escape: str | None) -> str:
+    out: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            out.append(re.escape(next(characters, "")))
+        elif character == "%":
+            out.append(".*")
+        elif character == "_":
+            out.append(".")
+        else:
+            out.append(re.escape(character))
+    return "".join(out)

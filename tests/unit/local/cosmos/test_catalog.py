@@ -1,0 +1,156 @@
+"""Databases, containers, throughput."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from azure.cosmos import PartitionKey, ThroughputProperties
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExistsError, CosmosResourceNotFoundError
+
+from local.cosmos.errors import BadRequest
+from local.cosmos.server import CosmosServer
+from tests.unit.local.cosmos.support import MakeContainer, RawClient
+
+
+async def test_databases_are_created_read_listed_queried_and_deleted(client: CosmosClient) -> None:
+    for name in ("one", "two"):
+        await client.create_database(name)
+
+    assert (await client.get_database_client("one").read())["id"] == "one"
+    assert [each["id"] async for each in client.list_databases()] == ["one", "two"]
+    query = client.query_databases(
+        "SELECT * FROM r WHERE r.id = @id", parameters=[{"name": "@id", "value": "two"}]
+    )
+    assert [each["id"] async for each in query] == ["two"]
+    with pytest.raises(CosmosResourceExistsError):
+        await client.create_database("one")
+
+    await client.delete_database("one")
+
+    with pytest.raises(CosmosResourceNotFoundError):
+        await client.get_database_client("one").read()
+    assert [each["id"] async for each in client.list_databases()] == ["two"]
+
+
+async def test_containers_are_created_read_listed_queried_and_deleted(
+    client: CosmosClient, make_container: MakeContainer
+) -> None:
+    await make_container("data", default_ttl=-1)
+    await make_container("leases", "/id")
+    database = client.get_database_client("outbox")
+
+    data = await database.get_container_client("data").read()
+    assert data["partitionKey"]["paths"] == ["/pk"]
+    assert data["defaultTtl"] == -1
+    assert data["indexingPolicy"]["indexingMode"] == "consistent"
+    assert [each["id"] async for each in database.list_containers()] == ["data", "leases"]
+    assert [each["id"] async for each in database.query_containers("SELECT * FROM c WHERE c.defaultTtl = -1")] == [
+        "data"
+    ]
+    with pytest.raises(CosmosResourceExistsError):
+        await make_container("data")
+
+    await database.delete_container("data")
+
+    with pytest.raises(CosmosResourceNotFoundError):
+        await database.get_container_client("data").read()
+
+
+async def test_deleting_a_container_deletes_its_items(client: CosmosClient, make_container: MakeContainer) -> None:
+    container = await make_container()
+    await container.create_item({"id": "1", "pk": "a"})
+
+    await client.get_database_client("outbox").delete_container(container)
+    container = await make_container()
+
+    assert [item async for item in container.read_all_items()] == []
+
+
+async def test_a_partition_key_cannot_be_changed(client: CosmosClient, container: ContainerProxy) -> None:
+    with pytest.raises(CosmosHttpResponseError) as caught:
+        await client.get_database_client("outbox").replace_container(container, PartitionKey(path="/other"))
+
+    assert caught.value.status_code == 400
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"vector_embedding_policy": {"vectorEmbeddings": [{"path": "/v"}]}},
+        {"full_text_policy": {"defaultLanguage": "en-US"}},
+        {"analytical_storage_ttl": -1},
+        {"computed_properties": [{"name": "x", "query": "SELECT VALUE 1 FROM c"}]},
+        {"conflict_resolution_policy": {"mode": "Custom"}},
+        {"indexing_policy": {"indexingMode": "sometimes"}},
+        {"indexing_policy": {"compositeIndexes": [[{"path": "/alone"}]]}},
+        {"unique_key_policy": {"uniqueKeys": [{"paths": []}]}},
+        {"offer_throughput": 100},
+        {"offer_throughput": 450},
+    ],
+)
+async def test_what_is_not_served_is_refused_when_a_container_is_created(
+    make_container: MakeContainer, options: dict[str, Any]
+) -> None:
+    with pytest.raises(CosmosHttpResponseError) as caught:
+        await make_container("data", **options)
+
+    assert caught.value.status_code == 400
+
+
+@pytest.mark.parametrize("name", ["a/b", "a?", "x" * 256, "blank "])
+async def test_an_invalid_name_is_refused(server: CosmosServer, name: str) -> None:
+    with pytest.raises(BadRequest):
+        server.account.catalog.create_database(name)
+
+
+async def test_throughput_is_kept_and_given_back(make_container: MakeContainer) -> None:
+    container = await make_container("fixed", offer_throughput=1000)
+    default = await make_container("default")
+    scaled = await make_container("scaled", offer_throughput=ThroughputProperties(auto_scale_max_throughput=4000))
+
+    assert (await container.get_throughput()).offer_throughput == 1000
+    assert (await default.get_throughput()).offer_throughput == 400
+    assert (await scaled.get_throughput()).auto_scale_max_throughput == 4000
+    assert (await container.replace_throughput(2000)).offer_throughput == 2000
+    with pytest.raises(CosmosHttpResponseError):
+        await container.replace_throughput(150)
+
+
+async def test_containers_of_a_database_with_throughput_have_none_of_their_own(
+    client: CosmosClient, raw: RawClient
+) -> None:
+    database = await client.create_database("shared", offer_throughput=600)
+    await database.create_container("c", PartitionKey(path="/pk"))
+
+    assert (await database.get_throughput()).offer_throughput == 600
+    offers = (await raw.send("GET", "/offers")).body["Offers"]
+    assert [offer["resource"] for offer in offers] == [(await database.read())["_self"]]
+
+
+async def test_hierarchical_partition_keys_address_items_and_prefixes(client: CosmosClient) -> None:
+    database = await client.create_database("db")
+    container = await database.create_container("c", PartitionKey(path=["/tenant", "/user"], kind="MultiHash"))
+    for tenant in ("t1", "t2"):
+        for user in ("u1", "u2"):
+            await container.create_item({"id": "1", "tenant": tenant, "user": user})
+
+    assert (await container.read_item("1", ["t1", "u2"]))["user"] == "u2"
+    found = [item["user"] async for item in container.query_items("SELECT * FROM c", partition_key=["t1"])]
+    assert sorted(found) == ["u1", "u2"]
+
+
+async def test_what_a_container_holds_can_be_asked_for(container: ContainerProxy) -> None:
+    await container.create_item({"id": "1", "pk": "a"})
+
+    properties = await container.read(populate_partition_key_range_statistics=True, populate_quota_info=True)
+
+    assert sum(each["documentCount"] for each in properties["statistics"]) == 1
+    assert "documentsCount=1" in container.client_connection.last_response_headers["x-ms-resource-usage"]
+
+
+async def test_there_are_no_conflicts(container: ContainerProxy) -> None:
+    assert [each async for each in container.list_conflicts()] == []
+    with pytest.raises(CosmosResourceNotFoundError):
+        await container.get_conflict("1", "a")
