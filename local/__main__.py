@@ -9,6 +9,8 @@ import logging
 import sys
 from typing import Protocol, cast
 
+from local.process import heed_signals
+
 
 class Command(Protocol):
     """What every subcommand's module has."""
@@ -50,7 +52,12 @@ def main(argv: list[str]) -> int:
             modules[name] = cast(Command, importlib.import_module(module_name))
             modules[name].add_arguments(subparser)
     arguments = parser.parse_args(argv)
-    return asyncio.run(modules[arguments.command].run(arguments))
+    return asyncio.run(_run(modules[arguments.command], arguments))
+
+
+async def _run(command: Command, arguments: argparse.Namespace) -> int:
+    heed_signals()
+    return await command.run(arguments)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
@@ -55,9 +56,20 @@ async def receive_sessions(
                 # The session or its connection was lost; what was not settled comes again.
                 await asyncio.sleep(0.1)
 
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(receivers):
-            tasks.create_task(work())
+    workers = [asyncio.create_task(work()) for _ in range(receivers)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        await end_tasks(workers)
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks that use the SDK until they end: before Python 3.12 its waits can swallow a cancellation."""
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=1.0)
 
 
 async def _drain(receiver: ServiceBusReceiver, tally: Tally) -> None:

@@ -13,7 +13,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from local.demo.receiver import subscriber_client
+from local.demo.receiver import end_tasks, subscriber_client
 
 
 @dataclass(slots=True)
@@ -53,8 +53,8 @@ class Subscriber:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._arrived.wait(), deadline - time.monotonic())
             self._enough = True
-            for worker in self._accepting:  # one that receives is left to finish: it would not close its link
-                worker.cancel()
+            # One that receives is left to finish: cancelled, it would not close its link.
+            await end_tasks(self._accepting)
             await asyncio.gather(*workers, return_exceptions=True)
         assert self.count >= count, f"{self.count} of {count} messages came within {within_s} s"
 
