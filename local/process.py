@@ -13,7 +13,7 @@ from contextvars import ContextVar
 
 READY = "READY "
 
-_stopped: ContextVar[asyncio.Event] = ContextVar("stopped")
+_stopped: ContextVar[asyncio.Event | None] = ContextVar("stopped", default=None)
 
 
 def announce(details: Mapping[str, object]) -> None:
@@ -21,22 +21,25 @@ def announce(details: Mapping[str, object]) -> None:
     print(READY + json.dumps(details), flush=True)
 
 
-def heed_signals() -> None:
-    """Take SIGINT and SIGTERM from now on: a part told to stop while it still starts stops once it has started."""
+def heed_signals() -> asyncio.Event:
+    """Take SIGINT and SIGTERM from now on; the event that they set, which `until_stopped` awaits.
+
+    A part that is told to stop while it still starts then stops once it has started.
+    """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     _stopped.set(stopped)
+    return stopped
 
 
 async def until_stopped(*, exit_with_stdin: bool) -> None:
     """Return on SIGINT or SIGTERM and, with `exit_with_stdin`, when standard input reaches its end.
 
     A supervisor keeps the writing end of that pipe: however it dies, the pipe closes and this part goes with it.
-    Needs `heed_signals` to have been called in this context.
     """
-    stopped = _stopped.get()
+    stopped = _stopped.get() or heed_signals()
     if exit_with_stdin:
         loop = asyncio.get_running_loop()
         threading.Thread(target=_await_end_of_stdin, args=(loop, stopped), daemon=True).start()

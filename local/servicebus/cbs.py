@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING
 
 from proton import Link, Message
 
+from .auth import Claim
 from .errors import ServiceBusError, Unauthorized
 from .links import LinkEndpoint
 from .namespace import CBS, path_of
@@ -35,4 +37,16 @@ def _put_token(connection: AmqpConnection, request: Message) -> None:
     audience = str(properties.get("name", ""))
     claim = connection.broker.access.check(str(request.body), audience)
     connection.claims[path_of(audience).lower()] = claim
-    connection.broker.namespace.agenda.at(claim.expires_s * 1000, connection.check_claims)
+    _check_later(connection, claim)
+
+
+def _check_later(connection: AmqpConnection, claim: Claim) -> None:
+    """End the connection's links when the claim expires; a connection that is gone by then is not kept for it."""
+    reference = weakref.ref(connection)
+
+    def check() -> None:
+        alive = reference()
+        if alive is not None:
+            alive.check_claims()
+
+    connection.broker.namespace.agenda.at(claim.expires_s * 1000, check)

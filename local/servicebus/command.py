@@ -28,6 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tier", choices=("standard", "premium"), default="standard", help="whose limits apply (%(default)s)"
     )
     parser.add_argument(
+        "--partitioned",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a queue or topic to run as partitioned, which the file's format cannot say; may be repeated",
+    )
+    parser.add_argument(
         "--ack-delay-ms", type=int, default=0, metavar="MS", help="how late sends are acknowledged (%(default)s)"
     )
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
@@ -35,8 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop; return the exit code. Raises EntitiesError or OSError when it cannot start."""
+    entities = Entities.from_file(arguments.entities)
+    for name in arguments.partitioned:
+        entities = entities.with_partitioning(name)
     server = ServiceBusServer(
-        Entities.from_file(arguments.entities),
+        entities,
         port=arguments.port,
         admin_port=arguments.admin_port,
         tier=arguments.tier,

@@ -117,9 +117,9 @@ class Entities:
         return [queue.name for queue in self.queues] + [topic.name for topic in self.topics]
 
     def with_partitioning(self, name: str) -> Entities:
-        """Return the same entities with one topic or queue partitioned. Raises KeyError."""
+        """Return the same entities with one topic or queue partitioned. Raises EntitiesError if there is none."""
         if name not in self.names:
-            raise KeyError(name)
+            raise EntitiesError([f"there is no queue or topic '{name}' to be partitioned"])
         return Entities(
             tuple(_partitioned(queue) if queue.name == name else queue for queue in self.queues),
             tuple(_partitioned(topic) if topic.name == name else topic for topic in self.topics),

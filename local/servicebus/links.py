@@ -70,6 +70,7 @@ class PublishEndpoint(LinkEndpoint):
         self._receiver = link
         self._limits = connection.broker.limits(destination.inlet.settings)
         self._oversized: dict[Delivery, int] = {}
+        self._is_closed = False
 
     def check(self) -> None:
         self.destination.inlet.check(())
@@ -136,8 +137,14 @@ class PublishEndpoint(LinkEndpoint):
         return [parse(each) for each in split_batch(data)]
 
     def _answer_late(self, delivery: Delivery, error: ServiceBusError | None) -> None:
-        settlement.answer(delivery, error)
-        self.connection.schedule_flush()
+        # The engine must not be asked for a delivery of a link that is gone by now.
+        if not self._is_closed:
+            settlement.answer(delivery, error)
+            self.connection.schedule_flush()
+
+    def closed(self) -> None:
+        self._is_closed = True
+        self._oversized.clear()
 
 
 class ConsumeEndpoint(LinkEndpoint):

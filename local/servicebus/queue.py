@@ -108,9 +108,16 @@ class MessageQueue:
         entry.ttl_ms = self._ttl(entry.message)
         if entry.ttl_ms is not None:
             entry.expires_ms = now + entry.ttl_ms
-            heapq.heappush(self._expiries, (entry.expires_ms, entry.sequence_number))
-            self._arm(entry.expires_ms)
+            self._note_expiry(entry.expires_ms, entry.sequence_number)
         self._line_up(entry)
+
+    def _note_expiry(self, when: int, number: int) -> None:
+        if len(self._expiries) > 2 * len(self._entries) + 1000:
+            # Most of these messages are long settled; without this they would be remembered until they expire.
+            self._expiries = [each for each in self._expiries if each[1] in self._entries]
+            heapq.heapify(self._expiries)
+        heapq.heappush(self._expiries, (when, number))
+        self._arm(when)
 
     def _ttl(self, message: Message) -> int | None:
         known = [ttl for ttl in (message.ttl_ms, self.settings.default_ttl_ms) if ttl is not None]
@@ -380,13 +387,6 @@ class MessageQueue:
             if entry is not None and entry.lock is None and entry.state is not State.SCHEDULED:
                 self._take_out(entry)
                 self._expire(entry)
-        if len(self._expiries) > 2 * len(self._entries) + 1000:
-            self._expiries = [
-                (entry.expires_ms, entry.sequence_number)
-                for entry in self._entries.values()
-                if entry.expires_ms is not None
-            ]
-            heapq.heapify(self._expiries)
 
     def _take_out(self, entry: Entry) -> None:
         self._line.remove(entry)

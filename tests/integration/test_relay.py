@@ -199,6 +199,7 @@ async def test_an_invocation_gives_up_when_nothing_gets_through_any_more(
 async def test_a_cancelled_invocation_raises_and_the_next_attempt_completes_it(
     make_relay: RelayMaker, servicebus: ServiceBusServer
 ) -> None:
+    servicebus.broker.ack_delay_ms = 50
     relay = make_relay(RELAY_SENDERS="1")
     documents = [document for number in range(40) for document in events(f"k{number}", 2)]
     attempt = asyncio.create_task(relay.handle(documents, "i1"))

@@ -19,7 +19,7 @@ def access() -> SharedAccess:
 
 
 def token(audience: str = AUDIENCE, key: str = KEY, name: str = KEY_NAME, expiry: int = NOW + 60) -> str:
-    made: str = generate_sas_token(audience, name, key, expiry)
+    made: str = generate_sas_token(audience, name, key, expiry)  # type: ignore[no-untyped-call]
     return made
 
 

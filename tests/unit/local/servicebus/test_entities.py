@@ -136,7 +136,7 @@ def test_a_topic_can_be_made_partitioned_without_saying_so_in_the_file() -> None
     entities = Entities.from_document(document(Topics=[{"Name": "t", "Subscriptions": [{"Name": "s"}]}]))
 
     assert entities.with_partitioning("t").topics[0].sending.partitioned
-    with pytest.raises(KeyError):
+    with pytest.raises(EntitiesError, match="no queue or topic 'u'"):
         entities.with_partitioning("u")
 
 

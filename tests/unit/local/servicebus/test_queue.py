@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -21,7 +22,7 @@ QueueMaker = Callable[..., MessageQueue]
 @pytest.fixture
 def make_queue(clock: FakeClock) -> QueueMaker:
     def make(**settings: object) -> MessageQueue:
-        given: dict[str, object] = {
+        given: dict[str, Any] = {
             "path": "orders",
             "lock_ms": LOCK_MS,
             "max_delivery_count": 3,
@@ -67,7 +68,7 @@ def dead_letters(queue: MessageQueue) -> list[tuple[str | None, object]]:
 
 
 def send(queue: MessageQueue, *ids: str, **fields: object) -> list[Entry]:
-    return [queue.enqueue(a_message(message_id=each, **fields)) for each in ids]  # type: ignore[arg-type]
+    return [queue.enqueue(a_message(message_id=each, **fields)) for each in ids]
 
 
 def test_messages_come_out_in_the_order_they_went_in(queue: MessageQueue) -> None:
@@ -321,11 +322,10 @@ def test_an_unknown_lock_is_lost(queue: MessageQueue) -> None:
             settle(uuid4())
 
 
-def test_expiries_of_messages_long_gone_do_not_pile_up(make_queue: QueueMaker, clock: FakeClock) -> None:
+def test_expiries_of_messages_long_gone_do_not_pile_up(make_queue: QueueMaker) -> None:
     queue = make_queue(default_ttl_ms=3_600_000)
     for _ in range(5_000):
         send(queue, "x")
         queue.complete(held(queue))
-        clock.advance(LOCK_MS)
 
     assert len(queue._expiries) <= 1_001

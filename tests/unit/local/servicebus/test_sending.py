@@ -18,6 +18,7 @@ from azure.servicebus.exceptions import (
 )
 
 from local.servicebus.entities import Entities
+from local.servicebus.links import PublishEndpoint
 from local.servicebus.server import ServiceBusServer
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -259,3 +260,23 @@ async def test_many_senders_at_once_lose_nothing(client: ServiceBusClient) -> No
     assert len(set(found)) == 200
     for number in range(10):
         assert [each for each in found if each.startswith(f"{number}-")] == [f"{number}-{n}" for n in range(20)]
+
+
+async def test_a_sender_that_goes_before_its_delayed_acknowledgement_harms_nobody(entities: Entities) -> None:
+    async with (
+        ServiceBusServer(entities, ack_delay_ms=200) as server,
+        ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
+        client.get_queue_receiver("orders", receive_mode=DELETE) as receiver,
+    ):
+        sender = client.get_queue_sender("orders")
+        sending = asyncio.create_task(sender.send_messages(ServiceBusMessage("first")))
+        assert [body(message) for message in await received(receiver, 1)] == [b"first"]
+        for connection in list(server.broker.connections):
+            if any(isinstance(endpoint, PublishEndpoint) for _, endpoint in connection.endpoints()):
+                connection.abort()
+        with pytest.raises(ServiceBusError):
+            await sending
+
+        await sender.send_messages(ServiceBusMessage("second"))
+        assert [body(message) for message in await received(receiver, 1)] == [b"second"]
+        await sender.close()
