@@ -97,7 +97,12 @@ class Admin:
 
 
 def _sent(inlet: Inlet) -> dict[str, Any]:
-    return {"accepted": inlet.counts.accepted, "duplicates_dropped": inlet.counts.duplicates}
+    counts = inlet.counts
+    return {
+        "accepted": counts.accepted,
+        "duplicates_dropped": counts.duplicates,
+        "refused": counts.refused,
+    }
 
 
 def _held(outlet: Outlet) -> dict[str, Any]:

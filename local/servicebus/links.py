@@ -117,6 +117,7 @@ class PublishEndpoint(LinkEndpoint):
                 )
             self.destination.publish(self._messages(data, message_format))
         except ServiceBusError as refusal:
+            self.destination.inlet.counts.refused += 1
             return refusal
         return None
 

@@ -47,10 +47,14 @@ class Refusal:
 
 @dataclass(slots=True)
 class SendCounts:
-    """How many messages an entity has accepted since it started, and how many of them it dropped as duplicates."""
+    """What an entity was sent since it started.
+
+    Messages accepted, those of them that were dropped as duplicates, and transfers (a message or a batch) refused.
+    """
 
     accepted: int = 0
     duplicates: int = 0
+    refused: int = 0
 
 
 @dataclass(slots=True)
