@@ -125,6 +125,11 @@ class Part:
         if self._process.returncode is None:
             self._process.kill()
 
+    def signal_stop(self) -> None:
+        """Send SIGTERM, as a deployment or a scale-in would."""
+        if self._process.returncode is None:
+            self._process.terminate()
+
     async def kill(self) -> None:
         """Kill the part, and wait until it is gone."""
         self.signal_kill()

@@ -45,15 +45,15 @@ class Protos(types.ModuleType):
 
 def protos() -> Protos:
     module = Protos("protos")
-    module.StatusResult = type("StatusResult", (Record,), {"Success": 1, "Failure": 0})
+    enumerated: dict[str, dict[str, Any]] = {"StatusResult": {"Success": 1, "Failure": 0}}
     directions = {"in": 0, "out": 1, "inout": 2}
     kinds = {"undefined": 0, "string": 1, "binary": 2, "stream": 3}
     enums = {"Direction": SimpleNamespace(**directions), "DataType": SimpleNamespace(**kinds)}
-    module.BindingInfo = type("BindingInfo", (Record,), {**directions, **kinds, **enums})
+    enumerated["BindingInfo"] = {**directions, **kinds, **enums}
     strategies = {"exponential_backoff": "exponential_backoff", "fixed_delay": "fixed_delay"}
-    module.RpcRetryOptions = type(
-        "RpcRetryOptions", (Record,), {**strategies, "RetryStrategy": SimpleNamespace(**strategies)}
-    )
+    enumerated["RpcRetryOptions"] = {**strategies, "RetryStrategy": SimpleNamespace(**strategies)}
+    for name, values in enumerated.items():
+        setattr(module, name, type(name, (Record,), values))
     return module
 
 

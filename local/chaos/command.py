@@ -1,0 +1,209 @@
+"""`python -m local chaos`: a seeded fault campaign, and an account of what it did to the guarantees."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from local.chaos import schedule
+from local.chaos.consumers import consume
+from local.chaos.entities import entities_document
+from local.chaos.history import History
+from local.chaos.inject import Injector, replace_ended_hosts
+from local.chaos.workload import Workload, write
+from local.demo.receiver import end_tasks, subscriber_client
+from local.process import until_stopped
+from local.stack.environment import DATABASE
+from local.stack.parts import ROOT
+from local.stack.supervisor import PartFailed, Stack, StackOptions
+
+_HOST_OPTIONS = (
+    *("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000"),
+    *("--function-timeout-ms", "10000", "--shutdown-timeout-s", "3"),
+)
+_SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `chaos`."""
+    parser.add_argument("--events", type=int, default=10_000, help="events to commit")
+    parser.add_argument("--faults", type=int, default=60, help="faults to strike with")
+    parser.add_argument("--seed", type=int, help="repeat the campaign of this seed; a new one by default")
+    parser.add_argument("--hosts", type=int, default=3, help="Functions hosts that share the leases")
+    parser.add_argument("--writers", type=int, default=16, help="writers, each with keys of its own")
+    parser.add_argument("--consumers", type=int, default=32, help="sessions received at a time")
+    parser.add_argument("--rate", type=float, default=300.0, help="events committed a second, about")
+    parser.add_argument("--patience", type=float, default=60.0, help="seconds without progress before giving up")
+    parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
+    parser.add_argument("--no-duplicate-detection", action="store_true", help="take that safeguard away")
+    parser.add_argument("--logs", type=Path, default=Path(".local/chaos-logs"), help="folder of the parts' logs")
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """0 when the zeros are zeros and exactly the poison is in quarantine, 1 when not, 130 when stopped."""
+    if arguments.seed is None:
+        arguments.seed = random.SystemRandom().randrange(10**6)
+    stopping = asyncio.create_task(until_stopped(exit_with_stdin=False))
+    running = asyncio.create_task(Campaign(arguments).run())
+    await asyncio.wait({stopping, running}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not running.done():
+        running.cancel()
+    try:
+        summary = await running
+    except asyncio.CancelledError:
+        return 130
+    except PartFailed as failure:
+        print(f"The campaign of seed {arguments.seed} stopped: {failure}", file=sys.stderr)
+        return 1
+    print(json.dumps(summary), flush=True)
+    zeros = ("missing", "duplicated", "out_of_order", "altered")
+    held = not any(summary[name] for name in zeros)
+    return 0 if held and summary["quarantined"] == summary["expected_quarantined"] else 1
+
+
+class Campaign:
+    """One campaign: a workload, a schedule of faults, and the history of both sides."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+        self._console = Console(stderr=True)
+        self._history = History()
+        self._faults = schedule.draw(arguments.seed, events=arguments.events, faults=arguments.faults)
+
+    async def run(self) -> dict[str, Any]:
+        """Run it on a stack of its own; returns the summary."""
+        arguments = self._arguments
+        self._console.print(
+            f"Seed {arguments.seed}: {arguments.events} events, {len(self._faults)} faults, "
+            f"{arguments.hosts} hosts; logs in {arguments.logs}/."
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            entities = Path(folder) / "entities.json"
+            document = entities_document(duplicate_detection=not arguments.no_duplicate_detection)
+            entities.write_text(json.dumps(document))
+            options = StackOptions(
+                app=arguments.app,
+                entities=entities,
+                hosts=arguments.hosts,
+                host_options=_HOST_OPTIONS,
+                logs=arguments.logs,
+                settings=_SETTINGS,
+            )
+            async with Stack(options) as stack:
+                return await self._on(stack)
+
+    async def _on(self, stack: Stack) -> dict[str, Any]:
+        arguments = self._arguments
+        async with (
+            CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos,
+            subscriber_client(stack.settings["SERVICEBUS"]) as servicebus,
+            aiohttp.ClientSession() as http,
+        ):
+            database = cosmos.get_database_client(DATABASE)
+            data, quarantine = (database.get_container_client(name) for name in ("data", "quarantine"))
+            injector = Injector(stack, http, arguments.seed)
+            background = [asyncio.create_task(replace_ended_hosts(stack))]
+            for number in range(arguments.consumers):
+                rng = random.Random(f"consumer-{arguments.seed}-{number}")
+                background.append(asyncio.create_task(consume(servicebus, "all", self._history, rng)))
+            workload = Workload(arguments.seed, events=arguments.events, writers=arguments.writers)
+            pause_s = workload.writers / arguments.rate
+            foreground: list[Coroutine[Any, Any, None]] = [
+                write(data, workload.commits(writer), self._history, pause_s=pause_s)
+                for writer in range(workload.writers)
+            ]
+            working = asyncio.gather(*foreground, self._strike(injector))
+            try:
+                await self._follow(working, injector)
+            finally:
+                working.cancel()
+                await end_tasks(background)
+            return self._summary(injector, await _quarantined(quarantine))
+
+    async def _strike(self, injector: Injector) -> None:
+        for fault in self._faults:
+            await self._history.until_committed(fault.after)
+            try:
+                await injector.strike(fault)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                self._console.print(f"{fault.kind} did not strike: {type(error).__name__}")
+        await self._history.until_committed(self._arguments.events)
+        await injector.heal()
+
+    async def _follow(self, working: asyncio.Future[Any], injector: Injector) -> None:
+        columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        progress_at, last = time.monotonic(), (0, 0)
+        with Progress(*columns, console=self._console, redirect_stdout=False) as progress:
+            bars = [
+                progress.add_task("committed", total=self._arguments.events),
+                progress.add_task("processed", total=self._arguments.events),
+                progress.add_task("faults", total=len(self._faults)),
+            ]
+            while not (working.done() and self._history.complete and not await injector.waiting()):
+                await asyncio.sleep(0.25)
+                if working.done():
+                    working.result()
+                state = (self._history.committed, len(self._history.processed))
+                for bar, count in zip(bars, (*state, injector.applied.total()), strict=True):
+                    progress.update(bar, completed=count)
+                if state != last:
+                    progress_at, last = time.monotonic(), state
+                elif time.monotonic() - progress_at > self._arguments.patience:
+                    self._console.print(f"No progress for {self._arguments.patience:.0f} s: giving up.")
+                    return
+        # A copy too many would come with the retry of a host that was struck last.
+        await asyncio.sleep(3)
+
+    def _summary(self, injector: Injector, quarantined: dict[str, str]) -> dict[str, Any]:
+        verdict = self._history.judge()
+        table = Table("fault", "times", title=f"What struck, seed {self._arguments.seed}")
+        for kind, times in sorted(injector.applied.items()):
+            table.add_row(kind, str(times))
+        self._console.print(table)
+        if verdict.first_wrong:
+            self._console.print(
+                f"[bold red]Seed {self._arguments.seed}[/]: {verdict.first_wrong}", highlight=False
+            )
+        for identifier in quarantined.keys() ^ self._history.poison.keys():
+            self._console.print(f"Quarantine differs from the poison committed: {identifier[:80]!r}")
+        wrong_reasons = Counter(
+            (self._history.poison[identifier], reason)
+            for identifier, reason in quarantined.items()
+            if self._history.poison.get(identifier, reason) != reason
+        )
+        for (expected, found), times in wrong_reasons.items():
+            self._console.print(f"{times} document(s) were quarantined as {found} instead of {expected}")
+        return {
+            "seed": self._arguments.seed,
+            "events": self._history.committed,
+            "faults": injector.applied.total(),
+            "kinds": dict(sorted(injector.applied.items())),
+            "missing": verdict.missing,
+            "duplicated": verdict.duplicated,
+            "out_of_order": verdict.out_of_order,
+            "altered": verdict.altered,
+            "quarantined": len(quarantined),
+            "expected_quarantined": len(self._history.poison),
+        }
+
+
+async def _quarantined(container: ContainerProxy) -> dict[str, str]:
+    """Reasons by the id of the document set aside."""
+    query = "SELECT c.document.id, c.reason FROM c WHERE c.type = 'quarantinedEvent'"
+    return {item["id"]: item["reason"] async for item in container.query_items(query)}

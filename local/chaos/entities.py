@@ -1,0 +1,24 @@
+"""The topic of a campaign: the project's own, with locks short enough to be lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from local.stack.parts import ROOT
+
+
+def entities_document(*, duplicate_detection: bool, window: str = "PT5M") -> dict[str, Any]:
+    """The project's Config.json with one subscription, locks of 10 seconds, and 1000 deliveries.
+
+    Args:
+        duplicate_detection: False takes the safeguard away.
+        window: The duplicate detection window, an ISO 8601 duration.
+    """
+    document: dict[str, Any] = json.loads((ROOT / "infra" / "emulators" / "Config.json").read_text())
+    topic = document["UserConfig"]["Namespaces"][0]["Topics"][0]
+    topic["Properties"]["RequiresDuplicateDetection"] = duplicate_detection
+    topic["Properties"]["DuplicateDetectionHistoryTimeWindow"] = window
+    topic["Subscriptions"] = topic["Subscriptions"][:1]
+    topic["Subscriptions"][0]["Properties"] |= {"LockDuration": "PT10S", "MaxDeliveryCount": 1000}
+    return document

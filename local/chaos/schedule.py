@@ -1,0 +1,85 @@
+"""Which fault strikes when: drawn from a seed, so that a failed run can be repeated from its number."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+# How often each kind is drawn, by where it strikes. What a fault of a kind is like is drawn with it.
+BROKER_KINDS = {
+    "cut-before-transfer": 8,
+    "cut-after-transfer": 10,
+    "cut-mid-frame": 6,
+    "delay-ack": 6,
+    "server-busy": 6,
+    "disable-entity": 3,
+    "partition-unavailable": 4,
+    "detach-link": 6,
+    "refuse-token": 3,
+    "cut-receiver": 4,
+    "expire-locks": 4,
+    "restart-broker": 2,
+}
+COSMOS_KINDS = {"throttle": 6, "unavailable": 4, "timeout": 3, "drop": 5, "drop-after": 5}
+HOST_KINDS = {"kill-host": 4, "stop-host": 3, "steal-lease": 5, "time-out-function": 2}
+KINDS = BROKER_KINDS | COSMOS_KINDS | HOST_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        after: How many events have been committed when it strikes.
+        kind: One of KINDS.
+        options: What it is like; the names are those of the stack's admin ports.
+    """
+
+    after: int
+    kind: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def draw(seed: int, *, events: int, faults: int) -> list[Fault]:
+    """The schedule of a campaign: `faults` faults spread over `events` events, in their order."""
+    rng = random.Random(f"faults-{seed}")
+    kinds, weights = list(KINDS), list(KINDS.values())
+    # Each kind strikes once before any is drawn by chance, as far as there are faults enough.
+    chosen = rng.sample(kinds, min(faults, len(kinds)))
+    chosen += rng.choices(kinds, weights, k=faults - len(chosen))
+    rng.shuffle(chosen)
+    span = events / (faults + 1)
+    return [
+        Fault(int((number + rng.random()) * span), kind, _options(rng, kind)) for number, kind in enumerate(chosen)
+    ]
+
+
+def _options(rng: random.Random, kind: str) -> dict[str, Any]:
+    if kind in ("cut-before-transfer", "cut-after-transfer", "detach-link"):
+        return {"count": rng.randint(1, 4)}
+    if kind == "cut-mid-frame":
+        return {"count": rng.randint(1, 3), "direction": rng.choice(("in", "out"))}
+    if kind == "server-busy":
+        return {"count": rng.randint(1, 6)}
+    if kind == "delay-ack":
+        return {"count": rng.randint(1, 4), "delay_ms": rng.randint(50, 2000)}
+    if kind in ("disable-entity", "refuse-token"):
+        return {"for_ms": rng.randint(100, 1500)}
+    if kind == "partition-unavailable":
+        return {"of": 4, "partition": rng.randrange(4), "for_ms": rng.randint(500, 3000)}
+    if kind == "time-out-function":
+        return {"count": 1, "delay_ms": 12_000}
+    if kind in COSMOS_KINDS:
+        return _cosmos_options(rng, kind)
+    return {}
+
+
+def _cosmos_options(rng: random.Random, kind: str) -> dict[str, Any]:
+    operation = rng.choice(("read-feed", "batch", "replace"))
+    if kind == "drop-after":
+        operation = rng.choice(("batch", "replace"))
+    options: dict[str, Any] = {"match": {"operation": operation}, "count": rng.randint(1, 4)}
+    if kind == "throttle":
+        options["retry_after_ms"] = rng.randint(1, 200)
+    return options

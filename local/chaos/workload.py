@@ -1,0 +1,152 @@
+"""What the campaign commits: events of keys of skewed popularity, some of them poison, while faults strike."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from azure.core.exceptions import AzureError
+from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosResourceNotFoundError
+
+from local.chaos.history import History
+
+_RESOLVE_PAUSE_S = 0.1
+_EVENT_TTL_S = 864_000
+
+# Values that a careless reader or writer of JSON would change on their way.
+_DELICATE: tuple[Any, ...] = (
+    "2021-09-22T11:07:37.3022907+02:00",
+    "2019-01-01T00:00:01.0000000Z",
+    "2026-02-09T09:37:37",
+    "/Date(1198908717056)/",
+    5e-324,
+    1.7976931348623157e308,
+    -0.0,
+    1.0,
+    9007199254740993,
+    "\u2028𝄞\x00\x1f",
+    "",
+    [],
+    {},
+    [[[[{"deep": None}]]]],
+    True,
+    None,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One transactional batch of one partition key."""
+
+    key: str
+    documents: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    poison: list[tuple[dict[str, Any], str]]
+
+
+class Workload:
+    """The commits of `writers` writers, reproducible from `seed`; a key belongs to one writer."""
+
+    def __init__(self, seed: int, *, events: int, writers: int) -> None:
+        self._seed = seed
+        self._keys = max(writers, events // 40)
+        self._shares = [events // writers + (1 if number < events % writers else 0) for number in range(writers)]
+        self.writers = writers
+
+    def commits(self, writer: int) -> Iterator[Commit]:
+        """The commits of one writer, in their order."""
+        rng = random.Random(f"work-{self._seed}-{writer}")
+        keys = [f"kéy-{number}" for number in range(writer, self._keys, self.writers)]
+        rng.shuffle(keys)
+        weights = list(itertools.accumulate(1 / (rank + 1) ** 1.1 for rank in range(len(keys))))
+        remaining = self._shares[writer]
+        for number in itertools.count():
+            if not remaining:
+                return
+            (key,) = rng.choices(keys, cum_weights=weights)
+            count = min(rng.choice((1, 1, 1, 2, 5)), remaining)
+            remaining -= count
+            yield _commit(rng, key, f"{writer}-{number}", count)
+
+
+def _commit(rng: random.Random, key: str, name: str, count: int) -> Commit:
+    events = [_event(rng, key, f"{name}-{index}") for index in range(count)]
+    others = [_document(f"c-{name}", key, "contact", {"text": name})] if rng.random() < 0.5 else []
+    poison = [_poison(rng, key, name)] if rng.random() < 0.01 else []
+    spoilt = [document for document, _ in poison]
+    # Anywhere among its neighbours: what comes after it has to arrive all the same.
+    documents = [*others, *events]
+    documents[rng.randrange(len(documents) + 1) : 0] = spoilt
+    return Commit(key, documents, events, poison)
+
+
+def _event(rng: random.Random, key: str, identifier: str) -> dict[str, Any]:
+    data = {
+        "action": rng.choice(("Created", "NameUpdated", "Deleted")),
+        "createdAt": rng.choice(_DELICATE[:3]),
+        "values": rng.sample(_DELICATE, 3),
+        "text": "x" * rng.choice((0, 40, 400, 4000)),
+    }
+    return _document(f"e-{identifier}", key, "domainEvent", data)
+
+
+def _poison(rng: random.Random, key: str, name: str) -> tuple[dict[str, Any], str]:
+    reason = rng.choice(("data-not-object", "action-not-string", "id-too-long", "message-too-large"))
+    document = _event(rng, key, f"poison-{name}")
+    if reason == "data-not-object":
+        document["data"] = [document["data"]]
+    elif reason == "action-not-string":
+        document["data"]["action"] = None
+    elif reason == "id-too-long":
+        document["id"] += "-" + "x" * 128
+    else:
+        document["data"]["text"] = "x" * 270_000
+    return document, reason
+
+
+def _document(identifier: str, key: str, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    return {"id": identifier, "partitionKey": key, "type": kind, "data": data, "ttl": _EVENT_TTL_S}
+
+
+async def write(container: ContainerProxy, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
+    """Commit one writer's batches one after another, each until it is known to be committed."""
+    for commit in commits:
+        await asyncio.sleep(pause_s * len(commit.events))
+        await _until_committed(container, commit)
+        history.wrote(commit.key, commit.events)
+        for document, reason in commit.poison:
+            history.spoilt(document, reason)
+
+
+async def _until_committed(container: ContainerProxy, commit: Commit) -> None:
+    """A batch whose answer was lost may or may not be in: look, and repeat it only if it is not."""
+    operations = [("create", (document,)) for document in commit.documents]
+    while True:
+        try:
+            await container.execute_item_batch(operations, partition_key=commit.key)
+        except CosmosBatchOperationError as error:
+            if any(result.get("statusCode") == 409 for result in error.operation_responses):
+                return
+        except (AzureError, OSError):
+            if await _is_there(container, commit):
+                return
+        else:
+            return
+        await asyncio.sleep(_RESOLVE_PAUSE_S)
+
+
+async def _is_there(container: ContainerProxy, commit: Commit) -> bool:
+    while True:
+        try:
+            await container.read_item(commit.events[0]["id"], partition_key=commit.key)
+        except CosmosResourceNotFoundError:
+            return False
+        except (AzureError, OSError):
+            await asyncio.sleep(_RESOLVE_PAUSE_S)
+        else:
+            return True
