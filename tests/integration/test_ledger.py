@@ -1,0 +1,76 @@
+"""An outage of one partition key that outlasts the duplicate detection window must not double its neighbours."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from local.servicebus.entities import Entities
+from local.servicebus.server import ServiceBusServer
+from relay import messages
+from relay.connections import servicebus_client
+from relay.errors import PublishError
+from relay.ledger import AcceptedLedger
+from relay.pipeline import Relay
+from relay.publisher import Publisher
+from relay.quarantine import Quarantine
+from relay.senders import SenderPool
+from relay.settings import Settings
+from tests.support.broker import refuse, stop_refusing
+from tests.support.outbox import event
+from tests.support.subscriber import Subscriber
+
+WINDOW_MS = 5 * 60_000  # of infra/emulators/Config.json
+KEYS = [f"k{number}" for number in range(100)]
+
+
+class TurnableClock:
+    """Milliseconds since the epoch, which a test can turn forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return int(time.time() * 1000) + self.ahead_ms
+
+
+def relay_remembering(capacity: int, servicebus: ServiceBusServer) -> Relay:
+    settings = Settings.from_environment(
+        {
+            "COSMOS": "AccountEndpoint=http://127.0.0.1:9/;AccountKey=AAAA;",
+            "SERVICEBUS": servicebus.connection_string,
+        }
+    )
+    pool = SenderPool(servicebus_client(settings.servicebus), settings.servicebus_topic, 16)
+    publisher = Publisher(pool, messages.plain, AcceptedLedger(capacity), send_timeout_s=settings.send_timeout_s)
+    return Relay(publisher, Quarantine(settings), settings.event_type)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "copies"),
+    [(1000, 1), (0, 3)],
+    ids=["with the ledger each arrives once", "without it the neighbours are told on every attempt"],
+)
+async def test_an_outage_longer_than_the_window_does_not_double_the_neighbours(
+    entities: Entities, capacity: int, copies: int
+) -> None:
+    clock = TurnableClock()
+    async with ServiceBusServer(entities, clock=clock) as servicebus:
+        relay = relay_remembering(capacity, servicebus)
+        documents = [event(f"e-{key}", key) for key in KEYS]
+        await refuse(servicebus.admin_port, "e-k42", "com.microsoft:timeout")
+        for _ in range(2):
+            with pytest.raises(PublishError, match=r"1 event\(s\) of 1 partition key\(s\)"):
+                await relay.handle(documents, "i1")
+            clock.ahead_ms += 2 * WINDOW_MS
+        await stop_refusing(servicebus.admin_port)
+
+        await relay.handle(documents, "i1")
+
+        subscriber = Subscriber(servicebus.connection_string)
+        await subscriber.receive(copies * 99 + 1, receivers=32)
+        await subscriber.receive_rest()
+        await relay.close()
+    arrived = {key: len(ids) for key, ids in subscriber.ids().items()}
+    assert arrived == {key: 1 if key == "k42" else copies for key in KEYS}
