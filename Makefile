@@ -10,8 +10,11 @@ PY := .venv/bin/python
 EVENTS ?= 5000
 CONTACTS ?= 500
 DEMO ?=
+FAULTS ?= 60
+SEED ?=
+CHAOS ?=
 
-.PHONY: help setup demo up test lint types worker-test clean
+.PHONY: help setup demo chaos up test lint types worker-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -28,11 +31,15 @@ setup: .venv/.installed ## Make .venv and install what is pinned
 demo: setup ## Write, relay and receive events, and count: EVENTS= CONTACTS= DEMO="--rate 0 --kill-host"
 	@$(PY) -m local demo --events $(EVENTS) --contacts $(CONTACTS) $(DEMO)
 
+chaos: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),10000)
+chaos: setup ## A fault campaign: EVENTS= FAULTS= SEED= CHAOS="--hosts 2"
+	@$(PY) -m local chaos --events $(EVENTS) --faults $(FAULTS) $(if $(SEED),--seed $(SEED)) $(CHAOS)
+
 up: setup ## Start the local stack, until Ctrl-C
 	@$(PY) -m local up
 
 test: setup ## Run every test
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n 4
 
 lint: setup ## ruff: style and format
 	@$(PY) -m ruff check .

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from local.chaos import schedule
 from local.chaos.consumers import consume
 from local.chaos.entities import entities_document
 from local.chaos.history import History
-from local.chaos.inject import Injector, replace_ended_hosts
+from local.chaos.inject import DidNotStrike, Injector, replace_ended_hosts
 from local.chaos.workload import Workload, write
 from local.demo.receiver import end_tasks, subscriber_client
 from local.process import until_stopped
@@ -36,6 +37,7 @@ _HOST_OPTIONS = (
     *("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000"),
     *("--function-timeout-ms", "10000", "--shutdown-timeout-s", "3"),
 )
+_LAST_STRIKES_S = 10.0
 _SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
 
 
@@ -44,6 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--events", type=int, default=10_000, help="events to commit")
     parser.add_argument("--faults", type=int, default=60, help="faults to strike with")
     parser.add_argument("--seed", type=int, help="repeat the campaign of this seed; a new one by default")
+    parser.add_argument(
+        "--kinds", type=_kinds, default=tuple(schedule.KINDS), help="only faults of these kinds, comma-separated"
+    )
+    parser.add_argument("--payload", type=int, default=4000, help="characters of the longest events' text")
     parser.add_argument("--hosts", type=int, default=3, help="Functions hosts that share the leases")
     parser.add_argument("--writers", type=int, default=16, help="writers, each with keys of its own")
     parser.add_argument("--consumers", type=int, default=32, help="sessions received at a time")
@@ -52,6 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
     parser.add_argument("--no-duplicate-detection", action="store_true", help="take that safeguard away")
     parser.add_argument("--logs", type=Path, default=Path(".local/chaos-logs"), help="folder of the parts' logs")
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = tuple(text.split(","))
+    if unknown := set(kinds) - schedule.KINDS.keys():
+        raise argparse.ArgumentTypeError(
+            f"no such fault: {', '.join(sorted(unknown))}; there are {', '.join(schedule.KINDS)}"
+        )
+    return kinds
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -82,9 +97,11 @@ class Campaign:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
-        self._console = Console(stderr=True)
+        self._console = Console(stderr=True, soft_wrap=True)
         self._history = History()
-        self._faults = schedule.draw(arguments.seed, events=arguments.events, faults=arguments.faults)
+        self._faults = schedule.draw(
+            arguments.seed, events=arguments.events, faults=arguments.faults, among=arguments.kinds
+        )
 
     async def run(self) -> dict[str, Any]:
         """Run it on a stack of its own; returns the summary."""
@@ -122,7 +139,9 @@ class Campaign:
             for number in range(arguments.consumers):
                 rng = random.Random(f"consumer-{arguments.seed}-{number}")
                 background.append(asyncio.create_task(consume(servicebus, "all", self._history, rng)))
-            workload = Workload(arguments.seed, events=arguments.events, writers=arguments.writers)
+            workload = Workload(
+                arguments.seed, events=arguments.events, writers=arguments.writers, payload=arguments.payload
+            )
             pause_s = workload.writers / arguments.rate
             foreground: list[Coroutine[Any, Any, None]] = [
                 write(data, workload.commits(writer), self._history, pause_s=pause_s)
@@ -141,9 +160,13 @@ class Campaign:
             await self._history.until_committed(fault.after)
             try:
                 await injector.strike(fault)
-            except (aiohttp.ClientError, TimeoutError) as error:
-                self._console.print(f"{fault.kind} did not strike: {type(error).__name__}")
+            except DidNotStrike as error:
+                self._console.print(f"{fault.kind} did not strike: {error}", highlight=False)
         await self._history.until_committed(self._arguments.events)
+        # What was set off last is to strike too, while there is something left to relay.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_STRIKES_S):
+                await injector.until_struck(self._history)
         await injector.heal()
 
     async def _follow(self, working: asyncio.Future[Any], injector: Injector) -> None:
@@ -172,9 +195,9 @@ class Campaign:
 
     def _summary(self, injector: Injector, quarantined: dict[str, str]) -> dict[str, Any]:
         verdict = self._history.judge()
-        table = Table("fault", "times", title=f"What struck, seed {self._arguments.seed}")
+        table = Table("fault", "set off", "strikes", title=f"What struck, seed {self._arguments.seed}")
         for kind, times in sorted(injector.applied.items()):
-            table.add_row(kind, str(times))
+            table.add_row(kind, str(times), str(injector.struck.get(kind, "")))
         self._console.print(table)
         if verdict.first_wrong:
             self._console.print(

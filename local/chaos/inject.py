@@ -9,27 +9,44 @@ from typing import Any
 
 import aiohttp
 
+from local.chaos.history import History
 from local.chaos.schedule import COSMOS_KINDS, Fault
-from local.stack.parts import Part
+from local.stack.parts import Part, PartFailed
 from local.stack.supervisor import Stack
 
 _ENTITY = "domain-events"
 _SUBSCRIPTION = "domain-events/Subscriptions/all"
 _OF_RECEIVERS = ("cut-receiver", "expire-locks")
 _REQUEST_TIMEOUT_S = 10.0
+_RESTART_PAUSE_S = 0.5
+_ASK_AGAIN_S = 0.1
+
+
+class DidNotStrike(Exception):
+    """A fault could not be set off, as another one stood in its way; the message says which and why."""
 
 
 class Injector:
-    """Applies faults to a running stack. `applied` counts, by kind, those that were set off."""
+    """Applies faults to a running stack.
+
+    Attributes:
+        applied: By kind, how many were set off.
+        struck: By kind, how many requests, transfers and connections those at the wire have hit.
+    """
 
     def __init__(self, stack: Stack, http: aiohttp.ClientSession, seed: int) -> None:
         self._stack = stack
         self._http = http
         self._rng = random.Random(f"hosts-{seed}")
         self.applied: Counter[str] = Counter()
+        self.struck: Counter[str] = Counter()
 
     async def strike(self, fault: Fault) -> None:
-        """Set off one fault."""
+        """Set off one fault.
+
+        Raises:
+            DidNotStrike: An earlier fault stood in its way.
+        """
         if fault.kind in COSMOS_KINDS:
             await self._post(self._stack.cosmos, "faults", {"kind": fault.kind, **fault.options})
         elif fault.kind in ("kill-host", "stop-host", "steal-lease"):
@@ -44,10 +61,23 @@ class Injector:
             await self._post_broker("faults", {"kind": fault.kind, "entity": entity, **fault.options})
         self.applied[fault.kind] += 1
 
+    async def until_struck(self, history: History) -> None:
+        """Wait until every fault has struck for the last time, or there is nothing left to relay."""
+        while not history.complete and any(told["pending"] for told in await self._told()):
+            await asyncio.sleep(_ASK_AGAIN_S)
+
     async def heal(self) -> None:
-        """Call off whatever was set off and has not struck."""
-        await self._request("DELETE", self._stack.cosmos.details["port"], "faults", None)
-        await self._request("DELETE", self._stack.servicebus.details["admin_port"], "faults", None)
+        """Call off whatever is pending; `struck` is told from now on."""
+        for told in await self._told():
+            self.struck.update(told["applied"])
+        for port in self._ports():
+            await self._request("DELETE", port, "faults", None)
+
+    def _ports(self) -> tuple[int, int]:
+        return self._stack.cosmos.details["port"], self._stack.servicebus.details["admin_port"]
+
+    async def _told(self) -> list[dict[str, Any]]:
+        return [await self._request("GET", port, "faults", None) for port in self._ports()]
 
     async def waiting(self) -> int:
         """How many messages the subscription still holds."""
@@ -72,25 +102,33 @@ class Injector:
         await self._request("POST", self._stack.servicebus.details["admin_port"], path, content)
 
     async def _post(self, part: Part, path: str, content: dict[str, Any]) -> None:
-        try:
-            await self._request("POST", part.details["port"], path, content)
-        except (aiohttp.ClientError, TimeoutError):
-            if part in self._stack.hosts:
-                raise  # only a host may have been killed meanwhile
+        await self._request("POST", part.details["port"], path, content)
 
     async def _request(self, method: str, port: int, path: str, content: dict[str, Any] | None) -> Any:
-        async with (
-            asyncio.timeout(_REQUEST_TIMEOUT_S),
-            self._http.request(method, f"http://127.0.0.1:{port}/admin/{path}", json=content) as response,
-        ):
-            answer = await response.json(content_type=None)
-            if response.status >= 400:
-                raise ValueError(f"{method} /admin/{path} {content}: {response.status} {answer}")
-            return answer
+        what = f"{method} /admin/{path} {content or ''}"
+        try:
+            async with (
+                asyncio.timeout(_REQUEST_TIMEOUT_S),
+                self._http.request(method, f"http://127.0.0.1:{port}/admin/{path}", json=content) as response,
+            ):
+                answer = await response.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise DidNotStrike(f"{what}: {type(error).__name__}") from error
+        if response.status >= 500:
+            raise DidNotStrike(f"{what}: {response.status} {answer}")
+        if response.status >= 400:
+            raise ValueError(f"{what}: {response.status} {answer}")
+        return answer
 
 
 async def replace_ended_hosts(stack: Stack) -> None:
     """Keep the number of hosts: each that ends, by whatever hand, is replaced by starting another."""
     while True:
         await stack.host_ended()
-        await stack.start_host()
+        while True:
+            try:
+                await stack.start_host()
+                break
+            except PartFailed:
+                # The fault that it met as it started is over the next time, or the time after.
+                await asyncio.sleep(_RESTART_PAUSE_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,10 +42,11 @@ class Fault:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def draw(seed: int, *, events: int, faults: int) -> list[Fault]:
-    """The schedule of a campaign: `faults` faults spread over `events` events, in their order."""
+def draw(seed: int, *, events: int, faults: int, among: Collection[str] = KINDS) -> list[Fault]:
+    """The schedule of a campaign: `faults` faults of the kinds `among` those, spread over `events` events."""
     rng = random.Random(f"faults-{seed}")
-    kinds, weights = list(KINDS), list(KINDS.values())
+    kinds = [kind for kind in KINDS if kind in among]
+    weights = [KINDS[kind] for kind in kinds]
     # Each kind strikes once before any is drawn by chance, as far as there are faults enough.
     chosen = rng.sample(kinds, min(faults, len(kinds)))
     chosen += rng.choices(kinds, weights, k=faults - len(chosen))
@@ -63,13 +65,15 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
     if kind == "server-busy":
         return {"count": rng.randint(1, 6)}
     if kind == "delay-ack":
-        return {"count": rng.randint(1, 4), "delay_ms": rng.randint(50, 2000)}
-    if kind in ("disable-entity", "refuse-token"):
+        return {"count": rng.randint(1, 4), "ms": rng.randint(50, 2000)}
+    if kind == "disable-entity":
+        return {"for_ms": rng.randint(100, 1500), "status": rng.choice(("Disabled", "SendDisabled"))}
+    if kind == "refuse-token":
         return {"for_ms": rng.randint(100, 1500)}
     if kind == "partition-unavailable":
         return {"of": 4, "partition": rng.randrange(4), "for_ms": rng.randint(500, 3000)}
     if kind == "time-out-function":
-        return {"count": 1, "delay_ms": 12_000}
+        return {"count": 1, "ms": 12_000}
     if kind in COSMOS_KINDS:
         return _cosmos_options(rng, kind)
     return {}

@@ -50,10 +50,14 @@ class Commit:
 
 
 class Workload:
-    """The commits of `writers` writers, reproducible from `seed`; a key belongs to one writer."""
+    """The commits of `writers` writers, reproducible from `seed`; a key belongs to one writer.
 
-    def __init__(self, seed: int, *, events: int, writers: int) -> None:
+    `payload` is the length of the longest events' text, in characters.
+    """
+
+    def __init__(self, seed: int, *, events: int, writers: int, payload: int) -> None:
         self._seed = seed
+        self._texts = ("", "x" * (payload // 100), "x" * (payload // 10), "x" * payload)
         self._keys = max(writers, events // 40)
         self._shares = [events // writers + (1 if number < events % writers else 0) for number in range(writers)]
         self.writers = writers
@@ -71,11 +75,11 @@ class Workload:
             (key,) = rng.choices(keys, cum_weights=weights)
             count = min(rng.choice((1, 1, 1, 2, 5)), remaining)
             remaining -= count
-            yield _commit(rng, key, f"{writer}-{number}", count)
+            yield _commit(rng, key, f"{writer}-{number}", count, self._texts)
 
 
-def _commit(rng: random.Random, key: str, name: str, count: int) -> Commit:
-    events = [_event(rng, key, f"{name}-{index}") for index in range(count)]
+def _commit(rng: random.Random, key: str, name: str, count: int, texts: tuple[str, ...]) -> Commit:
+    events = [_event(rng, key, f"{name}-{index}", rng.choice(texts)) for index in range(count)]
     others = [_document(f"c-{name}", key, "contact", {"text": name})] if rng.random() < 0.5 else []
     poison = [_poison(rng, key, name)] if rng.random() < 0.01 else []
     spoilt = [document for document, _ in poison]
@@ -85,19 +89,19 @@ def _commit(rng: random.Random, key: str, name: str, count: int) -> Commit:
     return Commit(key, documents, events, poison)
 
 
-def _event(rng: random.Random, key: str, identifier: str) -> dict[str, Any]:
+def _event(rng: random.Random, key: str, identifier: str, text: str) -> dict[str, Any]:
     data = {
         "action": rng.choice(("Created", "NameUpdated", "Deleted")),
         "createdAt": rng.choice(_DELICATE[:3]),
         "values": rng.sample(_DELICATE, 3),
-        "text": "x" * rng.choice((0, 40, 400, 4000)),
+        "text": text,
     }
     return _document(f"e-{identifier}", key, "domainEvent", data)
 
 
 def _poison(rng: random.Random, key: str, name: str) -> tuple[dict[str, Any], str]:
     reason = rng.choice(("data-not-object", "action-not-string", "id-too-long", "message-too-large"))
-    document = _event(rng, key, f"poison-{name}")
+    document = _event(rng, key, f"poison-{name}", "")
     if reason == "data-not-object":
         document["data"] = [document["data"]]
     elif reason == "action-not-string":

@@ -124,7 +124,7 @@ def _statistics(account: Account, container: Container) -> list[dict[str, Any]]:
 
 def _reply(status: int, resource: Database | Container, request: Request | None = None) -> Reply:
     if request is not None and request.headers.get("if-none-match") == resource.etag:
-        raise NotModified("")
+        raise NotModified(resource.etag)
     return json_reply(status, resource.rendered(), etag=resource.etag)
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 
-FEED_PAGE = 1.0
-METADATA = 1.0
+LEAST = 1.0
 
 
 def read(text: str) -> float:
@@ -25,7 +24,7 @@ def query(scanned: int, returned: int) -> float:
 
 
 def feed(texts: list[str]) -> float:
-    return FEED_PAGE + sum(_kilobytes(text) for text in texts)
+    return LEAST + sum(_kilobytes(text) for text in texts)
 
 
 def _kilobytes(text: str) -> int:

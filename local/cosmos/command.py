@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 
 from local.cosmos.provisioning import ContainerSpec, provision
@@ -53,9 +52,6 @@ async def run(arguments: argparse.Namespace) -> int:
         return 1
     try:
         provision(server.account, arguments.container)
-        stopped = asyncio.create_task(until_stopped(exit_with_stdin=arguments.exit_with_stdin))
-        # Who reads the line may send a signal at once: so the handlers have to be there before it is written.
-        await asyncio.sleep(0)
         announce(
             {
                 "part": "cosmos",
@@ -64,7 +60,7 @@ async def run(arguments: argparse.Namespace) -> int:
                 "port": server.port,
             }
         )
-        await stopped
+        await until_stopped(exit_with_stdin=arguments.exit_with_stdin)
     except ValueError as error:
         print(f"cosmos: {error}", file=sys.stderr)
         return 1

@@ -5,10 +5,13 @@
     ├─ Unauthorized        401  no signature, or a wrong one
     ├─ NotFound            404
     ├─ MethodNotAllowed    405
+    ├─ RequestTimeout      408  only as an injected fault
     ├─ Conflict            409  the id is taken
     ├─ Gone                410  a physical partition that does not exist
     ├─ PreconditionFailed  412  an ETag, or a patch's condition, does not hold
-    └─ TooLarge            413
+    ├─ TooLarge            413
+    ├─ TooManyRequests     429  only as an injected fault
+    └─ ServiceUnavailable  503  only as an injected fault
 
 Bodies are `{"code": …, "message": …}`, sub-statuses go into `x-ms-substatus`
 (https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb).
@@ -20,6 +23,7 @@ PARTITION_KEY_MISMATCH = 1001
 PARTITION_KEY_RANGE_GONE = 1002
 CROSS_PARTITION_QUERY_NOT_SERVABLE = 1004
 COLLECTION_RID_MISMATCH = 1024
+REQUEST_RATE_TOO_LARGE = 3200
 
 
 class CosmosError(Exception):
@@ -60,6 +64,14 @@ class MethodNotAllowed(CosmosError):
         super().__init__(message)
 
 
+class RequestTimeout(CosmosError):
+    status = 408
+    code = "RequestTimeout"
+
+    def __init__(self) -> None:
+        super().__init__("The requested operation exceeded the maximum allotted time.")
+
+
 class Conflict(CosmosError):
     status = 409
     code = "Conflict"
@@ -89,3 +101,30 @@ class TooLarge(CosmosError):
 
     def __init__(self, message: str = "Request size is too large.") -> None:
         super().__init__(message)
+
+
+class TooManyRequests(CosmosError):
+    """Source of the code word and the sub-status: the service's answers as users report them, such as
+    https://github.com/Azure/azure-sdk-for-java/issues/20288.
+    """
+
+    status = 429
+    code = "429"
+
+    def __init__(self, retry_after_ms: int) -> None:
+        super().__init__(
+            "Request rate is large. More Request Units may be needed, so no changes were made. Please retry this "
+            "request later. Learn more: http://aka.ms/cosmosdb-error-429",
+            REQUEST_RATE_TOO_LARGE,
+        )
+        self.retry_after_ms = retry_after_ms
+
+
+class ServiceUnavailable(CosmosError):
+    status = 503
+    code = "ServiceUnavailable"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Service is currently unavailable. More info: https://aka.ms/cosmosdb-tsg-service-unavailable"
+        )

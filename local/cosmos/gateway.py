@@ -1,18 +1,29 @@
-"""From an HTTP request to a reply: authorization, the resource a path names, the handler for its verb."""
+"""From an HTTP request to a reply: authorization, faults, the resource a path names, the handler for its verb."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from urllib.parse import unquote
 
 from aiohttp import web
 
-from local.cosmos import catalog_api, feed_api, items_api, offers_api, query_api
+from local.cosmos import admin, catalog_api, feed_api, items_api, offers_api, query_api
 from local.cosmos.account import Account
 from local.cosmos.authorization import Authorization
-from local.cosmos.errors import BadRequest, CosmosError, MethodNotAllowed, NotFound
+from local.cosmos.errors import (
+    BadRequest,
+    CosmosError,
+    MethodNotAllowed,
+    NotFound,
+    RequestTimeout,
+    ServiceUnavailable,
+    TooManyRequests,
+)
+from local.cosmos.fault_plans import FaultKind
+from local.cosmos.fault_targets import Target
+from local.cosmos.faults import ConnectionCut, Fault, Faults
 from local.cosmos.messages import JSON, Reply, Request, activity_id, error_reply
 
 Handler = Callable[[Account, Request], Reply | Awaitable[Reply]]
@@ -25,20 +36,26 @@ _NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "clientencr
 class Gateway:
     """Answers every request; what goes wrong inside becomes the service's own kind of error."""
 
-    def __init__(self, account: Account, authorization: Authorization, endpoint: Callable[[], str]) -> None:
+    def __init__(
+        self, account: Account, authorization: Authorization, endpoint: Callable[[], str], faults: Faults
+    ) -> None:
         self._account = account
         self._authorization = authorization
         self._endpoint = endpoint
+        self._faults = faults
+        self._admin = admin.Admin(account, faults)
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
         path = http.raw_path.partition("?")[0]
         if path == "/health":
             return web.Response(text="ok")
-        if path.startswith("/admin/"):
-            return self._administer(http.method, path)
+        if path.startswith(admin.PATH):
+            return await self._admin.answer(http, path)
         activity = activity_id(http.headers)
         try:
             reply = await self._serve(http, path, activity)
+        except ConnectionCut:
+            return _cut(http)
         except CosmosError as error:
             reply = error_reply(error, activity)
         except Exception as error:  # noqa: BLE001 - a bug here must look like the service failing, not hang up
@@ -54,19 +71,41 @@ class Gateway:
         segments = tuple(unquote(segment) for segment in path.strip("/").split("/")) if path != "/" else ()
         resource_type, resource = resource_of(segments)
         self._authorization.check(http.method, resource_type, resource, http.headers)
-        if not segments and http.method == "GET":
-            return catalog_api.read_account(self._endpoint())
-        handler = _handler(http, segments)
         body = await http.content.read() if http.body_exists else b""
-        reply = handler(self._account, Request(http.method, segments, http.headers, body, activity))
-        return reply if isinstance(reply, Reply) else await reply
+        request = Request(http.method, segments, http.headers, body, activity)
+        if not self._faults.is_idle and (fault := self._faults.strike(Target.of(request))):
+            _log.info("Fault %d (%s) strikes %s %s", fault.id, fault.plan.kind, http.method, path)
+            await self._misbehave(fault, request)
+        return await self._answer(request)
 
-    def _administer(self, method: str, path: str) -> web.Response:
-        if path != "/admin/counts":
-            return web.Response(status=404, text="There is GET /admin/counts.")
-        if method != "GET":
-            return web.Response(status=405, text="There is GET /admin/counts.")
-        return web.Response(text=json.dumps(self._account.counts()), content_type=JSON)
+    async def _misbehave(self, fault: Fault, request: Request) -> None:
+        """Raise what the fault says: the service's error, or ConnectionCut."""
+        match fault.plan.kind:
+            case FaultKind.THROTTLE:
+                raise TooManyRequests(fault.plan.retry_after_ms)
+            case FaultKind.UNAVAILABLE:
+                raise ServiceUnavailable()
+            case FaultKind.TIMEOUT:
+                if fault.plan.applies:
+                    await self._apply(request)
+                await self._faults.hang(fault.plan.hang_ms)
+                raise RequestTimeout()
+            case FaultKind.DROP:
+                raise ConnectionCut()
+            case FaultKind.DROP_AFTER:
+                await self._apply(request)
+                raise ConnectionCut()
+
+    async def _apply(self, request: Request) -> None:
+        """Do what is asked, and keep the answer to oneself."""
+        with suppress(CosmosError):
+            await self._answer(request)
+
+    async def _answer(self, request: Request) -> Reply:
+        if not request.segments and request.method == "GET":
+            return catalog_api.read_account(self._endpoint())
+        reply = _handler(request)(self._account, request)
+        return reply if isinstance(reply, Reply) else await reply
 
 
 def resource_of(segments: tuple[str, ...]) -> tuple[str, str]:
@@ -80,7 +119,15 @@ def resource_of(segments: tuple[str, ...]) -> tuple[str, str]:
     return segments[-2].lower(), "/".join(segments)
 
 
-def _handler(http: web.BaseRequest, segments: tuple[str, ...]) -> Handler:
+def _cut(http: web.BaseRequest) -> web.Response:
+    """Close the connection; the response is what aiohttp wants to be given, and goes nowhere."""
+    if http.transport is not None:
+        http.transport.abort()
+    return web.Response()
+
+
+def _handler(request: Request) -> Handler:
+    segments = request.segments
     kinds = tuple(segment.lower() for segment in segments[::2])
     if any(kind in _NOT_SERVED for kind in kinds):
         raise BadRequest(f"The resource type '{kinds[-1]}' is not supported by this account.")
@@ -89,7 +136,7 @@ def _handler(http: web.BaseRequest, segments: tuple[str, ...]) -> Handler:
     verbs = _HANDLERS.get((kinds, len(segments) % 2 == 1))
     if verbs is None:
         raise NotFound(f"Resource Not Found: there is no resource at /{'/'.join(segments)}.")
-    handler = verbs.get(http.method)
+    handler = verbs.get(request.method)
     if handler is None:
         raise MethodNotAllowed()
     return handler

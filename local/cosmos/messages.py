@@ -11,8 +11,8 @@ from typing import Any
 from local.cosmos import jsontext
 from local.cosmos.catalog import Container, Partition
 from local.cosmos.documents import Item
-from local.cosmos.errors import BadRequest, CosmosError
-from local.cosmos.operations import Precondition
+from local.cosmos.errors import BadRequest, CosmosError, TooManyRequests
+from local.cosmos.operations import NotModified, Precondition
 
 JSON = "application/json"
 DEFAULT_PAGE_SIZE = 100
@@ -84,8 +84,10 @@ def error_reply(error: CosmosError, activity: str) -> Reply:
     headers = {"x-ms-request-charge": "1.0"}
     if error.substatus or error.status >= 400:
         headers["x-ms-substatus"] = str(error.substatus)
-    if error.status == 304:
-        return Reply(304, b"", headers)
+    if isinstance(error, TooManyRequests):
+        headers["x-ms-retry-after-ms"] = str(error.retry_after_ms)
+    if isinstance(error, NotModified):
+        return Reply(304, b"", headers | {"etag": error.etag})
     body = {"code": error.code, "message": f"{error.message}\r\nActivityId: {activity}"}
     return Reply(error.status, json.dumps(body).encode(), headers)
 

@@ -17,10 +17,14 @@ _NO_SUCH_ITEM = "Entity with the specified id does not exist in the system."
 
 
 class NotModified(CosmosError):
-    """Not an error but an answer without a body: the reader has this version already."""
+    """Not an error but an answer without a body: the reader has the version with this ETag already."""
 
     status = 304
     code = "NotModified"
+
+    def __init__(self, etag: str) -> None:
+        super().__init__("")
+        self.etag = etag
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +44,14 @@ class Precondition:
             raise PreconditionFailed()
 
     def check_read(self, existing: Item) -> None:
-        """NotModified where the reader has this version, PreconditionFailed where it wants another."""
+        """NotModified where the reader has this version; `If-Match` means nothing to a read."""
         if self.if_none_match is not None and _matches(self.if_none_match, existing):
-            raise NotModified("")
-        if self.if_match is not None and not _matches(self.if_match, existing):
-            raise PreconditionFailed()
+            raise NotModified(existing.etag)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an operation; `item` is the version now stored, None after a delete."""
+    """What became of an operation; `item` is what there is to give back, None after a delete."""
 
     status: int
     charge: float
@@ -79,8 +81,12 @@ def upsert(commit: Commit, document: Document, precondition: Precondition) -> Ou
 
 
 def read(commit: Commit, item_id: str, precondition: Precondition) -> Outcome:
+    """Within a batch, where a reader that has the version already is no reason to fail."""
     existing = _existing(commit, item_id)
-    precondition.check_read(existing)
+    try:
+        precondition.check_read(existing)
+    except NotModified as unchanged:
+        return Outcome(unchanged.status, charges.LEAST, wrote=False)
     return Outcome(200, charges.read(existing.text), existing, wrote=False)
 
 

@@ -117,6 +117,11 @@ class KeyRange:
         """The range that holds one logical partition and nothing else."""
         return cls(key.effective, key.effective + "00")
 
+    @classmethod
+    def below(cls, prefix: PartitionKey) -> KeyRange:
+        """The range of all logical partitions whose hierarchical key begins with this one."""
+        return cls(prefix.effective, prefix.effective + "FF")
+
 
 def locate(ranges: Sequence[KeyRange], effective: str) -> int:
     """The number of the range that holds an effective partition key."""

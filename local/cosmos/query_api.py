@@ -15,13 +15,12 @@ from local.cosmos.errors import CROSS_PARTITION_QUERY_NOT_SERVABLE, BadRequest
 from local.cosmos.feed_api import list_conflicts
 from local.cosmos.items import ITEM_COLUMNS, item_numbers
 from local.cosmos.messages import Reply, Request, data_headers, documents_reply, json_reply
-from local.cosmos.partitioning import PartitionKey
 from local.cosmos.query.analysis import check_sortable, required_values
 from local.cosmos.query.execution import Continuation, Execution, Place, Row
 from local.cosmos.query.parsing import parse_query
 from local.cosmos.query.planning import plan_of
 from local.cosmos.query.syntax import Query
-from local.cosmos.scopes import ReadScope, key_in_query
+from local.cosmos.scopes import ReadScope, scope_in_query
 from local.cosmos.storage import NOT_EXPIRED
 
 _EVERYTHING = "SELECT * FROM c"
@@ -48,8 +47,8 @@ def plan(account: Account, request: Request) -> Reply:
     """`POST …/docs` with `x-ms-cosmos-is-query-plan-request`."""
     container = account.container_of(request)
     query, parameters = _requested(request)
-    key = key_in_query(container, required_values(query, parameters))
-    return json_reply(200, plan_of(query, parameters, key))
+    named = scope_in_query(container, required_values(query, parameters))
+    return json_reply(200, plan_of(query, parameters, None if named is None else named.key_range))
 
 
 async def query_items(account: Account, request: Request) -> Reply:
@@ -98,9 +97,9 @@ async def _run(
     scope = ReadScope.of_request(container, request)
     required = required_values(query, parameters)
     if scope.partition is None and not is_feed:
-        key = key_in_query(container, required)
-        _check_servable(request, query, key)
-        scope = scope if key is None else ReadScope.of_key(container, key)
+        named = scope_in_query(container, required)
+        _check_servable(request, query, named)
+        scope = named or scope
     check_sortable(query, container.definition)
     continuation = _continuation(request)
     partition = scope.partition or _partition_to_read(container, continuation)
@@ -132,8 +131,8 @@ def _partition_to_read(container: Container, continuation: Continuation | None) 
     raise BadRequest("The continuation token is malformed: it does not belong to this container.")
 
 
-def _check_servable(request: Request, query: Query, key: PartitionKey | None) -> None:
-    if key is None and not request.flag("x-ms-documentdb-query-enablecrosspartition"):
+def _check_servable(request: Request, query: Query, named: ReadScope | None) -> None:
+    if named is None and not request.flag("x-ms-documentdb-query-enablecrosspartition"):
         raise BadRequest(_NOT_ENABLED)
     if query.needs_merging:
         raise BadRequest(_NOT_SERVABLE, CROSS_PARTITION_QUERY_NOT_SERVABLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,9 +38,13 @@ class ReadScope:
         return cls(container.partition_of(key.effective), KeyRange.of_key(key), key)
 
 
-def key_in_query(container: Container, required: Mapping[tuple[str, ...], Any]) -> PartitionKey | None:
-    """The one logical partition that a query's WHERE clause names by equality, if it does."""
+def scope_in_query(container: Container, required: Mapping[tuple[str, ...], Any]) -> ReadScope | None:
+    """The one logical partition that a query's WHERE clause names by equality, or all below one that it names."""
     definition = container.partition_key
-    if any(path not in required for path in definition.paths):
+    values = [required[path] for path in itertools.takewhile(required.__contains__, definition.paths)]
+    if not values:
         return None
-    return definition.of_values([required[path] for path in definition.paths])
+    key = definition.of_values(values)
+    if len(values) == len(definition.paths):
+        return ReadScope.of_key(container, key)
+    return ReadScope(container.partition_of(key.effective), KeyRange.below(key))

@@ -16,6 +16,7 @@ from aiohttp import web
 from local.cosmos.account import Account
 from local.cosmos.authorization import EMULATOR_KEY, Authorization
 from local.cosmos.clock import Clock
+from local.cosmos.faults import Faults
 from local.cosmos.gateway import Gateway
 from local.cosmos.storage import IN_MEMORY
 
@@ -55,6 +56,7 @@ class CosmosServer:
         self._clock = Clock(clock)
         self._authorization = Authorization(key)
         self._account: Account | None = None
+        self._faults = Faults()
         self._runner: web.ServerRunner | None = None
         self._port: int | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -62,7 +64,8 @@ class CosmosServer:
     async def start(self) -> None:
         """Serve; RuntimeError where the file is in use, OSError where the port is."""
         self._account = Account(self._database, self._clock, self._physical_partitions)
-        gateway = Gateway(self._account, self._authorization, lambda: self.endpoint)
+        self._faults = Faults()
+        gateway = Gateway(self._account, self._authorization, lambda: self.endpoint, self._faults)
         self._runner = web.ServerRunner(
             web.Server(gateway, access_log=None, max_line_size=_MAX_LINE, max_field_size=_MAX_LINE)
         )
@@ -84,6 +87,7 @@ class CosmosServer:
             with suppress(asyncio.CancelledError):
                 await self._sweeper
             self._sweeper = None
+        self._faults.stop()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -73,10 +73,11 @@ class Storage:
         self.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self.execute("COMMIT")
         except BaseException:
-            self.execute("ROLLBACK")
+            if self._connection.in_transaction:
+                self.execute("ROLLBACK")
             raise
-        self.execute("COMMIT")
 
     def close(self) -> None:
         self._connection.close()

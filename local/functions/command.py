@@ -27,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="settings; wins over the environment, a later file over an earlier one",
     )
-    parser.add_argument(
-        "--port", type=int, default=DEFAULT_PORT, help="of /health and /admin/status; 0 for any free one"
-    )
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="of /health and /admin; 0 for any free one")
     parser.add_argument("--instance", metavar="NAME", help="the name that owns leases; made up if not given")
     for name, meaning in (
         ("acquire", "between looking for leases to take"),
@@ -42,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="MS",
             help=f"time {meaning}; the trigger's own if not given",
         )
+    parser.add_argument(
+        "--function-timeout-ms",
+        type=_positive,
+        metavar="MS",
+        help="time an invocation may take; functionTimeout of host.json if not given",
+    )
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input as well")
     parser.add_argument(
         "--shutdown-timeout-s",
@@ -65,6 +69,7 @@ async def run(arguments: argparse.Namespace) -> int:
             lease_acquire_ms=arguments.lease_acquire_ms,
             lease_renew_ms=arguments.lease_renew_ms,
             lease_expiration_ms=arguments.lease_expiration_ms,
+            function_timeout_ms=arguments.function_timeout_ms,
             shutdown_timeout_s=arguments.shutdown_timeout_s,
         )
         await host.start()

@@ -13,6 +13,7 @@ from typing import Any
 from local.functions.app import Function, importable, load_functions
 from local.functions.connections import Connections
 from local.functions.containers import open_containers
+from local.functions.crashing import Crash
 from local.functions.environment import applied, read_local_settings
 from local.functions.executor import Executor
 from local.functions.feed import ChangeFeed
@@ -33,8 +34,9 @@ class Host:
     """Runs the app in `app_directory` in this process, with `settings` as (part of) the process environment.
 
     `instance` is the name under which leases are owned, followed by the function's name; a new one is made up
-    where it is None, as the real host does. The `lease_…_ms` take the place of what the trigger says. `stop`
-    waits `shutdown_timeout_s` for invocations under way.
+    where it is None, as the real host does. The `lease_…_ms` take the place of what the trigger says,
+    `function_timeout_ms` that of host.json's functionTimeout. `stop` waits `shutdown_timeout_s` for invocations
+    under way.
     """
 
     def __init__(
@@ -46,13 +48,16 @@ class Host:
         lease_acquire_ms: int | None = None,
         lease_renew_ms: int | None = None,
         lease_expiration_ms: int | None = None,
+        function_timeout_ms: int | None = None,
         shutdown_timeout_s: float = DEFAULT_SHUTDOWN_TIMEOUT_S,
     ) -> None:
         self.instance = instance or str(uuid.uuid4())
         self._app_directory = app_directory.resolve()
         self._settings = settings
         self._overrides = LeaseOverrides(lease_acquire_ms, lease_renew_ms, lease_expiration_ms)
+        self._function_timeout_ms = function_timeout_ms
         self._shutdown_timeout_s = shutdown_timeout_s
+        self.crash = Crash()
         self._stopping = asyncio.Event()
         self._stack = AsyncExitStack()
         self._listeners: list[Listener] = []
@@ -82,6 +87,18 @@ class Host:
     def status(self) -> dict[str, Any]:
         """The instance's name, and counts for each function as FunctionStatus has them."""
         return {"instance": self.instance, "functions": [status.as_json() for status in self._statuses]}
+
+    async def steal(self, token: str | None) -> list[dict[str, Any]]:
+        """Take leases from other hosts at work, by token or all of them (None), as `Listener.steal` says.
+
+        Returns each lease of that token with its function, its owner before, and whether it was stolen; none
+        where there is no such lease.
+        """
+        thefts = [theft for listener in self._listeners for theft in await listener.steal(token)]
+        return [
+            {"function": theft.function, "lease": theft.token, "from": theft.victim, "stolen": theft.succeeded}
+            for theft in thefts
+        ]
 
     async def _start(self) -> None:
         configuration = HostConfiguration.from_directory(self._app_directory)
@@ -127,7 +144,7 @@ class Host:
         executor = Executor(
             function,
             container=trigger.container,
-            timeout_s=configuration.function_timeout_s,
+            timeout_s=self._timeout_s(configuration),
             stopping=self._stopping,
             status=status,
         )
@@ -143,6 +160,7 @@ class Host:
                 renew_interval_s=trigger.timings.renew_s,
                 stopping=self._stopping,
                 status=status,
+                crash=self.crash,
             )
 
         return Listener(
@@ -154,3 +172,8 @@ class Host:
             stopping=self._stopping,
             status=status,
         )
+
+    def _timeout_s(self, configuration: HostConfiguration) -> float | None:
+        if self._function_timeout_ms is None:
+            return configuration.function_timeout_s
+        return self._function_timeout_ms / 1_000

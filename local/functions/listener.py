@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from azure.core.exceptions import AzureError
@@ -23,6 +24,16 @@ _FIRST_POLL_S = 10.0
 logger = logging.getLogger(__name__)
 
 ProcessorFactory = Callable[[Lease], PartitionProcessor]
+
+
+@dataclass(frozen=True, slots=True)
+class Theft:
+    """An attempt to take a function's lease from `victim`, its owner (None: it had none), and how it ended."""
+
+    function: str
+    token: str
+    victim: str | None
+    succeeded: bool
 
 
 class Listener:
@@ -49,6 +60,7 @@ class Listener:
         self._processors: dict[str, PartitionProcessor] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._balancing: asyncio.Task[None] | None = None
+        self._taking = asyncio.Lock()
 
     async def start(self) -> None:
         """Create the leases if there are none, take a share, and return once each has been read from.
@@ -94,6 +106,16 @@ class Listener:
         if unfinished:
             await asyncio.wait(unfinished)
 
+    async def steal(self, token: str | None) -> list[Theft]:
+        """Take the lease of that token, or every one (None), from its living owner, and process it at once.
+
+        What this host processes already is left alone. The owner learns of it at its next write to the lease; an
+        invocation that it has under way goes on meanwhile. Raises AzureError if the leases cannot be read.
+        """
+        leases = [lease for lease in await self._store.all() if token in (None, lease.token)]
+        name = self._status.name
+        return [Theft(name, lease.token, lease.owner, await self._take(lease)) for lease in leases]
+
     async def _keep_balancing(self) -> None:
         while not await pause(self._timings.acquire_s, until=self._stopping):
             try:
@@ -113,15 +135,22 @@ class Listener:
             leases, host=self._owner, now=datetime.now(UTC), expiration_s=self._timings.expiration_s
         )
         for lease in chosen:
-            if lease.token not in self._running and not self._stopping.is_set():
-                await self._take(lease)
+            await self._take(lease)
 
-    async def _take(self, lease: Lease) -> None:
+    async def _take(self, lease: Lease) -> bool:
+        """Acquire a lease and start its processor; whether that was to be done, and was."""
+        # Balancing and stealing may want the same lease at the same time.
+        async with self._taking:
+            if lease.token in self._running or self._stopping.is_set():
+                return False
+            return await self._acquire(lease)
+
+    async def _acquire(self, lease: Lease) -> bool:
         try:
             acquired = await self._store.acquire(lease)
         except LeaseLost as lost:
             logger.info("Lease %s was not acquired: %s", lease.token, lost)
-            return
+            return False
         logger.info("Lease %s was acquired to start processing.", lease.token)
         processor = self._processor(acquired)
         self._processors[lease.token] = processor
@@ -129,6 +158,7 @@ class Listener:
             self._run(lease.token, processor), name=f"lease {lease.token} of {self._status.name}"
         )
         self._report()
+        return True
 
     async def _run(self, token: str, processor: PartitionProcessor) -> None:
         try:

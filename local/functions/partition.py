@@ -8,6 +8,7 @@ import logging
 from azure.core.exceptions import AzureError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+from local.functions.crashing import Crash, CrashPoint
 from local.functions.documents import to_text
 from local.functions.errors import describe
 from local.functions.executor import Executor
@@ -44,6 +45,7 @@ class PartitionProcessor:
         renew_interval_s: float,
         stopping: asyncio.Event,
         status: FunctionStatus,
+        crash: Crash,
     ) -> None:
         self.lease = lease
         self.polled = asyncio.Event()
@@ -55,6 +57,7 @@ class PartitionProcessor:
         self._renew_interval_s = renew_interval_s
         self._stopping = stopping
         self._status = status
+        self._crash = crash
         self._ending = asyncio.Event()
         self._lost: LeaseLost | None = None
         self._lease_writes = asyncio.Lock()
@@ -100,8 +103,8 @@ class PartitionProcessor:
             return None
 
     async def _deliver(self, page: Page) -> None:
-        text = to_text(page.documents, rewrite_dates=self._rewrite_dates)
-        succeeded = await self._executor.execute(text, len(page.documents))
+        self._crash.reached(CrashPoint.BEFORE_INVOCATION)
+        succeeded = await self._invoke(page)
         if self._stopping.is_set():
             # Outside drain mode the listener throws here, and even a batch that succeeded is delivered again.
             logger.info("Lease %s is not checkpointed: the host is stopping", self.lease.token)
@@ -116,8 +119,18 @@ class PartitionProcessor:
                 len(page.documents),
             )
         if page.continuation is not None:
+            self._crash.reached(CrashPoint.BEFORE_CHECKPOINT)
             async with self._lease_writes:
                 self.lease = await self._store.checkpoint(self.lease, page.continuation)
+            self._crash.reached(CrashPoint.AFTER_CHECKPOINT)
+
+    async def _invoke(self, page: Page) -> bool:
+        text = to_text(page.documents, rewrite_dates=self._rewrite_dates)
+        self._status.invoking.append(self.lease.token)
+        try:
+            return await self._executor.execute(text, len(page.documents))
+        finally:
+            self._status.invoking.remove(self.lease.token)
 
     async def _keep_renewing(self) -> None:
         # The first renewal comes early, as the processor's does.

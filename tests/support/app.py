@@ -34,3 +34,29 @@ def without_date_setting(folder: Path) -> Path:
     del host["extensions"]["cosmosDB"]["serializerSettings"]["dateParseHandling"]
     (folder / "host.json").write_text(json.dumps(host))
     return folder
+
+
+def without_waiting_for_acceptance(folder: Path) -> Path:
+    """The app whose partitions send their second half without waiting until the first was accepted."""
+    path = folder / "relay" / "publisher.py"
+    source = path.read_text()
+    waiting = (
+        "            async with self._pool.borrow() as sender:\n"
+        "                await _PartitionSender(\n"
+        "                    sender, self._encode, self._ledger, self._send_timeout_s, outcome\n"
+        "                ).send_in_order(pending)\n"
+    )
+    at_once = (
+        "            middle = (len(pending) + 1) // 2\n"
+        "            async with self._pool.borrow() as one, self._pool.borrow() as other:\n"
+        "                await asyncio.gather(*(\n"
+        "                    _PartitionSender(\n"
+        "                        sender, self._encode, self._ledger, self._send_timeout_s, outcome\n"
+        "                    ).send_in_order(half)\n"
+        "                    for sender, half in ((one, pending[:middle]), (other, pending[middle:]))\n"
+        "                    if half\n"
+        "                ))\n"
+    )
+    assert waiting in source
+    path.write_text(source.replace(waiting, at_once))
+    return folder

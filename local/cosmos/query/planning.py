@@ -8,17 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from local.cosmos.errors import BadRequest
-from local.cosmos.partitioning import PartitionKey
+from local.cosmos.partitioning import KeyRange
 from local.cosmos.query.evaluation import Parameters, parameter
 from local.cosmos.query.syntax import Call, Expression, Literal, Parameter, Query, Sourced
 
 _AGGREGATE_NAMES = {"AVG": "Average", "COUNT": "Count", "MAX": "Max", "MIN": "Min", "SUM": "Sum"}
 _FILTER_SLOT = "{documentdb-formattableorderbyquery-filter}"
-_EVERYTHING = {"min": "", "max": "FF", "isMinInclusive": True, "isMaxInclusive": False}
 
 
-def plan_of(query: Query, parameters: Parameters, key: PartitionKey | None) -> dict[str, Any]:
-    """The plan, for the logical partition `key` where the query names one; BadRequest where no merging helps."""
+def plan_of(query: Query, parameters: Parameters, key_range: KeyRange | None) -> dict[str, Any]:
+    """The plan, for the range of keys that the query names, if any; BadRequest where no merging helps."""
     offset, limit = _number(query.offset, parameters), _number(query.limit, parameters)
     return {
         "partitionedQueryExecutionInfoVersion": 2,
@@ -38,12 +37,12 @@ def plan_of(query: Query, parameters: Parameters, key: PartitionKey | None) -> d
             "dCountInfo": None,
             "hasNonStreamingOrderBy": False,
         },
-        "queryRanges": [_EVERYTHING if key is None else _point(key)],
+        "queryRanges": [_range(key_range or KeyRange("", "FF"))],
     }
 
 
-def _point(key: PartitionKey) -> dict[str, Any]:
-    return {"min": key.effective, "max": key.effective, "isMinInclusive": True, "isMaxInclusive": True}
+def _range(key_range: KeyRange) -> dict[str, Any]:
+    return {"min": key_range.minimum, "max": key_range.maximum, "isMinInclusive": True, "isMaxInclusive": False}
 
 
 def _rewritten(query: Query, parameters: Parameters) -> str:

@@ -11,7 +11,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.cosmos.server import CosmosServer
-from tests.unit.local.cosmos.support import MakeContainer, RawClient, TurnableClock
+from tests.unit.local.cosmos.support import FaultClient, MakeContainer, RawClient, TurnableClock
 
 
 @pytest.fixture
@@ -52,3 +52,9 @@ async def container(make_container: MakeContainer) -> ContainerProxy:
 async def raw(server: CosmosServer) -> AsyncIterator[RawClient]:
     async with aiohttp.ClientSession() as session:
         yield RawClient(session, server.endpoint, server.key)
+
+
+@pytest.fixture
+async def faults(server: CosmosServer) -> AsyncIterator[FaultClient]:
+    async with aiohttp.ClientSession() as session:
+        yield FaultClient(session, server.endpoint)

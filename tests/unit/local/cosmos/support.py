@@ -40,7 +40,11 @@ class TurnableClock:
 class Answer:
     status: int
     headers: Mapping[str, str]
-    body: Any
+    text: str
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.text)
 
 
 class RawClient:
@@ -66,9 +70,7 @@ class RawClient:
             sent["authorization"] = self._signature(method, path, date)
         content = body if isinstance(body, bytes) or body is None else str(body).encode()
         async with self._session.request(method, self._endpoint + path, headers=sent, data=content) as response:
-            is_json = response.content_type == "application/json"
-            answer = await response.json() if is_json else await response.text()
-            return Answer(response.status, response.headers, answer)
+            return Answer(response.status, response.headers, await response.text())
 
     def _signature(self, method: str, path: str, date: str) -> str:
         segments = [segment for segment in path.split("/") if segment]
@@ -81,13 +83,6 @@ class RawClient:
 
 class CosmosProcess:
     """The Cosmos DB part as a process of its own, killed in the end if it still runs."""
-
-    # Straight to the part's own command, so that these tests need nothing of the rest of the stack.
-    PROGRAM = (
-        "import argparse, asyncio, sys; from local.cosmos import command; "
-        "parser = argparse.ArgumentParser(); command.add_arguments(parser); "
-        "sys.exit(asyncio.run(command.run(parser.parse_args())))"
-    )
 
     def __init__(self, process: asyncio.subprocess.Process, details: dict[str, Any]) -> None:
         self._process = process
@@ -120,10 +115,7 @@ class CosmosProcess:
     async def _spawn(cls, *arguments: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             sys.executable,
-            "-c",
-            cls.PROGRAM,
-            "--port",
-            "0",
+            *("-m", "local", "cosmos", "--port", "0"),
             *arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -144,3 +136,33 @@ class CosmosProcess:
     async def ended(self) -> int:
         async with asyncio.timeout(20):
             return await self._process.wait()
+
+
+class FaultClient:
+    """The admin port's faults, as a campaign uses them."""
+
+    def __init__(self, session: aiohttp.ClientSession, endpoint: str) -> None:
+        self._session = session
+        self._faults = endpoint.rstrip("/") + "/admin/faults"
+
+    async def add(self, kind: str, operation: str = "any", container: str | None = None, **options: Any) -> int:
+        """Begin a fault, for one request unless told otherwise; its id."""
+        limits = {} if options.keys() & {"count", "for_ms"} else {"count": 1}
+        match = {"container": container, "operation": operation}
+        answer = await self.send("POST", body={"kind": kind, "match": match, **limits, **options})
+        assert answer.status == 200, answer.text
+        return int(answer.body["id"])
+
+    async def get(self, fault_id: int) -> dict[str, Any]:
+        return dict((await self.send("GET", f"/{fault_id}")).body)
+
+    async def applied(self, fault_id: int) -> int:
+        return int((await self.get(fault_id))["applied"])
+
+    async def remove(self, fault_id: int) -> dict[str, Any]:
+        return dict((await self.send("DELETE", f"/{fault_id}")).body)
+
+    async def send(self, method: str, path: str = "", body: Any = None) -> Answer:
+        content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        async with self._session.request(method, self._faults + path, data=content) as response:
+            return Answer(response.status, response.headers, await response.text())

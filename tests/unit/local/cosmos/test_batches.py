@@ -112,6 +112,16 @@ async def test_an_etag_that_holds_lets_the_batch_pass(container: ContainerProxy)
     assert [result["statusCode"] for result in results] == [200, 201]
 
 
+async def test_a_read_of_a_version_one_has_does_not_fail_the_batch(container: ContainerProxy) -> None:
+    current = await container.create_item({"id": "1", "pk": "a"})
+
+    results = await container.execute_item_batch(
+        [("read", ("1",), {"if_none_match_etag": current["_etag"]}), create("2")], "a"
+    )
+
+    assert [result["statusCode"] for result in results] == [304, 201]
+
+
 async def test_a_hundred_operations_are_taken_and_a_hundred_and_one_are_not(container: ContainerProxy) -> None:
     await container.execute_item_batch([create(str(number)) for number in range(100)], "a")
 

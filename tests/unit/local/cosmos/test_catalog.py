@@ -139,6 +139,9 @@ async def test_hierarchical_partition_keys_address_items_and_prefixes(client: Co
     assert (await container.read_item("1", ["t1", "u2"]))["user"] == "u2"
     found = [item["user"] async for item in container.query_items("SELECT * FROM c", partition_key=["t1"])]
     assert sorted(found) == ["u1", "u2"]
+    in_query = container.query_items("SELECT VALUE c.user FROM c WHERE c.tenant = 't2' ORDER BY c.user DESC")
+    users: list[Any] = [user async for user in in_query]
+    assert users == ["u2", "u1"]
 
 
 async def test_what_a_container_holds_can_be_asked_for(container: ContainerProxy) -> None:

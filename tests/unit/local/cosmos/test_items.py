@@ -21,6 +21,7 @@ from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyVa
 
 from local.cosmos.documents import MAX_ID_BYTES, MAX_ITEM_BYTES
 from local.cosmos.server import CosmosServer
+from tests.unit.local.cosmos.support import RawClient
 
 
 async def refusal(operation: Any) -> CosmosHttpResponseError:
@@ -54,6 +55,22 @@ async def test_numbers_come_back_digit_for_digit(container: ContainerProxy) -> N
 
     read = await container.read_item("1", "a")
     assert [repr(number) for number in read["numbers"]] == [repr(number) for number in numbers]
+
+
+@pytest.mark.parametrize("system", ["", ',"_ts":1,"_rid":"x"'])
+async def test_the_text_of_an_item_is_kept_as_it_was_sent(
+    container: ContainerProxy, raw: RawClient, system: str
+) -> None:
+    text = '"n":1.10,"tiny":0.1000000000000000000000001,"e":1E+2,"list":[1,  2],"escaped":"\\u0041\\/"'
+    key = {"x-ms-documentdb-partitionkey": '["a"]'}
+    path = "/dbs/outbox/colls/data/docs"
+
+    await raw.send("POST", path, headers=key, body=f'{{"id":"1","pk":"a"{system},{text}}}')
+    await container.upsert_item({"id": "2", "pk": "a"})
+
+    assert f',{text},"_rid"' in (await raw.send("GET", f"{path}/1", headers=key)).text
+    feed = await raw.send("GET", path, headers=key | {"A-IM": "Incremental Feed"})
+    assert text in feed.text
 
 
 async def test_a_lone_surrogate_survives_every_way_through_the_server(container: ContainerProxy) -> None:

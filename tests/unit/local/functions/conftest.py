@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.cosmos.server import CosmosServer
 from local.functions.host import Host
+from tests.unit.local.cosmos.support import FaultClient
 from tests.unit.local.functions.apps import Recorder
 
 HostFactory = Callable[..., Host]
@@ -40,6 +42,12 @@ async def data(account: CosmosClient) -> ContainerProxy:
 async def leases(account: CosmosClient) -> ContainerProxy:
     database = await account.create_database_if_not_exists("outbox")
     return await database.create_container("leases", PartitionKey("/id"))
+
+
+@pytest.fixture
+async def faults(server: CosmosServer) -> AsyncIterator[FaultClient]:
+    async with aiohttp.ClientSession() as session:
+        yield FaultClient(session, server.endpoint)
 
 
 @pytest.fixture

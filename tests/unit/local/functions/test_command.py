@@ -128,6 +128,63 @@ async def test_what_a_killed_host_had_in_hand_is_delivered_by_another(
     await _written(tmp_path / "out.txt", "heir 1")
 
 
+@pytest.mark.usefixtures("leases")
+@pytest.mark.parametrize(
+    ("point", "lines"),
+    [
+        ("before-invocation", ["heir 1", "heir 2"]),
+        ("before-checkpoint", ["dies 1", "heir 1", "heir 2"]),
+        ("after-checkpoint", ["dies 1", "heir 2"]),
+    ],
+)
+async def test_what_a_host_leaves_that_dies_at_a_chosen_point_is_taken_up_by_another(
+    tmp_path: Path, data: ContainerProxy, start: Start, point: str, lines: list[str]
+) -> None:
+    dying, ready = await start("dies")
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{ready['port']}") as http:
+        async with http.post("/admin/crash", json={"at": "sometime"}) as refused:
+            assert refused.status == 400
+        async with http.post("/admin/crash", json={"at": point}) as armed:
+            assert await armed.json() == {"at": point}
+    await data.create_item({"id": "1", "partitionKey": "a"})
+    async with asyncio.timeout(WITHIN_S):
+        assert await dying.wait() == -signal.SIGKILL
+    await start("heir")
+    if "heir 1" in lines:
+        await _written(tmp_path / "out.txt", "heir 1")
+    await data.create_item({"id": "2", "partitionKey": "a"})
+    await _written(tmp_path / "out.txt", "heir 2")
+    assert (tmp_path / "out.txt").read_text().splitlines() == lines
+
+
+@pytest.mark.usefixtures("leases")
+async def test_a_host_that_is_let_live_after_all_does_not_die(
+    tmp_path: Path, data: ContainerProxy, start: Start
+) -> None:
+    _, ready = await start("lives")
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{ready['port']}") as http:
+        async with http.post("/admin/crash", json={"at": "before-invocation"}) as armed:
+            assert armed.status == 200
+        async with http.delete("/admin/crash") as disarmed:
+            assert await disarmed.json() == {"at": None}
+    await data.create_item({"id": "1", "partitionKey": "a"})
+    await _written(tmp_path / "out.txt", "lives 1")
+
+
+@pytest.mark.usefixtures("leases")
+async def test_an_invocation_may_take_as_long_as_the_option_says(data: ContainerProxy, start: Start) -> None:
+    _, ready = await start("hangs", "--function-timeout-ms", "100")
+    await data.create_item({"id": "1", "partitionKey": "a"})
+
+    async def timed_out() -> bool:
+        url = f"http://127.0.0.1:{ready['port']}/admin/status"
+        async with aiohttp.ClientSession() as http, http.get(url) as response:
+            status = (await response.json())["functions"][0]
+        return status["retries"] >= 2 and str(status["last_error"]).startswith("FunctionTimeout: ")
+
+    await eventually(timed_out)
+
+
 async def test_what_keeps_an_app_from_running_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     app = write_app(tmp_path, database_name="%NOT_SET_ANYWHERE%")
     process = await run("--app", str(app), COSMOS="unused", PYTHONPATH=str(tmp_path))

@@ -1,0 +1,90 @@
+"""Short fault campaigns: with every safeguard the zeros are zeros; with one taken away, the checker sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.chaos import schedule
+from tests.support.app import (
+    copy_app,
+    without_date_setting,
+    without_retry_policy,
+    without_waiting_for_acceptance,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+WRONG = ("missing", "duplicated", "out_of_order", "altered")
+
+
+async def campaign(folder: Path, *options: str) -> tuple[int | None, dict[str, Any], str]:
+    """Run `python -m local chaos`; its exit code, its summary and what it showed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "local", "chaos", "--logs", str(folder / "logs"), *options),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), 100)
+    assert output, errors.decode()
+    return process.returncode, json.loads(output.decode().splitlines()[-1]), errors.decode()
+
+
+@pytest.mark.timeout(120)
+async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path) -> None:
+    code, summary, errors = await campaign(
+        tmp_path, "--seed", "7", "--rate", "150", "--events", "1200", "--faults", str(len(schedule.KINDS))
+    )
+
+    assert {name: summary[name] for name in WRONG} == dict.fromkeys(WRONG, 0), errors
+    assert summary["quarantined"] == summary["expected_quarantined"] > 0
+    assert (code, summary["events"], summary["seed"]) == (0, 1200, 7)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("taken_away", "options", "seen"),
+    [
+        (without_retry_policy, ("--events", "400", "--kinds", "disable-entity", "--faults", "60"), "missing"),
+        (
+            without_waiting_for_acceptance,
+            ("--events", "800", "--kinds", "cut-before-transfer", "--faults", "25", "--writers", "8"),
+            "out_of_order",
+        ),
+        (without_date_setting, ("--events", "100", "--faults", "0"), "altered"),
+        (None, ("--events", "400", "--kinds", "cut-after-transfer", "--faults", "10"), "duplicated"),
+    ],
+    ids=["the retry policy", "waiting for acceptance", "the date setting", "duplicate detection"],
+)
+async def test_the_checker_sees_a_safeguard_that_was_taken_away(
+    tmp_path: Path, taken_away: Callable[[Path], Path] | None, options: tuple[str, ...], seen: str
+) -> None:
+    if taken_away is None:
+        change: tuple[str, ...] = ("--no-duplicate-detection",)
+    else:
+        change = ("--app", str(taken_away(copy_app(tmp_path / "app"))))
+
+    code, summary, errors = await campaign(
+        tmp_path, "--seed", "1", "--patience", "8", "--rate", "100", *options, *change
+    )
+
+    assert code == 1
+    assert summary[seen] > 0, summary
+    assert "Seed 1" in errors
+    assert "its key's deliveries were" in errors
+
+
+def test_a_seed_gives_the_same_schedule_again_and_every_kind_strikes() -> None:
+    drawn = schedule.draw(5, events=1000, faults=50)
+
+    assert drawn == schedule.draw(5, events=1000, faults=50)
+    assert drawn != schedule.draw(6, events=1000, faults=50)
+    assert {fault.kind for fault in drawn} == schedule.KINDS.keys()
+    assert [fault.after for fault in drawn] == sorted(fault.after for fault in drawn)

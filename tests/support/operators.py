@@ -1,0 +1,78 @@
+"""Runs `python -m relay` for the tests: in this process, against services in this process too."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relay.operations.cli import parser
+from relay.operations.cli import run as run_command
+from relay.operations.console import Console
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Terminal(io.StringIO):
+    """Standard input with somebody at it, who types these lines."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """What it printed, which has to be one JSON object."""
+        value: dict[str, Any] = json.loads(self.out)
+        return value
+
+
+async def relay_command(environment: Mapping[str, str], *words: str, typed: str | None = None) -> Run:
+    """One command with this environment; `typed` is what somebody at a terminal answers."""
+    out, err = io.StringIO(), io.StringIO()
+    arguments = parser().parse_args(words)
+    stdin = io.StringIO() if typed is None else Terminal(typed)
+    console = Console(as_json=arguments.json, out=out, err=err, stdin=stdin)
+    code = await run_command(arguments, environment, console)
+    return Run(code, out.getvalue(), err.getvalue())
+
+
+@contextlib.asynccontextmanager
+async def relay_process(environment: Mapping[str, str], *words: str) -> Any:
+    """`python -m relay` as a process of its own, with nothing else in its environment."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "relay", *words),
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", **environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def relay_subprocess(environment: Mapping[str, str], *words: str, within_s: float = 30.0) -> Run:
+    """`python -m relay` run to its end."""
+    async with relay_process(environment, *words) as process, asyncio.timeout(within_s):
+        out, err = await process.communicate()
+    return Run(process.returncode, out.decode(), err.decode())
