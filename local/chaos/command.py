@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import random
 import sys
 import tempfile
@@ -71,6 +72,8 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 async def run(arguments: argparse.Namespace) -> int:
     """0 when the zeros are zeros and exactly the poison is in quarantine, 1 when not, 130 when stopped."""
+    # Under faults the SDKs tell of every error that they meet and ride out: that is what is wanted here.
+    logging.getLogger("azure").setLevel(logging.CRITICAL)
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(10**6)
     stopping = asyncio.create_task(until_stopped(exit_with_stdin=False))
