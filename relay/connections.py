@@ -11,8 +11,10 @@ from azure.servicebus.aio import ServiceBusClient
 from relay.settings import Connection, Identity
 
 if TYPE_CHECKING:
+    from azure.core.pipeline.transport import AsyncHttpTransport
     from azure.cosmos.aio import CosmosClient
     from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+    from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 
 # Enough for a dropped connection. What lasts longer is for the trigger's retry policy, and its reason is to be
@@ -41,6 +43,37 @@ def cosmos_client(connection: Connection) -> CosmosClient:
         return CosmosClient.from_connection_string(connection.connection_string)
     address, identity = _by_identity(connection)
     return CosmosClient(address, credential=_credential(identity))
+
+
+def servicebus_administration_client(connection: Connection) -> ServiceBusAdministrationClient:
+    """A client for the namespace's management endpoint. Nothing is connected yet."""
+    from azure.servicebus.aio.management import ServiceBusAdministrationClient
+
+    options: dict[str, Any] = {"retry_total": 1, "retry_backoff_factor": 0.2}
+    if connection.connection_string is not None:
+        if names_emulator(connection.connection_string):
+            options["transport"] = _plain_http_transport()
+        return ServiceBusAdministrationClient.from_connection_string(connection.connection_string, **options)
+    address, identity = _by_identity(connection)
+    return ServiceBusAdministrationClient(address, _credential(identity), **options)
+
+
+def names_emulator(connection_string: str) -> bool:
+    """Whether this Service Bus connection string leads to an emulator, which speaks without TLS."""
+    parts = (part.partition("=") for part in connection_string.split(";"))
+    return any(name.strip().lower() == "usedevelopmentemulator" and value == "true" for name, _, value in parts)
+
+
+def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
+    """What the administration client (7.15.0) needs for an emulator: it asks for https there too."""
+    from azure.core.pipeline.transport import AioHttpTransport
+
+    class PlainHttpTransport(AioHttpTransport):  # type: ignore[misc]  # azure-core exports it untyped
+        async def send(self, request: Any, **config: Any) -> Any:
+            request.url = request.url.replace("https://", "http://", 1)
+            return await super().send(request, **config)
+
+    return PlainHttpTransport()
 
 
 def _by_identity(connection: Connection) -> tuple[str, Identity]:

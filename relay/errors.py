@@ -4,6 +4,9 @@ RelayError
 ├── SettingsError         configuration: the settings are wrong; the app does not start until they are right
 ├── QuarantineError       the quarantine container could not be written; the retry policy repeats the invocation
 ├── PublishError          some events of an invocation were not accepted; the trigger's retry policy repeats it
+├── OperationError        a command of `python -m relay` cannot do its work
+│   ├── UsageError          what was asked for makes no sense; nothing was done
+│   └── ServiceError        Cosmos DB or Service Bus cannot be reached, or refuses; told as far as it came
 └── SendError             one send did not succeed
     ├── RetryableError      the network, the service or its capacity: the next attempt may succeed
     ├── ConfigurationError  the entity or the credentials: nothing succeeds until somebody changes them
@@ -46,6 +49,18 @@ class QuarantineError(RelayError):
 
 class PublishError(RelayError):
     """Not every event of this invocation was accepted; those that were not are sent again by the next attempt."""
+
+
+class OperationError(RelayError):
+    """A command of `python -m relay` cannot do its work."""
+
+
+class UsageError(OperationError):
+    """What was asked for makes no sense, or cannot be done this way; nothing was done."""
+
+
+class ServiceError(OperationError):
+    """Cosmos DB or Service Bus cannot be reached, or refuses."""
 
 
 class SendError(RelayError):
@@ -130,3 +145,9 @@ def amqp_condition(error: Exception) -> str | None:
     if isinstance(condition, bytes):
         return condition.decode("ascii", errors="replace")
     return condition if isinstance(condition, str) else None
+
+
+def first_line(error: BaseException) -> str:
+    """An error's kind and the first line of what it says; the SDKs' messages run to pages."""
+    said = str(error).strip()
+    return f"{type(error).__name__}: {said.splitlines()[0]}" if said else type(error).__name__

@@ -63,6 +63,24 @@ def cloudevents(source: str) -> Encoder:
     return encode
 
 
+def encoder(cloudevents_source: str | None) -> Encoder:
+    """The encoder for the settings: CloudEvents where a source is given, else the plain contract."""
+    return plain if cloudevents_source is None else cloudevents(cloudevents_source)
+
+
+def with_original_id(encode: Encoder) -> Encoder:
+    """An encoder for events sent under a new id: the application property `originalId` is the document's."""
+
+    def encode_with_original_id(event: DomainEvent) -> ServiceBusMessage:
+        message = encode(event)
+        properties = dict(message.application_properties or {})
+        properties["originalId"] = event.document["id"]
+        message.application_properties = properties
+        return message
+
+    return encode_with_original_id
+
+
 def _message(event: DomainEvent, properties: dict[str | bytes, Any]) -> ServiceBusMessage:
     return ServiceBusMessage(
         jsontext.encode(event.data),

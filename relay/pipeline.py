@@ -8,13 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from relay import messages
-from relay.connections import servicebus_client
 from relay.errors import PublishError
 from relay.events import Document, DomainEvent, InvalidEvent
-from relay.ledger import AcceptedLedger
 from relay.publisher import PartitionOutcome, Publisher
 from relay.quarantine import Quarantine, Quarantined
-from relay.senders import SenderPool
 from relay.settings import Settings
 
 # An error names this many of the partitions that failed, and counts the others.
@@ -34,10 +31,7 @@ class Relay:
     @classmethod
     def from_settings(cls, settings: Settings) -> Relay:
         """Put the relay together. Nothing is connected until the first event needs it."""
-        pool = SenderPool(servicebus_client(settings.servicebus), settings.servicebus_topic, settings.senders)
-        source = settings.cloudevents_source
-        encode = messages.plain if source is None else messages.cloudevents(source)
-        publisher = Publisher(pool, encode, AcceptedLedger(), send_timeout_s=settings.send_timeout_s)
+        publisher = Publisher.from_settings(settings, messages.encoder(settings.cloudevents_source))
         return cls(publisher, Quarantine(settings), settings.event_type)
 
     async def handle(self, documents: Iterable[Document | None], invocation_id: str) -> Outcome:
@@ -57,11 +51,7 @@ class Relay:
         selection = select(documents, self._event_type)
         partitions = group(selection.events)
         published = await self._publisher.publish(partitions)
-        rejected = selection.rejected + [
-            Quarantined(rejected.event.document, rejected.reason, rejected.detail)
-            for partition in published
-            for rejected in partition.rejected
-        ]
+        rejected = in_order_of_arrival(selection, published)
         await self._quarantine.store(rejected, invocation_id)
         outcome = Outcome.of(selection, published, rejected)
         outcome.log(invocation_id)
@@ -77,10 +67,14 @@ class Relay:
 
 @dataclass(slots=True)
 class Selection:
-    """What a batch of changes holds: events to publish, documents to set aside, and others, counted."""
+    """What a batch of changes holds: events to publish, documents to set aside, and others, counted.
+
+    `rejected_after` says of each document in `rejected` how many of the events came before it.
+    """
 
     events: list[DomainEvent] = field(default_factory=list)
     rejected: list[Quarantined] = field(default_factory=list)
+    rejected_after: list[int] = field(default_factory=list)
     ignored: int = 0
 
 
@@ -97,6 +91,7 @@ def select(documents: Iterable[Document | None], event_type: str) -> Selection:
             selection.events.append(DomainEvent.from_document(document))
         except InvalidEvent as invalid:
             selection.rejected.append(Quarantined(document, invalid.reason, invalid.detail))
+            selection.rejected_after.append(len(selection.events))
     return selection
 
 
@@ -106,6 +101,22 @@ def group(events: Iterable[DomainEvent]) -> dict[str, list[DomainEvent]]:
     for event in events:
         partitions.setdefault(event.partition_key, []).append(event)
     return partitions
+
+
+def in_order_of_arrival(selection: Selection, published: list[PartitionOutcome]) -> list[Quarantined]:
+    """What was rejected before and by publishing, in the one order in which it is to be released again."""
+    refused = [rejected for partition in published for rejected in partition.rejected]
+    if not refused:
+        return selection.rejected
+    places = {id(event): place for place, event in enumerate(selection.events)}
+    arrived = [
+        ((before, 0), item) for before, item in zip(selection.rejected_after, selection.rejected, strict=True)
+    ]
+    arrived += [
+        ((places[id(each.event)], 1), Quarantined(each.event.document, each.reason, each.detail))
+        for each in refused
+    ]
+    return [item for _, item in sorted(arrived, key=lambda pair: pair[0])]
 
 
 @dataclass(frozen=True, slots=True)

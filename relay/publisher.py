@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError
 
+from relay.connections import servicebus_client
 from relay.errors import ConfigurationError, PoisonError, SendError, classify
 from relay.events import DomainEvent, Reason
 from relay.ledger import AcceptedLedger
 from relay.messages import Encoder
 from relay.senders import PooledSender, SenderPool
+from relay.settings import Settings
 
 # What the batch's own properties add around its first message's id, session id and partition key: the
 # SDK (7.15.0) sets them on the envelope without counting them towards the batch's size.
@@ -62,6 +64,12 @@ class Publisher:
         self._encode = encode
         self._ledger = ledger
         self._send_timeout_s = send_timeout_s
+
+    @classmethod
+    def from_settings(cls, settings: Settings, encode: Encoder) -> Publisher:
+        """A publisher to the topic, with a ledger of its own. Nothing is connected until the first send."""
+        pool = SenderPool(servicebus_client(settings.servicebus), settings.servicebus_topic, settings.senders)
+        return cls(pool, encode, AcceptedLedger(), send_timeout_s=settings.send_timeout_s)
 
     async def publish(self, partitions: dict[str, list[DomainEvent]]) -> list[PartitionOutcome]:
         """Publish every partition; a partition that fails leaves the others to finish.

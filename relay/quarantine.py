@@ -13,7 +13,7 @@ from azure.core.exceptions import AzureError
 
 from relay import jsontext
 from relay.connections import cosmos_client
-from relay.errors import QuarantineError
+from relay.errors import QuarantineError, first_line
 from relay.events import Document, Reason
 from relay.settings import Settings
 
@@ -26,9 +26,10 @@ PART_TYPE = "quarantinedEventPart"
 # Where a document has no string for a partition key, its record needs one all the same.
 NO_PARTITION_KEY = "(no partition key)"
 
-# A part's JSON text is stored as a JSON string: no character of it takes more than 4 bytes there, and an item
-# may have 2 MB. https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
-_PART_CHARACTERS = 400_000
+# A part's JSON text is sent as a JSON string, in which the SDK (4.17.1) escapes all but ASCII: a character takes
+# 12 bytes at most (a surrogate pair), and an item, as a request, may have 2 MB.
+# https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
+_PART_CHARACTERS = 150_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Quarantine:
         except (AzureError, OSError) as error:
             raise QuarantineError(
                 f"{len(items)} document(s) must be quarantined, but the container "
-                f"'{self._settings.cosmos_quarantine_container}' could not be written: {_first_line(error)} "
+                f"'{self._settings.cosmos_quarantine_container}' could not be written: {first_line(error)} "
                 "Check that it exists with the partition key /partitionKey, and that the app may write to it."
             ) from error
 
@@ -147,7 +148,3 @@ async def _create_in_parts(container: ContainerProxy, record: Mapping[str, Any])
         )
     head = {name: value for name, value in record.items() if name != "document"}
     await _create(container, {**head, "documentParts": len(parts)})
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"

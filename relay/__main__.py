@@ -1,0 +1,10 @@
+"""`python -m relay`: what operators run."""
+
+from __future__ import annotations
+
+import sys
+
+from relay.operations.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

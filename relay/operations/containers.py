@@ -1,0 +1,52 @@
+"""Connections to Cosmos DB for the length of a command, and its errors in words for operators."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from azure.core.exceptions import AzureError
+
+from relay.connections import cosmos_client
+from relay.errors import ServiceError, first_line
+from relay.settings import Connection, Settings
+
+if TYPE_CHECKING:
+    from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+
+@asynccontextmanager
+async def connected(connection: Connection) -> AsyncIterator[CosmosClient]:
+    """A client that has found its account. Its own context manager leaves connections open when that fails."""
+    client = cosmos_client(connection)
+    try:
+        await client.__aenter__()
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def open_container(settings: Settings, name: str) -> AsyncIterator[ContainerProxy]:
+    """The container `name` of the settings' database.
+
+    Raises:
+        ServiceError: The account cannot be reached, or refuses.
+    """
+    async with AsyncExitStack() as stack:
+        with telling_service_errors(name):
+            client = await stack.enter_async_context(connected(settings.cosmos))
+        yield client.get_database_client(settings.cosmos_database).get_container_client(name)
+
+
+@contextmanager
+def telling_service_errors(container: str) -> Iterator[None]:
+    """Turn what the SDK raises into a ServiceError that says what to look at."""
+    try:
+        yield
+    except (AzureError, OSError) as error:
+        raise ServiceError(
+            f"the container '{container}' cannot be read or written: {first_line(error)} Check COSMOS, "
+            "COSMOS_DATABASE, the name of the container, and the rights of this identity."
+        ) from error

@@ -1,0 +1,63 @@
+"""Points in time and durations as operators write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_DURATION = re.compile(
+    r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+
+def parse_duration(text: str) -> timedelta:
+    """A duration in ISO 8601 (`PT10M`, `P1DT12H`) or in seconds (`600`).
+
+    Raises:
+        ValueError: It is neither. Years and months are refused: their length depends on the calendar.
+    """
+    stripped = text.strip().upper()
+    if re.fullmatch(r"\d+(\.\d+)?", stripped):
+        return timedelta(seconds=float(stripped))
+    match = _DURATION.fullmatch(stripped)
+    if match is None or stripped.endswith(("P", "T")):
+        raise ValueError(f"{text!r} is no duration: write it as PT10M, P1DT12H, or in seconds")
+    return timedelta(**{unit: float(amount) for unit, amount in match.groupdict(default="0").items()})
+
+
+def format_duration(duration: timedelta) -> str:
+    """ISO 8601, such as `PT10M`."""
+    minutes, seconds = divmod(duration.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    exact = f"{seconds}.{duration.microseconds:06}".rstrip("0").rstrip(".")
+    date = f"{duration.days}D" if duration.days else ""
+    parts = ((str(hours), "H"), (str(minutes), "M"), (exact, "S"))
+    time = "".join(amount + unit for amount, unit in parts if amount != "0")
+    return f"P{date}T{time}" if time else f"P{date}" if date else "PT0S"
+
+
+def parse_time(text: str) -> float:
+    """Seconds since 1970 of a time in ISO 8601 (UTC unless it has an offset) or of such seconds as they are.
+
+    Raises:
+        ValueError: It is neither, or lies outside the years 1970 to 9999.
+    """
+    stripped = text.strip()
+    try:
+        if re.fullmatch(r"\d+(\.\d+)?", stripped):
+            moment = datetime.fromtimestamp(float(stripped), UTC)
+        else:
+            moment = datetime.fromisoformat(stripped)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        seconds = moment.timestamp()
+    except (ValueError, OverflowError, OSError):
+        seconds = -1.0
+    if seconds < 0:
+        raise ValueError(f"{text!r} is no time: write it as 2026-02-09T11:37:00Z, or in seconds since 1970")
+    return seconds
+
+
+def format_time(seconds: int) -> str:
+    """ISO 8601 in UTC, such as `2026-02-09T11:37:00Z`."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

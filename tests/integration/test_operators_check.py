@@ -1,0 +1,247 @@
+"""`python -m relay check` against services that are as they should be, and that are not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient
+
+from local.cosmos.server import CosmosServer
+from local.servicebus.entities import Entities
+from local.servicebus.server import ServiceBusServer
+from local.stack.environment import DATABASE
+from tests.support.broker import set_topic_status, topic_counts
+from tests.support.operators import Run, relay_command, relay_subprocess
+
+WINDOW = ("--min-window", "PT5M", "--min-ttl", "PT1H")
+
+
+@pytest.fixture
+def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
+    return {
+        "COSMOS": cosmos.connection_string,
+        "SERVICEBUS": servicebus.connection_string,
+        "LOCAL_SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+    }
+
+
+@dataclass
+class Forbidding:
+    """A management endpoint that gives nobody the Manage right."""
+
+    url: str = ""
+    status: int = 401
+    asked: list[str] = field(default_factory=list)
+
+    async def refuse(self, request: web.Request) -> web.Response:
+        self.asked.append(request.path)
+        return web.Response(status=self.status, text="'Manage,EntityRead' claims required")
+
+
+@pytest.fixture
+async def forbidding() -> AsyncIterator[Forbidding]:
+    endpoint = Forbidding()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", endpoint.refuse)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield endpoint
+    await runner.cleanup()
+
+
+def levels(run: Run, level: str) -> list[str]:
+    return [finding["what"] for finding in run.json["findings"] if finding["level"] == level]
+
+
+async def test_the_local_stack_passes_but_for_what_it_cannot_be(
+    environment: dict[str, str], servicebus: ServiceBusServer
+) -> None:
+    run = await relay_command(environment, "check", *WINDOW, "--json")
+
+    assert run.code == 0
+    (warning,) = levels(run, "warning")
+    assert "is not partitioned" in warning
+    assert levels(run, "error") == levels(run, "unknown") == []
+    assert len(levels(run, "ok")) == run.json["counts"]["ok"] == 17
+    assert (await topic_counts(servicebus.admin_port))["accepted"] == 0
+
+
+async def test_warnings_count_when_it_is_strict(environment: dict[str, str]) -> None:
+    assert (await relay_command(environment, "check", *WINDOW, "--strict")).code == 1
+
+
+async def test_a_window_shorter_than_asked_for_is_an_error_with_its_remedy(environment: dict[str, str]) -> None:
+    run = await relay_command(environment, "check")
+
+    assert run.code == 1
+    assert (
+        "error    SERVICEBUS_TOPIC 'domain-events' detects duplicates within PT5M only, not within PT10M"
+        in run.out
+    )
+    assert "         -> Set its duplicate detection history time window to PT10M at least" in run.out
+    assert run.out.splitlines()[-1] == "16 ok, 4 warning, 0 unknown, 1 error"
+
+
+async def test_wrong_settings_are_all_told_and_nothing_else_is_asked() -> None:
+    run = await relay_command({"RELAY_SENDER": "3"}, "check", "--json")
+
+    assert run.code == 2
+    assert [what.split()[0] for what in levels(run, "error")] == ["COSMOS", "SERVICEBUS", "RELAY_SENDER"]
+
+
+async def test_containers_that_are_not_there_or_not_right_are_found(
+    environment: dict[str, str], cosmos: CosmosServer
+) -> None:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        database = client.get_database_client(DATABASE)
+        await database.create_container("short-lived", PartitionKey("/partitionKey"), default_ttl=3600)
+        await database.create_container("by-other", PartitionKey("/other"))
+    wrong = {
+        "COSMOS_CONTAINER": "short-lived",
+        "COSMOS_LEASE_CONTAINER": "by-other",
+        "COSMOS_QUARANTINE_CONTAINER": "nowhere",
+    }
+
+    run = await relay_command(environment | wrong, "check", *WINDOW, "--json")
+
+    assert run.code == 1
+    assert [what.split(":")[0] for what in levels(run, "error")] == [
+        "COSMOS_CONTAINER 'short-lived' has a default time to live of 3600 s",
+        "COSMOS_LEASE_CONTAINER 'by-other' has the partition key /other, not /id",
+        "COSMOS_QUARANTINE_CONTAINER 'nowhere' does not exist",
+    ]
+
+
+async def test_a_database_that_is_not_there_is_found(environment: dict[str, str]) -> None:
+    run = await relay_command(environment | {"COSMOS_DATABASE": "nowhere"}, "check", *WINDOW, "--json")
+
+    assert (run.code, levels(run, "error")) == (1, ["COSMOS_DATABASE 'nowhere' does not exist"])
+
+
+async def test_a_topic_that_is_not_there_is_found_on_both_sides(environment: dict[str, str]) -> None:
+    run = await relay_command(environment | {"SERVICEBUS_TOPIC": "nowhere"}, "check", *WINDOW, "--json")
+
+    assert run.code == 1
+    cannot_be_sent_to, does_not_exist = levels(run, "error")
+    assert cannot_be_sent_to.startswith("SERVICEBUS_TOPIC 'nowhere' cannot be sent to")
+    assert does_not_exist == "SERVICEBUS_TOPIC 'nowhere' does not exist"
+
+
+async def test_a_topic_that_is_closed_is_found(environment: dict[str, str], servicebus: ServiceBusServer) -> None:
+    await set_topic_status(servicebus.admin_port, "SendDisabled")
+
+    run = await relay_command(environment, "check", *WINDOW, "--json")
+
+    assert run.code == 1
+    cannot_be_sent_to, status = levels(run, "error")
+    assert "Set the topic's status to Active" in cannot_be_sent_to
+    assert status == "SERVICEBUS_TOPIC 'domain-events' is SendDisabled"
+
+
+async def test_a_topic_and_subscriptions_made_wrong_are_found(cosmos: CosmosServer) -> None:
+    def subscription(name: str, **properties: Any) -> dict[str, Any]:
+        return {"Name": name, "Properties": properties}
+
+    topic = {
+        "Name": "domain-events",
+        "Properties": {"RequiresDuplicateDetection": False},
+        "Subscriptions": [
+            subscription("plain", RequiresSession=False, DeadLetteringOnMessageExpiration=True),
+            subscription("forgetful", RequiresSession=True, DeadLetteringOnMessageExpiration=False),
+        ],
+    }
+    config = {"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": [], "Topics": [topic]}]}}
+    async with ServiceBusServer(Entities.from_document(config)) as servicebus:
+        environment = {
+            "COSMOS": cosmos.connection_string,
+            "SERVICEBUS": servicebus.connection_string,
+            "LOCAL_SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+        }
+        run = await relay_command(environment, "check", *WINDOW, "--json")
+
+    assert run.code == 1
+    assert sorted(what.split(":")[0] for what in levels(run, "error")) == [
+        "SERVICEBUS_TOPIC 'domain-events' does not detect duplicates",
+        "subscription 'forgetful' drops what expires",
+        "subscription 'plain' does not require sessions",
+    ]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_without_the_right_to_manage_the_properties_are_unknown_and_the_rest_is_checked(
+    environment: dict[str, str], forbidding: Forbidding, status: int
+) -> None:
+    forbidding.status = status
+
+    run = await relay_command(environment, "check", "--servicebus-admin", forbidding.url, "--json")
+
+    assert run.code == 1
+    (unknown,) = levels(run, "unknown")
+    assert "cannot be read with these rights" in unknown
+    assert any("can be sent to" in what for what in levels(run, "ok"))
+    assert forbidding.asked == ["/domain-events"]
+    allowed = await relay_command(environment, "check", "--servicebus-admin", forbidding.url, "--allow-unknown")
+    assert allowed.code == 0
+
+
+async def test_without_a_management_endpoint_the_properties_are_unknown(
+    environment: dict[str, str], cosmos: CosmosServer
+) -> None:
+    del environment["LOCAL_SERVICEBUS_ADMIN"]
+
+    untold = await relay_command(environment, "check", "--json")
+    nobody = await relay_command(environment, "check", "--servicebus-admin", "http://127.0.0.1:1", "--json")
+    another = await relay_command(environment, "check", "--servicebus-admin", cosmos.endpoint, "--json")
+
+    assert [(run.code, len(levels(run, "unknown"))) for run in (untold, nobody, another)] == [(1, 1)] * 3
+    assert "serves it on another port" in levels(untold, "unknown")[0]
+    assert "no management endpoint answers" in levels(nobody, "unknown")[0]
+
+
+async def test_an_address_that_is_none_is_exit_code_2(environment: dict[str, str]) -> None:
+    run = await relay_command(environment, "check", "--servicebus-admin", "ftp://x")
+
+    assert (run.code, "give a URL" in run.err) == (2, True)
+
+
+async def test_services_that_cannot_be_reached_are_exit_code_3_and_each_is_told(
+    environment: dict[str, str], cosmos: CosmosServer, servicebus: ServiceBusServer
+) -> None:
+    await cosmos.stop()
+    await servicebus.stop()
+
+    run = await relay_command(environment, "check", "--json")
+
+    assert run.code == 3
+    account, topic = levels(run, "error")
+    assert account.startswith("the Cosmos DB account cannot be reached")
+    assert topic.startswith("SERVICEBUS_TOPIC 'domain-events' cannot be sent to")
+
+
+async def test_credentials_that_are_refused_are_exit_code_3(environment: dict[str, str]) -> None:
+    wrong_key = {
+        "COSMOS": environment["COSMOS"].replace("AccountKey=", "AccountKey=AAAA"),
+        "SERVICEBUS": environment["SERVICEBUS"].replace("SharedAccessKey=", "SharedAccessKey=AAAA"),
+    }
+
+    run = await relay_command(environment | wrong_key, "check", "--json")
+
+    assert run.code == 3
+    account, topic = levels(run, "error")
+    assert account.startswith("the Cosmos DB account refused the credentials")
+    assert "the namespace refused the credentials" in topic
+    assert "AAAA" not in run.out + run.err
+
+
+async def test_the_command_runs_as_a_process(environment: dict[str, str]) -> None:
+    run = await relay_subprocess(environment, "check", *WINDOW)
+
+    assert (run.code, run.err) == (0, "")
+    assert run.out.splitlines()[0] == "ok       the settings are complete and well-formed"

@@ -1,0 +1,546 @@
+"""`python -m relay replay` on the local stack: what arrives again, what does not, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from local.cosmos.provisioning import ContainerSpec, provision
+from local.cosmos.server import CosmosServer
+from local.servicebus.server import ServiceBusServer
+from local.stack.environment import CONTAINERS, DATABASE, container_argument
+from relay.operations import committed
+from relay.operations.committed import Outbox
+from relay.operations.ordered import OrderedSender
+from relay.operations.replay_state import ReplayState
+from tests.integration.conftest import RelayMaker
+from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
+from tests.support.operators import relay_command, relay_process, relay_subprocess
+from tests.support.subscriber import Subscriber, properties
+from tests.unit.local.cosmos.support import TurnableClock
+
+START = 1_770_634_800  # 2026-02-09T11:00:00Z
+HOUR = ("--from", "2026-02-09T10:30:00Z", "--to", "2026-02-09T11:30:00Z")
+
+
+@pytest.fixture
+def clock() -> TurnableClock:
+    return TurnableClock(START - 10.0)
+
+
+@pytest.fixture
+async def cosmos(clock: TurnableClock) -> AsyncIterator[CosmosServer]:
+    async with CosmosServer(clock=clock) as server:
+        provision(server.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
+        yield server
+
+
+@pytest.fixture
+async def data(cosmos: CosmosServer, clock: TurnableClock) -> AsyncIterator[ContainerProxy]:
+    clock.now = START - 1.0
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        yield client.get_database_client(DATABASE).get_container_client("data")
+
+
+@pytest.fixture
+def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
+    return {"COSMOS": cosmos.connection_string, "SERVICEBUS": servicebus.connection_string}
+
+
+def new(identifier: str, key: str, action: str = "Named", **more: Any) -> dict[str, Any]:
+    return {"id": identifier, "partitionKey": key, "type": "domainEvent", "data": {"action": action}, **more}
+
+
+async def commit(data: ContainerProxy, *documents: dict[str, Any]) -> None:
+    """One transaction."""
+    await data.execute_item_batch(
+        [("create", (document,)) for document in documents], partition_key=documents[0]["partitionKey"]
+    )
+
+
+async def fill(data: ContainerProxy, keys: int, transactions: int, size: int) -> dict[str, list[str]]:
+    """Transactions of several events each, all in one second; returns the ids by key, in commit order.
+
+    In the order of their ids they would come the other way round.
+    """
+    ids: dict[str, list[str]] = {}
+    for transaction in range(transactions):
+        for key in (f"k{number}" for number in range(keys)):
+            batch = [f"{key}-{9999 - transaction * size - number}" for number in range(size)]
+            ids.setdefault(key, []).extend(batch)
+            await commit(
+                data,
+                *(new(identifier, key) for identifier in batch),
+                {"id": f"c{transaction}", "partitionKey": key, "type": "contact", "data": {"action": "Named"}},
+            )
+    return ids
+
+
+async def until_noted(state: Path, chunks: int) -> None:
+    """Wait until another process has noted so many chunks in its state file."""
+
+    def noted() -> bool:
+        return state.exists() and state.read_bytes().count(b"\n") > chunks
+
+    while not await asyncio.to_thread(noted):
+        pass
+
+
+async def received(servicebus: ServiceBusServer, count: int) -> dict[str, list[str]]:
+    """What a subscriber gets, exactly `count` messages."""
+    subscriber = Subscriber(servicebus.connection_string)
+    await subscriber.receive(count)
+    await subscriber.receive_rest(wait_s=0.3)
+    assert subscriber.count == count
+    return subscriber.ids()
+
+
+async def read(environment: dict[str, str], data: ContainerProxy) -> list[dict[str, Any]]:
+    """The container's documents as the trigger would deliver them."""
+    return [item async for item in data.query_items_change_feed(start_time="Beginning")]
+
+
+async def test_events_are_published_in_commit_order_though_their_second_is_the_same(
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer
+) -> None:
+    ids = await fill(data, keys=12, transactions=4, size=5)
+
+    run = await relay_command(environment, "replay", *HOUR, "--json")
+
+    assert run.code == 0
+    assert (run.json["matched"], run.json["published"], run.json["unread"]) == (240, 240, 0)
+    assert await received(servicebus, 240) == ids
+
+
+async def test_the_range_holds_its_beginning_and_not_its_end(
+    environment: dict[str, str], data: ContainerProxy, clock: TurnableClock, servicebus: ServiceBusServer
+) -> None:
+    for at in (START - 1, START, START + 59, START + 60, START + 3600):
+        clock.now = float(at)
+        await commit(data, new(f"at{at - START}", "k"))
+
+    run = await relay_command(environment, "replay", "--from", str(START), "--to", str(START + 60), "--json")
+
+    assert (run.json["from"], run.json["to"]) == ("2026-02-09T11:00:00Z", "2026-02-09T11:01:00Z")
+    assert await received(servicebus, 2) == {"k": ["at0", "at59"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--partition-key", "a"), {"a": ["a1", "a2"]}),
+        (("--action", "Moved"), {"a": ["a2"], "b": ["b2"]}),
+        (("--partition-key", "b", "--action", "Moved"), {"b": ["b2"]}),
+    ],
+)
+async def test_a_partition_key_and_an_action_narrow_it(
+    environment: dict[str, str],
+    data: ContainerProxy,
+    servicebus: ServiceBusServer,
+    options: tuple[str, ...],
+    expected: dict[str, list[str]],
+) -> None:
+    for key in ("a", "b"):
+        await commit(data, new(f"{key}1", key), new(f"{key}2", key, "Moved"))
+
+    run = await relay_command(environment, "replay", *HOUR, *options, "--json")
+
+    count = sum(len(ids) for ids in expected.values())
+    assert (run.code, run.json["matched"]) == (0, count)
+    assert await received(servicebus, count) == expected
+
+
+async def test_with_their_own_ids_only_gaps_are_filled(
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, make_relay: RelayMaker
+) -> None:
+    ids = await fill(data, keys=2, transactions=3, size=4)
+    had = [document for document in await read(environment, data) if document["id"] not in ("k0-9995", "k1-9990")]
+    await make_relay().handle(had, "i1")
+
+    run = await relay_command(environment, "replay", *HOUR)
+
+    assert (run.code, run.out) == (0, "24 event(s) published, 0 invalid, 0 not sent\n")
+    assert (await topic_counts(servicebus.admin_port))["duplicates_dropped"] == 22
+    arrived = await received(servicebus, 24)
+    assert {key: sorted(its) for key, its in arrived.items()} == {key: sorted(its) for key, its in ids.items()}
+    assert [arrived[key][-1] for key in ("k0", "k1")] == ["k0-9995", "k1-9990"]
+
+
+async def test_as_new_everything_arrives_again_with_its_own_id_beside_the_new_one(
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, make_relay: RelayMaker
+) -> None:
+    long = "x" * 128
+    await commit(data, new("e1", "k"), new(long, "k"))
+    await make_relay().handle(await read(environment, data), "i1")
+    cloud = environment | {"RELAY_MESSAGE_FORMAT": "cloudevents", "RELAY_CLOUDEVENTS_SOURCE": "/contacts"}
+
+    run = await relay_command(cloud, "replay", *HOUR, "--as-new", "--json")
+
+    subscriber = Subscriber(servicebus.connection_string)
+    await subscriber.receive(4)
+    first, second = subscriber.messages["k"][2:]
+    assert first.message_id == f"e1:replay:{run.json['run']}"
+    assert second.message_id is not None
+    assert (len(second.message_id), second.message_id.endswith(run.json["run"])) == (128, True)
+    assert [properties(message)["originalId"] for message in (first, second)] == ["e1", long]
+    assert properties(first)["cloudEvents:id"] == first.message_id
+    assert "originalId" not in properties(subscriber.messages["k"][0])
+    assert (await topic_counts(servicebus.admin_port))["duplicates_dropped"] == 0
+
+
+async def test_two_runs_as_new_are_two_deliveries(
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer
+) -> None:
+    await commit(data, new("e1", "k"))
+
+    for _ in range(2):
+        assert (await relay_command(environment, "replay", *HOUR, "--as-new")).code == 0
+
+    assert len(set((await received(servicebus, 2))["k"])) == 2
+
+
+async def test_a_dry_run_counts_and_lists_and_sends_nothing(
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    await fill(data, keys=3, transactions=1, size=4)
+    await commit(data, new("m", "k1", "Moved"), {"id": "c", "partitionKey": "k1", "type": "contact", "data": {}})
+    state = tmp_path / "replay.state"
+
+    run = await relay_command(environment, "replay", *HOUR, "--dry-run", "--state", str(state), "--json")
+    for_people = await relay_command(environment, "replay", *HOUR, "--dry-run")
+
+    assert run.code == 0
+    assert run.json["dryRun"] is True
+    assert run.json["actions"] == {"Named": 12, "Moved": 1}
+    assert run.json["partitionKeys"] == {"k1": 5, "k0": 4, "k2": 4}
+    assert for_people.out.startswith("13 event(s) of 3 partition key(s) would be published; nothing was sent.\n")
+    assert "       5  partition key 'k1'" in for_people.out
+    assert (await topic_counts(servicebus.admin_port))["accepted"] == 0
+    assert not state.exists()
+
+
+class Killed(BaseException):
+    """The end of the process, at this very place."""
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, call: int, *, afterwards: bool) -> None:
+    """Let the `call`-th call end the process, before or after it does its work."""
+    original: Callable[..., Any] = getattr(owner, name)
+    calls = 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call and not afterwards:
+            raise Killed
+        result = original(*arguments)
+        if calls == call:
+            raise Killed
+        return result
+
+    monkeypatch.setattr(owner, name, counted)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "afterwards", "sent_twice", "as_new"),
+    [
+        (OrderedSender, "send", False, False, ()),
+        (ReplayState, "advance", False, True, ()),
+        (ReplayState, "advance", False, True, ("--as-new",)),
+        (ReplayState, "advance", True, False, ("--as-new",)),
+    ],
+    ids=["before a chunk", "accepted but not noted", "accepted but not noted, as new", "after noting it, as new"],
+)
+async def test_an_interrupted_replay_goes_on_where_it_was(
+    environment: dict[str, str],
+    data: ContainerProxy,
+    servicebus: ServiceBusServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    name: str,
+    afterwards: bool,
+    sent_twice: bool,
+    as_new: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(committed, "_PAGE_ITEMS", 6)
+    ids = await fill(data, keys=5, transactions=4, size=3)
+    words = ("replay", *HOUR, *as_new, "--state", str(tmp_path / "replay.state"), "--json")
+    with monkeypatch.context() as patch:
+        kill_at(patch, owner, name, 4, afterwards=afterwards)
+        with pytest.raises(Killed):
+            await relay_command(environment, *words)
+    before = (await topic_counts(servicebus.admin_port))["accepted"]
+    assert 0 < before < 60
+
+    run = await relay_command(environment, *words)
+
+    assert (run.code, run.json["published"], run.json["matched"]) == (0, 60, 60)
+    assert 0 < run.json["skipped"] < 60
+    dropped = (await topic_counts(servicebus.admin_port))["duplicates_dropped"]
+    assert (dropped > 0) is sent_twice
+    assert dropped == before - run.json["skipped"]
+    arrived = await received(servicebus, 60)
+    assert {key: [identifier.partition(":")[0] for identifier in its] for key, its in arrived.items()} == ids
+
+
+async def test_a_process_killed_in_the_middle_goes_on_where_it_was(
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    ids = await fill(data, keys=12, transactions=3, size=99)
+    state = tmp_path / "replay.state"
+    one_by_one = environment | {"RELAY_SENDERS": "1"}
+    words = ("replay", *HOUR, "--as-new", "--state", str(state), "--json")
+    async with relay_process(one_by_one, *words) as process, asyncio.timeout(30):
+        await until_noted(state, 2)
+        process.send_signal(signal.SIGKILL)
+        assert await process.wait() == -signal.SIGKILL
+
+    run = await relay_subprocess(environment, *words)
+
+    assert (run.code, run.json["matched"], run.json["published"]) == (0, 3564, 3564)
+    assert run.json["skipped"] >= 500
+    arrived = await received(servicebus, 3564)
+    assert {key: [identifier.partition(":")[0] for identifier in its] for key, its in arrived.items()} == ids
+
+
+async def test_a_replay_that_is_finished_is_not_done_again(
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    await commit(data, new("e1", "k"))
+    words = ("replay", *HOUR, "--as-new", "--state", str(tmp_path / "replay.state"))
+    await relay_command(environment, *words)
+
+    run = await relay_command(environment, *words)
+
+    assert (run.code, run.out) == (
+        0,
+        "This replay was finished before: 1 event(s) published, nothing left to do.\n",
+    )
+    assert (await topic_counts(servicebus.admin_port))["accepted"] == 1
+
+
+async def test_a_key_that_fails_stops_there_the_others_go_on_and_the_rest_follows_later(
+    environment: dict[str, str],
+    data: ContainerProxy,
+    servicebus: ServiceBusServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committed, "_PAGE_ITEMS", 6)
+    ids = await fill(data, keys=4, transactions=5, size=3)
+    await refuse(servicebus.admin_port, ids["k2"][7], "amqp:internal-error")
+    words = ("replay", *HOUR, "--state", str(tmp_path / "replay.state"), "--json")
+    hasty = environment | {"RELAY_SEND_TIMEOUT_S": "2"}
+
+    run = await relay_command(hasty, *words)
+
+    assert (run.code, run.json["stopped"]) == (1, False)
+    (failure,) = run.json["failures"]
+    assert failure["partitionKey"] == "k2"
+    assert run.json["published"] == 60 - failure["unsent"]
+
+    await stop_refusing(servicebus.admin_port)
+    again = await relay_command(environment, *words)
+
+    assert (again.code, again.json["published"]) == (0, 60)
+    assert (await topic_counts(servicebus.admin_port))["duplicates_dropped"] == 0
+    assert await received(servicebus, 60) == ids
+
+
+async def test_a_topic_that_refuses_everything_stops_it_with_exit_code_3(
+    environment: dict[str, str],
+    data: ContainerProxy,
+    servicebus: ServiceBusServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committed, "_PAGE_ITEMS", 6)
+    await fill(data, keys=1, transactions=9, size=3)
+    await set_topic_status(servicebus.admin_port, "SendDisabled")
+
+    run = await relay_command(environment, "replay", *HOUR, "--json")
+
+    assert (run.code, run.json["published"], run.json["stopped"]) == (3, 0, True)
+    assert run.json["matched"] < 27
+    assert "Set the topic's status to Active" in run.json["failures"][0]["error"]
+
+
+async def test_documents_that_cannot_be_published_are_told_and_hold_up_nobody(
+    environment: dict[str, str],
+    data: ContainerProxy,
+    servicebus: ServiceBusServer,
+    quarantine: ContainerProxy,
+    tmp_path: Path,
+) -> None:
+    await commit(
+        data,
+        new("e1", "k"),
+        new("bad", "k") | {"data": []},
+        new("huge", "k") | {"data": {"action": "A", "text": "x" * 300_000}},
+        new("e2", "k"),
+    )
+
+    run = await relay_command(environment, "replay", *HOUR, "--state", str(tmp_path / "s"), "--json")
+    again = await relay_command(environment, "replay", *HOUR, "--state", str(tmp_path / "s"), "--json")
+
+    assert {each["id"]: each["reason"] for each in run.json["invalid"]} == {
+        "bad": "data-not-object",
+        "huge": "message-too-large",
+    }
+    assert [(each.code, each.json["invalid"]) for each in (run, again)] == [(1, run.json["invalid"])] * 2
+    assert await received(servicebus, 2) == {"k": ["e1", "e2"]}
+    assert [item async for item in quarantine.read_all_items()] == []
+
+
+async def test_what_is_committed_after_the_start_is_not_part_of_it(
+    environment: dict[str, str], data: ContainerProxy, clock: TurnableClock, servicebus: ServiceBusServer
+) -> None:
+    await commit(data, new("e1", "k"))
+    clock.now = 4_000_000_000.0
+    await commit(data, new("later", "k"))
+
+    run = await relay_command(environment, "replay", "--from", "0", "--to", "2099-01-01", "--json")
+
+    assert (run.code, run.json["published"]) == (0, 1)
+    assert await received(servicebus, 1) == {"k": ["e1"]}
+
+
+async def test_an_event_that_expires_while_it_runs_is_not_missed(
+    environment: dict[str, str], data: ContainerProxy, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await commit(data, new("e1", "k"), new("e2", "k", ttl=60))
+    pages = Outbox.pages
+
+    def later(*arguments: Any) -> Any:
+        clock.now = START + 100.0
+        return pages(*arguments)
+
+    monkeypatch.setattr(Outbox, "pages", later)
+
+    run = await relay_command(environment, "replay", *HOUR, "--json")
+
+    assert (run.code, run.json["matched"], run.json["unread"]) == (0, 1, 0)
+
+
+async def test_events_that_the_feed_did_not_bring_are_told_and_the_replay_is_not_finished(
+    environment: dict[str, str], data: ContainerProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await commit(data, new("e1", "k"))
+
+    async def nothing(*_: Any) -> AsyncIterator[list[dict[str, Any]]]:
+        for page in list[list[dict[str, Any]]]():
+            yield page
+
+    words = ("replay", *HOUR, "--state", str(tmp_path / "s"), "--json")
+    with monkeypatch.context() as patch:
+        patch.setattr(Outbox, "pages", nothing)
+        run = await relay_command(environment, *words)
+
+    assert (run.code, run.json["unread"]) == (1, 1)
+    assert (await relay_command(environment, *words)).json["published"] == 1
+
+
+async def test_reading_ends_when_everything_counted_has_come(
+    data: ContainerProxy, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committed, "_PAGE_ITEMS", 2)
+    for number in range(20):
+        clock.now = START + 10.0 * number
+        await commit(data, new(f"e{number}", "k"))
+    outbox = Outbox(data)
+    chosen = committed.Range("domainEvent", START + 40, START + 70, "k")
+    (feed_range,) = await outbox.feed_ranges(chosen)
+    seen: list[str] = []
+    holds = committed.Range.holds
+
+    def watched(self: committed.Range, document: dict[str, Any]) -> bool:
+        seen.append(document["id"])
+        return holds(self, document)
+
+    monkeypatch.setattr(committed.Range, "holds", watched)
+
+    pages = [page async for page in outbox.pages(chosen, feed_range, await outbox.count(chosen, feed_range))]
+
+    assert [item["id"] for page in pages for item in page] == ["e4", "e5", "e6"]
+    assert len(seen) <= 6
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--from", "2026-02-09T12:00Z", "--to", "2026-02-09T11:00Z"),
+        ("--from", "1770634800", "--to", "2026-02-09T11:00Z"),
+    ],
+    ids=["reversed", "empty"],
+)
+async def test_a_range_without_anything_in_it_is_exit_code_2(
+    environment: dict[str, str], words: tuple[str, ...]
+) -> None:
+    run = await relay_command(environment, "replay", *words)
+
+    assert (run.code, "is empty: --from must lie before --to" in run.err) == (2, True)
+
+
+async def test_the_state_file_of_another_replay_is_exit_code_2(
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    await commit(data, new("e1", "k"))
+    state = str(tmp_path / "replay.state")
+    await relay_command(environment, "replay", *HOUR, "--state", state)
+
+    run = await relay_command(environment, "replay", *HOUR, "--as-new", "--state", state, "--json")
+
+    assert run.code == 2
+    assert "belongs to another replay: it differs in as_new" in run.json["error"]
+    assert (await topic_counts(servicebus.admin_port))["accepted"] == 1
+
+
+async def test_an_outbox_that_cannot_be_reached_is_exit_code_3(
+    environment: dict[str, str], cosmos: CosmosServer
+) -> None:
+    missing = await relay_command(environment | {"COSMOS_CONTAINER": "nowhere"}, "replay", *HOUR, "--json")
+    assert (missing.code, "the container 'nowhere' cannot be read" in missing.json["error"]) == (3, True)
+
+    await cosmos.stop()
+    assert (await relay_command(environment, "replay", *HOUR)).code == 3
+
+
+async def test_the_command_runs_as_a_process_with_an_env_file(
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    ids = await fill(data, keys=2, transactions=2, size=2)
+    env_file = tmp_path / "stack.env"
+    env_file.write_text("".join(f"export {name}='{value}'\n" for name, value in environment.items()))
+
+    dry = await relay_subprocess({}, "replay", *HOUR, "--dry-run", "--env-file", str(env_file), "--json")
+    run = await relay_subprocess({}, "replay", *HOUR, "--env-file", str(env_file))
+
+    assert (dry.code, json.loads(dry.out)["partitionKeys"]) == (0, {"k0": 4, "k1": 4})
+    assert (run.code, run.out) == (0, "8 event(s) published, 0 invalid, 0 not sent\n")
+    assert run.err == "events done: 8 of 8\n"
+    assert await received(servicebus, 8) == ids
+
+
+async def test_ctrl_c_is_exit_code_130_and_the_replay_can_go_on(
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    await fill(data, keys=12, transactions=3, size=99)
+    state = tmp_path / "replay.state"
+    words = ("replay", *HOUR, "--state", str(state), "--json")
+    async with relay_process(environment | {"RELAY_SENDERS": "1"}, *words) as process, asyncio.timeout(30):
+        await until_noted(state, 1)
+        process.send_signal(signal.SIGINT)
+        out, err = await process.communicate()
+
+    assert (process.returncode, json.loads(out)["exitCode"]) == (130, 130)
+    assert "Traceback" not in err.decode()
+    assert "Interrupted." in err.decode()
+    run = await relay_command(environment, *words)
+    assert (run.code, run.json["published"]) == (0, 3564)

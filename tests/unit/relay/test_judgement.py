@@ -1,0 +1,262 @@
+"""What `check` makes of the facts, whoever has read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from relay.errors import UsageError
+from relay.operations.check import exit_code
+from relay.operations.facts import (
+    ContainerFacts,
+    CosmosFacts,
+    Gap,
+    ServiceBusFacts,
+    SubscriptionFacts,
+    TopicFacts,
+    Why,
+)
+from relay.operations.inspection import administration_connection
+from relay.operations.judgement import Demands, Finding, Level, judge_cosmos, judge_servicebus
+from relay.operations.results import ExitCode
+from relay.settings import Connection, Identity
+
+NAMES = {
+    "COSMOS_CONTAINER": "data",
+    "COSMOS_LEASE_CONTAINER": "leases",
+    "COSMOS_QUARANTINE_CONTAINER": "quarantine",
+}
+SOUND_COSMOS = {
+    "COSMOS_CONTAINER": ContainerFacts(("/partitionKey",), -1),
+    "COSMOS_LEASE_CONTAINER": ContainerFacts(("/id",), None),
+    "COSMOS_QUARANTINE_CONTAINER": ContainerFacts(("/partitionKey",), None),
+}
+DEMANDS = Demands(window=timedelta(minutes=10), ttl=timedelta(days=1))
+SOUND_TOPIC = TopicFacts("Active", True, timedelta(minutes=10), True, timedelta(days=14))
+SOUND_SUBSCRIPTION = SubscriptionFacts("all", "Active", True, True, timedelta(days=14))
+
+
+def cosmos(**changed: ContainerFacts | Gap) -> list[Finding]:
+    return list(judge_cosmos(CosmosFacts(None, {**SOUND_COSMOS, **changed}), "outbox", NAMES))
+
+
+def servicebus(
+    topic: TopicFacts | Gap = SOUND_TOPIC,
+    subscriptions: list[SubscriptionFacts] | Gap | None = None,
+    sending: int | Gap = 262_144,
+) -> list[Finding]:
+    found = [SOUND_SUBSCRIPTION] if subscriptions is None else subscriptions
+    return list(judge_servicebus(ServiceBusFacts(topic, found, sending), "domain-events", DEMANDS))
+
+
+def trouble(findings: list[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.level is not Level.OK]
+
+
+def test_a_sound_deployment_gives_nothing_but_ok() -> None:
+    findings = cosmos() + servicebus()
+
+    assert trouble(findings) == []
+    assert exit_code(findings, strict=True, allow_unknown=False) is ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    ("setting", "facts", "level", "says"),
+    [
+        (
+            "COSMOS_CONTAINER",
+            ContainerFacts(("/id",), -1),
+            Level.ERROR,
+            "the partition key /id, not /partitionKey",
+        ),
+        ("COSMOS_CONTAINER", ContainerFacts(("/partitionKey", "/id"), -1), Level.ERROR, "/partitionKey, /id, not"),
+        ("COSMOS_CONTAINER", ContainerFacts(("/partitionKey",), None), Level.WARNING, "time to live off"),
+        (
+            "COSMOS_CONTAINER",
+            ContainerFacts(("/partitionKey",), 3600),
+            Level.ERROR,
+            "business documents are deleted",
+        ),
+        ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/partitionKey",), None), Level.ERROR, "not /id"),
+        ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/id",), 60), Level.ERROR, "takes its checkpoint along"),
+        ("COSMOS_QUARANTINE_CONTAINER", ContainerFacts(("/partitionKey",), 60), Level.ERROR, "are lost after it"),
+        (
+            "COSMOS_QUARANTINE_CONTAINER",
+            ContainerFacts(("/partitionKey",), -1),
+            Level.WARNING,
+            "without a default",
+        ),
+        ("COSMOS_CONTAINER", Gap(Why.MISSING, "404"), Level.ERROR, "'data' does not exist"),
+        ("COSMOS_CONTAINER", Gap(Why.FORBIDDEN, "403 said"), Level.UNKNOWN, "with these rights: 403 said"),
+    ],
+)
+def test_a_container_that_is_not_as_it_should_be(
+    setting: str, facts: ContainerFacts | Gap, level: Level, says: str
+) -> None:
+    (finding,) = trouble(cosmos(**{setting: facts}))
+
+    assert (finding.level, finding.unavailable) == (level, False)
+    assert says in finding.what
+    assert finding.what.startswith(f"{setting} '{NAMES[setting]}'")
+    assert finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("why", "unavailable"), [(Why.MISSING, False), (Why.REFUSED, True), (Why.UNREACHABLE, True)]
+)
+def test_an_account_without_its_database_is_one_finding(why: Why, unavailable: bool) -> None:
+    (finding,) = judge_cosmos(CosmosFacts(Gap(why, "said"), {}), "outbox", NAMES)
+
+    assert (finding.level, finding.unavailable) == (Level.ERROR, unavailable)
+
+
+@pytest.mark.parametrize(
+    ("changed", "level", "says"),
+    [
+        ({"status": "SendDisabled"}, Level.ERROR, "is SendDisabled"),
+        ({"status": None}, Level.UNKNOWN, "does not tell its status"),
+        ({"duplicate_detection": False}, Level.ERROR, "does not detect duplicates"),
+        ({"duplicate_detection": None}, Level.UNKNOWN, "whether it detects duplicates"),
+        ({"window": timedelta(seconds=599)}, Level.ERROR, "within PT9M59S only, not within PT10M"),
+        ({"window": None}, Level.UNKNOWN, "its duplicate detection window"),
+        ({"partitioned": False}, Level.WARNING, "would swallow one another"),
+        ({"partitioned": None}, Level.UNKNOWN, "whether it is partitioned"),
+        ({"ttl": timedelta(hours=23)}, Level.WARNING, "keeps messages for PT23H"),
+    ],
+)
+def test_a_topic_that_is_not_as_it_should_be(changed: dict[str, object], level: Level, says: str) -> None:
+    (finding,) = trouble(servicebus(replace(SOUND_TOPIC, **changed)))  # type: ignore[arg-type]
+
+    assert finding.level is level
+    assert says in finding.what
+    assert finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("changed", "level", "says"),
+    [
+        ({"status": "ReceiveDisabled"}, Level.WARNING, "is ReceiveDisabled"),
+        ({"requires_session": False}, Level.ERROR, "receive events out of order"),
+        ({"requires_session": None}, Level.UNKNOWN, "whether it requires sessions"),
+        ({"dead_letters_expired": False}, Level.ERROR, "lost without a trace"),
+        ({"dead_letters_expired": None}, Level.UNKNOWN, "what it does with expired messages"),
+        ({"ttl": timedelta(minutes=5)}, Level.WARNING, "keeps messages for PT5M"),
+    ],
+)
+def test_a_subscription_that_is_not_as_it_should_be(changed: dict[str, object], level: Level, says: str) -> None:
+    other = replace(SOUND_SUBSCRIPTION, name="names", **changed)  # type: ignore[arg-type]
+
+    (finding,) = trouble(servicebus(subscriptions=[SOUND_SUBSCRIPTION, other]))
+
+    assert finding.level is level
+    assert finding.what.startswith("subscription 'names'")
+    assert says in finding.what
+
+
+def test_a_topic_without_subscriptions_is_a_warning() -> None:
+    (finding,) = trouble(servicebus(subscriptions=[]))
+
+    assert (finding.level, "goes nowhere" in finding.what) == (Level.WARNING, True)
+
+
+@pytest.mark.parametrize("why", [Why.FORBIDDEN, Why.UNREACHABLE])
+def test_properties_that_cannot_be_read_are_unknown_and_the_rest_is_judged(why: Why) -> None:
+    sendable, finding = servicebus(topic=Gap(why, "said so"))
+
+    assert sendable.level is Level.OK
+    assert (finding.level, finding.unavailable) == (Level.UNKNOWN, False)
+    assert "said so" in finding.what
+
+
+def test_subscriptions_that_cannot_be_listed_are_unknown() -> None:
+    (finding,) = trouble(servicebus(subscriptions=Gap(Why.FORBIDDEN, "said so")))
+
+    assert finding.level is Level.UNKNOWN
+    assert "the subscriptions of" in finding.what
+
+
+def test_a_management_endpoint_that_does_not_know_a_topic_that_takes_messages_is_another_namespaces() -> None:
+    (finding,) = trouble(servicebus(topic=Gap(Why.MISSING, "404")))
+
+    assert (finding.level, "though it can be sent to" in finding.what) == (Level.UNKNOWN, True)
+
+
+def test_a_topic_that_neither_side_knows_does_not_exist() -> None:
+    findings = servicebus(topic=Gap(Why.MISSING, "404"), sending=Gap(Why.MISSING, "not found"))
+
+    assert [finding.level for finding in findings] == [Level.ERROR, Level.ERROR]
+    assert not any(finding.unavailable for finding in findings)
+
+
+@pytest.mark.parametrize("why", [Why.REFUSED, Why.UNREACHABLE])
+def test_a_topic_that_cannot_be_reached_is_the_services_trouble(why: Why) -> None:
+    finding = servicebus(sending=Gap(why, "said"))[0]
+
+    assert (finding.level, finding.unavailable) == (Level.ERROR, True)
+
+
+@pytest.mark.parametrize(
+    ("finding", "options", "code"),
+    [
+        (Finding(Level.OK, "x"), {}, ExitCode.OK),
+        (Finding(Level.WARNING, "x"), {}, ExitCode.OK),
+        (Finding(Level.WARNING, "x"), {"strict": True}, ExitCode.FINDINGS),
+        (Finding(Level.UNKNOWN, "x"), {}, ExitCode.FINDINGS),
+        (Finding(Level.UNKNOWN, "x"), {"allow_unknown": True}, ExitCode.OK),
+        (Finding(Level.ERROR, "x"), {"allow_unknown": True}, ExitCode.FINDINGS),
+        (Finding(Level.ERROR, "x", unavailable=True), {}, ExitCode.SERVICE),
+    ],
+)
+def test_exit_codes_follow_the_worst_finding(finding: Finding, options: dict[str, bool], code: ExitCode) -> None:
+    findings = [Finding(Level.OK, "fine"), finding]
+
+    assert exit_code(findings, **{"strict": False, "allow_unknown": False, **options}) is code
+
+
+EMULATOR = "Endpoint=sb://127.0.0.1:5672;SharedAccessKeyName=k;SharedAccessKey=YQ==;UseDevelopmentEmulator=true;"
+NAMESPACE = "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=YQ==;EntityPath=t"
+
+
+@pytest.mark.parametrize(
+    ("servicebus", "option", "expected"),
+    [
+        (NAMESPACE, None, NAMESPACE),
+        (EMULATOR, None, None),
+        (
+            EMULATOR,
+            "http://127.0.0.1:5300",
+            "Endpoint=sb://127.0.0.1:5300;SharedAccessKeyName=k;SharedAccessKey=YQ==;UseDevelopmentEmulator=true",
+        ),
+        (
+            NAMESPACE,
+            "https://m.example.net/",
+            "Endpoint=sb://m.example.net;SharedAccessKeyName=k;SharedAccessKey=YQ==",
+        ),
+        (NAMESPACE, "m.example.net", "Endpoint=sb://m.example.net;SharedAccessKeyName=k;SharedAccessKey=YQ=="),
+        (NAMESPACE, "Endpoint=sb://x;whatever", "Endpoint=sb://x;whatever"),
+    ],
+)
+def test_the_management_endpoint_is_where_the_option_says_with_the_settings_credentials(
+    servicebus: str, option: str | None, expected: str | None
+) -> None:
+    found = administration_connection(Connection(connection_string=servicebus), option)
+
+    assert (found.connection_string if found else None) == expected
+
+
+def test_with_an_identity_the_management_endpoint_is_the_namespace_unless_told_otherwise() -> None:
+    connection = Connection(address="n.servicebus.windows.net", identity=Identity(managed=True, client_id=None))
+
+    assert administration_connection(connection, None) == connection
+    assert administration_connection(connection, "https://m.example.net") == replace(
+        connection, address="m.example.net"
+    )
+    with pytest.raises(UsageError, match="needs SERVICEBUS as a connection string"):
+        administration_connection(connection, "http://127.0.0.1:5300")
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="give a URL"):
+        administration_connection(Connection(connection_string=EMULATOR), "ftp://x")
