@@ -55,7 +55,7 @@ async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path)
         (without_retry_policy, ("--events", "400", "--kinds", "disable-entity", "--faults", "60"), "missing"),
         (
             without_waiting_for_acceptance,
-            ("--events", "800", "--kinds", "cut-before-transfer", "--faults", "25", "--writers", "8"),
+            ("--events", "400", "--kinds", "cut-before-transfer", "--faults", "10", "--writers", "8"),
             "out_of_order",
         ),
         (without_date_setting, ("--events", "100", "--faults", "0"), "altered"),

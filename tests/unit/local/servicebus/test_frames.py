@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local.servicebus import codec
-from local.servicebus.frames import DeliveryTracker, FrameReader
+from local.servicebus.frames import TRANSFER, DeliveryTracker, FrameReader, Transfer, middle_of_last, performative
 from local.servicebus.message import BATCH_FORMAT
 
 HEADER = b"AMQP\x00\x01\x00\x00"
@@ -118,3 +118,55 @@ def test_no_frame_whatever_stops_the_tracker(body: bytes) -> None:
     for start in (b"", b"\x00\x53\x14", b"\x00\x53\x16"):
         sent = frame(start + body)
         assert DeliveryTracker().follow(sent)[8:] is not None
+
+
+def attach(name: str, handle: int, channel: int = 0) -> bytes:
+    fields = [codec.encode_string(name), codec.encode_uint(handle), b"\x42"]
+    return frame(b"\x00\x53\x12" + codec.encode_list(fields), channel)
+
+
+def looked_ahead(tracker: DeliveryTracker, sent: bytes) -> Transfer | None:
+    found = performative(sent)
+    assert found is not None
+    return tracker.look_ahead(sent, found)
+
+
+def test_a_transfer_is_known_by_its_link_before_it_is_followed() -> None:
+    tracker = DeliveryTracker()
+    for sent in (attach("a", 0), attach("b", 1), attach("c", 0, channel=1)):
+        tracker.follow(sent)
+
+    assert looked_ahead(tracker, transfer(0, handle=1, more=True)) == Transfer("b", begins=True, ends=False)
+    tracker.follow(transfer(0, handle=1, more=True))
+    assert looked_ahead(tracker, transfer(None, handle=1)) == Transfer("b", begins=False, ends=True)
+    assert looked_ahead(tracker, transfer(0, channel=1)) == Transfer("c", begins=True, ends=True)
+
+
+def test_a_link_is_forgotten_when_it_is_detached_or_its_session_ends() -> None:
+    tracker = DeliveryTracker()
+    for sent in (attach("a", 0), attach("b", 1), attach("c", 0, channel=1)):
+        tracker.follow(sent)
+    tracker.follow(frame(b"\x00\x53\x16" + codec.encode_list([codec.encode_uint(1)])))
+    tracker.follow(frame(b"\x00\x53\x17\x45", channel=1))
+
+    assert looked_ahead(tracker, transfer(0)) is not None
+    assert looked_ahead(tracker, transfer(0, handle=1)) is None
+    assert looked_ahead(tracker, transfer(0, channel=1)) is None
+
+
+@given(st.binary(max_size=60))
+def test_looking_at_what_is_malformed_does_no_harm(junk: bytes) -> None:
+    for sent in (junk, frame(b"\x00\x53\x14" + junk), frame(b"\x00\x53\x12" + junk)):
+        tracker = DeliveryTracker()
+        found = performative(sent)
+        if found is not None:
+            tracker.look_ahead(sent, found)
+        tracker.follow(sent)
+
+
+def test_the_middle_of_the_last_frame_of_a_kind_is_found() -> None:
+    first, other, last = transfer(1), frame(b"\x00\x53\x13\x45"), transfer(2)
+
+    assert middle_of_last(first + other + last + other, TRANSFER) == len(first + other) + len(last) // 2
+    assert middle_of_last(other, TRANSFER) is None
+    assert middle_of_last(b"", TRANSFER) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -329,3 +330,58 @@ def test_expiries_of_messages_long_gone_do_not_pile_up(make_queue: QueueMaker) -
         queue.complete(held(queue))
 
     assert len(queue._expiries) <= 1_001
+
+
+def test_all_locks_can_end_at_once(queue: MessageQueue) -> None:
+    for each in ("1", "2", "3"):
+        queue.enqueue(a_message(message_id=each))
+    tokens = [held(queue), held(queue)]
+
+    assert queue.expire_all_locks() == 2
+
+    assert queue.counts() == Counts(active=3)
+    assert [entry.delivery_count for entry in queue.peek(0, 10)] == [1, 1, 0]
+    with pytest.raises(MessageLockLost):
+        queue.complete(tokens[0])
+
+
+def test_a_lock_made_shorter_ends_before_longer_ones_of_earlier(queue: MessageQueue, clock: FakeClock) -> None:
+    for each in ("1", "2", "3"):
+        queue.enqueue(a_message(message_id=each))
+    first = held(queue)
+    queue.settings = replace(queue.settings, lock_ms=LOCK_MS // 10)
+    second = held(queue)
+    third = held(queue)
+
+    clock.advance(LOCK_MS // 10)
+
+    assert queue.locked_entry(first)
+    for ended in (second, third):
+        with pytest.raises(MessageLockLost):
+            queue.locked_entry(ended)
+
+
+def test_the_size_is_that_of_what_is_held(queue: MessageQueue) -> None:
+    large, small = a_message(body=b"x" * 1000), a_message(body=b"x")
+    queue.enqueue(large)
+    queue.enqueue(small)
+    assert queue.size_bytes == large.size + small.size
+
+    queue.complete(held(queue))
+    assert queue.size_bytes == small.size
+    queue.dead_letter(held(queue), "reason")
+    assert queue.dead_letters is not None
+    assert (queue.size_bytes, queue.dead_letters.size_bytes > small.size) == (0, True)
+
+
+def test_a_cleared_queue_is_empty_and_goes_on(queue: MessageQueue, clock: FakeClock) -> None:
+    queue.enqueue(a_message(message_id="1", ttl_ms=500))
+    queue.enqueue(a_message(message_id="2", scheduled_ms=clock.now_ms + 500))
+    held(queue)
+
+    queue.clear()
+    clock.advance(2 * LOCK_MS)
+
+    assert (queue.counts(), queue.size_bytes, take(queue)) == (Counts(), 0, None)
+    assert queue.enqueue(a_message(message_id="3")).sequence_number == 3
+    assert take(queue) is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from local.servicebus.errors import MessageNotFound, SessionCannotBeLocked, SessionLockLost
@@ -205,3 +207,45 @@ def test_counts_are_told_by_session(queue: SessionQueue) -> None:
     queue.take_from(queue.accept("a", receiver), receiver)
 
     assert queue.session_counts() == {"a": (Counts(active=1, locked=1), True), "b": (Counts(active=1), False)}
+
+
+def test_all_locks_can_end_at_once(queue: SessionQueue) -> None:
+    receivers = [Receiver(), Receiver()]
+    for receiver, name in zip(receivers, "ab", strict=True):
+        send(queue, "1", "2", session=name)
+        session = queue.accept(name, receiver)
+        queue.take_from(session, receiver)
+
+    assert queue.expire_all_locks() == 2
+
+    assert [receiver.lost for receiver in receivers] == [1, 1]
+    assert queue.counts() == Counts(active=4)
+    again = queue.accept_next(Receiver())
+    assert again is not None
+    assert queue.peek(0, 1, again.id)[0].delivery_count == 1
+
+
+def test_a_lock_made_shorter_ends_before_longer_ones_of_earlier(queue: SessionQueue, clock: FakeClock) -> None:
+    long, short = Receiver(), Receiver()
+    queue.accept("a", long)
+    queue.settings = replace(queue.settings, lock_ms=LOCK_MS // 10)
+    queue.accept("b", short)
+
+    clock.advance(LOCK_MS // 10)
+
+    assert (long.lost, short.lost) == (0, 1)
+
+
+def test_a_cleared_queue_has_no_sessions(queue: SessionQueue) -> None:
+    receiver = Receiver()
+    send(queue, "1")
+    session = queue.accept("a", receiver)
+    queue.set_state("a", [receiver], b"state")
+    queue.close_session(session, receiver)
+
+    queue.clear()
+
+    assert (queue.session_ids(), queue.counts()) == ([], Counts())
+    assert queue.accept_next(receiver) is None
+    send(queue, "2", session="b")
+    assert receiver.granted == ["b"]

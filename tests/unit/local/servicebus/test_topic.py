@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from local.servicebus.duplicates import DuplicateHistory
+from local.servicebus.ends import Refusal
 from local.servicebus.entities import DuplicateDetection, Receiving, Sending, SubscriptionEntity, TopicEntity
 from local.servicebus.errors import EntityDisabled, MessageNotFound, NotAllowed, Refused
 from local.servicebus.filters import CorrelationFilter, Rule
 from local.servicebus.message import Property
-from local.servicebus.topic import Refusal, Status, Topic
+from local.servicebus.status import Status
+from local.servicebus.topic import Topic
 
 from .doubles import FakeClock, a_message
 
@@ -80,6 +82,17 @@ def test_what_is_remembered_is_bounded_by_the_window(clock: FakeClock) -> None:
         clock.advance(100)
 
     assert len(history) <= WINDOW_MS // 100
+
+
+def test_a_window_made_shorter_holds_for_what_comes_after(clock: FakeClock) -> None:
+    history = DuplicateHistory(WINDOW_MS, lambda: clock.now_ms)
+    history.is_new("long")
+    history.window_ms = WINDOW_MS // 10
+    history.is_new("short")
+
+    clock.advance(WINDOW_MS // 10)
+
+    assert [history.is_new(key) for key in ("long", "short")] == [False, True]
 
 
 def test_a_batch_on_a_partitioned_topic_must_have_one_key(clock: FakeClock) -> None:

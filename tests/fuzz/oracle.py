@@ -1,0 +1,58 @@
+"""What has to become of a document, written from the contract and not from the relay."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+IGNORED = "ignored"
+EVENT = "event"
+
+_MOST_CHARACTERS = 128
+
+
+def fate(document: dict[str, Any] | None) -> str:
+    """`ignored`, `event`, or the reason for quarantine."""
+    if document is None or document.get("type") != "domainEvent":
+        return IGNORED
+    for name, prefix in (("id", "id-"), ("partitionKey", "partition-key-")):
+        if name not in document:
+            return prefix + "missing"
+        if type(document[name]) is not str:
+            return prefix + "not-string"
+        if document[name] == "":
+            return prefix + "empty"
+        if len(document[name]) > _MOST_CHARACTERS:
+            return prefix + "too-long"
+    if type(document.get("data")) is not dict:
+        return "data-not-object"
+    if type(document["data"].get("action")) is not str:
+        return "action-not-string"
+    return EVENT
+
+
+def read(text: str | bytes) -> Any:
+    """JSON as Cosmos DB means it: what no 64 bits hold is a double."""
+    return json.loads(text, parse_int=_number)
+
+
+def told(value: Any) -> str:
+    """A value as text, in which 1, 1.0, 0.0 and -0.0 are told apart, and the order of names is kept."""
+    return json.dumps(value)
+
+
+def properties(document: dict[str, Any]) -> dict[str, Any]:
+    """The application properties that the contract asks for."""
+    wanted = {"type": "domainEvent"}
+    if type(document.get("_ts")) is int:
+        wanted["cosmosTimestamp"] = document["_ts"]
+    if type(document["data"].get("createdAt")) is str:
+        wanted["createdAt"] = document["data"]["createdAt"]
+    if type(document.get("traceparent")) is str:
+        wanted["traceparent"] = document["traceparent"]
+    return wanted
+
+
+def _number(digits: str) -> int | float:
+    number = int(digits)
+    return number if -(2**63) <= number < 2**64 else float(number)

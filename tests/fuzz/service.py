@@ -1,0 +1,138 @@
+"""Service Bus without a network: takes the bytes the SDK would transfer, and answers as the service would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus._common.utils import transform_outbound_messages
+from azure.servicebus._pyamqp._encode import encode_payload
+from azure.servicebus._pyamqp.error import MessageException
+from azure.servicebus._pyamqp.message import BatchMessage
+from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
+from azure.servicebus.exceptions import (
+    MessageSizeExceededError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+
+from local.servicebus.errors import ServiceBusError as Refusal
+from local.servicebus.message import Message, parse, split_batch
+from relay.quarantine import Quarantined, record_of
+
+# What may happen to a send: nothing, a cut before the service has it, a cut before its acknowledgement is back.
+FAULTS = ("", "before", "after")
+
+
+class Topic:
+    """A topic that detects duplicates by partition key and id, and refuses some ids.
+
+    Attributes:
+        accepted: Messages by session, duplicates dropped, in the order of arrival.
+        faulty: Sends that a fault struck.
+        too_large: Batches over the limit, of which there must be none.
+    """
+
+    def __init__(self, limit: int, faults: Sequence[str], refused: frozenset[str]) -> None:
+        self.limit = limit
+        self.accepted: dict[str, list[Message]] = defaultdict(list)
+        self.faulty = 0
+        self.too_large = 0
+        self._faults = iter(faults)
+        self._refused = refused
+        self._seen: set[tuple[str, str]] = set()
+
+    def transfer(self, payload: bytes, *, batch: bool) -> None:
+        """Take one transfer, or raise what the SDK would raise."""
+        fault = next(self._faults, "")
+        self.faulty += bool(fault)
+        if fault == "before":
+            raise ServiceBusConnectionError(message="cut before the transfer")
+        if len(payload) > self.limit:
+            self.too_large += batch
+            raise MessageSizeExceededError(message=f"{len(payload)} bytes")
+        self._accept([parse(each) for each in (split_batch(payload) if batch else [payload])])
+        if fault == "after":
+            raise ServiceBusConnectionError(message="cut before the acknowledgement")
+
+    def holds(self, key: str, identifier: str) -> bool:
+        """Whether an event was accepted."""
+        return (key, identifier) in self._seen
+
+    def _accept(self, messages: list[Message]) -> None:
+        if any(message.message_id in self._refused for message in messages):
+            raise refusal("amqp:not-allowed")
+        for message in messages:
+            assert message.session_id is not None
+            assert message.message_id is not None
+            name = (message.session_id, message.message_id)
+            if name not in self._seen:
+                self._seen.add(name)
+                self.accepted[message.session_id].append(message)
+
+
+def refusal(condition: str) -> ServiceBusError:
+    """What the SDK raises when a transfer is refused."""
+    return ServiceBusError(condition, error=MessageException(condition=condition.encode()))
+
+
+class Sender:
+    """A ServiceBusSender as the relay uses it."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+
+    async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
+        return ServiceBusMessageBatch(max_size_in_bytes=max_size_in_bytes or self._topic.limit)
+
+    async def send_messages(self, message: ServiceBusMessage | ServiceBusMessageBatch, *, timeout: float) -> None:
+        await asyncio.sleep(0)
+        batch = isinstance(message, ServiceBusMessageBatch)
+        try:
+            self._topic.transfer(_encoded(message), batch=batch)
+        except Refusal as error:
+            raise refusal(error.condition) from error
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+
+
+class Client:
+    """A ServiceBusClient as the pool of senders uses it."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+
+    def get_topic_sender(self, name: str) -> Sender:
+        return Sender(self._topic)
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+
+
+class Shelf:
+    """The quarantine container: records by their id, which a repeated attempt finds there."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, dict[str, Any]] = {}
+
+    async def store(self, items: Sequence[Quarantined], invocation_id: str) -> None:
+        for position, item in enumerate(items):
+            record = record_of(item, invocation_id, position)
+            self.records.setdefault(record["id"], record)
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+
+
+def _encoded(message: ServiceBusMessage | ServiceBusMessageBatch) -> bytes:
+    """The payload that the SDK (7.15.0) would transfer."""
+    if isinstance(message, ServiceBusMessageBatch):
+        return bytes(encode_payload(bytearray(), BatchMessage(*message._message)))
+    outgoing: Any = transform_outbound_messages(
+        message, ServiceBusMessage, PyamqpTransport.to_outgoing_amqp_message
+    )
+    return bytes(encode_payload(bytearray(), outgoing._message))
