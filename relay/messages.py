@@ -98,10 +98,20 @@ def _properties(event: DomainEvent) -> dict[str | bytes, Any]:
     properties: dict[str | bytes, Any] = {"type": document["type"]}
     timestamp = document.get("_ts")
     if isinstance(timestamp, int) and not isinstance(timestamp, bool):
-        properties["cosmosTimestamp"] = timestamp
+        _put_integer(timestamp, "cosmosTimestamp", properties)
     _copy_string(event.data, "createdAt", properties)
     _copy_string(document, "traceparent", properties)
     return properties
+
+
+def _put_integer(value: int, name: str, properties: dict[str | bytes, Any]) -> None:
+    """One of 32 bits as the SDK encodes it, one of 64 bits as an AMQP long; a larger one is left out."""
+    if -(2**31) <= value < 2**31:
+        properties[name] = value
+    elif -(2**63) <= value < 2**63:
+        # Left to itself, the SDK (7.15.0) encodes every int in 32 bits and raises ValueError beyond: from
+        # 19 January 2038 on, that would be every event. This mapping is how its encoder is told a type.
+        properties[name] = {"TYPE": "LONG", "VALUE": value}
 
 
 def _copy_string(source: Mapping[str, Any], name: str, properties: dict[str | bytes, Any]) -> None:

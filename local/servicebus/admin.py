@@ -1,6 +1,7 @@
-"""The broker's HTTP side: readiness, counts, and the knobs of tests. Under `/admin` and `/health` only.
+"""The broker's HTTP side: readiness, counts, and the knobs of tests, under `/admin` and `/health`.
 
-All other paths are kept for the management API, which clients reach at the root.
+All other paths are those of the management API, which clients reach at the root: an entity named `health`, or below
+`admin/`, is out of its reach.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from typing import Any
 
 from aiohttp import web
 
+from .administration.api import ManagementApi
 from .broker import Broker
+from .counts import Counts
+from .ends import Inlet, Outlet, Refusal
 from .errors import NotFound
-from .queue import Counts
+from .fault_api import FaultApi
+from .json_http import json_object, problem
 from .sessions import SessionQueue
-from .topic import Inlet, Outlet, Refusal, Status
+from .status import Status
 
 DEFAULT_CONDITION = "amqp:not-allowed"
 
@@ -37,6 +42,9 @@ class Admin:
                 web.post("/admin/entities/{name:.+}/status", self.set_status),
                 web.post("/admin/refuse", self.refuse),
                 web.delete("/admin/refuse", self.stop_refusing),
+                *FaultApi(self._broker).routes(),
+                web.route("*", "/admin/{rest:.*}", self.unknown),
+                *ManagementApi(self._broker).routes(),
             ]
         )
         return app
@@ -44,6 +52,10 @@ class Admin:
     async def health(self, request: web.Request) -> web.Response:
         """Answer 200 once the broker serves: the port is opened last."""
         return web.json_response({"status": "healthy"})
+
+    async def unknown(self, request: web.Request) -> web.Response:
+        """Answer what would else be taken for a request to the management API."""
+        return problem(404, f"there is no {request.method} {request.path}")
 
     async def entities(self, request: web.Request) -> web.Response:
         """Counts by entity. Subscriptions stand beside their topics, by path."""
@@ -64,7 +76,7 @@ class Admin:
         """Counts by session of a queue or subscription."""
         queue = self._broker.namespace.outlet(request.match_info["name"]).messages
         if not isinstance(queue, SessionQueue):
-            return _problem(409, "the entity does not require sessions")
+            return problem(409, "the entity does not require sessions")
         counts = queue.session_counts()
         return web.json_response(
             {name: _counts(each) | {"session_locked": locked} for name, (each, locked) in counts.items()}
@@ -72,19 +84,19 @@ class Admin:
 
     async def set_status(self, request: web.Request) -> web.Response:
         """Take {"status": "Active" | "SendDisabled" | "ReceiveDisabled" | "Disabled"}; links it shuts out end."""
-        body = await _object(request)
+        body = await json_object(request)
         try:
-            status = Status(body.get("status"))
+            status = Status(str(body.get("status")))
         except ValueError:
-            return _problem(400, f"status must be one of {', '.join(each.value for each in Status)}")
+            return problem(400, f"status must be one of {', '.join(each.value for each in Status)}")
         self._broker.set_status(request.match_info["name"], status)
         return web.json_response({"status": status.value})
 
     async def refuse(self, request: web.Request) -> web.Response:
         """Take {"entity", "message_id", "condition"}: sends that hold this id are refused, whole."""
-        body = await _object(request)
+        body = await json_object(request)
         if not isinstance(body.get("entity"), str) or not isinstance(body.get("message_id"), str):
-            return _problem(400, "entity and message_id are needed, and must be strings")
+            return problem(400, "entity and message_id are needed, and must be strings")
         refusal = Refusal(body["message_id"], str(body.get("condition", DEFAULT_CONDITION)))
         self._broker.namespace.destination(body["entity"]).inlet.refusals.append(refusal)
         return web.json_response({"refusing": refusal.message_id, "condition": refusal.condition})
@@ -119,21 +131,9 @@ def _counts(counts: Counts) -> dict[str, Any]:
     }
 
 
-async def _object(request: web.Request) -> dict[str, Any]:
-    try:
-        body = await request.json()
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}
-
-
-def _problem(status: int, what: str) -> web.Response:
-    return web.json_response({"error": what}, status=status)
-
-
 @web.middleware
 async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except NotFound as error:
-        return _problem(404, error.description)
+        return problem(404, error.description)

@@ -8,7 +8,8 @@ from proton import Link, Receiver, Sender, Terminus
 
 from .cbs import cbs_endpoint
 from .connection import AmqpConnection
-from .errors import NotFound, NotImplementedHere
+from .errors import NotFound, NotImplementedHere, Unauthorized
+from .fault_plans import FaultKind
 from .links import LinkEndpoint, PublishEndpoint, consume_endpoint
 from .management import ManagementNode
 from .namespace import CBS, MANAGEMENT_SUFFIX, path_of
@@ -26,6 +27,8 @@ def attach(connection: AmqpConnection, link: Link) -> LinkEndpoint:
     if path == CBS:
         return cbs_endpoint(connection, link)
     connection.authorize(path)
+    if connection.broker.faults.find(FaultKind.REFUSE_TOKEN, path):
+        raise Unauthorized(f"Unauthorized access. No links are let in for now. Resource: '{path}'.")
     namespace = connection.broker.namespace
     if path.lower().endswith(MANAGEMENT_SUFFIX):
         if not namespace.knows(path[: -len(MANAGEMENT_SUFFIX)]):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from .auth import SharedAccess
+from .ends import Entity
 from .entities import Sending
+from .errors import NotFound
+from .faults import Faults
 from .namespace import Namespace
-from .topic import Status
+from .status import Status
 
 if TYPE_CHECKING:
     from .connection import AmqpConnection
@@ -44,6 +48,8 @@ class Broker:
         self.tier = tier
         self.ack_delay_ms = ack_delay_ms
         self.connections: set[AmqpConnection] = set()
+        self.faults = Faults(namespace.agenda)
+        self._down_until_ms = 0
 
     def limits(self, sending: Sending) -> Limits:
         return Limits.of(self.tier, sending)
@@ -51,5 +57,54 @@ class Broker:
     def set_status(self, path: str, status: Status) -> None:
         """Enable or disable an entity and end the links that it now shuts out. Raises NotFound."""
         self.namespace.set_status(path, status)
+        self.check_links()
+
+    def restore_status(self, path: str, before: Status, *, disabled_as: Status) -> None:
+        """Give an entity its status back, unless it was given another, or is gone, since it was disabled."""
+        try:
+            if self.namespace.status(path) is disabled_as:
+                self.set_status(path, before)
+        except NotFound:
+            return
+
+    def check_links(self) -> None:
+        """End the links whose entity is gone or no longer takes or gives messages."""
         for connection in list(self.connections):
             connection.check_entities()
+
+    def delete(self, entity: Entity) -> None:
+        """Delete a queue, topic or subscription with its messages, and end the links it has."""
+        self.namespace.remove(entity)
+        entity.delete()
+        self.check_links()
+        entity.clear()
+
+    def is_attached(self, path: str) -> bool:
+        """Tell whether there is a link to a path or to something below it."""
+        below = path.lower() + "/"
+        return any(
+            (endpoint.path.lower() + "/").startswith(below)
+            for connection in self.connections
+            for _, endpoint in connection.endpoints()
+            if endpoint.path is not None
+        )
+
+    def cut_receivers(self, covers: Callable[[str], bool], *, reset: bool) -> int:
+        """Cut the connections that receive from a path; returns how many."""
+        found = [connection for connection in self.connections if connection.receives_from(covers)]
+        for connection in found:
+            connection.abort(reset=reset)
+        return len(found)
+
+    @property
+    def is_down(self) -> bool:
+        """Whether new connections are to be cut."""
+        return self.namespace.agenda.now() < self._down_until_ms
+
+    def restart(self, *, keep: bool, for_ms: int) -> None:
+        """Cut all connections, and new ones for a time; without `keep`, forget every message."""
+        self._down_until_ms = self.namespace.agenda.now() + for_ms
+        for connection in list(self.connections):
+            connection.abort()
+        if not keep:
+            self.namespace.clear()

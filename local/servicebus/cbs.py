@@ -9,6 +9,7 @@ from proton import Link, Message
 
 from .auth import Claim
 from .errors import ServiceBusError, Unauthorized
+from .fault_plans import FaultKind
 from .links import LinkEndpoint
 from .namespace import CBS, path_of
 from .requests import properties_of, request_endpoint, response
@@ -35,6 +36,8 @@ def _put_token(connection: AmqpConnection, request: Message) -> None:
         raise Unauthorized(f"The operation '{properties.get('operation')}' is not known to this node.")
     # The token's type is not looked at: azure-servicebus.aio calls signatures "jwt" too, as the service allows.
     audience = str(properties.get("name", ""))
+    if connection.broker.faults.strike(FaultKind.REFUSE_TOKEN, path_of(audience)):
+        raise Unauthorized("InvalidSignature: The token is refused for now.")
     claim = connection.broker.access.check(str(request.body), audience)
     connection.claims[path_of(audience).lower()] = claim
     _check_later(connection, claim)

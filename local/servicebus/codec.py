@@ -41,6 +41,12 @@ class Symbol(str):
     __slots__ = ()
 
 
+class Timestamp(int):
+    """Milliseconds since the Unix epoch, told apart from a number where a value is encoded again."""
+
+    __slots__ = ()
+
+
 Value = Any
 _Reader = Callable[[bytes, int], tuple[Value, int]]
 
@@ -322,6 +328,8 @@ def encode_value(value: Value) -> bytes:
         return NULL
     if isinstance(value, bool):
         return b"\x41" if value else b"\x42"
+    if isinstance(value, Timestamp):
+        return encode_timestamp(value)
     if isinstance(value, int):
         return encode_long(value)
     if isinstance(value, float):

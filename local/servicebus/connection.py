@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -27,7 +29,9 @@ from proton import (
 
 from .auth import Claim
 from .errors import ServiceBusError, Unauthorized
-from .frames import DeliveryTracker, FrameReader
+from .fault_plans import Role
+from .frame_strikes import FrameStrikes
+from .frames import DeliveryTracker, FrameReader, middle_of_last
 from .settlement import condition_of
 
 if TYPE_CHECKING:
@@ -43,6 +47,9 @@ MAX_FRAME_BYTES = 65536
 IDLE_TIMEOUT_S = 480.0
 """The engine announces half of it, four minutes, as the service does."""
 
+_LINGER_0 = struct.pack("ii", 1, 0)
+"""Makes closing a socket a reset, with what was not sent yet thrown away."""
+
 
 class AmqpConnection(asyncio.Protocol):
     """A client's connection, with its links and the claims it has put."""
@@ -55,6 +62,7 @@ class AmqpConnection(asyncio.Protocol):
         self._attach = attach
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._deliveries = DeliveryTracker()
+        self._strikes = FrameStrikes(self._deliveries, self.endpoints)
         self._endpoints: dict[Link, LinkEndpoint] = {}
         self._transport: asyncio.Transport | None = None
         self._engine = Transport(Transport.SERVER)
@@ -69,18 +77,30 @@ class AmqpConnection(asyncio.Protocol):
         self._engine.bind(self._connection)
         self._flush_scheduled = False
         self._tick_timer: asyncio.TimerHandle | None = None
+        self._break_off: tuple[int, bool] | None = None
 
     # The socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if self.broker.is_down:
+            self.abort()
+            return
         self.broker.connections.add(self)
         self._tick()
 
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._frames.feed(data):
+                if self.broker.faults.pending and (cut := self._strikes.find(frame)):
+                    self._push(frame[: cut.taken])
+                    self.abort(reset=cut.reset)
+                    return
                 self._push(self._deliveries.follow(frame))
+                if self.breaks_off:
+                    self.flush()
+                if self._transport is None:
+                    return
         except TransportException as error:
             LOG.info("connection closed on a protocol error: %s", error)
         self.flush()
@@ -99,14 +119,19 @@ class AmqpConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.broker.connections.discard(self)
+        self._leave()
         self.gone.set()
+
+    def _leave(self) -> None:
+        """Have the links give back what they hold: nothing goes in or out any more."""
+        self.broker.connections.discard(self)
         if self._tick_timer:
             self._tick_timer.cancel()
         self._transport = None
-        for endpoint in list(self._endpoints.values()):
-            endpoint.closed()
+        endpoints = list(self._endpoints.values())
         self._endpoints.clear()
+        for endpoint in endpoints:
+            endpoint.closed()
 
     def pause_writing(self) -> None:
         self.writable = False
@@ -125,10 +150,24 @@ class AmqpConnection(asyncio.Protocol):
         if self._transport:
             self._transport.close()
 
-    def abort(self) -> None:
-        """Cut the connection as it is."""
-        if self._transport:
-            self._transport.abort()
+    def abort(self, *, reset: bool = False) -> None:
+        """Cut the connection as it is, in the middle of whatever it does; with `reset` by a TCP reset."""
+        transport = self._transport
+        if transport is not None:
+            if reset:
+                _reset_on_close(transport)
+            self._leave()
+            transport.abort()
+
+    @property
+    def breaks_off(self) -> bool:
+        """Whether the connection is about to end in the middle of a frame: nothing more is to be sent."""
+        return self._break_off is not None
+
+    def break_off(self, performative: int, *, reset: bool) -> None:
+        """End the connection in the middle of the frame of this kind that is to be sent last."""
+        self._break_off = (performative, reset)
+        self.schedule_flush()
 
     def schedule_flush(self) -> None:
         """Send, at the end of this turn of the loop, what was handed to the engine from outside its events."""
@@ -145,6 +184,9 @@ class AmqpConnection(asyncio.Protocol):
         self._process()
         if self._transport is None:
             return
+        if self._break_off is not None:
+            self._send_half(*self._break_off)
+            return
         while (pending := self._engine.pending()) > 0:
             data = self._engine.peek(pending)
             if not data:
@@ -154,6 +196,22 @@ class AmqpConnection(asyncio.Protocol):
             self._process()
         if self._engine.pending() < 0 and not self._transport.is_closing():
             self._transport.close()
+
+    def _send_half(self, performative: int, reset: bool) -> None:
+        transport = self._transport
+        assert transport is not None
+        data = bytearray()
+        while (pending := self._engine.pending()) > 0 and (more := self._engine.peek(pending)):
+            data += more
+            self._engine.pop(len(more))
+            self._process()
+        at = middle_of_last(bytes(data), performative)
+        transport.write(bytes(data[:at]))
+        if at is not None:
+            if reset:
+                _reset_on_close(transport)
+            self._leave()
+            transport.close()
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -168,7 +226,8 @@ class AmqpConnection(asyncio.Protocol):
 
     def _process(self) -> None:
         collector = self._collector
-        while (event := collector.peek()) is not None:
+        # A handler may cut the connection: what the engine still has to tell is of no interest then.
+        while self._transport is not None and (event := collector.peek()) is not None:
             handle = _HANDLERS.get(event.type)
             if handle is not None:
                 handle(self, event)
@@ -287,8 +346,20 @@ class AmqpConnection(asyncio.Protocol):
             except ServiceBusError as error:
                 self.detach(link, error)
 
+    def receives_from(self, covers: Callable[[str], bool]) -> bool:
+        """Tell whether one of the links receives from a path that is covered."""
+        return any(
+            endpoint.role is Role.RECEIVER and endpoint.path is not None and covers(endpoint.path)
+            for endpoint in self._endpoints.values()
+        )
+
     def endpoints(self) -> list[tuple[Link, LinkEndpoint]]:
         return list(self._endpoints.items())
+
+
+def _reset_on_close(transport: asyncio.Transport) -> None:
+    connected: socket.socket = transport.get_extra_info("socket")
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_0)
 
 
 _HANDLERS: dict[object, Callable[[AmqpConnection, Event], None]] = {

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Hashable
+from operator import itemgetter
 
 from .agenda import Clock
 
 
 class DuplicateHistory:
-    """Remembers keys for `window_ms` milliseconds from when each was first accepted."""
+    """Remembers keys for `window_ms` milliseconds from when each was first accepted.
+
+    The window may be changed; what was accepted before keeps the one it was accepted under.
+    """
 
     def __init__(self, window_ms: int, clock: Clock) -> None:
-        self._window_ms = window_ms
+        self.window_ms = window_ms
         self._clock = clock
         self._seen: set[Hashable] = set()
         self._by_age: deque[tuple[int, Hashable]] = deque()
@@ -28,8 +33,18 @@ class DuplicateHistory:
         if key in self._seen:
             return False
         self._seen.add(key)
-        self._by_age.append((now + self._window_ms, key))
+        until = now + self.window_ms
+        if self._by_age and until < self._by_age[-1][0]:
+            # Only after the window was made shorter: otherwise what is accepted later is remembered longer.
+            insort(self._by_age, (until, key), key=itemgetter(0))
+        else:
+            self._by_age.append((until, key))
         return True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._seen.clear()
+        self._by_age.clear()
 
     def _forget(self, now: int) -> None:
         while self._by_age and self._by_age[0][0] <= now:

@@ -65,10 +65,27 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What can be set over the management API only. It bears on no message, but an idle entity may be deleted.
+
+    `window_ms` is the duplicate detection window told where duplicates are not detected.
+    """
+
+    auto_delete_on_idle_ms: int | None = None
+    window_ms: int = 10 * MINUTE_MS
+    max_size_megabytes: int = 1024
+    batched_operations: bool = True
+    express: bool = False
+    ordering: bool = True
+    user_metadata: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QueueEntity:
     name: str
     sending: Sending = Sending()
     receiving: Receiving = Receiving()
+    upkeep: Upkeep = Upkeep()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +93,7 @@ class SubscriptionEntity:
     name: str
     receiving: Receiving = Receiving()
     rules: tuple[Rule, ...] = (DEFAULT_RULE,)
+    upkeep: Upkeep = Upkeep()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +102,7 @@ class TopicEntity:
     sending: Sending = Sending()
     default_ttl_ms: int | None = None
     subscriptions: tuple[SubscriptionEntity, ...] = ()
+    upkeep: Upkeep = Upkeep()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +111,7 @@ class Entities:
 
     queues: tuple[QueueEntity, ...] = ()
     topics: tuple[TopicEntity, ...] = ()
+    namespace: str = "sbemulatorns"
 
     @classmethod
     def from_file(cls, path: Path | str) -> Entities:
@@ -120,9 +140,10 @@ class Entities:
         """Return the same entities with one topic or queue partitioned. Raises EntitiesError if there is none."""
         if name not in self.names:
             raise EntitiesError([f"there is no queue or topic '{name}' to be partitioned"])
-        return Entities(
-            tuple(_partitioned(queue) if queue.name == name else queue for queue in self.queues),
-            tuple(_partitioned(topic) if topic.name == name else topic for topic in self.topics),
+        return replace(
+            self,
+            queues=tuple(_partitioned(queue) if queue.name == name else queue for queue in self.queues),
+            topics=tuple(_partitioned(topic) if topic.name == name else topic for topic in self.topics),
         )
 
 
@@ -142,12 +163,12 @@ def _read_document(document: Reader) -> Entities:
         user.wrong("Namespaces", "must hold exactly one namespace")
         return Entities()
     namespace = namespaces[0]
-    namespace.string("Name", required=True)
+    name = namespace.string("Name", required=True)
     queues = tuple(_read_queue(queue) for queue in namespace.children("Queues"))
     topics = tuple(_read_topic(topic) for topic in namespace.children("Topics"))
     namespace.done()
     document.done()
-    entities = Entities(queues, topics)
+    entities = Entities(queues, topics, name)
     _check_names(namespace, "Queues and Topics", entities.names)
     return entities
 

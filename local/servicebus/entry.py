@@ -48,6 +48,7 @@ class Entry:
     lock: Lock | None = None
     dead_letter_source: str | None = None
     waiting: bool = False
+    size: int = 0
 
     def encode(self, locked_until_ms: int | None = None) -> bytes:
         """Encode the message for delivery, with the annotations only the broker can know."""

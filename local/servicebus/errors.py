@@ -9,6 +9,8 @@
     ├── MessageTooLarge          amqp:link:message-size-exceeded
     ├── ArgumentInvalid          com.microsoft:argument-error
     ├── EntityDisabled           com.microsoft:entity-disabled
+    ├── ServerBusy               com.microsoft:server-busy
+    ├── DetachForced             amqp:link:detach-forced
     ├── TimedOut                 com.microsoft:timeout
     ├── MessageLockLost          com.microsoft:message-lock-lost
     ├── MessageNotFound          com.microsoft:message-not-found
@@ -91,6 +93,20 @@ class EntityDisabled(ServiceBusError):
 
     condition = "com.microsoft:entity-disabled"
     status = 403
+
+
+class ServerBusy(ServiceBusError):
+    """The entity or the namespace is being throttled."""
+
+    condition = "com.microsoft:server-busy"
+    status = 503
+
+
+class DetachForced(ServiceBusError):
+    """The broker ends a link for reasons of its own."""
+
+    condition = "amqp:link:detach-forced"
+    status = 410
 
 
 class TimedOut(ServiceBusError):

@@ -24,6 +24,14 @@ class TrueFilter:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class FalseFilter:
+    """Takes no message."""
+
+    def matches(self, message: Message) -> bool:
+        return False
+
+
 CORRELATION_PROPERTIES: dict[str, Property] = {
     "ContentType": Property.CONTENT_TYPE,
     "CorrelationId": Property.CORRELATION_ID,
@@ -55,11 +63,15 @@ class CorrelationFilter:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A named filter, with an action on the copy it lets through."""
+    """A named filter, with an action on the copy it lets through.
+
+    `created_ms`, since the epoch, is None for a rule that is as old as its subscription.
+    """
 
     name: str
     filter: Filter | SqlExpression
     action: SqlAction | None = None
+    created_ms: int | None = None
 
 
 def copies(rules: tuple[Rule, ...], message: Message) -> list[Message]:

@@ -5,7 +5,7 @@ batch from a message. And it is stricter than the service: azure-servicebus.aio 
 requests it sends at once on one management link (its AutoLockRenewer does so for every batch of messages), which
 the service lets pass and the engine answers by closing the connection.
 
-Frames are also where faults strike: before one, after one, in the middle of one.
+Frames are also where some faults strike: before one, or in the middle of one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
 
 from . import codec
 
@@ -20,8 +22,39 @@ _PROTOCOL_HEADER_BYTES = 8
 _FRAME_HEADER = struct.Struct(">IBBH")
 _PERFORMATIVE = b"\x00\x53"
 
-_BEGIN, _TRANSFER, _DETACH = 0x11, 0x14, 0x16
+_BEGIN, _ATTACH, _DETACH, _END = 0x11, 0x12, 0x16, 0x17
+TRANSFER, DISPOSITION = 0x14, 0x15
 _HANDLE, _DELIVERY_ID, _MESSAGE_FORMAT, _MORE, _ABORTED = 0, 1, 3, 5, 9
+
+
+class Performative(NamedTuple):
+    """What a frame is: its descriptor's code, its channel, and where its list of fields begins."""
+
+    code: int
+    channel: int
+    fields_at: int
+
+
+def performative(frame: bytes) -> Performative | None:
+    """Read what an AMQP frame is; None for all else: protocol headers, SASL, empty and malformed frames."""
+    if len(frame) < _FRAME_HEADER.size + len(_PERFORMATIVE) + 1 or frame.startswith(b"AMQP"):
+        return None
+    _, offset, kind, channel = _FRAME_HEADER.unpack_from(frame)
+    at = offset * 4
+    if kind != 0 or not frame.startswith(_PERFORMATIVE, at) or at + 3 > len(frame):
+        return None
+    return Performative(frame[at + 2], channel, at + 3)
+
+
+def middle_of_last(data: bytes, code: int) -> int | None:
+    """Return where, in a stream of whole frames, the last one with a performative has its middle, if any has."""
+    middle, at = None, 0
+    for frame in FrameReader(len(data)).feed(data):
+        found = performative(frame)
+        if found is not None and found.code == code:
+            middle = at + len(frame) // 2
+        at += len(frame)
+    return middle
 
 
 class FrameReader:
@@ -59,6 +92,15 @@ class _Delivery:
     message_format: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A transfer frame: the name of its link, and whether a delivery begins or ends with it."""
+
+    link: str
+    begins: bool
+    ends: bool
+
+
 class DeliveryTracker:
     """Follows the deliveries of a connection frame by frame.
 
@@ -69,28 +111,42 @@ class DeliveryTracker:
         self.message_format: int | None = None
         self._next_number: dict[int, int] = {}
         self._open: dict[tuple[int, int], _Delivery] = {}
+        self._links: dict[tuple[int, int], str] = {}
 
     def follow(self, frame: bytes) -> bytes:
         """Take note of a frame; return it, with its delivery-id put right where the client repeats one."""
-        if len(frame) < _FRAME_HEADER.size + len(_PERFORMATIVE) + 1 or frame.startswith(b"AMQP"):
+        found = performative(frame)
+        if found is None:
             return frame
-        _, offset, kind, channel = _FRAME_HEADER.unpack_from(frame)
-        at = offset * 4
-        if kind != 0 or not frame.startswith(_PERFORMATIVE, at) or at + 3 > len(frame):
-            return frame
-        code, fields_at = frame[at + 2], at + 3
+        code, channel, at = found
         try:
-            if code == _TRANSFER:
-                return self._transfer(frame, channel, fields_at)
+            if code == TRANSFER:
+                return self._transfer(frame, channel, at)
             if code == _BEGIN:
                 self._next_number.pop(channel, None)
+            elif code == _ATTACH:
+                name, handle = (codec.decode(each)[0] for each in islice(codec.items(frame, at), 2))
+                self._links[channel, handle] = name
             elif code == _DETACH:
-                handle = codec.decode(next(codec.items(frame, fields_at)))[0]
+                handle = codec.decode(next(codec.items(frame, at)))[0]
                 self._open.pop((channel, handle), None)
+                self._links.pop((channel, handle), None)
+            elif code == _END:
+                self._links = {key: name for key, name in self._links.items() if key[0] != channel}
         except (*codec.DECODE_ERRORS, StopIteration):
             # A malformed frame is for the engine to refuse.
             return frame
         return frame
+
+    def look_ahead(self, frame: bytes, found: Performative) -> Transfer | None:
+        """Tell what a transfer frame that was not followed yet belongs to; None if it cannot be told."""
+        try:
+            fields = [codec.decode(each)[0] for each in codec.items(frame, found.fields_at)]
+            key = (found.channel, fields[_HANDLE])
+            more = len(fields) > _MORE and bool(fields[_MORE])
+            return Transfer(self._links[key], begins=key not in self._open, ends=not more)
+        except (*codec.DECODE_ERRORS, KeyError):
+            return None
 
     def _transfer(self, frame: bytes, channel: int, at: int) -> bytes:
         encoded = list(codec.items(frame, at))

@@ -9,12 +9,16 @@ from uuid import UUID
 from proton import Data, Delivery, Link, Receiver, Sender, symbol, ulong
 
 from . import settlement
+from .acknowledgements import Acknowledgements
 from .entry import Entry, Lock
-from .errors import MessageTooLarge, NotAllowed, ServiceBusError, SessionLockLost, TimedOut
+from .errors import DetachForced, MessageTooLarge, NotAllowed, ServiceBusError, SessionLockLost, TimedOut
+from .fault_plans import Direction, Role
+from .frames import DISPOSITION, TRANSFER
 from .message import BATCH_FORMAT, Message, parse, split_batch
 from .namespace import Source
 from .queue import MessageQueue
 from .sessions import Session, SessionQueue
+from .strikes import LinkStrikes
 from .topic import Destination
 
 if TYPE_CHECKING:
@@ -31,9 +35,14 @@ _UNIX_EPOCH_TICKS = 621_355_968_000_000_000
 
 
 class LinkEndpoint:
-    """One link, as the broker's end of it. `path` is what its token must cover."""
+    """One link, as the broker's end of it.
+
+    `path` is what its token must cover; `role` is the client's where the link carries messages of an entity.
+    """
 
     path: str | None = None
+    role: Role | None = None
+    strikes: LinkStrikes | None = None
 
     def __init__(self, connection: AmqpConnection, link: Link) -> None:
         self.connection = connection
@@ -63,6 +72,9 @@ class LinkEndpoint:
 class PublishEndpoint(LinkEndpoint):
     """Takes messages and batches for a queue or topic."""
 
+    role = Role.SENDER
+    strikes: LinkStrikes
+
     def __init__(self, connection: AmqpConnection, link: Receiver, destination: Destination, path: str) -> None:
         super().__init__(connection, link)
         self.path = path
@@ -70,7 +82,8 @@ class PublishEndpoint(LinkEndpoint):
         self._receiver = link
         self._limits = connection.broker.limits(destination.inlet.settings)
         self._oversized: dict[Delivery, int] = {}
-        self._is_closed = False
+        self.strikes = LinkStrikes(connection.broker.faults, path, Role.SENDER)
+        self._acknowledgements = Acknowledgements(self._acknowledge, connection.schedule_flush)
 
     def check(self) -> None:
         self.destination.inlet.check(())
@@ -94,15 +107,24 @@ class PublishEndpoint(LinkEndpoint):
             self._swallow(delivery)
         if delivery.partial or not (delivery.readable or delivery in self._oversized):
             return
+        if self.strikes.detaches():
+            self.connection.detach(self.link, DetachForced("The link was detached by the broker."))
+            return
         error = self._publish(delivery, message_format)
+        if error is None and (plan := self.strikes.cuts_after()):
+            self.connection.abort(reset=plan.reset)
+            return
         self._receiver.flow(1)
         if delivery.settled:
             delivery.settle()
-        elif self.connection.broker.ack_delay_ms:
-            delay = self.connection.broker.ack_delay_ms / 1000
-            asyncio.get_running_loop().call_later(delay, self._answer_late, delivery, error)
         else:
-            settlement.answer(delivery, error)
+            delay_ms = self.connection.broker.ack_delay_ms + self.strikes.delay_ms()
+            self._acknowledgements.owe(delivery, error, delay_ms)
+
+    def _acknowledge(self, delivery: Delivery, error: ServiceBusError | None) -> None:
+        settlement.answer(delivery, error)
+        if error is None and (plan := self.strikes.breaks_off(Direction.OUT)):
+            self.connection.break_off(DISPOSITION, reset=plan.reset)
 
     def _publish(self, delivery: Delivery, message_format: int | None) -> ServiceBusError | None:
         """Take in a complete delivery; return the error if it is refused."""
@@ -115,7 +137,10 @@ class PublishEndpoint(LinkEndpoint):
                     f"The received message (size:{size} bytes) exceeds the limit ({self._limits.message} bytes) "
                     "currently allowed on the link."
                 )
-            self.destination.publish(self._messages(data, message_format))
+            messages = self._messages(data, message_format)
+            self.strikes.refuse(messages)
+            self.destination.publish(messages)
+            self.destination.inlet.accessed_ms = self.connection.broker.namespace.agenda.now()
         except ServiceBusError as refusal:
             self.destination.inlet.counts.refused += 1
             return refusal
@@ -137,25 +162,23 @@ class PublishEndpoint(LinkEndpoint):
             )
         return [parse(each) for each in split_batch(data)]
 
-    def _answer_late(self, delivery: Delivery, error: ServiceBusError | None) -> None:
-        # The engine must not be asked for a delivery of a link that is gone by now.
-        if not self._is_closed:
-            settlement.answer(delivery, error)
-            self.connection.schedule_flush()
-
     def closed(self) -> None:
-        self._is_closed = True
+        self._acknowledgements.cancel()
         self._oversized.clear()
 
 
 class ConsumeEndpoint(LinkEndpoint):
     """Delivers the messages of a queue to one receiver."""
 
+    role = Role.RECEIVER
+    strikes: LinkStrikes
+
     def __init__(self, connection: AmqpConnection, link: Sender, source: Source) -> None:
         super().__init__(connection, link)
         self.path = source.path
         self.source = source
         self.queue: MessageQueue = source.queue
+        self.strikes = LinkStrikes(connection.broker.faults, source.path, Role.RECEIVER)
         self._sender = link
         self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
         self._unsettled: dict[Delivery, UUID] = {}
@@ -184,13 +207,19 @@ class ConsumeEndpoint(LinkEndpoint):
     def pump(self) -> None:
         if not self._is_open:
             return
+        self.source.outlet.accessed_ms = self.connection.broker.namespace.agenda.now()
         credit = self._sender.credit
-        while credit > 0 and self.connection.writable:
+        while credit > 0 and self.connection.writable and not self.connection.breaks_off:
+            if self._has_next() and self.strikes.detaches():
+                self.connection.detach(self.link, DetachForced("The link was detached by the broker."))
+                return
             taken = self._take()
             if taken is None:
                 break
             self._deliver(*taken)
             credit -= 1
+            if plan := self.strikes.breaks_off(Direction.OUT):
+                self.connection.break_off(TRANSFER, reset=plan.reset)
         else:
             self._pass_on()
         if self._sender.drain_mode:
@@ -198,6 +227,9 @@ class ConsumeEndpoint(LinkEndpoint):
 
     def _take(self) -> tuple[Entry, Lock | None] | None:
         return self.queue.take(self, delete=self._deletes)
+
+    def _has_next(self) -> bool:
+        return self.queue.has_next
 
     def _pass_on(self) -> None:
         """There is no credit for more: what waits is for another receiver."""
@@ -310,6 +342,9 @@ class SessionEndpoint(ConsumeEndpoint):
         if self.session is None:
             return None
         return self.queue.take_from(self.session, self, delete=self._deletes)
+
+    def _has_next(self) -> bool:
+        return self.session is not None and len(self.session.line) > 0
 
     def _pass_on(self) -> None:
         pass

@@ -131,6 +131,12 @@ class Message:
     def session_id(self) -> str | None:
         return _text(self.field(Property.GROUP_ID))
 
+    @property
+    def routing_key(self) -> str | None:
+        """What decides on the partition: the session id or, without one, the partition key."""
+        session_id = self.session_id
+        return self.partition_key if session_id is None else session_id
+
     def field(self, name: Property) -> codec.Value:
         """Return a field of the properties section, None when it was not sent."""
         return self.properties[name] if name < len(self.properties) else None

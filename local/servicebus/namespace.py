@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from .agenda import Agenda
-from .entities import Entities
+from .ends import DEAD_LETTER_SUFFIX, Entity, Inlet, Outlet
+from .entities import Entities, QueueEntity, TopicEntity
 from .errors import EntityDisabled, NotFound
 from .queue import MessageQueue
-from .topic import DEAD_LETTER_SUFFIX, Destination, Inlet, Outlet, Queue, Status, Subscription, Topic
+from .status import Status
+from .topic import Destination, Queue, Subscription, Topic
 
 MANAGEMENT_SUFFIX = "/$management"
 CBS = "$cbs"
@@ -31,7 +33,9 @@ class Source:
     outlet: Outlet
 
     def check(self) -> None:
-        """Raise EntityDisabled unless the entity may be received from."""
+        """Raise EntityDisabled unless the entity may be received from, NotFound when it was deleted."""
+        if self.outlet.deleted:
+            raise NotFound(f"The messaging entity '{self.path}' could not be found.")
         if not self.outlet.status.receives:
             raise EntityDisabled(f"Messaging entity '{self.path}' is currently disabled.")
 
@@ -41,6 +45,8 @@ class Namespace:
 
     def __init__(self, entities: Entities, agenda: Agenda) -> None:
         self.agenda = agenda
+        self.name = entities.namespace
+        self.created_ms = agenda.now()
         self.queues = {entity.name.lower(): Queue(entity, agenda) for entity in entities.queues}
         self.topics = {entity.name.lower(): Topic(entity, agenda) for entity in entities.topics}
 
@@ -96,6 +102,35 @@ class Namespace:
         if name in self.queues:
             self.queues[name].inlet.status = status
         self.outlet(path).status = status
+
+    def status(self, path: str) -> Status:
+        """Return the status of a queue, topic or subscription. Raises NotFound."""
+        topic = self.topics.get(path.lower())
+        return topic.inlet.status if topic else self.outlet(path).status
+
+    def add_queue(self, entity: QueueEntity) -> Queue:
+        """Make a queue, empty, for a name that is free."""
+        queue = self.queues[entity.name.lower()] = Queue(entity, self.agenda)
+        return queue
+
+    def add_topic(self, entity: TopicEntity) -> Topic:
+        """Make a topic, empty, for a name that is free."""
+        topic = self.topics[entity.name.lower()] = Topic(entity, self.agenda)
+        return topic
+
+    def remove(self, entity: Entity) -> None:
+        """Have an entity found no more."""
+        self.queues = {name: queue for name, queue in self.queues.items() if queue is not entity}
+        self.topics = {name: topic for name, topic in self.topics.items() if topic is not entity}
+        for topic in self.topics.values():
+            topic.subscriptions = [each for each in topic.subscriptions if each is not entity]
+
+    def clear(self) -> None:
+        """Forget every message; nobody may be receiving."""
+        for queue in self.queues.values():
+            queue.clear()
+        for topic in self.topics.values():
+            topic.clear()
 
     def inlets(self) -> list[Inlet]:
         queues = [queue.inlet for queue in self.queues.values()]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import heapq
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Protocol
 from uuid import UUID
 
 from . import codec
 from .agenda import Agenda
+from .counts import Counts
 from .entry import Entry, Line, Lock, State
 from .errors import MessageLockLost, MessageNotFound
 from .message import Message
@@ -38,26 +41,6 @@ class QueueSettings:
     requires_session: bool = False
 
 
-@dataclass(slots=True)
-class Counts:
-    """How many messages are in which state; a deferred or active one that is locked counts as locked."""
-
-    active: int = 0
-    locked: int = 0
-    deferred: int = 0
-    scheduled: int = 0
-
-    def add(self, entry: Entry) -> None:
-        if entry.state is State.SCHEDULED:
-            self.scheduled += 1
-        elif entry.lock is not None:
-            self.locked += 1
-        elif entry.state is State.DEFERRED:
-            self.deferred += 1
-        else:
-            self.active += 1
-
-
 class MessageQueue:
     """Messages received by competing consumers, without sessions.
 
@@ -79,6 +62,7 @@ class MessageQueue:
         self._deferred: set[int] = set()
         self._scheduled: set[int] = set()
         self._armed: int | None = None
+        self.size_bytes = 0
 
     # What comes in
 
@@ -103,6 +87,8 @@ class MessageQueue:
 
     def _admit(self, entry: Entry) -> None:
         self._entries[entry.sequence_number] = entry
+        entry.size = entry.message.size
+        self.size_bytes += entry.size
 
     def _activate(self, entry: Entry, now: int) -> None:
         entry.ttl_ms = self._ttl(entry.message)
@@ -180,9 +166,17 @@ class MessageQueue:
         until = self._agenda.now() + self.settings.lock_ms
         entry.lock = lock = Lock.new(until)
         self._locked[lock.token] = entry
-        self._lock_expiries.append((until, lock.token))
-        self._arm(until)
+        self._note_lock(until, lock.token)
         return lock
+
+    def _note_lock(self, until: int, token: UUID) -> None:
+        expiries = self._lock_expiries
+        if expiries and until < expiries[-1][0]:
+            # Only after the lock duration was made shorter: otherwise what is locked later ends later.
+            insort(expiries, (until, token), key=itemgetter(0))
+        else:
+            expiries.append((until, token))
+        self._arm(until)
 
     # Settlement
 
@@ -235,8 +229,7 @@ class MessageQueue:
         entry = self.locked_entry(token)
         until = self._agenda.now() + self.settings.lock_ms
         entry.lock = Lock(token, until)
-        self._lock_expiries.append((until, token))
-        self._arm(until)
+        self._note_lock(until, token)
         return until
 
     def receive_deferred(
@@ -284,6 +277,7 @@ class MessageQueue:
     def _drop(self, entry: Entry) -> None:
         self._forget_lock(entry)
         del self._entries[entry.sequence_number]
+        self.size_bytes -= entry.size
         self._deferred.discard(entry.sequence_number)
         self._scheduled.discard(entry.sequence_number)
 
@@ -316,7 +310,31 @@ class MessageQueue:
         self._admit(entry)
         self._give_back(entry)
 
+    def expire_all_locks(self) -> int:
+        """Have every lock end now, as if its time were over; returns how many."""
+        entries = list(self._locked.values())
+        for entry in entries:
+            self._fail_delivery(entry)
+        return len(entries)
+
+    def clear(self) -> None:
+        """Forget every message; no consumer may hold one. Sequence numbers go on where they were."""
+        self._entries.clear()
+        self.size_bytes = 0
+        self._locked.clear()
+        self._line = Line()
+        self._lock_expiries.clear()
+        self._expiries.clear()
+        self._schedule.clear()
+        self._deferred.clear()
+        self._scheduled.clear()
+
     # What can be looked at
+
+    @property
+    def has_next(self) -> bool:
+        """Whether a message waits to be received."""
+        return len(self._line) > 0
 
     def peek(self, from_sequence_number: int, limit: int, session_id: str | None = None) -> list[Entry]:
         """Return messages in any state, from a sequence number on, without touching them."""

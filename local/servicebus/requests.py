@@ -10,8 +10,9 @@ from uuid import uuid4
 from proton import Delivery, Link, Message, ProtonException, Receiver, Sender, int32, symbol
 
 from . import settlement
-from .errors import DecodeFailed, ServiceBusError
+from .errors import DecodeFailed, NotFound, ServiceBusError
 from .links import LinkEndpoint
+from .namespace import MANAGEMENT_SUFFIX
 
 if TYPE_CHECKING:
     from .connection import AmqpConnection
@@ -22,7 +23,17 @@ EMPTY: Mapping[str, object] = MappingProxyType({})
 Answer = Callable[["AmqpConnection", Message], Message]
 
 
-class RequestEndpoint(LinkEndpoint):
+class NodeEndpoint(LinkEndpoint):
+    """One of the two links to a node; that of an entity has the entity's path."""
+
+    def check(self) -> None:
+        if self.path is not None:
+            entity = self.path[: -len(MANAGEMENT_SUFFIX)]
+            if not self.connection.broker.namespace.knows(entity):
+                raise NotFound(f"The messaging entity '{entity}' could not be found.")
+
+
+class RequestEndpoint(NodeEndpoint):
     """Takes requests for one node and answers them over the link that the same session has opened for answers."""
 
     def __init__(self, connection: AmqpConnection, link: Receiver, node: str, answer: Answer) -> None:
@@ -56,7 +67,7 @@ class RequestEndpoint(LinkEndpoint):
                 return
 
 
-class ResponseEndpoint(LinkEndpoint):
+class ResponseEndpoint(NodeEndpoint):
     """Carries answers back to the client."""
 
     def __init__(self, connection: AmqpConnection, link: Sender, node: str) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Protocol
 from uuid import UUID
 
 from .agenda import Agenda
+from .counts import Counts
 from .entry import Entry, Line, Lock
 from .errors import MessageNotFound, SessionCannotBeLocked, SessionLockLost
-from .queue import Consumer, Counts, MessageQueue, QueueSettings
+from .queue import Consumer, MessageQueue, QueueSettings
 
 
 class SessionHolder(Consumer, Protocol):
@@ -134,6 +137,19 @@ class SessionQueue(MessageQueue):
             return entry, None
         return entry, self._lock(entry)
 
+    def expire_all_locks(self) -> int:
+        """Have every lock on a session end now, as if its time were over; returns how many."""
+        held = [session for session in self._sessions.values() if session.holder is not None]
+        for session in held:
+            self._expire_session(session)
+        return len(held)
+
+    def clear(self) -> None:
+        super().clear()
+        self._sessions.clear()
+        self._available.clear()
+        self._session_expiries.clear()
+
     def locked_entry(self, token: UUID) -> Entry:
         entry = self._locked.get(token)
         if entry is None:
@@ -235,7 +251,12 @@ class SessionQueue(MessageQueue):
     def _extend(self, session: Session) -> None:
         assert session.holder is not None
         session.locked_until_ms = self._agenda.now() + self.settings.lock_ms
-        self._session_expiries.append((session.locked_until_ms, session, session.holder))
+        expiry = (session.locked_until_ms, session, session.holder)
+        if self._session_expiries and expiry[0] < self._session_expiries[-1][0]:
+            # Only after the lock duration was made shorter: otherwise what is locked later ends later.
+            insort(self._session_expiries, expiry, key=itemgetter(0))
+        else:
+            self._session_expiries.append(expiry)
         self._arm(session.locked_until_ms)
 
     def _held(self, session_id: str, owned: Iterable[SessionHolder]) -> Session:
@@ -248,11 +269,15 @@ class SessionQueue(MessageQueue):
         while self._session_expiries and self._session_expiries[0][0] <= now:
             _, session, holder = self._session_expiries.popleft()
             if session.holder is holder and session.locked_until_ms <= now:
-                for entry in list(session.locks.values()):
-                    self._fail_delivery(entry)
-                session.holder = None
-                holder.session_lost()
-                self._settle_down(session)
+                self._expire_session(session)
+
+    def _expire_session(self, session: Session) -> None:
+        for entry in list(session.locks.values()):
+            self._fail_delivery(entry)
+        holder, session.holder = session.holder, None
+        if holder is not None:
+            holder.session_lost()
+        self._settle_down(session)
 
     def _next_due(self) -> int | None:
         due = super()._next_due()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lark.exceptions import LarkError, VisitError
@@ -24,10 +24,11 @@ __all__ = ["SqlAction", "SqlError", "SqlExpression", "parse_action", "parse_filt
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
-    """A filter's predicate."""
+    """A filter's predicate. `text` and `parameters` are those it was made from."""
 
     text: str
     node: Node
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def matches(self, message: Message) -> bool:
         """Tell whether the predicate is true of a message: not false, not unknown, and not an error."""
@@ -43,6 +44,7 @@ class SqlAction:
 
     text: str
     steps: tuple[Callable[[Message], Message], ...]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def apply(self, message: Message) -> Message:
         for step in self.steps:
@@ -52,13 +54,14 @@ class SqlAction:
 
 def parse_filter(text: str, parameters: Mapping[str, Any] | None = None) -> SqlExpression:
     """Read the expression of a SQL filter. Raises SqlError saying what is wrong and where."""
-    node = _read(text, "filter", parameters or {})
-    return SqlExpression(text, node)
+    known = parameters or {}
+    return SqlExpression(text, _read(text, "filter", known), known)
 
 
 def parse_action(text: str, parameters: Mapping[str, Any] | None = None) -> SqlAction:
     """Read the statements of a SQL action. Raises SqlError saying what is wrong and where."""
-    return SqlAction(text, _read(text, "action", parameters or {}))
+    known = parameters or {}
+    return SqlAction(text, _read(text, "action", known), known)
 
 
 def _read(text: str, start: str, parameters: Mapping[str, Any]) -> Any:

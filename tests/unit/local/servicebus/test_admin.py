@@ -121,6 +121,7 @@ async def test_a_subscription_can_be_disabled_on_its_own(
 async def test_what_is_asked_wrongly_is_answered_with_the_reason(admin: aiohttp.ClientSession) -> None:
     assert "SendDisabled" in (await post(admin, "/admin/entities/orders/status", {"status": "x"}, 400))["error"]
     assert "message_id" in (await post(admin, "/admin/refuse", {"entity": "orders"}, 400))["error"]
+    assert "GET /admin/nothing" in (await get(admin, "/admin/nothing", 404))["error"]
     nobody = {"entity": "nobody", "message_id": "1"}
     assert "nobody" in (await post(admin, "/admin/refuse", nobody, 404))["error"]
     assert "nobody" in (await post(admin, "/admin/entities/nobody/status", {"status": "Active"}, 404))["error"]

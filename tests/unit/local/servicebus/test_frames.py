@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from proton import Link
 
 from local.servicebus import codec
+from local.servicebus.fault_plans import FaultPlan, Role
+from local.servicebus.faults import Faults
+from local.servicebus.frame_strikes import Cut, FrameStrikes
 from local.servicebus.frames import TRANSFER, DeliveryTracker, FrameReader, Transfer, middle_of_last, performative
+from local.servicebus.links import LinkEndpoint
 from local.servicebus.message import BATCH_FORMAT
+from local.servicebus.strikes import LinkStrikes
+
+from .doubles import FakeClock
 
 HEADER = b"AMQP\x00\x01\x00\x00"
 LARGEST = 65536
@@ -170,3 +180,22 @@ def test_the_middle_of_the_last_frame_of_a_kind_is_found() -> None:
     assert middle_of_last(first + other + last + other, TRANSFER) == len(first + other) + len(last) // 2
     assert middle_of_last(other, TRANSFER) is None
     assert middle_of_last(b"", TRANSFER) is None
+
+
+def test_a_transfer_is_cut_before_its_first_frame_or_in_the_middle_of_its_last(clock: FakeClock) -> None:
+    faults, tracker = Faults(clock.agenda), DeliveryTracker()
+    link = SimpleNamespace(name="a")
+    endpoint = SimpleNamespace(role=Role.SENDER, strikes=LinkStrikes(faults, "t", Role.SENDER))
+    strikes = FrameStrikes(tracker, lambda: [(cast(Link, link), cast(LinkEndpoint, endpoint))])
+    first, last = transfer(0, more=True), transfer(None)
+    tracker.follow(attach("a", 0))
+
+    faults.add(FaultPlan.from_object({"kind": "cut-mid-frame", "entity": "t", "direction": "in", "reset": True}))
+    assert strikes.find(first) is None
+    tracker.follow(first)
+    faults.add(FaultPlan.from_object({"kind": "cut-before-transfer", "entity": "t"}))
+    assert strikes.find(transfer(0, handle=1)) is None
+    assert strikes.find(last) == Cut(len(last) // 2, reset=True)
+    tracker.follow(last)
+    assert strikes.find(transfer(1)) == Cut(0, reset=False)
+    assert not faults.pending

@@ -9,9 +9,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from local.servicebus.counts import Counts
 from local.servicebus.entry import Entry, State
 from local.servicebus.errors import MessageLockLost, MessageNotFound
-from local.servicebus.queue import Counts, MessageQueue, QueueSettings
+from local.servicebus.queue import MessageQueue, QueueSettings
 
 from .doubles import FakeClock, Receiver, a_message
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from local.servicebus.counts import Counts
 from local.servicebus.errors import MessageNotFound, SessionCannotBeLocked, SessionLockLost
-from local.servicebus.queue import Counts, MessageQueue, QueueSettings
+from local.servicebus.queue import MessageQueue, QueueSettings
 from local.servicebus.sessions import Session, SessionQueue
 
 from .doubles import FakeClock, Receiver, a_message

@@ -1,0 +1,56 @@
+"""What a link owes its sender: the outcomes of its transfers, in the order they came, some of them late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from proton import Delivery
+
+from .errors import ServiceBusError
+
+Give = Callable[[Delivery, ServiceBusError | None], None]
+
+
+class Acknowledgements:
+    """Gives each outcome when it is due, and none before the one that came before it."""
+
+    def __init__(self, give: Give, after: Callable[[], None]) -> None:
+        """`give` tells one outcome; `after` is called when some were given late, to send them."""
+        self._give = give
+        self._after = after
+        self._owed: deque[tuple[float, Delivery, ServiceBusError | None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def owe(self, delivery: Delivery, error: ServiceBusError | None, delay_ms: int) -> None:
+        """Give an outcome after a delay, or at once if there is none and nothing is owed."""
+        if not delay_ms and not self._owed:
+            self._give(delivery, error)
+            return
+        due = asyncio.get_running_loop().time() + delay_ms / 1000
+        if self._owed:
+            due = max(due, self._owed[-1][0])
+        self._owed.append((due, delivery, error))
+        if self._timer is None:
+            self._arm()
+
+    def cancel(self) -> None:
+        """Forget what is owed: the link is gone, and the engine must not be asked for its deliveries."""
+        self._owed.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_at(self._owed[0][0], self._pay)
+
+    def _pay(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        while self._owed and self._owed[0][0] <= now:
+            _, delivery, error = self._owed.popleft()
+            self._give(delivery, error)
+        if self._owed:
+            self._arm()
+        self._after()

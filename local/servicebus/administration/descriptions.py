@@ -1,0 +1,220 @@
+"""Descriptions of queues, topics and subscriptions: their properties, and the entities they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..entities import (
+    DAY_MS,
+    MINUTE_MS,
+    DuplicateDetection,
+    QueueEntity,
+    Receiving,
+    Sending,
+    SubscriptionEntity,
+    TopicEntity,
+    Upkeep,
+)
+from ..filters import Rule
+from ..status import Status
+from ..topic import Queue, Subscription, Topic
+from .fields import BOOLEAN, DURATION, INTEGER, STATUS, TEXT, Field, Values
+
+_KIB = 1024
+_STANDARD_MESSAGE_KIB, _PREMIUM_MESSAGE_KIB = 256, 1024
+
+_LOCK = Field("LockDuration", DURATION, MINUTE_MS, low=5_000, high=5 * MINUTE_MS)
+_SIZE = Field("MaxSizeInMegabytes", INTEGER, 1024, low=1024, high=81_920)
+_DUPLICATES = Field("RequiresDuplicateDetection", BOOLEAN, False, fixed=True)
+_SESSION = Field("RequiresSession", BOOLEAN, False, fixed=True)
+_TTL = Field("DefaultMessageTimeToLive", DURATION, low=1_000)
+_DEAD = Field("DeadLetteringOnMessageExpiration", BOOLEAN, False)
+_WINDOW = Field("DuplicateDetectionHistoryTimeWindow", DURATION, 10 * MINUTE_MS, low=20_000, high=7 * DAY_MS)
+_DELIVERIES = Field("MaxDeliveryCount", INTEGER, 10, low=1, high=2_000)
+_BATCHED = Field("EnableBatchedOperations", BOOLEAN, True)
+_ANONYMOUS = Field("IsAnonymousAccessible", BOOLEAN, False, unsupported=True)
+_STATUS = Field("Status", STATUS, Status.ACTIVE)
+_ORDERING = Field("SupportOrdering", BOOLEAN, True)
+_IDLE = Field("AutoDeleteOnIdle", DURATION, low=5 * MINUTE_MS)
+_PARTITIONING = Field("EnablePartitioning", BOOLEAN, False, fixed=True)
+_EXPRESS = Field("EnableExpress", BOOLEAN, False)
+_FORWARD = Field("ForwardTo", TEXT, unsupported=True)
+_METADATA = Field("UserMetadata", TEXT, high=1_024)
+_FORWARD_DEAD = Field("ForwardDeadLetteredMessagesTo", TEXT, unsupported=True)
+_MESSAGE_SIZE = Field(
+    "MaxMessageSizeInKilobytes", INTEGER, low=1024, high=100 * _KIB, premium=True, since="2021-05"
+)
+
+QUEUE = (
+    _LOCK,
+    _SIZE,
+    _DUPLICATES,
+    _SESSION,
+    _TTL,
+    _DEAD,
+    _WINDOW,
+    _DELIVERIES,
+    _BATCHED,
+    _ANONYMOUS,
+    _STATUS,
+    _ORDERING,
+    _IDLE,
+    _PARTITIONING,
+    _EXPRESS,
+    _FORWARD,
+    _METADATA,
+    _FORWARD_DEAD,
+    _MESSAGE_SIZE,
+)
+TOPIC = (
+    _TTL,
+    _SIZE,
+    _DUPLICATES,
+    _WINDOW,
+    _BATCHED,
+    Field("FilteringMessagesBeforePublishing", BOOLEAN, False, unsupported=True),
+    _ANONYMOUS,
+    _STATUS,
+    _ORDERING,
+    _IDLE,
+    _PARTITIONING,
+    Field("EnableSubscriptionPartitioning", BOOLEAN, False, unsupported=True),
+    _EXPRESS,
+    _METADATA,
+    _MESSAGE_SIZE,
+)
+SUBSCRIPTION = (
+    _LOCK,
+    _SESSION,
+    _TTL,
+    _DEAD,
+    Field("DeadLetteringOnFilterEvaluationExceptions", BOOLEAN, False, unsupported=True),
+    _DELIVERIES,
+    _BATCHED,
+    _STATUS,
+    _FORWARD,
+    _FORWARD_DEAD,
+    _IDLE,
+    _METADATA,
+)
+
+
+# From descriptions to entities
+
+
+def queue_entity(name: str, values: Values) -> QueueEntity:
+    return QueueEntity(name, _sending(values), _receiving(values), _upkeep(values))
+
+
+def topic_entity(name: str, values: Values) -> TopicEntity:
+    return TopicEntity(name, _sending(values), values["DefaultMessageTimeToLive"], (), _upkeep(values))
+
+
+def subscription_entity(name: str, values: Values, rules: tuple[Rule, ...]) -> SubscriptionEntity:
+    return SubscriptionEntity(name, _receiving(values), rules, _upkeep(values))
+
+
+def _sending(values: Values) -> Sending:
+    window_ms = values["DuplicateDetectionHistoryTimeWindow"]
+    kilobytes = values["MaxMessageSizeInKilobytes"]
+    return Sending(
+        DuplicateDetection(window_ms) if values["RequiresDuplicateDetection"] else None,
+        values["EnablePartitioning"],
+        None if kilobytes is None or kilobytes < _PREMIUM_MESSAGE_KIB else kilobytes * _KIB,
+    )
+
+
+def _receiving(values: Values) -> Receiving:
+    return Receiving(
+        requires_session=values["RequiresSession"],
+        lock_ms=values["LockDuration"],
+        max_delivery_count=values["MaxDeliveryCount"],
+        default_ttl_ms=values["DefaultMessageTimeToLive"],
+        dead_letter_on_expiry=values["DeadLetteringOnMessageExpiration"],
+    )
+
+
+def _upkeep(values: Values) -> Upkeep:
+    plain = Upkeep()
+    return Upkeep(
+        auto_delete_on_idle_ms=values["AutoDeleteOnIdle"],
+        window_ms=values.get("DuplicateDetectionHistoryTimeWindow", plain.window_ms),
+        max_size_megabytes=values.get("MaxSizeInMegabytes", plain.max_size_megabytes),
+        batched_operations=values["EnableBatchedOperations"],
+        express=values.get("EnableExpress", plain.express),
+        ordering=values.get("SupportOrdering", plain.ordering),
+        user_metadata=values["UserMetadata"],
+    )
+
+
+# From entities to descriptions
+
+
+def queue_values(queue: Queue, *, premium: bool) -> dict[str, Any]:
+    entity = queue.entity
+    return {
+        **_unsupported(QUEUE),
+        **_sending_values(entity.sending, entity.upkeep, premium=premium),
+        **_receiving_values(entity.receiving, entity.upkeep),
+        "Status": queue.inlet.status,
+    }
+
+
+def topic_values(topic: Topic, *, premium: bool) -> dict[str, Any]:
+    entity = topic.entity
+    return {
+        **_unsupported(TOPIC),
+        **_sending_values(entity.sending, entity.upkeep, premium=premium),
+        **_upkeep_values(entity.upkeep),
+        "DefaultMessageTimeToLive": entity.default_ttl_ms,
+        "Status": topic.inlet.status,
+    }
+
+
+def subscription_values(subscription: Subscription) -> dict[str, Any]:
+    entity = subscription.entity
+    return {
+        **_unsupported(SUBSCRIPTION),
+        **_receiving_values(entity.receiving, entity.upkeep),
+        "Status": subscription.outlet.status,
+    }
+
+
+def _unsupported(fields: tuple[Field, ...]) -> dict[str, Any]:
+    return {field.name: field.default for field in fields if field.unsupported}
+
+
+def _sending_values(sending: Sending, upkeep: Upkeep, *, premium: bool) -> dict[str, Any]:
+    kilobytes = _PREMIUM_MESSAGE_KIB if premium else _STANDARD_MESSAGE_KIB
+    if premium and sending.max_message_bytes is not None:
+        kilobytes = sending.max_message_bytes // _KIB
+    return {
+        "MaxSizeInMegabytes": upkeep.max_size_megabytes,
+        "RequiresDuplicateDetection": sending.duplicates is not None,
+        "DuplicateDetectionHistoryTimeWindow": (
+            upkeep.window_ms if sending.duplicates is None else sending.duplicates.window_ms
+        ),
+        "SupportOrdering": upkeep.ordering,
+        "EnablePartitioning": sending.partitioned,
+        "EnableExpress": upkeep.express,
+        "MaxMessageSizeInKilobytes": kilobytes,
+    }
+
+
+def _receiving_values(receiving: Receiving, upkeep: Upkeep) -> dict[str, Any]:
+    return {
+        "LockDuration": receiving.lock_ms,
+        "RequiresSession": receiving.requires_session,
+        "DefaultMessageTimeToLive": receiving.default_ttl_ms,
+        "DeadLetteringOnMessageExpiration": receiving.dead_letter_on_expiry,
+        "MaxDeliveryCount": receiving.max_delivery_count,
+        **_upkeep_values(upkeep),
+    }
+
+
+def _upkeep_values(upkeep: Upkeep) -> dict[str, Any]:
+    return {
+        "EnableBatchedOperations": upkeep.batched_operations,
+        "AutoDeleteOnIdle": upkeep.auto_delete_on_idle_ms,
+        "UserMetadata": upkeep.user_metadata,
+    }

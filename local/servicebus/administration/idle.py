@@ -1,0 +1,46 @@
+"""Entities that are deleted when nobody uses them (AutoDeleteOnIdle)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+from ..agenda import Agenda
+from ..ends import Entity
+
+
+class IdleWatch:
+    """Has entities deleted that had no link, no use and no change for as long as they are told."""
+
+    def __init__(
+        self, agenda: Agenda, is_attached: Callable[[str], bool], delete: Callable[[Entity], None]
+    ) -> None:
+        self._agenda = agenda
+        self._is_attached = is_attached
+        self._delete = delete
+        self._watches: WeakKeyDictionary[Entity, object] = WeakKeyDictionary()
+
+    def watch(self, entity: Entity) -> None:
+        """Look after an entity, by what it is set up with now."""
+        watch = self._watches[entity] = object()
+        self._look_after(entity, watch, self._last_used(entity))
+
+    def _look_after(self, entity: Entity, watch: object, used_ms: int) -> None:
+        limit = entity.upkeep.auto_delete_on_idle_ms
+        if limit is not None:
+            self._agenda.at(used_ms + limit, lambda: self._look(entity, watch))
+
+    def _look(self, entity: Entity, watch: object) -> None:
+        limit = entity.upkeep.auto_delete_on_idle_ms
+        if self._watches.get(entity) is not watch or entity.is_deleted or limit is None:
+            return
+        now = self._agenda.now()
+        used = now if self._is_attached(entity.path) else self._last_used(entity)
+        if used + limit <= now:
+            self._delete(entity)
+        else:
+            self._look_after(entity, watch, used)
+
+    @staticmethod
+    def _last_used(entity: Entity) -> int:
+        return max(entity.times.updated_ms, entity.accessed_ms or 0)

@@ -1,0 +1,112 @@
+"""Resources as the management API tells them: how entities are set up, what they hold, and when they were used."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+from ..ends import Entity, Outlet
+from ..filters import CorrelationFilter, Rule
+from ..topic import Queue, Subscription, Topic
+from . import atom, fields
+from .descriptions import QUEUE, SUBSCRIPTION, TOPIC, queue_values, subscription_values, topic_values
+from .rules import write_rule
+
+_FILTER_COUNTS_SINCE = "2024-05"
+
+_Children = list[Element | tuple[str, str]]
+
+
+class Resources:
+    """Makes entries for one request: `base` is the address of the namespace as the client reached it."""
+
+    def __init__(self, base: str, version: str, *, premium: bool) -> None:
+        self._base = base
+        self._version = version
+        self._premium = premium
+
+    def entity(self, entity: Queue | Topic) -> atom.Entry:
+        return self.queue(entity) if isinstance(entity, Queue) else self.topic(entity)
+
+    def queue(self, queue: Queue) -> atom.Entry:
+        values = queue_values(queue, premium=self._premium)
+        counts = _counts(queue.outlet)
+        children: _Children = [
+            *fields.write(values, QUEUE, version=self._version),
+            ("SizeInBytes", str(queue.outlet.size_bytes)),
+            ("MessageCount", str(sum(counts))),
+            *_common(queue, *counts),
+        ]
+        return self._entry(queue.path, queue, atom.element("QueueDescription", children))
+
+    def topic(self, topic: Topic) -> atom.Entry:
+        values = topic_values(topic, premium=self._premium)
+        children: _Children = [
+            *fields.write(values, TOPIC, version=self._version),
+            ("SizeInBytes", str(topic.size_bytes)),
+            *_common(topic, 0, 0, topic.scheduled),
+            ("SubscriptionCount", str(len(topic.subscriptions))),
+        ]
+        if self._version >= _FILTER_COUNTS_SINCE:
+            rules = [rule for subscription in topic.subscriptions for rule in subscription.rules]
+            correlation = sum(isinstance(rule.filter, CorrelationFilter) for rule in rules)
+            # The true and the false filter are SQL filters too: 1=1 and 1=0.
+            children.append(("SqlFilterCount", str(len(rules) - correlation)))
+            children.append(("CorrelationFilterCount", str(correlation)))
+        return self._entry(topic.path, topic, atom.element("TopicDescription", children))
+
+    def subscription(self, subscription: Subscription) -> atom.Entry:
+        counts = _counts(subscription.outlet)
+        children: _Children = [
+            *fields.write(subscription_values(subscription), SUBSCRIPTION, version=self._version),
+            ("MessageCount", str(sum(counts))),
+            *_common(subscription, *counts),
+        ]
+        return self._entry(subscription.name, subscription, atom.element("SubscriptionDescription", children))
+
+    def rule(self, subscription: Subscription, rule: Rule) -> atom.Entry:
+        created = subscription.times.created_ms if rule.created_ms is None else rule.created_ms
+        address = f"{self._base}/{subscription.path}/Rules/{rule.name}"
+        return atom.Entry(rule.name, address, created, created, write_rule(rule, created))
+
+    def namespace(self, name: str, created_ms: int) -> atom.Entry:
+        sku: _Children = [("MessagingSKU", "Premium" if self._premium else "Standard")]
+        if self._premium:
+            sku.append(("MessagingUnits", "1"))
+        children: _Children = [
+            ("CreatedTime", atom.moment(created_ms)),
+            *sku,
+            ("ModifiedTime", atom.moment(created_ms)),
+            ("Name", name),
+            ("NamespaceType", "Messaging"),
+        ]
+        described = atom.element("NamespaceInfo", children)
+        return atom.Entry(name, f"{self._base}/$namespaceinfo", created_ms, created_ms, described)
+
+    def _entry(self, title: str, entity: Entity, description: Element) -> atom.Entry:
+        times = entity.times
+        return atom.Entry(title, f"{self._base}/{entity.path}", times.created_ms, times.updated_ms, description)
+
+
+def _counts(outlet: Outlet) -> tuple[int, int, int]:
+    """Return how many messages are active, dead and scheduled. What is locked or deferred counts as active."""
+    live, dead = outlet.messages.counts(), outlet.dead_letters.counts()
+    return live.active + live.locked + live.deferred, dead.active + dead.locked + dead.deferred, live.scheduled
+
+
+def _common(entity: Entity, active: int, dead: int, scheduled: int) -> _Children:
+    counts = [
+        ("ActiveMessageCount", str(active)),
+        ("DeadLetterMessageCount", str(dead)),
+        ("ScheduledMessageCount", str(scheduled)),
+        ("TransferDeadLetterMessageCount", "0"),
+        ("TransferMessageCount", "0"),
+    ]
+    details = atom.element("CountDetails")
+    details.extend(atom.element("x", counts, atom.COUNTS))
+    return [
+        ("CreatedAt", atom.moment(entity.times.created_ms)),
+        ("UpdatedAt", atom.moment(entity.times.updated_ms)),
+        ("AccessedAt", atom.moment(entity.accessed_ms)),
+        details,
+        ("EntityAvailabilityStatus", "Available"),
+    ]

@@ -1,0 +1,211 @@
+"""Rules of subscriptions as the management API writes them: filters, actions, and typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement
+
+from ..codec import Timestamp
+from ..filters import CORRELATION_PROPERTIES, CorrelationFilter, FalseFilter, Filter, Rule, TrueFilter
+from ..properties import parse_duration
+from ..sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
+from . import atom
+from .errors import BadRequest
+from .fields import write_duration
+
+_COMPATIBILITY = "20"
+_INT32_END = 2**31
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _LocalTimestamp(Timestamp):
+    """A moment that was given without a zone, and is told without one."""
+
+    __slots__ = ()
+
+
+class _Duration(int):
+    """Milliseconds, told apart from a number where a value is written again."""
+
+    __slots__ = ()
+
+
+# Reading
+
+
+def read_rule(description: Element, name: str, created_ms: int) -> Rule:
+    """Return the rule a description stands for. Raises BadRequest."""
+    found = description.find(atom.name("Filter"))
+    action = description.find(atom.name("Action"))
+    try:
+        return Rule(
+            name,
+            TrueFilter() if found is None else _read_filter(found),
+            None if action is None else _read_action(action),
+            created_ms,
+        )
+    except SqlError as error:
+        raise BadRequest(f"The SQL of the rule '{name}' is not valid: {error}.") from error
+
+
+def _read_filter(found: Element) -> Filter | SqlExpression:
+    kind = _kind(found)
+    if kind == "TrueFilter":
+        return TrueFilter()
+    if kind == "FalseFilter":
+        return FalseFilter()
+    if kind == "SqlFilter":
+        return parse_filter(_expression(found), _key_values(found, "Parameters"))
+    if kind == "CorrelationFilter":
+        return _read_correlation(found)
+    raise BadRequest(f"A filter of the type '{kind}' is not known.")
+
+
+def _read_correlation(found: Element) -> CorrelationFilter:
+    texts = {field: atom.text_of(found, name) for name, field in CORRELATION_PROPERTIES.items()}
+    system = {field: text for field, text in texts.items() if text is not None}
+    user = _key_values(found, "Properties")
+    if not system and not user:
+        raise BadRequest("A correlation filter must have at least one property.")
+    return CorrelationFilter(system, user)
+
+
+def _read_action(found: Element) -> SqlAction | None:
+    kind = _kind(found)
+    if kind == "EmptyRuleAction":
+        return None
+    if kind == "SqlRuleAction":
+        return parse_action(_expression(found), _key_values(found, "Parameters"))
+    raise BadRequest(f"An action of the type '{kind}' is not known.")
+
+
+def _kind(found: Element) -> str:
+    return found.get(atom.name("type", atom.INSTANCE), "").rpartition(":")[2]
+
+
+def _expression(found: Element) -> str:
+    text = atom.text_of(found, "SqlExpression")
+    if text is None:
+        raise BadRequest("The SQL expression is missing.")
+    return text
+
+
+def _key_values(found: Element, name: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    parent = found.find(atom.name(name))
+    for pair in () if parent is None else parent:
+        key, value = atom.text_of(pair, "Key"), pair.find(atom.name("Value"))
+        if key is None or value is None:
+            raise BadRequest(f"Each of the {name} must have a Key and a Value.")
+        values[key] = _read_value(key, value)
+    return values
+
+
+def _read_value(key: str, value: Element) -> Any:
+    kind, text = _kind(value), value.text or ""
+    try:
+        if kind in ("int", "long", "short", "byte"):
+            return int(text)
+        if kind in ("double", "float", "decimal"):
+            return float(text)
+        if kind == "boolean":
+            return {"true": True, "false": False}[text.lower()]
+        if kind == "dateTime":
+            return _read_moment(text)
+        if kind == "duration":
+            return _Duration(parse_duration(text))
+    except (KeyError, ValueError) as error:
+        raise BadRequest(f"The value '{text}' of '{key}' is no {kind}.") from error
+    if kind in ("string", "guid", "anyURI"):
+        return text
+    raise BadRequest(
+        f"The value of '{key}' is of the type '{kind}', which is not supported by the local Service Bus."
+    )
+
+
+def _read_moment(text: str) -> Timestamp:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        # It is taken for one in UTC, in which messages carry theirs.
+        return _LocalTimestamp((found.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1))
+    return Timestamp((found - _EPOCH) // timedelta(milliseconds=1))
+
+
+# Writing
+
+
+def write_rule(rule: Rule, subscription_created_ms: int) -> Element:
+    """Make the description of a rule."""
+    created = subscription_created_ms if rule.created_ms is None else rule.created_ms
+    return atom.element(
+        "RuleDescription",
+        [
+            _write_filter(rule.filter),
+            _write_action(rule.action),
+            ("CreatedAt", atom.moment(created)),
+            ("Name", rule.name),
+        ],
+    )
+
+
+def _write_filter(found: Filter | SqlExpression) -> Element:
+    if isinstance(found, SqlExpression):
+        return _write_sql("Filter", "SqlFilter", found.text, found.parameters)
+    if isinstance(found, CorrelationFilter):
+        return _write_correlation(found)
+    if isinstance(found, FalseFilter):
+        return _write_sql("Filter", "FalseFilter", "1=0", {})
+    return _write_sql("Filter", "TrueFilter", "1=1", {})
+
+
+def _write_correlation(found: CorrelationFilter) -> Element:
+    pairs = [
+        (name, found.system[field]) for name, field in CORRELATION_PROPERTIES.items() if field in found.system
+    ]
+    return _typed("Filter", "CorrelationFilter", [*pairs, _write_key_values("Properties", found.user)])
+
+
+def _write_action(action: SqlAction | None) -> Element:
+    if action is None:
+        return _typed("Action", "EmptyRuleAction", [])
+    return _write_sql("Action", "SqlRuleAction", action.text, action.parameters)
+
+
+def _write_sql(tag: str, kind: str, text: str, parameters: Mapping[str, Any]) -> Element:
+    children: list[Element | tuple[str, str]] = [("SqlExpression", text), ("CompatibilityLevel", _COMPATIBILITY)]
+    return _typed(tag, kind, [*children, _write_key_values("Parameters", parameters)])
+
+
+def _typed(tag: str, kind: str, children: list[Element | tuple[str, str]] | list[Any]) -> Element:
+    made = atom.element(tag, children)
+    made.set(atom.name("type", atom.INSTANCE), kind)
+    return made
+
+
+def _write_key_values(tag: str, values: Mapping[str, Any]) -> Element:
+    made = atom.element(tag)
+    for key, value in values.items():
+        kind, text = _write_value(value)
+        pair = SubElement(made, atom.name("KeyValueOfstringanyType"))
+        SubElement(pair, atom.name("Key")).text = key
+        # The prefix stands in a value, where ElementTree does not look: it is declared by hand.
+        told = {"xmlns:d6p1": atom.SCHEMA, atom.name("type", atom.INSTANCE): f"d6p1:{kind}"}
+        SubElement(pair, atom.name("Value"), told).text = text
+    return made
+
+
+def _write_value(value: Any) -> tuple[str, str]:
+    if isinstance(value, bool):
+        return "boolean", "true" if value else "false"
+    if isinstance(value, Timestamp):
+        text = (_EPOCH + timedelta(milliseconds=value)).replace(tzinfo=None).isoformat()
+        return "dateTime", text if isinstance(value, _LocalTimestamp) else text + "Z"
+    if isinstance(value, _Duration):
+        return "duration", write_duration(value)
+    if isinstance(value, int):
+        return "int" if -_INT32_END <= value < _INT32_END else "long", str(value)
+    if isinstance(value, float):
+        return "double", repr(value)
+    return "string", str(value)

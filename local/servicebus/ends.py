@@ -1,0 +1,193 @@
+"""The two ends of entities: where messages go in, and where they come out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .agenda import Agenda
+from .duplicates import DuplicateHistory
+from .entities import Receiving, Sending, Upkeep
+from .errors import EntityDisabled, NotAllowed, NotFound, Refused
+from .message import Message
+from .queue import MessageQueue, QueueSettings
+from .sessions import SessionQueue
+from .status import Status
+
+DEAD_LETTER_SUFFIX = "/$DeadLetterQueue"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A test wants sends refused that hold this message id, with this error condition."""
+
+    message_id: str
+    condition: str
+
+
+@dataclass(slots=True)
+class SendCounts:
+    """What an entity was sent since it started.
+
+    Messages accepted, those of them that were dropped as duplicates, and transfers (a message or a batch) refused.
+    """
+
+    accepted: int = 0
+    duplicates: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class Inlet:
+    """The sending side of a queue or topic."""
+
+    name: str
+    settings: Sending
+    agenda: Agenda
+    status: Status = Status.ACTIVE
+    counts: SendCounts = field(default_factory=SendCounts)
+    refusals: list[Refusal] = field(default_factory=list)
+    history: DuplicateHistory | None = None
+    deleted: bool = False
+    accessed_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.settings.duplicates:
+            self.history = DuplicateHistory(self.settings.duplicates.window_ms, self.agenda.now)
+
+    def update(self, settings: Sending) -> None:
+        """Take over other settings. A new window holds for what is accepted from now on."""
+        self.settings = settings
+        if self.history is not None and settings.duplicates is not None:
+            self.history.window_ms = settings.duplicates.window_ms
+
+    def check(self, messages: Sequence[Message]) -> None:
+        """Raise what speaks against taking all of these messages together."""
+        if self.deleted:
+            raise NotFound(f"The messaging entity '{self.name}' could not be found.")
+        if not self.status.sends:
+            raise EntityDisabled(f"Messaging entity '{self.name}' is currently disabled.")
+        if self.refusals:
+            self._check_refusals(messages)
+        if self.settings.partitioned and len({message.routing_key for message in messages}) > 1:
+            raise NotAllowed(
+                "Batching brokered messages with distinct SessionId or PartitionKey is not supported for an "
+                "entity with partitioning enabled."
+            )
+
+    def _check_refusals(self, messages: Sequence[Message]) -> None:
+        ids = {message.message_id for message in messages}
+        for refusal in self.refusals:
+            if refusal.message_id in ids:
+                raise Refused(refusal.condition, f"The message '{refusal.message_id}' is refused by a test.")
+
+    def admit(self, message: Message) -> bool:
+        """Count a message as accepted; return False when it is a duplicate, to be dropped."""
+        self.counts.accepted += 1
+        if self.history is None or message.message_id is None:
+            return True
+        if self.settings.partitioned:
+            key: object = (message.routing_key, message.message_id)
+        else:
+            key = message.message_id
+        if self.history.is_new(key):
+            return True
+        self.counts.duplicates += 1
+        return False
+
+    def clear(self) -> None:
+        """Forget which messages were accepted; the counts stay."""
+        if self.history is not None:
+            self.history.clear()
+
+
+@dataclass(slots=True)
+class Outlet:
+    """The receiving side of a queue or subscription: its messages and its dead letters."""
+
+    path: str
+    messages: MessageQueue
+    dead_letters: MessageQueue
+    status: Status = Status.ACTIVE
+    deleted: bool = False
+    accessed_ms: int | None = None
+
+    def update(self, receiving: Receiving, default_ttl_ms: int | None) -> None:
+        """Take over other settings; they hold for messages and locks from now on."""
+        self.messages.settings, self.dead_letters.settings = _settings(self.path, receiving, default_ttl_ms)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much the messages take, dead letters included."""
+        return self.messages.size_bytes + self.dead_letters.size_bytes
+
+    def clear(self) -> None:
+        """Forget every message, and the sessions."""
+        self.messages.clear()
+        self.dead_letters.clear()
+
+
+def _settings(path: str, receiving: Receiving, default_ttl_ms: int | None) -> tuple[QueueSettings, QueueSettings]:
+    """Return the settings of a queue, and those of its dead-letter queue."""
+    known = [ttl for ttl in (receiving.default_ttl_ms, default_ttl_ms) if ttl is not None]
+    live = QueueSettings(
+        path,
+        lock_ms=receiving.lock_ms,
+        max_delivery_count=receiving.max_delivery_count,
+        default_ttl_ms=min(known) if known else None,
+        dead_letter_on_expiry=receiving.dead_letter_on_expiry,
+        requires_session=receiving.requires_session,
+    )
+    dead = QueueSettings(
+        path + DEAD_LETTER_SUFFIX,
+        lock_ms=receiving.lock_ms,
+        max_delivery_count=None,
+        default_ttl_ms=None,
+        dead_letter_on_expiry=False,
+    )
+    return live, dead
+
+
+def make_outlet(path: str, receiving: Receiving, default_ttl_ms: int | None, agenda: Agenda) -> Outlet:
+    """Make the receiving side of a queue or subscription; of two times to live the shorter holds."""
+    live, dead = _settings(path, receiving, default_ttl_ms)
+    dead_letters = MessageQueue(dead, agenda)
+    kind = SessionQueue if receiving.requires_session else MessageQueue
+    return Outlet(path, kind(live, agenda, dead_letters), dead_letters)
+
+
+@dataclass(slots=True)
+class Times:
+    """When an entity was made and last changed, in milliseconds since the epoch."""
+
+    created_ms: int
+    updated_ms: int
+
+
+class Entity:
+    """What queues, topics and subscriptions have in common for those who manage them."""
+
+    def __init__(self, path: str, upkeep: Upkeep, agenda: Agenda, *ends: Inlet | Outlet) -> None:
+        self.path = path
+        self.upkeep = upkeep
+        self.times = Times(agenda.now(), agenda.now())
+        self._ends = ends
+
+    @property
+    def is_deleted(self) -> bool:
+        return any(end.deleted for end in self._ends)
+
+    @property
+    def accessed_ms(self) -> int | None:
+        """When it was last sent to or received from, in milliseconds since the epoch; None is never."""
+        return max((end.accessed_ms for end in self._ends if end.accessed_ms is not None), default=None)
+
+    def delete(self) -> None:
+        """Be gone, for whoever still holds on to it."""
+        for end in self._ends:
+            end.deleted = True
+
+    def clear(self) -> None:
+        """Forget every message, accepted ones included."""
+        for end in self._ends:
+            end.clear()

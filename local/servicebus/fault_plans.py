@@ -1,0 +1,191 @@
+"""A fault as it is asked for: what is to go wrong, where, and how often or for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from .properties import Problems, Reader
+from .status import Status
+
+
+class FaultKind(StrEnum):
+    """What goes wrong."""
+
+    CUT_BEFORE_TRANSFER = "cut-before-transfer"
+    """The connection is cut when a transfer begins; nothing of it is taken in."""
+    CUT_AFTER_TRANSFER = "cut-after-transfer"
+    """What was sent is taken in, then the connection is cut: the sender gets no disposition."""
+    CUT_MID_FRAME = "cut-mid-frame"
+    """The connection is cut in the middle of a frame, coming in or going out."""
+    DELAY_ACK = "delay-ack"
+    """What was sent is taken in, its disposition comes late."""
+    SERVER_BUSY = "server-busy"
+    """The transfer is rejected as throttled."""
+    PARTITION_UNAVAILABLE = "partition-unavailable"
+    """Transfers with messages of one partition of the broker are rejected, others accepted."""
+    DETACH_LINK = "detach-link"
+    """The link is detached in place of taking, or delivering, the next message."""
+    REFUSE_TOKEN = "refuse-token"
+    """Tokens are answered with 401 and links are not let in."""
+    DISABLE_ENTITY = "disable-entity"
+    """The entity has another status for a while."""
+    CUT_RECEIVER = "cut-receiver"
+    """The connections that receive from the entity are cut, at once."""
+    EXPIRE_LOCKS = "expire-locks"
+    """All locks on messages or sessions of the entity expire, at once."""
+
+
+class Role(StrEnum):
+    """Whose link it is, seen from the client."""
+
+    SENDER = "sender"
+    RECEIVER = "receiver"
+
+
+class Direction(StrEnum):
+    """Which way a frame goes, seen from the broker."""
+
+    IN = "in"
+    OUT = "out"
+
+
+SERVER_BUSY = "com.microsoft:server-busy"
+INTERNAL_ERROR = "amqp:internal-error"
+
+_MOST = 2**31 - 1
+_TRANSFER_KINDS = frozenset(
+    {
+        FaultKind.CUT_BEFORE_TRANSFER,
+        FaultKind.CUT_AFTER_TRANSFER,
+        FaultKind.CUT_MID_FRAME,
+        FaultKind.DELAY_ACK,
+        FaultKind.SERVER_BUSY,
+        FaultKind.DETACH_LINK,
+        FaultKind.REFUSE_TOKEN,
+    }
+)
+_IMMEDIATE = frozenset({FaultKind.CUT_RECEIVER, FaultKind.EXPIRE_LOCKS})
+
+
+class FaultError(ValueError):
+    """A fault is not described as it must be; the message names everything that is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """A fault as it is asked for; times are milliseconds.
+
+    It strikes what it matches until it has struck `count` times or `for_ms` has passed, whichever comes first;
+    None is without end. `entity` None is any. The other fields mean something to some kinds only: see
+    `from_object`.
+    """
+
+    kind: FaultKind
+    entity: str | None = None
+    count: int | None = None
+    for_ms: int | None = None
+    role: Role = Role.SENDER
+    direction: Direction = Direction.OUT
+    delay_ms: int = 0
+    partition: int = 0
+    of: int = 1
+    condition: str = SERVER_BUSY
+    status: Status = Status.DISABLED
+    reset: bool = False
+
+    @classmethod
+    def from_object(cls, body: Any) -> FaultPlan:
+        """Read the body of `POST /admin/faults`. Raises FaultError.
+
+        Options: `direction` and `role` of cut-mid-frame, `role` of detach-link, `reset` (a TCP reset in place of
+        an orderly end) of all that cut, `ms` of delay-ack, `partition`, `of` and `condition` of
+        partition-unavailable, `status` of disable-entity. Where neither `count` nor `for_ms` is given, faults that
+        strike transfers, and refuse-token, strike once; disable-entity and partition-unavailable last until they
+        are deleted.
+        """
+        problems: Problems = []
+        reader = Reader(body, "", problems)
+        kind = _choice(reader, "kind", FaultKind, None)
+        fields = {} if kind is None else _read(reader, kind)
+        if problems:
+            raise FaultError("; ".join(problems))
+        return cls(**fields)
+
+    def covers(self, path: str) -> bool:
+        """Tell whether a path is the plan's entity or, like a topic's subscription, below it."""
+        if self.entity is None:
+            return True
+        wanted, entity = path.lower(), self.entity.lower()
+        return wanted == entity or wanted.startswith(entity + "/")
+
+    def as_object(self) -> Mapping[str, Any]:
+        """What was asked for, with the defaults of its kind."""
+        known = {"kind": self.kind.value, "entity": self.entity, "count": self.count, "for_ms": self.for_ms}
+        return known | {name: getattr(self, _FIELDS.get(name, name)) for name in _OPTIONS.get(self.kind, {})}
+
+
+def _read(reader: Reader, kind: FaultKind) -> dict[str, Any]:
+    fields: dict[str, Any] = {"kind": kind}
+    fields["entity"] = reader.string("entity", required=kind is not FaultKind.REFUSE_TOKEN) or None
+    if kind not in _IMMEDIATE:
+        if kind is not FaultKind.DISABLE_ENTITY:
+            fields["count"] = reader.integer("count", 0, 1, _MOST) or None
+        fields["for_ms"] = reader.integer("for_ms", 0, 1, _MOST) or None
+        if kind in _TRANSFER_KINDS and not (fields["count"] or fields["for_ms"]):
+            fields["count"] = 1
+    for name, read in _OPTIONS.get(kind, {}).items():
+        fields[_FIELDS.get(name, name)] = read(reader)
+    if fields.get("partition", 0) >= fields.get("of", 1):
+        reader.wrong("partition", "must be less than 'of', as partitions are counted from 0")
+    reader.done()
+    return fields
+
+
+C = TypeVar("C", bound=StrEnum)
+
+
+def _choice(reader: Reader, name: str, choices: type[C], default: C | None) -> C | None:
+    value = reader.string(name, required=default is None)
+    if not value:
+        return default
+    try:
+        return choices(value)
+    except ValueError:
+        reader.wrong(name, f"is '{value}'; it must be one of {', '.join(str(each.value) for each in choices)}")
+        return default
+
+
+def _condition(reader: Reader) -> str:
+    condition = reader.string("condition") or SERVER_BUSY
+    if condition not in (SERVER_BUSY, INTERNAL_ERROR):
+        reader.wrong("condition", f"is '{condition}'; it must be {SERVER_BUSY} or {INTERNAL_ERROR}")
+    return condition
+
+
+_FIELDS = {"ms": "delay_ms"}
+"""Options whose field has another name."""
+
+_Options = Mapping[str, Callable[[Reader], Any]]
+_RESET: _Options = {"reset": lambda reader: reader.boolean("reset")}
+_ROLE: _Options = {"role": lambda reader: _choice(reader, "role", Role, Role.SENDER)}
+_OPTIONS: Mapping[FaultKind, _Options] = {
+    FaultKind.CUT_BEFORE_TRANSFER: _RESET,
+    FaultKind.CUT_AFTER_TRANSFER: _RESET,
+    FaultKind.CUT_MID_FRAME: {
+        "direction": lambda reader: _choice(reader, "direction", Direction, Direction.OUT),
+        **_ROLE,
+        **_RESET,
+    },
+    FaultKind.CUT_RECEIVER: _RESET,
+    FaultKind.DETACH_LINK: _ROLE,
+    FaultKind.DELAY_ACK: {"ms": lambda reader: reader.integer("ms", 1000, 1, _MOST)},
+    FaultKind.PARTITION_UNAVAILABLE: {
+        "partition": lambda reader: reader.integer("partition", 0, 0, _MOST),
+        "of": lambda reader: reader.integer("of", 16, 1, _MOST),
+        "condition": _condition,
+    },
+    FaultKind.DISABLE_ENTITY: {"status": lambda reader: _choice(reader, "status", Status, Status.DISABLED)},
+}

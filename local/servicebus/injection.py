@@ -1,0 +1,63 @@
+"""Faults put to work: most wait in the registry for what they are to strike, some act at once."""
+
+from __future__ import annotations
+
+from .broker import Broker
+from .fault_plans import FaultKind, FaultPlan
+from .faults import Fault
+
+RESTART = "restart"
+
+
+class FaultInjector:
+    """Injects faults into one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def inject(self, plan: FaultPlan) -> Fault:
+        """Put a fault to work. Raises NotFound when there is no such entity, or none that the kind can strike."""
+        namespace = self._broker.namespace
+        if plan.entity is not None:
+            namespace.status(plan.entity)
+        if plan.kind is FaultKind.DISABLE_ENTITY:
+            return self._disable(plan)
+        if plan.kind is FaultKind.CUT_RECEIVER:
+            return self._at_once(plan, self._broker.cut_receivers(plan.covers, reset=plan.reset))
+        if plan.kind is FaultKind.EXPIRE_LOCKS:
+            queue = namespace.source(plan.entity or "").queue
+            return self._at_once(plan, queue.expire_all_locks())
+        return self._broker.faults.add(plan)
+
+    def restart(self, *, keep: bool, for_ms: int = 0) -> None:
+        """Cut every connection and, for `for_ms` milliseconds, every new one.
+
+        Without `keep`, messages, sessions with their state and the history of duplicates are gone; entities, their
+        status, the counts of what was sent, and the faults stay.
+        """
+        self._broker.restart(keep=keep, for_ms=for_ms)
+        self._broker.faults.applied[RESTART] += 1
+
+    def _at_once(self, plan: FaultPlan, times: int) -> Fault:
+        faults = self._broker.faults
+        fault = faults.add(plan)
+        faults.note(fault, times)
+        faults.end(fault)
+        return fault
+
+    def _disable(self, plan: FaultPlan) -> Fault:
+        faults, path = self._broker.faults, plan.entity or ""
+        others = [
+            fault
+            for fault in faults.pending.values()
+            if fault.plan.kind is FaultKind.DISABLE_ENTITY and (fault.plan.entity or "").lower() == path.lower()
+        ]
+        # One fault at a time holds the status: a second one takes over from the first, which undoes itself.
+        for fault in others:
+            faults.end(fault)
+        before = self._broker.namespace.status(path)
+        fault = faults.add(plan)
+        self._broker.set_status(path, plan.status)
+        faults.note(fault)
+        fault.undo = lambda: self._broker.restore_status(path, before, disabled_as=plan.status)
+        return fault

@@ -1,0 +1,21 @@
+"""JSON over HTTP, as the admin port speaks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+
+async def json_object(request: web.Request) -> dict[str, Any]:
+    """Return the JSON object a request holds; an empty one where it holds none."""
+    try:
+        body = await request.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def problem(status: int, what: str) -> web.Response:
+    """Answer with what is wrong."""
+    return web.json_response({"error": what}, status=status)

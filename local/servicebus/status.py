@@ -1,0 +1,22 @@
+"""Whether an entity takes and gives messages."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """EntityStatus in the management API, as far as users can set it."""
+
+    ACTIVE = "Active"
+    SEND_DISABLED = "SendDisabled"
+    RECEIVE_DISABLED = "ReceiveDisabled"
+    DISABLED = "Disabled"
+
+    @property
+    def sends(self) -> bool:
+        return self in (Status.ACTIVE, Status.RECEIVE_DISABLED)
+
+    @property
+    def receives(self) -> bool:
+        return self in (Status.ACTIVE, Status.SEND_DISABLED)

@@ -1,0 +1,74 @@
+"""Where faults strike a link. Each question asked here uses up the fault it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .errors import Refused, ServerBusy
+from .fault_plans import Direction, FaultKind, FaultPlan, Role
+from .faults import Faults, partition_of
+from .message import Message
+
+
+class LinkStrikes:
+    """The faults that may strike one link of a client."""
+
+    def __init__(self, faults: Faults, path: str, role: Role) -> None:
+        self._faults = faults
+        self._path = path
+        self._role = role
+
+    def cuts_before(self) -> FaultPlan | None:
+        """Return the fault that cuts the connection as a transfer to the broker begins."""
+        return self._strike(FaultKind.CUT_BEFORE_TRANSFER)
+
+    def cuts_after(self) -> FaultPlan | None:
+        """Return the fault that cuts the connection in place of a disposition."""
+        return self._strike(FaultKind.CUT_AFTER_TRANSFER)
+
+    def breaks_off(self, direction: Direction) -> FaultPlan | None:
+        """Return the fault that cuts the connection in the middle of a frame."""
+        if not self._faults.pending:
+            return None
+        return self._faults.strike(
+            FaultKind.CUT_MID_FRAME,
+            self._path,
+            lambda plan: plan.role is self._role and plan.direction is direction,
+        )
+
+    def detaches(self) -> bool:
+        """Tell whether the link is to be detached in place of its next message."""
+        if not self._faults.pending:
+            return False
+        plan = self._faults.strike(FaultKind.DETACH_LINK, self._path, lambda plan: plan.role is self._role)
+        return plan is not None
+
+    def delay_ms(self) -> int:
+        """Return how late the disposition is to be."""
+        plan = self._strike(FaultKind.DELAY_ACK)
+        return 0 if plan is None else plan.delay_ms
+
+    def refuse(self, messages: Sequence[Message]) -> None:
+        """Raise ServerBusy or Refused if these messages, sent together, are to be rejected."""
+        if not self._faults.pending:
+            return
+        if self._faults.strike(FaultKind.SERVER_BUSY, self._path):
+            raise ServerBusy(
+                "The request was terminated because the entity is being throttled. Error code: 50009. "
+                f"Please wait 2 seconds and try again. Resource: '{self._path}'."
+            )
+        keys = {message.routing_key for message in messages} - {None}
+
+        def holds_one(plan: FaultPlan) -> bool:
+            return any(partition_of(key or "", plan.of) == plan.partition for key in keys)
+
+        plan = self._faults.strike(FaultKind.PARTITION_UNAVAILABLE, self._path, holds_one)
+        if plan is not None:
+            raise Refused(
+                plan.condition,
+                f"The partition {plan.partition} of '{self._path}' is temporarily unavailable. Please retry.",
+            )
+
+    def _strike(self, kind: FaultKind) -> FaultPlan | None:
+        # Asked for every transfer: the common case, no faults at all, must cost nothing.
+        return self._faults.strike(kind, self._path) if self._faults.pending else None
