@@ -8,12 +8,19 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
+from typing import Any, TypeVar
 
 READY = "READY "
 
+T = TypeVar("T")
+
 _stopped: ContextVar[asyncio.Event | None] = ContextVar("stopped", default=None)
+
+
+class Stopped(Exception):
+    """A command was told to stop before its work was done."""
 
 
 def announce(details: Mapping[str, object]) -> None:
@@ -44,6 +51,24 @@ async def until_stopped(*, exit_with_stdin: bool) -> None:
         loop = asyncio.get_running_loop()
         threading.Thread(target=_await_end_of_stdin, args=(loop, stopped), daemon=True).start()
     await stopped.wait()
+
+
+async def until_done(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end; returns its result.
+
+    Raises:
+        Stopped: SIGINT or SIGTERM came first; `work` was cancelled, and has cleaned up after itself.
+    """
+    stopping = asyncio.create_task(until_stopped(exit_with_stdin=False))
+    working = asyncio.create_task(work)
+    await asyncio.wait({stopping, working}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not working.done():
+        working.cancel()
+    try:
+        return await working
+    except asyncio.CancelledError:
+        raise Stopped from None
 
 
 def _await_end_of_stdin(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:

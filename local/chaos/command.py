@@ -29,7 +29,7 @@ from local.chaos.history import History
 from local.chaos.inject import DidNotStrike, Injector, replace_ended_hosts
 from local.chaos.workload import Workload, write
 from local.demo.receiver import end_tasks, subscriber_client
-from local.process import until_stopped
+from local.process import Stopped, until_done
 from local.stack.environment import DATABASE
 from local.stack.parts import ROOT
 from local.stack.supervisor import PartFailed, Stack, StackOptions
@@ -76,15 +76,9 @@ async def run(arguments: argparse.Namespace) -> int:
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(10**6)
-    stopping = asyncio.create_task(until_stopped(exit_with_stdin=False))
-    running = asyncio.create_task(Campaign(arguments).run())
-    await asyncio.wait({stopping, running}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not running.done():
-        running.cancel()
     try:
-        summary = await running
-    except asyncio.CancelledError:
+        summary = await until_done(Campaign(arguments).run())
+    except Stopped:
         return 130
     except PartFailed as failure:
         print(f"The campaign of seed {arguments.seed} stopped: {failure}", file=sys.stderr)

@@ -21,7 +21,7 @@ from local.demo.contacts import lives
 from local.demo.receiver import receive_sessions, subscriber_client
 from local.demo.tally import Tally
 from local.demo.writer import write_lives
-from local.process import until_stopped
+from local.process import Stopped, until_done
 from local.stack.environment import DATABASE, TOPIC, write_env_file
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 
@@ -58,15 +58,9 @@ def _positive(text: str) -> int:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Run the demo: 0 when every event arrived once, in order and unaltered; 1 when not; 130 when stopped."""
-    stopping = asyncio.create_task(until_stopped(exit_with_stdin=False))
-    running = asyncio.create_task(_demo(arguments))
-    await asyncio.wait({stopping, running}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not running.done():
-        running.cancel()
     try:
-        summary = await running
-    except asyncio.CancelledError:
+        summary = await until_done(_demo(arguments))
+    except Stopped:
         return 130
     except (PartFailed, ExceptionGroup) as failure:
         print(f"The demo stopped: {_innermost(failure)}", file=sys.stderr)

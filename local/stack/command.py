@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from pathlib import Path
 
-from local.process import until_stopped
+from local.process import Stopped, until_done
 from local.stack.environment import write_env_file
 from local.stack.parts import ROOT
 from local.stack.probe import Probe
@@ -46,16 +45,10 @@ async def run(arguments: argparse.Namespace) -> int:
         logs=arguments.logs,
         hosts=0 if arguments.no_functions else 1,
     )
-    stopping = asyncio.create_task(until_stopped(exit_with_stdin=False))
-    serving = asyncio.create_task(_serve(options, arguments.port, arguments.env_file))
-    await asyncio.wait({stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
-    if not serving.done():
-        print("Stopping.", flush=True)
-        serving.cancel()
-    stopping.cancel()
     try:
-        await serving
-    except asyncio.CancelledError:
+        await until_done(_serve(options, arguments.port, arguments.env_file))
+    except Stopped:
+        print("Stopped.")
         return 0
     except PartFailed as failure:
         print(f"The stack stopped: {failure}", file=sys.stderr)
