@@ -24,6 +24,7 @@ _COMMANDS = {
     "up": ("local.stack.command", "start the whole stack: cosmos, servicebus and functions"),
     "demo": ("local.demo.command", "write, relay and receive events on a stack of its own, and count"),
     "chaos": ("local.chaos.command", "a seeded fault campaign, and what it did to the guarantees"),
+    "soak": ("local.soak.command", "very many events through one relay, and whether its memory stays flat"),
     "provision": ("local.stack.provision", "create the database and its containers on an account or emulator"),
     "cosmos": ("local.cosmos.command", "start only the Cosmos DB part"),
     "servicebus": ("local.servicebus.command", "start only the Service Bus part"),

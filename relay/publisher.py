@@ -167,17 +167,22 @@ class _PartitionSender:
         Raises:
             RetryableError, ConfigurationError: With the events from the failed batch on not accepted.
         """
-        batch, held = await self._new_batch(events[0]), list[DomainEvent]()
+        batch: ServiceBusMessageBatch | None = None
+        held: list[DomainEvent] = []
         for event in events:
             message = self._encode(event)
-            if not _fits(batch, message):
+            if batch is not None and _fits(batch, message):
+                held.append(event)
+                continue
+            if batch is not None:
                 await self._send_batch(batch, held)
-                batch, held = await self._new_batch(event), []
-                if not _fits(batch, message):
-                    await self._send_alone(message, event)
-                    continue
-            held.append(event)
-        await self._send_batch(batch, held)
+            batch, held = await self._new_batch(event), [event]
+            if not _fits(batch, message):
+                await self._send_alone(message, event)
+                # Its room was measured for this event as the first: the next one begins another.
+                batch = None
+        if batch is not None:
+            await self._send_batch(batch, held)
 
     async def _new_batch(self, first: DomainEvent) -> ServiceBusMessageBatch:
         try:
@@ -195,8 +200,6 @@ class _PartitionSender:
             raise refusal from error
 
     async def _send_batch(self, batch: ServiceBusMessageBatch, held: list[DomainEvent]) -> None:
-        if not held:
-            return
         try:
             await self._send(batch)
         except PoisonError:
@@ -212,9 +215,11 @@ class _PartitionSender:
         middle = len(held) // 2
         for half in (held[:middle], held[middle:]):
             batch = await self._new_batch(half[0])
-            for event in half:
-                batch.add_message(self._encode(event))
-            await self._send_batch(batch, half)
+            if all(_fits(batch, self._encode(event)) for event in half):
+                await self._send_batch(batch, half)
+            else:
+                # Its first id is longer than that of the whole, and its envelope so much larger.
+                await self._split(half)
 
     async def _send_alone(self, message: ServiceBusMessage, event: DomainEvent) -> None:
         """Send one message outside a batch: a link may take larger messages than batches."""

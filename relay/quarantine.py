@@ -31,6 +31,10 @@ NO_PARTITION_KEY = "(no partition key)"
 # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
 _PART_CHARACTERS = 150_000
 
+# How Cosmos DB refuses what is too large (413), or, with the record's level around the document's own, nested
+# more than 128 levels deep (400).
+_DOES_NOT_FIT = (400, 413)
+
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
@@ -125,13 +129,13 @@ async def _create(container: ContainerProxy, record: Mapping[str, Any]) -> None:
     except CosmosResourceExistsError:
         return
     except CosmosHttpResponseError as error:
-        if error.status_code != 413 or "document" not in record:
+        if error.status_code not in _DOES_NOT_FIT or "document" not in record:
             raise
         await _create_in_parts(container, record)
 
 
 async def _create_in_parts(container: ContainerProxy, record: Mapping[str, Any]) -> None:
-    """A document near the item limit does not fit into a record: its JSON text goes into items beside it."""
+    """A document near a limit does not fit into a record: its JSON text goes into items beside it."""
     text = jsontext.encode(record["document"]).decode()
     parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
     for number, part in enumerate(parts):

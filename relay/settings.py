@@ -177,7 +177,7 @@ class _Reader:
             self.problems.append(f"{name} is no connection string: it lacks {' and '.join(missing)}")
 
     def _check_address(self, name: str, value: str, *, scheme: bool) -> None:
-        if scheme and (urlsplit(value).scheme not in ("https", "http") or not urlsplit(value).netloc):
+        if scheme and not _is_http_address(value):
             self.problems.append(f"{name} is {value!r}: set it as https://<account>.documents.azure.com:443/")
         if not scheme and ("/" in value or "." not in value):
             self.problems.append(f"{name} is {value!r}: set it as <namespace>.servicebus.windows.net")
@@ -214,3 +214,11 @@ class _Reader:
                 near = difflib.get_close_matches(name, sorted(self._known), n=1, cutoff=0.85)
                 if near:
                     self.problems.append(f"{name} is not a setting: did you mean {near[0]}?")
+
+
+def _is_http_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # such as a bracket that does not close
+        return False
+    return parts.scheme in ("https", "http") and bool(parts.netloc)

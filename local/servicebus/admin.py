@@ -1,7 +1,7 @@
 """The broker's HTTP side: readiness, counts, and the knobs of tests, under `/admin` and `/health`.
 
-All other paths are those of the management API, which clients reach at the root: an entity named `health`, or below
-`admin/`, is out of its reach.
+All other paths are those of the management API, which clients reach at the root: an entity named `health`, or
+below `admin/`, is out of its reach.
 """
 
 from __future__ import annotations

@@ -21,9 +21,20 @@ def trying(examples: int, **options: Any) -> settings:
         max_examples=max(examples, 5),
         deadline=None,
         # An example is a whole invocation, or a whole history of one server.
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+        suppress_health_check=[
+            HealthCheck.too_slow,
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.data_too_large,
+        ],
         # Explaining a counterexample would run it hundreds of times more.
         phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink],
         print_blob=True,
         **options,
     )
+
+
+def count(fates: list[str]) -> None:
+    """Count the documents of one batch."""
+    tried["documents"] += len(fates)
+    tried["of them sound events"] += fates.count("event")
+    tried["of them of other types"] += fates.count("ignored")

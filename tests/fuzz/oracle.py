@@ -36,15 +36,15 @@ def read(text: str | bytes) -> Any:
     return json.loads(text, parse_int=_number)
 
 
-def told(value: Any) -> str:
-    """A value as text, in which 1, 1.0, 0.0 and -0.0 are told apart, and the order of names is kept."""
-    return json.dumps(value)
+def told(value: Any, *, sort: bool = False) -> str:
+    """A value as text, in which 1, 1.0, 0.0 and -0.0 are told apart, and the order of names, unless sorted."""
+    return json.dumps(value, sort_keys=sort)
 
 
 def properties(document: dict[str, Any]) -> dict[str, Any]:
     """The application properties that the contract asks for."""
     wanted = {"type": "domainEvent"}
-    if type(document.get("_ts")) is int:
+    if type(document.get("_ts")) is int and -(2**63) <= document["_ts"] < 2**63:
         wanted["cosmosTimestamp"] = document["_ts"]
     if type(document["data"].get("createdAt")) is str:
         wanted["createdAt"] = document["data"]["createdAt"]

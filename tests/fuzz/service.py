@@ -42,8 +42,12 @@ class Topic:
         self.faulty = 0
         self.too_large = 0
         self._faults = iter(faults)
+        self._told = f"Topic(limit={limit}, faults={faults}, refused={sorted(refused)})"
         self._refused = refused
         self._seen: set[tuple[str, str]] = set()
+
+    def __repr__(self) -> str:
+        return self._told
 
     def transfer(self, payload: bytes, *, batch: bool) -> None:
         """Take one transfer, or raise what the SDK would raise."""

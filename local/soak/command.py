@@ -1,0 +1,109 @@
+"""`python -m local soak`: very many events through one relay, and whether its memory stayed flat."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import sys
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from local.functions.documents import from_text, to_text
+from local.process import until_stopped
+from local.soak.judgement import SAMPLES_NEEDED, Judgement
+from local.soak.load import batches
+from local.soak.subscriber import Subscriber, SubscriberEnded
+from local.stack.supervisor import PartFailed, Stack, StackOptions
+from relay.pipeline import Relay
+from relay.settings import Settings
+
+# So many messages at most wait in the broker: it shares the machine, and its memory is not what is measured.
+_WAITING_AT_MOST = 20_000
+_DRAIN_TIMEOUT_S = 120.0
+_BATCHES_A_LOOK = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `soak`."""
+    parser.add_argument("--events", type=int, default=1_000_000, help="events to relay, at least")
+    parser.add_argument("--every", type=int, default=100_000, help="events between two samples of the memory")
+    parser.add_argument("--receivers", type=int, default=96, help="sessions received at a time")
+    parser.add_argument("--logs", type=Path, default=Path(".local/soak-logs"), help="folder of the parts' logs")
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """0 when the memory stayed flat, 1 when not, 2 when too few events were asked for, 130 when stopped."""
+    if not 0 < SAMPLES_NEEDED * arguments.every <= arguments.events:
+        print(f"--events must be at least {SAMPLES_NEEDED} times --every.", file=sys.stderr)
+        return 2
+    # One line for each invocation, and one for each that quarantines, would be thousands.
+    logging.getLogger("relay").setLevel(logging.ERROR)
+    stopping = asyncio.create_task(until_stopped(exit_with_stdin=False))
+    running = asyncio.create_task(Soak(arguments).run())
+    await asyncio.wait({stopping, running}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not running.done():
+        running.cancel()
+    try:
+        judgement = await running
+    except asyncio.CancelledError:
+        return 130
+    except (PartFailed, SubscriberEnded, TimeoutError) as failure:
+        print(f"The soak stopped: {type(failure).__name__}: {failure}", file=sys.stderr)
+        return 1
+    print(json.dumps(judgement.summary()), flush=True)
+    return 0 if judgement.flat else 1
+
+
+class Soak:
+    """One relay in this process, on services and with a subscriber that are processes of their own."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._events: int = arguments.events
+        self._every: int = arguments.every
+        self._receivers: int = arguments.receivers
+        self._options = StackOptions(hosts=0, logs=arguments.logs)
+        self._console = Console(stderr=True, soft_wrap=True)
+        self._process = psutil.Process()
+        self._samples: list[int] = []
+
+    async def run(self) -> Judgement:
+        """Relay everything; returns what was found."""
+        async with AsyncExitStack() as open_now:
+            stack = await open_now.enter_async_context(Stack(self._options))
+            subscriber = await open_now.enter_async_context(
+                Subscriber(
+                    stack.settings["SERVICEBUS"],
+                    int(stack.servicebus.details["admin_port"]),
+                    receivers=self._receivers,
+                )
+            )
+            relay = Relay.from_settings(Settings.from_environment(stack.settings))
+            open_now.push_async_callback(relay.close)
+            return await self._relay(relay, subscriber)
+
+    async def _relay(self, relay: Relay, subscriber: Subscriber) -> Judgement:
+        started = sampled_at = time.monotonic()
+        relayed = sampled = 0
+        for number, documents in enumerate(batches(self._events)):
+            trigger = from_text(to_text(documents, rewrite_dates=False))
+            relayed += (await relay.handle(trigger, f"soak-{number}")).published
+            if relayed >= sampled + self._every:
+                now = time.monotonic()
+                self._sample(relayed, rate=(relayed - sampled) / (now - sampled_at))
+                sampled, sampled_at = sampled + self._every, now
+            if number % _BATCHES_A_LOOK == 0:
+                await subscriber.until_waiting(_WAITING_AT_MOST, within_s=_DRAIN_TIMEOUT_S)
+        return Judgement.of(relayed, time.monotonic() - started, self._samples)
+
+    def _sample(self, relayed: int, *, rate: float) -> None:
+        self._samples.append(self._process.memory_info().rss)
+        self._console.print(
+            f"{relayed:>9} events, {rate:6.0f} events/s, resident {self._samples[-1] / 2**20:6.1f} MiB"
+        )

@@ -1,0 +1,48 @@
+"""Whether the memory of a process stayed flat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# By the second sample everything that is bounded is full; nothing may come after it.
+_REFERENCE = 1
+_TOLERANCE = 1.05
+
+SAMPLES_NEEDED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a soak found.
+
+    Attributes:
+        events: Domain events relayed.
+        seconds: How long it took.
+        rss_mib: The resident size of the relay's process in MiB, after each sample's events.
+        growth: The last sample over the second; None where there are fewer than three.
+        flat: Whether the last is at most 5 % above the second.
+    """
+
+    events: int
+    seconds: float
+    rss_mib: Sequence[float]
+    growth: float | None
+    flat: bool
+
+    @classmethod
+    def of(cls, events: int, seconds: float, rss_bytes: Sequence[int]) -> Judgement:
+        """Judge samples of the resident size, in bytes."""
+        growth = rss_bytes[-1] / rss_bytes[_REFERENCE] if len(rss_bytes) >= SAMPLES_NEEDED else None
+        return cls(
+            events=events,
+            seconds=round(seconds, 1),
+            rss_mib=[round(size / 2**20, 1) for size in rss_bytes],
+            growth=None if growth is None else round(growth, 4),
+            flat=growth is not None and growth <= _TOLERANCE,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """As it is printed."""
+        return asdict(self)

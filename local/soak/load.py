@@ -1,0 +1,44 @@
+"""What a soak relays: batches as the trigger delivers them, whose keys come and go as those of an outbox do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+BATCH = 1000
+
+# In each batch: the documents of other types, and the one that can only be quarantined.
+_IGNORED = 49
+_POISON = 1
+EVENTS_IN_BATCH = BATCH - _IGNORED - _POISON
+
+# A key is told of in this many batches in a row, then never again: what is kept for each key would show as growth.
+_BATCHES_OF_A_KEY = 10
+_KEYS_AT_A_TIME = 25
+
+
+def batches(events: int) -> Iterator[list[dict[str, Any]]]:
+    """Batches of `BATCH` documents, until at least `events` domain events are in them."""
+    for number in range(-(-events // EVENTS_IN_BATCH)):
+        yield [_document(number, position) for position in range(BATCH)]
+
+
+def _document(batch: int, position: int) -> dict[str, Any]:
+    key = f"contact-{batch // _BATCHES_OF_A_KEY:06}-{position % _KEYS_AT_A_TIME:02}-4735-9422-c39a7c4af5c2"
+    document: dict[str, Any] = {
+        "id": f"{batch:08}-{position:04}-4ac7-ae22-6f4025ba9ca0",
+        "partitionKey": key,
+        "type": "domainEvent" if position < EVENTS_IN_BATCH + _POISON else "contact",
+        "data": {
+            "action": "ContactAddressUpdatedEvent",
+            "address": {"street": "Bahnhofstraße 12", "city": "Zürich", "postalCode": f"{position:05}"},
+            "tags": ["soak", str(batch)],
+            "contactId": key,
+            "createdAt": "2026-02-09T11:37:37.3022907+02:00",
+        },
+        "ttl": 864000,
+        "_ts": 1_770_000_000 + batch,
+    }
+    if position == EVENTS_IN_BATCH:
+        document["data"] = None
+    return document

@@ -1,0 +1,122 @@
+"""The same documents over the wire: through the real SDKs onto the local Service Bus and Cosmos DB."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+from hypothesis import given
+
+from local.cosmos.provisioning import ContainerSpec, provision
+from local.cosmos.server import CosmosServer
+from local.functions.documents import from_text
+from local.servicebus.entities import Entities
+from local.servicebus.message import Message
+from local.servicebus.server import ServiceBusServer
+from local.stack.environment import DATABASE, TOPIC
+from local.stack.parts import ROOT
+from relay import messages
+from relay.connections import servicebus_client
+from relay.ledger import AcceptedLedger
+from relay.pipeline import Outcome, Relay
+from relay.publisher import Publisher
+from relay.quarantine import RECORD_TYPE, Quarantine
+from relay.senders import SenderPool
+from relay.settings import Settings
+from tests.fuzz import oracle
+from tests.fuzz.budget import DOCUMENTS, count, trying
+from tests.fuzz.documents import batches
+from tests.fuzz.judging import judge
+
+
+class Services:
+    """Both services and one pool of senders, kept from example to example; what they hold is not."""
+
+    def __init__(self) -> None:
+        # Unpartitioned, the topic would take one id of two keys for a duplicate: that is said in the guarantees.
+        entities = Entities.from_file(ROOT / "infra" / "emulators" / "Config.json").with_partitioning(TOPIC)
+        self._servicebus = ServiceBusServer(entities)
+        self._cosmos = CosmosServer()
+        self._names = (f"quarantine-{number}" for number in itertools.count())
+
+    async def start(self) -> None:
+        """Serve, and get ready to send."""
+        await self._servicebus.start()
+        await self._cosmos.__aenter__()
+        self._settings = Settings.from_environment(
+            {
+                "COSMOS": self._cosmos.connection_string,
+                "SERVICEBUS": self._servicebus.connection_string,
+                "RELAY_SENDERS": "4",
+            }
+        )
+        self._pool = SenderPool(servicebus_client(self._settings.servicebus), TOPIC, self._settings.senders)
+
+    async def stop(self) -> None:
+        """Close everything."""
+        await self._pool.close()
+        await self._servicebus.stop()
+        await self._cosmos.__aexit__(None, None, None)
+
+    async def relay(self, text: str) -> tuple[Outcome, dict[str, list[Message]], dict[str, dict[str, Any]]]:
+        """One invocation by a relay that remembers nothing: its outcome, the topic's messages, the records."""
+        self._servicebus.broker.namespace.clear()
+        name = next(self._names)
+        provision(self._cosmos.account, [ContainerSpec.parse(f"{DATABASE}/{name}:/partitionKey")])
+        settings = replace(self._settings, cosmos_quarantine_container=name)
+        publisher = Publisher(self._pool, messages.plain, AcceptedLedger(), send_timeout_s=10)
+        quarantine = Quarantine(settings)
+        try:
+            outcome = await Relay(publisher, quarantine, settings.event_type).handle(from_text(text), "fuzz")
+        finally:
+            await quarantine.close()
+        return outcome, self._accepted(), await self._records(name)
+
+    def _accepted(self) -> dict[str, list[Message]]:
+        held = self._servicebus.broker.namespace.outlet(f"{TOPIC}/Subscriptions/all").messages
+        accepted: dict[str, list[Message]] = defaultdict(list)
+        for entry in held.peek(0, 100_000):
+            accepted[entry.message.session_id or ""].append(entry.message)
+        return accepted
+
+    async def _records(self, name: str) -> dict[str, dict[str, Any]]:
+        async with CosmosClient.from_connection_string(self._cosmos.connection_string) as client:
+            container = client.get_database_client(DATABASE).get_container_client(name)
+            items = {item["id"]: item async for item in container.read_all_items()}
+        records = {name: item for name, item in items.items() if item["type"] == RECORD_TYPE}
+        for identifier, record in records.items():
+            if count_of_parts := record.get("documentParts"):
+                texts = (items[f"{identifier}-{number}"]["text"] for number in range(count_of_parts))
+                record["document"] = oracle.read("".join(texts))
+        return records
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def services(runner: asyncio.Runner) -> Iterator[Services]:
+    running = Services()
+    runner.run(running.start())
+    yield running
+    runner.run(running.stop())
+
+
+@pytest.mark.timeout(60 + DOCUMENTS // 100)
+@trying(DOCUMENTS // 200)
+@given(text=batches())
+def test_each_document_is_found_at_the_broker_or_in_quarantine_or_was_ignored(
+    runner: asyncio.Runner, services: Services, text: str
+) -> None:
+    outcome, accepted, records = runner.run(services.relay(text))
+
+    count(judge(oracle.read(text), outcome, accepted, records))
