@@ -14,7 +14,9 @@ FAULTS ?= 60
 SEED ?=
 CHAOS ?=
 
-.PHONY: help setup demo chaos up test lint types worker-test clean
+FUZZ_EXAMPLES ?= 100000
+
+.PHONY: help setup demo chaos fuzz soak up test lint types worker-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -34,6 +36,13 @@ demo: setup ## Write, relay and receive events, and count: EVENTS= CONTACTS= DEM
 chaos: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),10000)
 chaos: setup ## A fault campaign: EVENTS= FAULTS= SEED= CHAOS="--hosts 2"
 	@$(PY) -m local chaos --events $(EVENTS) --faults $(FAULTS) $(if $(SEED),--seed $(SEED)) $(CHAOS)
+
+fuzz: setup ## Hypothesis over documents, settings and histories: FUZZ_EXAMPLES=
+	@FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PY) -m pytest tests/fuzz -q --show-capture=no --timeout 1200
+
+soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),1000000)
+soak: setup ## Very many events, and whether the relay's memory stays flat: EVENTS=
+	@$(PY) -m local soak --events $(EVENTS)
 
 up: setup ## Start the local stack, until Ctrl-C
 	@$(PY) -m local up
