@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import logging
 import sys
@@ -15,7 +14,7 @@ import psutil
 from rich.console import Console
 
 from local.functions.documents import from_text, to_text
-from local.process import until_stopped
+from local.process import Stopped, until_done
 from local.soak.judgement import SAMPLES_NEEDED, Judgement
 from local.soak.load import batches
 from local.soak.subscriber import Subscriber, SubscriberEnded
@@ -44,15 +43,9 @@ async def run(arguments: argparse.Namespace) -> int:
         return 2
     # One line for each invocation, and one for each that quarantines, would be thousands.
     logging.getLogger("relay").setLevel(logging.ERROR)
-    stopping = asyncio.create_task(until_stopped(exit_with_stdin=False))
-    running = asyncio.create_task(Soak(arguments).run())
-    await asyncio.wait({stopping, running}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not running.done():
-        running.cancel()
     try:
-        judgement = await running
-    except asyncio.CancelledError:
+        judgement = await until_done(Soak(arguments).run())
+    except Stopped:
         return 130
     except (PartFailed, SubscriberEnded, TimeoutError) as failure:
         print(f"The soak stopped: {type(failure).__name__}: {failure}", file=sys.stderr)
