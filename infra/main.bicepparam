@@ -1,0 +1,18 @@
+// What `azd up` takes: the values of its environment (azd env set NAME value), with those of a trial where none is set.
+using './main.bicep'
+
+var operator = readEnvironmentVariable('AZURE_PRINCIPAL_ID', '')
+var email = readEnvironmentVariable('OPERATOR_EMAIL', '')
+
+param environmentName = readEnvironmentVariable('AZURE_ENV_NAME', 'trial')
+param location = readEnvironmentVariable('AZURE_LOCATION', 'westeurope')
+param privateNetworking = bool(readEnvironmentVariable('PRIVATE_NETWORKING', 'false'))
+param zoneRedundant = bool(readEnvironmentVariable('ZONE_REDUNDANT', 'false'))
+param alwaysReadyInstances = int(readEnvironmentVariable('ALWAYS_READY_INSTANCES', '0'))
+param serviceBusSku = readEnvironmentVariable('MESSAGING_SKU', 'Standard')
+param duplicateDetectionWindow = readEnvironmentVariable('DUPLICATE_DETECTION_WINDOW', 'P1D')
+param cosmosCapacityMode = readEnvironmentVariable('CAPACITY_MODE', 'Serverless')
+param cosmosBackupTier = readEnvironmentVariable('BACKUP_TIER', 'Continuous7Days')
+param operatorPrincipalIds = empty(operator) ? [] : [operator]
+param operatorPrincipalType = readEnvironmentVariable('AZURE_PRINCIPAL_TYPE', 'User')
+param operatorEmails = empty(email) ? [] : [email]

@@ -1,0 +1,37 @@
+// Production: private, over several zones, always awake.
+using './main.bicep'
+
+param environmentName = 'production'
+param privateNetworking = true
+param zoneRedundant = true
+param alwaysReadyInstances = 2
+
+param cosmosCapacityMode = 'Autoscale'
+param cosmosMaxThroughput = 10000
+param cosmosBackupTier = 'Continuous30Days'
+
+param serviceBusSku = 'Premium'
+param serviceBusMessagingUnits = 1
+param duplicateDetectionWindow = 'P1D'
+param topicMaxSizeInMegabytes = 81920
+
+// One entry a consumer; its managed identity's principal id goes into receiverPrincipalIds.
+param subscriptions = [
+  {
+    name: 'all'
+    maxDeliveryCount: 10
+    lockDuration: 'PT1M'
+    receiverPrincipalIds: []
+  }
+  {
+    name: 'names'
+    action: 'ContactNameUpdatedEvent'
+    receiverPrincipalIds: []
+  }
+]
+
+param writerPrincipalIds = []
+param operatorPrincipalIds = []
+param operatorPrincipalType = 'Group'
+param operatorEmails = []
+param logRetentionInDays = 90

@@ -1,0 +1,135 @@
+metadata description = 'Who may do what in the outbox. Data plane roles of Cosmos DB itself: Azure roles give no access to data.'
+
+param accountName string
+param database string
+param dataContainer string
+param leaseContainer string
+param quarantineContainer string
+
+@description('Resource id and principal id of the identity of the function app. Names are made of the former, which what-if knows.')
+param relayIdentityId string
+param relayPrincipalId string
+
+@description('Principal ids of the services that write the outbox.')
+param writerPrincipalIds array
+
+@description('Principal ids of those who run python -m relay.')
+param operatorPrincipalIds array
+
+resource account 'Microsoft.DocumentDB/databaseAccounts@2026-03-15' existing = {
+  name: accountName
+}
+
+var databaseScope = '${account.id}/dbs/${database}'
+var dataScope = '${databaseScope}/colls/${dataContainer}'
+var leaseScope = '${databaseScope}/colls/${leaseContainer}'
+var quarantineScope = '${databaseScope}/colls/${quarantineContainer}'
+// Built into every account: https://learn.microsoft.com/azure/cosmos-db/nosql/reference-data-plane-security
+var dataReader = '${account.id}/sqlRoleDefinitions/00000000-0000-0000-0000-000000000001'
+var dataContributor = '${account.id}/sqlRoleDefinitions/00000000-0000-0000-0000-000000000002'
+
+// Metadata tells names, partition keys and physical partitions, never an item. It is wanted at the database, not only
+// at the containers: the trigger's change feed processor has read the database too (SDK 3.31.2), and was refused with
+// 403, substatus 5301, when its role was given at the container. The account's scope is not needed.
+// https://github.com/Azure/azure-cosmos-dotnet-v3/issues/3638 and pull 3566
+resource metadataReader 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinitions@2026-03-15' = {
+  parent: account
+  name: guid(account.id, 'outbox-relay-metadata-reader')
+  properties: {
+    roleName: 'Outbox Relay Metadata Reader'
+    type: 'CustomRole'
+    assignableScopes: [
+      account.id
+    ]
+    permissions: [
+      {
+        dataActions: [
+          'Microsoft.DocumentDB/databaseAccounts/readMetadata'
+        ]
+      }
+    ]
+  }
+}
+
+// The relay only ever adds to the quarantine: what is in it is an operator's to read, release or discard.
+resource quarantineWriter 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinitions@2026-03-15' = {
+  parent: account
+  name: guid(account.id, 'outbox-relay-quarantine-writer')
+  properties: {
+    roleName: 'Outbox Relay Quarantine Writer'
+    type: 'CustomRole'
+    assignableScopes: [
+      account.id
+    ]
+    permissions: [
+      {
+        dataActions: [
+          'Microsoft.DocumentDB/databaseAccounts/readMetadata'
+          'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/items/create'
+        ]
+      }
+    ]
+  }
+  dependsOn: [
+    metadataReader
+  ]
+}
+
+var relayRights = [
+  {
+    who: relayIdentityId
+    principalId: relayPrincipalId
+    roleDefinitionId: metadataReader.id
+    scope: databaseScope
+  }
+  {
+    who: relayIdentityId
+    principalId: relayPrincipalId
+    roleDefinitionId: dataReader
+    scope: dataScope
+  }
+  {
+    who: relayIdentityId
+    principalId: relayPrincipalId
+    roleDefinitionId: dataContributor
+    scope: leaseScope
+  }
+  {
+    who: relayIdentityId
+    principalId: relayPrincipalId
+    roleDefinitionId: quarantineWriter.id
+    scope: quarantineScope
+  }
+]
+var writersMetadata = [for principalId in writerPrincipalIds: {
+  who: principalId
+  principalId: principalId
+  roleDefinitionId: metadataReader.id
+  scope: databaseScope
+}]
+var writersData = [for principalId in writerPrincipalIds: {
+  who: principalId
+  principalId: principalId
+  roleDefinitionId: dataContributor
+  scope: dataScope
+}]
+// The smoke test writes an event, quarantine discard deletes a record: both need more than reading.
+var operatorsOutbox = [for principalId in operatorPrincipalIds: {
+  who: principalId
+  principalId: principalId
+  roleDefinitionId: dataContributor
+  scope: databaseScope
+}]
+
+// One after another: Cosmos DB takes an exclusive lock on the account for each, and refuses a second with 412.
+// https://github.com/hashicorp/terraform-provider-azurerm/issues/15842
+@batchSize(1)
+resource rights 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2026-03-15' = [for right in concat(relayRights, writersMetadata, writersData, operatorsOutbox): {
+  parent: account
+  name: guid(right.scope, right.who, right.roleDefinitionId)
+  properties: {
+    principalId: right.principalId
+    roleDefinitionId: right.roleDefinitionId
+    scope: right.scope
+  }
+}]

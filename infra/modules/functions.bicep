@@ -1,0 +1,132 @@
+metadata description = 'The function app on Flex Consumption: reaches everything by its identity, and cannot be deployed to by password.'
+
+param name string
+param planName string
+param location string
+param tags object
+
+@description('Resource id and client id of the user-assigned identity.')
+param identityId string
+param identityClientId string
+param storageBlobEndpoint string
+param deploymentContainer string
+param applicationInsightsConnectionString string
+
+@description('The settings of the relay, by name (docs/settings.md).')
+param relaySettings object
+
+@description('512, 2048 or 4096.')
+param instanceMemoryMB int
+param maximumInstanceCount int
+
+@description('Instances that never sleep; 0 lets the app go to sleep between changes, and costs seconds on waking.')
+param alwaysReadyInstances int
+param zoneRedundant bool
+param publicAccess bool
+
+@description('Subnet for what the app sends; empty for none.')
+param integrationSubnetId string
+
+var alwaysReady = alwaysReadyInstances > 0 ? [{ name: 'function:relay', instanceCount: alwaysReadyInstances }] : []
+var network = empty(integrationSubnetId) ? {} : { virtualNetworkSubnetId: integrationSubnetId }
+
+// FUNCTIONS_WORKER_RUNTIME and FUNCTIONS_EXTENSION_VERSION are not for Flex Consumption: functionAppConfig says it.
+// https://learn.microsoft.com/azure/azure-functions/functions-app-settings#flex-consumption-plan-deprecations
+var hostSettings = {
+  AzureWebJobsStorage__blobServiceUri: storageBlobEndpoint
+  AzureWebJobsStorage__credential: 'managedidentity'
+  AzureWebJobsStorage__clientId: identityClientId
+  APPLICATIONINSIGHTS_CONNECTION_STRING: applicationInsightsConnectionString
+  APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identityClientId};Authorization=AAD'
+  PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY: 'true'
+}
+var identitySettings = {
+  COSMOS__credential: 'managedidentity'
+  COSMOS__clientId: identityClientId
+  SERVICEBUS__credential: 'managedidentity'
+  SERVICEBUS__clientId: identityClientId
+}
+
+resource plan 'Microsoft.Web/serverfarms@2025-03-01' = {
+  name: planName
+  location: location
+  tags: tags
+  kind: 'functionapp'
+  sku: {
+    name: 'FC1'
+    tier: 'FlexConsumption'
+  }
+  properties: {
+    reserved: true
+    zoneRedundant: zoneRedundant
+  }
+}
+
+resource app 'Microsoft.Web/sites@2025-03-01' = {
+  name: name
+  location: location
+  tags: union(tags, { 'azd-service-name': 'relay' })
+  kind: 'functionapp,linux'
+  identity: {
+    type: 'UserAssigned'
+    userAssignedIdentities: {
+      '${identityId}': {}
+    }
+  }
+  properties: union({
+    serverFarmId: plan.id
+    httpsOnly: true
+    publicNetworkAccess: publicAccess ? 'Enabled' : 'Disabled'
+    siteConfig: {
+      minTlsVersion: '1.2'
+      scmMinTlsVersion: '1.2'
+      ftpsState: 'Disabled'
+    }
+    functionAppConfig: {
+      runtime: {
+        name: 'python'
+        version: '3.13'
+      }
+      deployment: {
+        storage: {
+          type: 'blobContainer'
+          value: '${storageBlobEndpoint}${deploymentContainer}'
+          authentication: {
+            type: 'UserAssignedIdentity'
+            userAssignedIdentityResourceId: identityId
+          }
+        }
+      }
+      scaleAndConcurrency: {
+        instanceMemoryMB: instanceMemoryMB
+        maximumInstanceCount: maximumInstanceCount
+        alwaysReady: alwaysReady
+      }
+    }
+  }, network)
+}
+
+resource settings 'Microsoft.Web/sites/config@2025-03-01' = {
+  parent: app
+  name: 'appsettings'
+  properties: union(hostSettings, identitySettings, relaySettings)
+}
+
+resource noFtpPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2025-03-01' = {
+  parent: app
+  name: 'ftp'
+  properties: {
+    allow: false
+  }
+}
+
+resource noPublishingPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2025-03-01' = {
+  parent: app
+  name: 'scm'
+  properties: {
+    allow: false
+  }
+}
+
+output id string = app.id
+output name string = app.name

@@ -1,0 +1,188 @@
+"""Names that have to agree: between Bicep, the emulators' files, the samples, the relay and the documents."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from relay.settings import Settings
+from tests.infra.checks_functions import CONNECTION_STRINGS, known_settings
+from tests.infra.project import (
+    CONTAINERS,
+    COSMOS,
+    RULES,
+    SERVICE_BUS,
+    STORAGE,
+    SUBSCRIPTIONS,
+    TOPICS,
+    Project,
+    app_settings,
+    check,
+)
+
+ABBREVIATIONS = {
+    "Microsoft.ManagedIdentity/userAssignedIdentities": "id-",
+    "Microsoft.OperationalInsights/workspaces": "log-",
+    "Microsoft.Insights/components": "appi-",
+    "Microsoft.Insights/actionGroups": "ag-",
+    STORAGE: "st",
+    COSMOS: "cosmos-",
+    SERVICE_BUS: "sbns-",
+    "Microsoft.Web/serverfarms": "asp-",
+    "Microsoft.Web/sites": "func-",
+    "Microsoft.Network/virtualNetworks": "vnet-",
+    "Microsoft.Network/privateEndpoints": "pep-",
+}
+"""https://learn.microsoft.com/azure/cloud-adoption-framework/ready/azure-best-practices/resource-abbreviations"""
+
+
+def entities(project: Project) -> Any:
+    """The one topic of the emulators' entities file."""
+    [namespace] = project.json("infra/emulators/Config.json")["UserConfig"]["Namespaces"]
+    [topic] = namespace["Topics"]
+    return topic
+
+
+@check
+def names_follow_the_cloud_adoption_framework(project: Project) -> None:
+    for kind, prefix in ABBREVIATIONS.items():
+        found = project.production.of(kind)
+        assert found, kind
+        for resource in found:
+            assert resource.name.startswith(prefix), resource.name
+    assert re.fullmatch(r"[a-z0-9]{3,24}", project.trial.one(STORAGE).name)
+    assert len(project.trial.one(COSMOS).name) <= 44
+
+
+@check
+def everything_that_can_have_tags_has_them(project: Project) -> None:
+    tags = {"azd-env-name": "trial", "application": "outbox-relay", "owner": "me"}
+    deployment = project.deploy(tags={"owner": "me"}, privateNetworking=True, serviceBusSku="Premium")
+    for resource in deployment.resources:
+        if "location" in resource.body:
+            assert (resource.at("tags") or {}).items() >= tags.items(), resource.name
+    for kind in ABBREVIATIONS:
+        assert all("location" in resource.body for resource in deployment.of(kind)), kind
+
+
+@check
+def the_topic_and_its_subscriptions_are_those_of_the_emulators(project: Project) -> None:
+    topic = entities(project)
+    own = project.trial.one(TOPICS)
+    labels = {}
+    for rule in project.trial.of(RULES):
+        filtered = rule.at("properties.correlationFilter") or {}
+        labels[rule.name.split("/")[-2]] = filtered.get("label")
+
+    assert own.name.rpartition("/")[2] == topic["Name"]
+    assert topic["Properties"]["RequiresDuplicateDetection"] is own.at("properties.requiresDuplicateDetection")
+    assert labels == {
+        each["Name"]: next(
+            (rule["Properties"]["CorrelationFilter"]["Label"] for rule in each.get("Rules", [])), None
+        )
+        for each in topic["Subscriptions"]
+    }
+    for each in topic["Subscriptions"]:
+        subscription = project.trial.one(SUBSCRIPTIONS, each["Name"])
+        for emulated, deployed in (
+            ("RequiresSession", "requiresSession"),
+            ("DeadLetteringOnMessageExpiration", "deadLetteringOnMessageExpiration"),
+            ("LockDuration", "lockDuration"),
+            ("MaxDeliveryCount", "maxDeliveryCount"),
+        ):
+            assert each["Properties"][emulated] == subscription.at(f"properties.{deployed}"), emulated
+
+
+@check
+def containers_and_topic_are_those_of_the_local_settings_sample(project: Project) -> None:
+    sample = project.json("local.settings.sample.json")["Values"]
+    settings = app_settings(project.trial)
+    shared = {name for name in sample if name in settings}
+
+    assert {name: settings[name] for name in shared} == {name: sample[name] for name in shared}
+    assert shared >= {"COSMOS_DATABASE", "COSMOS_CONTAINER", "COSMOS_LEASE_CONTAINER", "SERVICEBUS_TOPIC"}
+    known = known_settings(settings) | {"FUNCTIONS_WORKER_RUNTIME", "AzureWebJobsStorage"}
+    assert set(sample) <= known
+
+
+@check
+def containers_and_settings_tell_the_same_names(project: Project) -> None:
+    for deployment in project.both:
+        settings = app_settings(deployment)
+        wanted = [settings[f"COSMOS_{name}"] for name in ("CONTAINER", "LEASE_CONTAINER", "QUARANTINE_CONTAINER")]
+        assert [each.name.rpartition("/")[2] for each in deployment.of(CONTAINERS)] == wanted
+        assert deployment.one(f"{COSMOS}/sqlDatabases").name.rpartition("/")[2] == settings["COSMOS_DATABASE"]
+        assert deployment.one(TOPICS).name.rpartition("/")[2] == settings["SERVICEBUS_TOPIC"]
+
+
+@check
+def every_setting_is_documented_with_the_default_that_is_deployed(project: Project) -> None:
+    text = (project.root / "docs/settings.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (`[^|]+`) \| ?`?([^|`]*?)`? ?\|", text, re.MULTILINE))
+    documented = {name: default for names, default in rows.items() for name in re.findall(r"`([^`]+)`", names)}
+    settings = app_settings(project.trial)
+
+    assert set(documented) == known_settings(settings)
+    for name, default in documented.items():
+        if default and name not in CONNECTION_STRINGS:
+            assert settings[name] == default, name
+
+
+@check
+def outputs_are_settings_that_the_relay_takes_as_they_are(project: Project) -> None:
+    for deployment in project.both:
+        outputs, settings = deployment.outputs, app_settings(deployment)
+        known = known_settings(settings)
+        plain = {name: value for name, value in outputs.items() if name in known}
+
+        assert outputs["settings"] == plain
+        assert all(settings[name] == value for name, value in plain.items())
+        assert set(outputs) - known == {"settings", "SERVICE_RELAY_NAME", "AZURE_LOCATION", "AZURE_RESOURCE_GROUP"}
+        read = Settings.from_environment(plain)
+        assert (read.cosmos_lease_container, read.servicebus_topic) == ("leases", "domain-events")
+
+
+@check
+def what_azd_keeps_of_an_environment_is_no_misspelt_setting(project: Project) -> None:
+    asked = set(re.findall(r"readEnvironmentVariable\('(\w+)'", (project.infra / "main.bicepparam").read_text()))
+    kept = dict.fromkeys(asked | {"AZURE_SUBSCRIPTION_ID", "AZURE_TENANT_ID"}, "x")
+    outputs = {name: value for name, value in project.trial.outputs.items() if isinstance(value, str)}
+
+    assert Settings.from_environment(kept | outputs).cosmos_database == "outbox"
+
+
+@check
+def azd_alone_deploys_a_trial_and_heeds_its_environment(project: Project) -> None:
+    bare = project.parameters("main.bicepparam")
+    given = project.parameters(
+        "main.bicepparam",
+        {
+            "AZURE_ENV_NAME": "production",
+            "AZURE_PRINCIPAL_ID": "me",
+            "OPERATOR_EMAIL": "ops@example.org",
+            "PRIVATE_NETWORKING": "true",
+            "MESSAGING_SKU": "Premium",
+            "ALWAYS_READY_INSTANCES": "1",
+        },
+    )
+    location = {"location": "westeurope"}
+
+    assert project.deploy(**bare).outputs == project.deploy(**location).outputs
+    assert [dict(each.body) for each in project.deploy(**bare).resources] == [
+        dict(each.body) for each in project.deploy(**location).resources
+    ]
+    assert project.deploy(**given).one(SERVICE_BUS).at("sku.name") == "Premium"
+    assert (given["operatorPrincipalIds"], given["operatorEmails"]) == (["me"], ["ops@example.org"])
+
+
+@check
+def every_resource_type_and_version_is_in_the_table_of_what_was_checked(project: Project) -> None:
+    used = set()
+    for text in project.files.values():
+        used |= set(re.findall(r"^resource \w+ '([^']+)'", text, re.MULTILINE))
+    readme = (project.infra / "README.md").read_text(encoding="utf-8")
+    listed = {
+        "@".join(row) for row in re.findall(r"^\| `(Microsoft\.[\w/.]+)` \| ([\w-]+) \|", readme, re.MULTILINE)
+    }
+
+    assert used == listed

@@ -1,0 +1,239 @@
+"""No secret anywhere, nothing public where it is to be private, and everything watched."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.infra import syntax
+from tests.infra.deployment import Deployment
+from tests.infra.evaluation import BicepError
+from tests.infra.functions import DeploymentFailure
+from tests.infra.project import (
+    COSMOS,
+    DIAGNOSTICS,
+    ROLE_ASSIGNMENTS,
+    ROLES,
+    SERVICE_BUS,
+    SITES,
+    STORAGE,
+    Project,
+    app_settings,
+    azure_rights,
+    check,
+    relay_identity,
+)
+
+GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+ENDPOINTS = "Microsoft.Network/privateEndpoints"
+ZONES = "Microsoft.Network/privateDnsZones"
+PUBLIC = (COSMOS, SERVICE_BUS, STORAGE, SITES)
+
+
+@check
+def no_key_is_ever_asked_for(project: Project) -> None:
+    for name, text in project.files.items():
+        for word in ("listkeys", "listconnectionstrings", "listsecrets", "listaccountsas", ".list", "getsecret("):
+            assert word not in text.lower(), f"{name} has {word}"
+
+
+@check
+def there_is_no_secret_parameter(project: Project) -> None:
+    for name, text in project.files.items():
+        for declaration in syntax.parse(text, name):
+            assert "secure" not in declaration.decorators, f"{name}: {declaration.name}"
+            if declaration.kind == "param":
+                assert not re.search(r"password|secret|key", declaration.name, re.IGNORECASE), declaration.name
+
+
+@check
+def no_connection_string_with_a_key_is_deployed(project: Project) -> None:
+    for deployment in project.both:
+        text = json.dumps([dict(resource.body) for resource in deployment.resources])
+        assert not re.search(r"AccountKey=|SharedAccessKey|SharedAccessSignature|DefaultEndpointsProtocol", text)
+        assert not {"COSMOS", "SERVICEBUS", "AzureWebJobsStorage"} & set(app_settings(deployment))
+
+
+@check
+def role_definition_ids_are_the_documented_ones(project: Project) -> None:
+    written = {guid for text in project.files.values() for guid in GUID.findall(text)}
+    documented = (project.infra / "README.md").read_text(encoding="utf-8")
+
+    assert written == set(ROLES.values())
+    for name, identifier in ROLES.items():
+        assert re.search(rf"\| {re.escape(name)} \| `{identifier}` \|", documented), name
+
+
+@check
+def the_relay_has_three_azure_roles_and_no_more(project: Project) -> None:
+    for deployment in project.both:
+        _, principal = relay_identity(deployment)
+        assert sorted(name for name, _ in azure_rights(deployment, principal)) == [
+            "Azure Service Bus Data Sender",
+            "Monitoring Metrics Publisher",
+            "Storage Blob Data Owner",
+        ]
+
+
+@check
+def every_azure_role_tells_what_kind_of_principal_has_it(project: Project) -> None:
+    subscriptions = [{"name": "all", "receiverPrincipalIds": ["consumer"]}]
+    deployment = project.deploy(subscriptions=subscriptions, operatorPrincipalIds=["operator"])
+    kinds = {
+        (each.at("properties.principalId"), each.at("properties.principalType"))
+        for each in deployment.of(ROLE_ASSIGNMENTS)
+    }
+    _, relay = relay_identity(deployment)
+
+    # Without it, a role for an identity that was made a moment ago is refused until the directory has replicated.
+    assert kinds == {(relay, "ServicePrincipal"), ("consumer", "ServicePrincipal"), ("operator", "User")}
+
+
+@check
+def telemetry_is_accepted_from_the_identity_alone(project: Project) -> None:
+    for deployment in project.both:
+        insights = deployment.one("Microsoft.Insights/components")
+        workspace = deployment.one("Microsoft.OperationalInsights/workspaces")
+        _, principal = relay_identity(deployment)
+        assert insights.at("properties.DisableLocalAuth") is True
+        assert insights.at("properties.WorkspaceResourceId") == workspace.id
+        assert workspace.at("properties.features.disableLocalAuth") is True
+        assert ("Monitoring Metrics Publisher", insights.id) in azure_rights(deployment, principal)
+
+
+@check
+def every_service_tells_the_workspace_about_itself(project: Project) -> None:
+    for deployment in project.both:
+        workspace = deployment.one("Microsoft.OperationalInsights/workspaces")
+        settings = deployment.of(DIAGNOSTICS)
+        watched = {COSMOS, SERVICE_BUS, SITES, f"{STORAGE}/blobServices"}
+        assert {setting.scope for setting in settings} == {deployment.one(kind).id for kind in watched}
+        told = {}
+        for setting in settings:
+            assert setting.at("properties.workspaceId") == workspace.id
+            sources = setting.at("properties.logs") + (setting.at("properties.metrics") or [])
+            assert all(source["enabled"] is True for source in sources)
+            told[setting.scope] = [source.get("category") or source["categoryGroup"] for source in sources]
+        assert told == {
+            deployment.one(COSMOS).id: ["ControlPlaneRequests", "PartitionKeyStatistics", "AllMetrics"],
+            deployment.one(SERVICE_BUS).id: ["allLogs", "AllMetrics"],
+            deployment.one(f"{STORAGE}/blobServices").id: ["StorageWrite", "StorageDelete"],
+            deployment.one(SITES).id: ["FunctionAppLogs", "AllMetrics"],
+        }
+
+
+@check
+def operators_are_told_by_mail(project: Project) -> None:
+    group = project.deploy(operatorEmails=["ops@example.org"]).one("Microsoft.Insights/actionGroups")
+
+    assert group.at("properties.enabled") is True
+    assert [receiver["emailAddress"] for receiver in group.at("properties.emailReceivers")] == ["ops@example.org"]
+
+
+@check
+def a_trial_is_open_to_those_with_a_role_and_has_no_network(project: Project) -> None:
+    for kind in PUBLIC:
+        assert project.trial.one(kind).at("properties.publicNetworkAccess") == "Enabled", kind
+    assert not [resource for resource in project.trial.resources if resource.type.startswith("Microsoft.Network/")]
+
+
+@check
+def private_networking_closes_every_public_door(project: Project) -> None:
+    for kind in PUBLIC:
+        assert project.production.one(kind).at("properties.publicNetworkAccess") == "Disabled", kind
+    assert project.production.one(STORAGE).at("properties.networkAcls.defaultAction") == "Deny"
+    assert project.production.one(COSMOS).at("properties.networkAclBypass") == "None"
+
+
+@check
+def private_networking_opens_a_private_door_for_each(project: Project) -> None:
+    deployment = project.production
+    subnets = {
+        each["name"] for each in deployment.one("Microsoft.Network/virtualNetworks").at("properties.subnets")
+    }
+    doors = {}
+    for endpoint in deployment.of(ENDPOINTS):
+        [connection] = endpoint.at("properties.privateLinkServiceConnections")
+        doors[connection["properties"]["privateLinkServiceId"]] = (
+            *connection["properties"]["groupIds"],
+            zone_of(deployment, endpoint.name),
+        )
+        assert endpoint.at("properties.subnet.id").rpartition("/")[2] in subnets
+
+    assert doors == {
+        deployment.one(COSMOS).id: ("Sql", "privatelink.documents.azure.com"),
+        deployment.one(SERVICE_BUS).id: ("namespace", "privatelink.servicebus.windows.net"),
+        deployment.one(STORAGE).id: ("blob", "privatelink.blob.core.windows.net"),
+        deployment.one(SITES).id: ("sites", "privatelink.azurewebsites.net"),
+    }
+
+
+def zone_of(deployment: Deployment, endpoint: str) -> str:
+    """The DNS zone that a private endpoint is registered in, which has to be linked to the network."""
+    network = deployment.one("Microsoft.Network/virtualNetworks").id
+    [group] = [
+        each for each in deployment.of(f"{ENDPOINTS}/privateDnsZoneGroups") if each.name.startswith(endpoint)
+    ]
+    [config] = group.at("properties.privateDnsZoneConfigs")
+    [zone] = [each for each in deployment.of(ZONES) if each.id == config["properties"]["privateDnsZoneId"]]
+    links = [
+        each for each in deployment.of(f"{ZONES}/virtualNetworkLinks") if each.name.startswith(zone.name + "/")
+    ]
+    assert [link.at("properties.virtualNetwork.id") for link in links] == [network]
+    assert [link.at("properties.registrationEnabled") for link in links] == [False]
+    assert {each.at("location") for each in (zone, *links)} == {"global"}
+    return zone.name
+
+
+@check
+def the_private_app_sends_through_its_own_delegated_subnet(project: Project) -> None:
+    network = project.production.one("Microsoft.Network/virtualNetworks")
+    subnets = {subnet["name"]: subnet["properties"] for subnet in network.at("properties.subnets")}
+    integration = subnets["snet-integration"]
+    [delegation] = integration["delegations"]
+
+    assert delegation["properties"]["serviceName"] == "Microsoft.App/environments"
+    assert project.production.one(SITES).at("properties.virtualNetworkSubnetId") == (
+        f"{network.id}/subnets/snet-integration"
+    )
+    assert [each["addressPrefix"] for each in subnets.values()] == ["10.90.0.0/26", "10.90.0.64/26"]
+    assert "virtualNetworkSubnetId" not in project.trial.one(SITES).at("properties")
+
+
+@check
+def a_private_app_can_be_left_open_for_deployment_alone(project: Project) -> None:
+    deployment = project.deploy(privateNetworking=True, serviceBusSku="Premium", functionAppPublicAccess=True)
+
+    assert deployment.one(SITES).at("properties.publicNetworkAccess") == "Enabled"
+    assert deployment.one(COSMOS).at("properties.publicNetworkAccess") == "Disabled"
+
+
+@check
+def private_networking_on_standard_is_refused_and_says_why(project: Project) -> None:
+    with pytest.raises(DeploymentFailure, match="privateNetworking needs serviceBusSku Premium"):
+        project.deploy(privateNetworking=True, serviceBusSku="Standard")
+
+
+@check
+def a_second_region_of_a_serverless_account_is_refused_and_says_why(project: Project) -> None:
+    with pytest.raises(DeploymentFailure, match="needs cosmosCapacityMode Autoscale"):
+        project.deploy(cosmosSecondaryLocation="northeurope")
+
+
+@check
+def values_that_azure_would_refuse_are_not_allowed(project: Project) -> None:
+    for name, value in (
+        ("serviceBusSku", "Basic"),
+        ("serviceBusMessagingUnits", 3),
+        ("cosmosCapacityMode", "Provisioned"),
+        ("cosmosBackupTier", "Periodic"),
+        ("instanceMemoryMB", 1024),
+        ("maximumInstanceCount", 0),
+        ("relayMessageFormat", "xml"),
+        ("logRetentionInDays", 7),
+        ("environmentName", ""),
+    ):
+        with pytest.raises(BicepError, match=name):
+            project.deploy(**{name: value})

@@ -1,0 +1,139 @@
+"""The project as the checks see it: a folder with `infra/` in it, and what that would deploy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from tests.infra import syntax, tree
+from tests.infra.deployment import Deployment, Resource, deploy, read_parameters
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ROLES = {
+    "Storage Blob Data Owner": "b7e6dc6d-f1e8-4753-8033-0f276bb0955b",
+    "Monitoring Metrics Publisher": "3913510d-42f4-4e42-8a64-420c390055eb",
+    "Azure Service Bus Data Sender": "69a216fc-b8fb-44d8-bc22-1f3c2cd27a39",
+    "Azure Service Bus Data Receiver": "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0",
+    "Azure Service Bus Data Owner": "090c5cfd-751d-490a-894a-3ce6f1109419",
+    "Cosmos DB Built-in Data Reader": "00000000-0000-0000-0000-000000000001",
+    "Cosmos DB Built-in Data Contributor": "00000000-0000-0000-0000-000000000002",
+}
+"""As https://learn.microsoft.com/azure/role-based-access-control/built-in-roles has them, and Cosmos DB's own."""
+
+COSMOS = "Microsoft.DocumentDB/databaseAccounts"
+CONTAINERS = f"{COSMOS}/sqlDatabases/containers"
+SERVICE_BUS = "Microsoft.ServiceBus/namespaces"
+TOPICS = f"{SERVICE_BUS}/topics"
+SUBSCRIPTIONS = f"{TOPICS}/subscriptions"
+RULES = f"{SUBSCRIPTIONS}/rules"
+STORAGE = "Microsoft.Storage/storageAccounts"
+SITES = "Microsoft.Web/sites"
+IDENTITIES = "Microsoft.ManagedIdentity/userAssignedIdentities"
+ROLE_ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
+DIAGNOSTICS = "Microsoft.Insights/diagnosticSettings"
+
+
+@dataclass(frozen=True)
+class Project:
+    """One folder with the project's files; the checks can be run on a changed copy of them."""
+
+    root: Path
+
+    @property
+    def infra(self) -> Path:
+        return self.root / "infra"
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """The text of each .bicep file, by its path within `infra/`."""
+        return {
+            str(file.relative_to(self.infra)): file.read_text(encoding="utf-8")
+            for file in sorted(self.infra.rglob("*.bicep"))
+        }
+
+    def declarations(self, file: str) -> dict[str, tree.Declaration]:
+        """The declarations of a file but its outputs, by name."""
+        return {each.name: each for each in syntax.parse(self.files[file], file) if each.kind != "output"}
+
+    def parameters(self, name: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """What a parameter file gives."""
+        return read_parameters(self.infra / name, environment)
+
+    def deploy(self, **parameters: Any) -> Deployment:
+        """A deployment with these parameters, and the trial's where nothing is said."""
+        return deploy(self.infra / "main.bicep", self.parameters("main.trial.bicepparam") | parameters)
+
+    @cached_property
+    def bare(self) -> Deployment:
+        """With nothing said but what has to be."""
+        return deploy(self.infra / "main.bicep", {"environmentName": "bare"})
+
+    @cached_property
+    def trial(self) -> Deployment:
+        return self.deploy()
+
+    @cached_property
+    def production(self) -> Deployment:
+        return deploy(self.infra / "main.bicep", self.parameters("main.production.bicepparam"))
+
+    @property
+    def both(self) -> Iterator[Deployment]:
+        yield self.trial
+        yield self.production
+
+    def yaml(self, path: str) -> Any:
+        """A YAML file."""
+        return yaml.safe_load((self.root / path).read_text(encoding="utf-8"))
+
+    def json(self, path: str) -> Any:
+        """A JSON file."""
+        return json.loads((self.root / path).read_text(encoding="utf-8"))
+
+
+Check = Callable[[Project], None]
+_CHECKS: dict[str, Check] = {}
+
+
+def check(function: Check) -> Check:
+    """Make it one of the checks: it raises AssertionError where the project is not as its name says."""
+    _CHECKS[function.__name__] = function
+    return function
+
+
+def checks() -> dict[str, Check]:
+    """Every check, by its name."""
+    return dict(_CHECKS)
+
+
+def relay_identity(deployment: Deployment) -> tuple[str, str]:
+    """The client id and the principal id of the function app's identity."""
+    settings = app_settings(deployment)
+    rights = deployment.of(f"{COSMOS}/sqlRoleAssignments")
+    return settings["COSMOS__clientId"], str(rights[0].at("properties.principalId"))
+
+
+def app_settings(deployment: Deployment) -> dict[str, str]:
+    """The settings of the function app."""
+    return dict(deployment.one(f"{SITES}/config", "appsettings").at("properties"))
+
+
+def azure_rights(deployment: Deployment, principal: str) -> set[tuple[str, str]]:
+    """The Azure roles of a principal: the role's name and the id of its scope."""
+    names = {identifier: name for name, identifier in ROLES.items()}
+    return {
+        (names[resource.at("properties.roleDefinitionId").rpartition("/")[2]], str(resource.scope))
+        for resource in deployment.of(ROLE_ASSIGNMENTS)
+        if resource.at("properties.principalId") == principal
+    }
+
+
+def container(deployment: Deployment, name: str) -> Resource:
+    """A container of the outbox."""
+    return deployment.one(CONTAINERS, name)

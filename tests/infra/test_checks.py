@@ -1,0 +1,20 @@
+"""What `infra/` would deploy, for a trial and for production, held against what the guarantees rest on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.infra import checks_cosmos, checks_functions, checks_names, checks_security, checks_servicebus
+from tests.infra.project import ROOT, Project, checks
+
+MODULES = (checks_cosmos, checks_functions, checks_names, checks_security, checks_servicebus)
+
+
+@pytest.fixture(scope="module")
+def project() -> Project:
+    return Project(ROOT)
+
+
+@pytest.mark.parametrize("name", sorted(checks()))
+def test_infrastructure(name: str, project: Project) -> None:
+    checks()[name](project)

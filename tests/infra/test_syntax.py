@@ -1,0 +1,159 @@
+"""Every .bicep file is read by two readers, and they agree on what it declares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pycep import BicepParser
+
+from tests.infra import syntax, tree
+from tests.infra.deployment import deploy
+from tests.infra.evaluation import BicepError
+from tests.infra.functions import UnknownFunction
+from tests.infra.project import ROOT
+
+FILES = sorted((ROOT / "infra").rglob("*.bicep"))
+
+SECTIONS = {
+    "param": "parameters",
+    "var": "variables",
+    "resource": "resources",
+    "module": "modules",
+    "output": "outputs",
+}
+
+
+@pytest.fixture(scope="module")
+def pycep() -> BicepParser:
+    return BicepParser()
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_both_readers_find_the_same_declarations(file: Path, pycep: BicepParser) -> None:
+    read: dict[str, Any] = dict(pycep.parse(file_path=file))
+    declarations = syntax.parse(file.read_text(encoding="utf-8"), file.name)
+
+    for kind, section in SECTIONS.items():
+        own = {each.name: each for each in declarations if each.kind == kind}
+        theirs = read.get(section, {})
+        assert set(own) == set(theirs), section
+        for name, each in own.items():
+            if kind == "resource":
+                assert each.type == f"{theirs[name]['type']}@{theirs[name]['api_version']}"
+                assert each.existing is theirs[name]["existing"]
+            elif kind == "module":
+                assert each.type == theirs[name]["detail"]["path"]
+            elif kind in ("param", "output"):
+                assert each.type == theirs[name]["type"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_both_readers_find_the_same_literals(file: Path, pycep: BicepParser) -> None:
+    read: dict[str, Any] = dict(pycep.parse(file_path=file))
+
+    for each in syntax.parse(file.read_text(encoding="utf-8"), file.name):
+        if each.kind == "resource" and isinstance(each.value, tree.ObjectOf):
+            assert literals(each.value) == literals_of_pycep(read["resources"][each.name]["config"]), each.name
+
+
+def literals(expression: tree.Expression, path: str = "") -> dict[str, object]:
+    """The booleans and numbers that stand under a name in an object, by their path."""
+    found: dict[str, object] = {}
+    if isinstance(expression, tree.ObjectOf):
+        for key, value in expression.entries:
+            if isinstance(key, tree.Constant):
+                found |= literals(value, f"{path}.{key.value}")
+    elif isinstance(expression, tree.Constant) and isinstance(expression.value, int):
+        found[path] = expression.value
+    return found
+
+
+def literals_of_pycep(read: Any, path: str = "") -> dict[str, object]:
+    """The same, of pycep's tree."""
+    found: dict[str, object] = {}
+    if isinstance(read, dict) and not {"function", "operator", "loop_type"} & set(read):
+        for key, value in read.items():
+            found |= literals_of_pycep(value, f"{path}.{key}")
+    elif isinstance(read, int):
+        found[path] = read
+    return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "param a",
+        "param a string = 'x",
+        "resource a 'x@y' {\n}",
+        "var a = [1, 2",
+        "var a = (1",
+        "wibble a = 1",
+        "var a = 1 var b = 2",
+        "var a = §",
+        "module 'x' = {}",
+    ],
+)
+def test_what_is_not_bicep_is_not_read(text: str) -> None:
+    with pytest.raises(syntax.BicepSyntaxError, match=r"broken\.bicep:1"):
+        syntax.parse(text, "broken.bicep")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1 + 2 * 3", 7),
+        ("true ? 'a' : 'b'", "a"),
+        ("!false && 2 > 1 || false", True),
+        ("null ?? 'x'", "x"),
+        ("{ a: { b: [1, 2] } }.a.b[1]", 2),
+        ("{ a: 1 }.?b ?? 5", 5),
+        ("'it\\'s ${1 + 1} \\${x}'", "it's 2 ${x}"),
+        ("[for (x, i) in ['a', 'b']: '${x}${i}']", ["a0", "b1"]),
+        ("map([1, 2], x => x * 2)", [2, 4]),
+        ("union({ a: 1 }, { b: 2, a: 3 })", {"a": 3, "b": 2}),
+        ("cidrSubnet('10.0.0.0/24', 26, 3)", "10.0.0.192/26"),
+        ("split('a,b', ',')[0]", "a"),
+    ],
+)
+def test_expressions_have_their_values(text: str, expected: object, tmp_path: Path) -> None:
+    kind = {bool: "bool", int: "int", list: "array", dict: "object"}.get(type(expected), "string")
+    file = tmp_path / "x.bicep"
+    file.write_text(f"var x = {text}\noutput x {kind} = x\n", encoding="utf-8")
+
+    assert deploy(file, {}).outputs == {"x": expected}
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "says"),
+    [
+        ("param a string", {}, "a is not given"),
+        ("param a string", {"a": 1}, "of type string"),
+        ("param a int", {"a": True}, "of type int"),
+        ("param a int = 1", {"b": 1}, "no parameter b"),
+        ("@allowed([\n  'x'\n])\nparam a string", {"a": "y"}, "allowed are"),
+        ("@minValue(3)\nparam a int", {"a": 2}, "from 3"),
+        ("@maxLength(3)\nparam a string", {"a": "four"}, "to 3"),
+        ("output a string = b", {}, "b is not declared"),
+        ("var a = 1\nvar a = 2", {}, "declared twice"),
+        ("output a string = { b: 1 }.c", {}, "no c in"),
+        ("output a string = 1", {}, "output a is 1"),
+    ],
+)
+def test_what_the_compiler_would_refuse_is_refused(
+    text: str, parameters: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "x.bicep"
+    file.write_text(text + "\n", encoding="utf-8")
+
+    with pytest.raises(BicepError, match=says):
+        deploy(file, parameters)
+
+
+def test_an_unknown_function_is_not_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "x.bicep"
+    file.write_text("output a string = newGuid()\n", encoding="utf-8")
+
+    with pytest.raises(UnknownFunction, match="newGuid"):
+        deploy(file, {})
