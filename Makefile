@@ -15,15 +15,17 @@ SEED ?=
 CHAOS ?=
 
 FUZZ_EXAMPLES ?= 100000
+FULL ?=
+BENCH ?=
 
-.PHONY: help setup demo chaos fuzz soak up test lint types worker-test clean
+.PHONY: help setup demo chaos fuzz soak bench up test infra-check lint types worker-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 setup: .venv/.installed ## Make .venv and install what is pinned
 
-.venv/.installed: requirements.txt requirements-dev.txt
+.venv/.installed: requirements.txt requirements-dev.txt outbox/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed: set PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Setting up .venv (python-qpid-proton is compiled: this takes a minute)" >&2
 	@$(PYTHON) -m venv .venv >&2
@@ -44,17 +46,27 @@ soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENT
 soak: setup ## Very many events, and whether the relay's memory stays flat: EVENTS=
 	@$(PY) -m local soak --events $(EVENTS)
 
+.venv/.bench-installed: .venv/.installed requirements-bench.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt >&2
+	@touch $@
+
+bench: .venv/.bench-installed ## Measure beside the rivals, in two minutes: FULL=1 BENCH="--only NAME"
+	@$(PY) -m bench $(if $(FULL),--full) $(BENCH)
+
 up: setup ## Start the local stack, until Ctrl-C
 	@$(PY) -m local up
 
 test: setup ## Run every test
 	@$(PY) -m pytest -n 4
 
+infra-check: setup ## The tests of the Bicep files alone
+	@$(PY) -m pytest tests/infra -q
+
 lint: setup ## ruff: style and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-types: setup ## mypy: strict for relay/
+types: setup ## mypy: strict for relay/ and outbox/
 	@$(PY) -m mypy
 
 worker-test: ## Run the app on the platform's own worker (Python 3.13)

@@ -1,0 +1,136 @@
+"""The stored envelope around an entity or an event.
+
+{"id": …, "partitionKey": …, "type": "contact" or "domainEvent", "data": {…}, "ttl": seconds or -1}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from outbox.entities import DomainEntity, name_of, partition_of, ttl_of
+from outbox.errors import InvalidDocument
+from outbox.events import DomainEvent
+
+T_co = TypeVar("T_co", bound=DomainEntity | DomainEvent, covariant=True)
+
+MAX_ID_BYTES = 1023  # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
+# What becomes a message's id and session:
+# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas.
+MAX_KEY_LENGTH = 128
+_ILLEGAL_IN_ID = frozenset("/\\?#")
+
+
+class EntityState(StrEnum):
+    """What a commit does with an object; not stored."""
+
+    READ = "read"
+    """Nothing, unless the entity has raised events."""
+    CREATED = "created"
+    UPDATED = "updated"
+
+
+@dataclass(frozen=True, slots=True)
+class DataObject(Generic[T_co]):
+    """One document of a commit.
+
+    Attributes:
+        id, partition_key, type, ttl: As stored; `ttl` in seconds, -1 for never.
+        source: The entity or the event.
+        data: What is stored of it.
+        state: CREATED or UPDATED.
+        etag: The version that is to be replaced; None where there is none.
+        traceparent: The trace an event belongs to; None where there is none.
+    """
+
+    id: str
+    partition_key: str
+    type: str
+    source: T_co
+    data: dict[str, Any]
+    ttl: int
+    state: EntityState
+    etag: str | None = None
+    traceparent: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The object as messages call it."""
+        action = f"{self.source.action} " if isinstance(self.source, DomainEvent) else ""
+        return f"{action}{self.type} '{self.id}'"
+
+    def to_document(self) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "id": self.id,
+            "partitionKey": self.partition_key,
+            "type": self.type,
+            "data": self.data,
+            "ttl": self.ttl,
+        }
+        return document if self.traceparent is None else {**document, "traceparent": self.traceparent}
+
+
+def entity_object(entity: DomainEntity, state: EntityState, etag: str | None) -> DataObject[DomainEntity]:
+    """The document of an entity as it is now.
+
+    Raises:
+        InvalidDocument: Its id or its partition key cannot be stored.
+    """
+    data = {**entity.to_data(), "id": entity.id, "deleted": entity.deleted}
+    _check_id(entity.id, name_of(entity))
+    _check_key(partition_of(entity), "partition key", name_of(entity))
+    return DataObject(
+        entity.id, partition_of(entity), entity.document_type, entity, data, ttl_of(entity), state, etag
+    )
+
+
+def event_object(
+    event: DomainEvent, entity: DomainEntity, document_type: str, ttl: int, traceparent: str | None
+) -> DataObject[DomainEvent]:
+    """The document of an event about `entity`.
+
+    Raises:
+        InvalidDocument: Its id or its partition key cannot be relayed, or a field of it has a name that is taken.
+    """
+    name = f"{event.action} of {name_of(entity)}"
+    own = {
+        f"{entity.document_type}Id": entity.id,
+        "action": event.action,
+        "id": event.id,
+        "createdAt": event.created_at,
+    }
+    told = event.to_data()
+    if taken := [key for key, value in own.items() if told.get(key, value) != value]:
+        raise InvalidDocument(f"{name} tells another '{taken[0]}' than the library writes: rename the field.")
+    _check_id(event.id, name)
+    _check_key(event.id, "id", name)
+    _check_key(partition_of(entity), "partition key", name)
+    return DataObject(
+        event.id,
+        partition_of(entity),
+        document_type,
+        event,
+        {**told, **own},
+        ttl,
+        EntityState.CREATED,
+        traceparent=traceparent,
+    )
+
+
+def can_be_id(value: str) -> bool:
+    """Whether a document can have this id."""
+    return bool(value) and len(value.encode(errors="replace")) <= MAX_ID_BYTES and _ILLEGAL_IN_ID.isdisjoint(value)
+
+
+def _check_id(value: str, name: str) -> None:
+    if not can_be_id(value):
+        raise InvalidDocument(f"The id of {name} has to be 1 to {MAX_ID_BYTES} bytes long, without / \\ ? and #.")
+
+
+def _check_key(value: str, what: str, name: str) -> None:
+    if not 0 < len(value) <= MAX_KEY_LENGTH:
+        raise InvalidDocument(
+            f"The {what} of {name} has {len(value)} characters: it has to have 1 to {MAX_KEY_LENGTH}, "
+            "which is what Service Bus takes."
+        )

@@ -1,0 +1,46 @@
+"""From the fields of a dataclass to JSON data: their names in camelCase, their values as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from outbox.errors import InvalidDocument
+
+
+def camel_case(name: str) -> str:
+    """`first_name`, and `_first_name`, as `firstName`."""
+    head, *rest = name.strip("_").split("_")
+    return head + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def first_small(name: str) -> str:
+    """`OrderLine` as `orderLine`."""
+    return name[:1].lower() + name[1:]
+
+
+def rendered(value: object) -> Any:
+    """Dataclasses within `value` as objects with names in camelCase, tuples as lists, all else as it is."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {camel_case(field.name): rendered(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: rendered(element) for key, element in value.items()}
+    if isinstance(value, list | tuple):
+        return [rendered(element) for element in value]
+    return value
+
+
+def encode(value: object, subject: str) -> str:
+    """JSON as azure-cosmos sends it by default: compact, in ASCII.
+
+    Raises:
+        InvalidDocument: `subject` holds something that is not JSON.
+    """
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidDocument(
+            f"The data of {subject} is not JSON: {error}. Dates, decimals and the like are written as strings."
+        ) from error

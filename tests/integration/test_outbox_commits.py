@@ -1,0 +1,333 @@
+"""Commits on the local Cosmos DB, through the real SDK: what is stored, and what is not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from local.cosmos.server import CosmosServer
+from local.stack.environment import DATABASE
+from outbox import (
+    BatchTooLarge,
+    Conflict,
+    InvalidDocument,
+    MixedPartitions,
+    NotFound,
+    PreconditionFailed,
+    UnitOfWork,
+)
+from outbox.batch import Batch
+from outbox.errors import MAX_BATCH_BYTES
+from tests.unit.outbox.orders import Customer, Name, Order, OrderViewed
+from tests.unit.outbox.stored import actions, given, pay_elsewhere, stored
+
+
+@pytest.fixture
+async def client(cosmos: CosmosServer) -> AsyncIterator[CosmosClient]:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as connected:
+        yield connected
+
+
+@pytest.fixture
+def container(client: CosmosClient) -> ContainerProxy:
+    return client.get_database_client(DATABASE).get_container_client("data")
+
+
+async def test_an_entity_and_its_events_are_stored_in_one_commit(container: ContainerProxy) -> None:
+    order = Order("tea", id="o1", note={"when": "2021-09-22T11:07:37.3022907+02:00", "big": 9007199254740993})
+    await given(container, order)
+
+    entity, event = await stored(container)
+
+    assert (entity["id"], entity["partitionKey"], entity["type"], entity["ttl"]) == ("o1", "o1", "order", -1)
+    assert entity["data"] == {**order.to_data(), "id": "o1", "deleted": False}
+    assert (event["partitionKey"], event["type"], event["ttl"]) == ("o1", "domainEvent", 864_000)
+    assert event["data"]["orderId"] == "o1"
+    assert entity["_lsn"] == event["_lsn"]
+
+
+async def test_nothing_is_written_without_a_commit(container: ContainerProxy) -> None:
+    async with UnitOfWork(container) as work:
+        work.repository(Order).create(Order("tea"))
+
+    assert await stored(container) == []
+    with pytest.raises(RuntimeError, match="outside of `async with`"):
+        await work.commit()
+
+
+async def test_an_error_in_the_block_discards_what_was_tracked(container: ContainerProxy) -> None:
+    async def go_wrong() -> None:
+        async with UnitOfWork(container) as work:
+            work.repository(Order).create(Order("tea"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await go_wrong()
+
+    assert await stored(container) == []
+
+
+async def test_a_commit_without_changes_asks_nothing_of_the_service(cosmos: CosmosServer) -> None:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        nowhere = client.get_database_client("nowhere").get_container_client("nowhere")
+        async with UnitOfWork(nowhere) as work:
+            assert await work.commit() == []
+
+
+async def test_what_was_read_and_changed_is_saved_without_saying_so(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1"))
+
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.pay("12.50")
+        written = await work.commit()
+
+    assert written[0].name == "order 'o1'"
+    assert await actions(container) == ["OrderPlaced", "OrderPaid"]
+    assert (await container.read_item("o1", "o1"))["data"]["paid"] == "12.50"
+
+
+async def test_a_change_without_an_event_is_saved_by_an_update(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1"))
+
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.note = "silent"
+        assert await work.commit() == []
+        work.repository(Order).update(order)
+        await work.commit()
+
+    assert (await container.read_item("o1", "o1"))["data"]["note"] == "silent"
+    assert await actions(container) == ["OrderPlaced"]
+
+
+async def test_an_entity_is_committed_again_and_again_by_its_new_etags(container: ContainerProxy) -> None:
+    order = Order("tea", id="o1")
+    async with UnitOfWork(container) as work:
+        work.repository(Order).create(order)
+        await work.commit()
+        for quantity in (2, 3):
+            order.resize(quantity)
+            await work.commit()
+            assert order.etag == (await container.read_item("o1", "o1"))["_etag"]
+
+    events = [item["data"] for item in await stored(container) if item["type"] == "domainEvent"]
+    assert [event["quantity"] for event in events] == [1, 2, 3]
+
+
+async def test_several_entities_of_one_partition_and_other_events_are_one_commit(
+    container: ContainerProxy,
+) -> None:
+    async with UnitOfWork(container, event_ttl=60, event_type="told") as work:
+        customer = Customer(Name("Ada", "Lovelace"), id="c1", partition_key="p")
+        order = Order("tea", id="o1", partition_key="p")
+        work.repository(Customer).create(customer)
+        work.repository(Order).create(order)
+        work.events.create(OrderViewed(), about=order)
+        await work.commit()
+
+    items = await stored(container)
+    assert [item["type"] for item in items] == ["client", "told", "order", "told", "told"]
+    assert len({item["_lsn"] for item in items}) == 1
+    assert [item["ttl"] for item in items] == [3600, 60, -1, 60, 60]
+    async with UnitOfWork(container) as work:
+        read = await work.repository(Customer).read("c1", partition_key="p")
+        assert read.name == Name("Ada", "Lovelace")
+
+
+async def test_an_event_besides_an_entitys_own_is_stored_once(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        work.events.create(OrderViewed(), about=order)
+        await work.commit()
+        assert await work.commit() == []
+
+    assert await actions(container) == ["OrderPlaced", "OrderViewed"]
+
+
+async def test_two_at_once_on_one_entity_end_in_one_commit_and_one_precondition_error(
+    container: ContainerProxy,
+) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as first, UnitOfWork(container) as second:
+        ours, theirs = [await work.repository(Order).read("o1") for work in (first, second)]
+        ours.pay("1.00")
+        theirs.resize(9)
+
+        outcomes = await asyncio.gather(first.commit(), second.commit(), return_exceptions=True)
+
+    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert [type(failure) for failure in failures] == [PreconditionFailed]
+    assert "Order 'o1' was changed by someone else" in str(failures[0])
+    assert len(await actions(container)) == 2
+
+
+async def test_after_a_precondition_error_the_same_unit_of_work_reads_again_and_commits(
+    container: ContainerProxy,
+) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        await pay_elsewhere(container)
+        order.resize(5)
+        with pytest.raises(PreconditionFailed):
+            await work.commit()
+        assert await actions(container) == ["OrderPlaced", "OrderPaid"]
+
+        work.rollback()
+        order = await work.repository(Order).read("o1")
+        order.resize(5)
+        await work.commit()
+
+    document = await container.read_item("o1", "o1")
+    assert (document["data"]["quantity"], document["data"]["paid"]) == (5, "1.00")
+    assert await actions(container) == ["OrderPlaced", "OrderPaid", "OrderResized"]
+
+
+async def test_a_clients_etag_is_demanded_instead_of_the_one_that_was_read(container: ContainerProxy) -> None:
+    order = Order("tea", id="o1")
+    await given(container, order)
+    seen = order.etag
+    await pay_elsewhere(container)
+
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        order = await orders.read("o1")
+        order.resize(2)
+        orders.update(order, if_match=seen)
+        with pytest.raises(PreconditionFailed):
+            await work.commit()
+        orders.update(order)
+        await work.commit()
+
+    assert (await actions(container))[-1] == "OrderResized"
+
+
+async def test_a_taken_id_is_a_conflict_and_leaves_neither_entity_nor_event(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1", partition_key="p"))
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        orders.create(Order("coffee", id="o2", partition_key="p"))
+        taken = Order("coffee", id="o1", partition_key="p")
+        orders.create(taken)
+        with pytest.raises(Conflict, match="Order 'o1' exists already"):
+            await work.commit()
+        assert await actions(container) == ["OrderPlaced"]
+
+        work.forget(taken)
+        await work.commit()
+
+    assert sorted(item["id"] for item in await stored(container) if item["type"] == "order") == ["o1", "o2"]
+
+
+async def test_a_failing_event_leaves_no_change_of_its_entity(container: ContainerProxy) -> None:
+    order = Order("tea", id="o1")
+    await given(container, order)
+    used = (await stored(container))[1]["id"]
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.pay("1.00")
+        work.events.create(OrderViewed(id=used), about=order)
+        with pytest.raises(Conflict, match=f"OrderViewed domainEvent '{used}'"):
+            await work.commit()
+
+    assert (await container.read_item("o1", "o1"))["data"]["paid"] is None
+    assert await actions(container) == ["OrderPlaced"]
+
+
+async def test_an_entity_that_was_removed_meanwhile_is_not_found_and_nothing_is_told(
+    container: ContainerProxy,
+) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        await container.delete_item("o1", "o1")
+        order.pay("1.00")
+        with pytest.raises(NotFound, match="There is no order 'o1' any more"):
+            await work.commit()
+
+    assert await actions(container) == ["OrderPlaced"]
+
+
+async def test_what_no_batch_holds_is_refused_before_anything_is_sent_and_can_be_put_right(
+    container: ContainerProxy,
+) -> None:
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        many = [Order("tea", partition_key="p") for _ in range(51)]
+        for order in many:
+            orders.create(order)
+        with pytest.raises(BatchTooLarge, match="102 operations"):
+            await work.commit()
+        work.forget(many[0])
+        many[1].note = "x" * 2_100_000
+        with pytest.raises(BatchTooLarge, match="bytes"):
+            await work.commit()
+        many[1].note = float("nan")
+        with pytest.raises(InvalidDocument):
+            await work.commit()
+        many[1].note = None
+        elsewhere = Order("tea", partition_key="q")
+        orders.create(elsewhere)
+        with pytest.raises(MixedPartitions):
+            await work.commit()
+        assert await stored(container) == []
+
+        work.forget(elsewhere)
+        await work.commit()
+
+    assert len(await stored(container)) == 100
+
+
+async def test_a_batch_that_is_full_to_the_byte_is_taken(container: ContainerProxy) -> None:
+    order = Order("tea", note="")
+    async with UnitOfWork(container) as work:
+        work.repository(Order).create(order)
+        order.note = "x" * (MAX_BATCH_BYTES - Batch.of(work.context.data_objects).size)
+        await work.commit()
+
+    assert len(await stored(container)) == 2
+
+
+async def test_one_unit_of_work_does_not_commit_twice_at_once(container: ContainerProxy) -> None:
+    async with UnitOfWork(container) as work:
+        work.repository(Order).create(Order("tea"))
+        outcomes = await asyncio.gather(work.commit(), work.commit(), return_exceptions=True)
+
+    assert [type(outcome) for outcome in outcomes] == [list, RuntimeError]
+    assert len(await stored(container)) == 2
+
+
+@pytest.mark.timeout(120)
+async def test_a_hundred_tasks_on_one_entity_lose_no_update(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1", quantity=0))
+    chance = random.Random(5)
+    refused = 0
+
+    async def add_one() -> None:
+        nonlocal refused
+        async with UnitOfWork(container) as work:
+            while True:
+                order = await work.repository(Order).read("o1")
+                order.resize(order.quantity + 1)
+                try:
+                    await work.commit()
+                    return
+                except PreconditionFailed:
+                    refused += 1
+                    work.rollback()
+                    await asyncio.sleep(chance.uniform(0, 1))
+
+    async with asyncio.timeout(110), asyncio.TaskGroup() as tasks:
+        for _ in range(100):
+            tasks.create_task(add_one())
+
+    events = [item for item in await stored(container) if item["data"].get("action") == "OrderResized"]
+    assert (await container.read_item("o1", "o1"))["data"]["quantity"] == 100
+    assert [event["data"]["quantity"] for event in events] == list(range(1, 101))
+    assert refused > 0

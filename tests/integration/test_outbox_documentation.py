@@ -1,0 +1,155 @@
+"""The library as a service gets it: built as a wheel, unpacked elsewhere, used by the documentation's own code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from local.cosmos.server import CosmosServer
+from tests.integration.conftest import ROOT
+
+PAGE = ROOT / "docs" / "writing-events.md"
+_BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
+_NAME = re.compile(r"# (\w+\.py)\n")
+
+# What is asked of the page's `retrying.py`: many at once on one loan.
+_AT_ONCE = """
+import asyncio, os
+from azure.cosmos.aio import CosmosClient
+from loans import Loan
+from outbox import UnitOfWork
+from retrying import extend_for_sure
+
+async def main():
+    async with CosmosClient.from_connection_string(os.environ["COSMOS"]) as client:
+        container = client.get_database_client("outbox").get_container_client("data")
+        loan = Loan("Frankenstein", "2026-03-00")
+        async with UnitOfWork(container) as work:
+            work.repository(Loan).create(loan)
+            await work.commit()
+        days = [f"2026-03-{day:02}" for day in range(1, 13)]
+        outcomes = await asyncio.gather(
+            *(extend_for_sure(container, loan.id, day) for day in days), return_exceptions=True
+        )
+        assert all(outcome is None or isinstance(outcome, ValueError) for outcome in outcomes), outcomes
+        query = "SELECT c.data.dueOn FROM c WHERE c.data.action = 'LoanExtended'"
+        told = [item["dueOn"] async for item in container.query_items(query, partition_key=loan.id)]
+        assert told == [day for day, outcome in zip(days, outcomes) if outcome is None] == sorted(told), told
+        assert (await container.read_item(loan.id, loan.id))["data"]["dueOn"] == days[-1]
+
+asyncio.run(main())
+"""
+
+_WHAT_WAS_IMPORTED = """
+import sys
+import outbox
+print(outbox.__file__)
+print(sorted({name.partition(".")[0] for name in sys.modules} & {"relay", "local", "samples", "tests"}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The unpacked wheel, and a folder with the files of the documentation beside it."""
+
+    package: Path
+    folder: Path
+
+    async def run(self, text: str, **environment: str) -> str:
+        """What a program prints that finds the wheel and the folder, and nothing of this repository."""
+        places = [str(self.package), str(self.folder)]
+        # The development installation is on the path as well, and must come later.
+        program = f"import sys\nsys.path[:0] = {places!r}\n{text}"
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-c", program),
+            cwd=self.folder,
+            env={"PATH": os.environ["PATH"], **environment},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(40):
+                out, errors = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        assert process.returncode == 0, errors.decode()
+        return out.decode()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ("--quiet", "--no-build-isolation", "--no-deps", "--no-index", "--disable-pip-version-check")
+    command = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder), str(ROOT / "outbox")]
+    subprocess.run(command, check=True, timeout=50)
+    (built,) = folder.glob("cosmos_outbox-*.whl")
+    return built
+
+
+@pytest.fixture
+def installed(wheel: Path, tmp_path: Path) -> Installed:
+    package, folder = tmp_path / "site", tmp_path / "service"
+    folder.mkdir()
+    zipfile.ZipFile(wheel).extractall(package)
+    for name, text in files_of_the_page().items():
+        (folder / name).write_text(text)
+    return Installed(package, folder)
+
+
+def files_of_the_page() -> dict[str, str]:
+    blocks = [match["text"] for match in _BLOCK.finditer(PAGE.read_text()) if match["language"] == "python"]
+    return {match[1]: text for text in blocks if (match := _NAME.match(text))}
+
+
+def shown_output() -> str:
+    (shown,) = [match["text"] for match in _BLOCK.finditer(PAGE.read_text()) if match["language"] == "console"]
+    return shown
+
+
+def test_the_wheel_holds_the_typed_package_its_licence_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+
+    assert "outbox/py.typed" in names
+    assert "outbox/__init__.py" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"outbox", "cosmos_outbox"}
+
+
+async def test_the_wheel_needs_nothing_of_this_repository(installed: Installed) -> None:
+    where, others = (await installed.run(_WHAT_WAS_IMPORTED)).splitlines()
+
+    assert Path(where).is_relative_to(installed.package)
+    assert others == "[]"
+
+
+async def test_without_opentelemetry_there_is_no_trace(installed: Installed) -> None:
+    hidden = "sys.modules['opentelemetry'] = None\nfrom outbox import traceparent\nprint(traceparent.current())"
+
+    assert await installed.run(hidden) == "None\n"
+
+
+def test_the_second_service_has_fewer_than_thirty_lines() -> None:
+    lines = [line for line in files_of_the_page()["loans.py"].splitlines() if line.strip()]
+
+    assert len(lines) < 30
+
+
+async def test_the_example_prints_what_the_page_shows(installed: Installed, cosmos: CosmosServer) -> None:
+    printed = await installed.run(
+        "import runpy; runpy.run_path('try_loans.py', run_name='__main__')", COSMOS=cosmos.connection_string
+    )
+
+    assert printed == shown_output()
+
+
+async def test_the_pages_way_to_try_again_loses_no_change(installed: Installed, cosmos: CosmosServer) -> None:
+    await installed.run(_AT_ONCE, COSMOS=cosmos.connection_string)

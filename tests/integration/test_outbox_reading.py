@@ -1,0 +1,180 @@
+"""Reads, deletions and pages on the local Cosmos DB, through the real SDK."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from local.cosmos.server import CosmosServer
+from local.stack.environment import DATABASE
+from outbox import (
+    InvalidContinuation,
+    NotFound,
+    NotModified,
+    PreconditionFailed,
+    Repository,
+    ServiceRefused,
+    UnitOfWork,
+)
+from tests.unit.outbox.orders import Customer, Order
+from tests.unit.outbox.stored import actions, given, pay_elsewhere
+
+
+@pytest.fixture
+async def client(cosmos: CosmosServer) -> AsyncIterator[CosmosClient]:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as connected:
+        yield connected
+
+
+@pytest.fixture
+def container(client: CosmosClient) -> ContainerProxy:
+    return client.get_database_client(DATABASE).get_container_client("data")
+
+
+async def test_a_deletion_is_soft_and_told_and_hides_the_entity(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        order = await orders.read("o1")
+        orders.delete(order, ttl=60)
+        await work.commit()
+
+        with pytest.raises(NotFound, match="order 'o1' is deleted"):
+            await orders.read("o1")
+        with pytest.raises(NotFound):
+            orders.delete(order)
+        with pytest.raises(NotFound):
+            orders.update(order)
+        assert (await orders.read("o1", include_deleted=True)).deleted
+        assert (await orders.read_page()).items == ()
+        assert [found.id for found in (await orders.read_page(include_deleted=True)).items] == ["o1"]
+
+    document = await container.read_item("o1", "o1")
+    assert (document["data"]["deleted"], document["ttl"]) == (True, 60)
+    assert await actions(container) == ["OrderPlaced", "OrderWithdrawn"]
+
+
+async def test_a_deletion_demands_the_version_too(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        await pay_elsewhere(container)
+        work.repository(Order).delete(order)
+        with pytest.raises(PreconditionFailed):
+            await work.commit()
+
+    assert await actions(container) == ["OrderPlaced", "OrderPaid"]
+
+
+async def test_a_version_that_the_reader_has_is_not_modified(container: ContainerProxy) -> None:
+    order = Order("tea", id="o1")
+    await given(container, order)
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        with pytest.raises(NotModified):
+            await orders.read("o1", if_none_match=order.etag)
+        await pay_elsewhere(container)
+        assert (await orders.read("o1", if_none_match=order.etag)).paid == "1.00"
+
+
+@pytest.mark.parametrize("identifier", ["none", "", "a/b", "../colls", "x" * 2000, "o1?"])
+async def test_what_does_not_exist_is_not_found(container: ContainerProxy, identifier: str) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        with pytest.raises(NotFound):
+            await work.repository(Order).read(identifier)
+
+
+async def test_a_document_of_another_type_is_not_found(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        with pytest.raises(NotFound, match="what has this id is a 'order'"):
+            await work.repository(Customer).read("o1")
+
+
+async def test_a_missing_container_is_no_missing_entity(client: CosmosClient) -> None:
+    nowhere = client.get_database_client(DATABASE).get_container_client("nowhere")
+    async with UnitOfWork(nowhere) as work:
+        orders = work.repository(Order)
+        with pytest.raises(ServiceRefused, match="Check that the database and the container exist") as raised:
+            await orders.read("o1")
+        assert raised.value.status == 404
+        with pytest.raises(ServiceRefused):
+            await orders.read_page()
+        orders.create(Order("tea"))
+        with pytest.raises(ServiceRefused, match="refused the commit of order"):
+            await work.commit()
+
+
+async def test_a_wrong_key_is_the_services_refusal(cosmos: CosmosServer) -> None:
+    async with CosmosClient(cosmos.endpoint, cosmos.key) as client:
+        container = client.get_database_client(DATABASE).get_container_client("data")
+        await given(container, Order("tea", id="o1"))
+        client.client_connection.master_key = "AAAA" + cosmos.key[4:]
+        async with UnitOfWork(container) as work:
+            with pytest.raises(ServiceRefused) as raised:
+                await work.repository(Order).read("o1")
+        assert raised.value.status == 401
+
+
+async def test_pages_hold_every_entity_once_and_end(container: ContainerProxy) -> None:
+    for number in range(17):
+        await given(container, Order("tea", id=f"o{number:02}"))
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        pages = [await orders.read_page(5)]
+        while pages[-1].has_more:
+            pages.append(await orders.read_page(5, pages[-1].continuation))
+
+    found = [order.id for page in pages for order in page.items]
+    assert sorted(found) == [f"o{number:02}" for number in range(17)]
+    assert [len(page.items) for page in pages[:3]] == [5, 5, 5]
+    tokens = [page.continuation for page in pages if page.continuation]
+    assert all(token.replace("-", "").replace("_", "").isalnum() for token in tokens)
+
+
+async def test_a_page_lists_one_partition_where_a_condition_holds(container: ContainerProxy) -> None:
+    same = [Order("tea", id=f"o{number}", partition_key="p", quantity=number) for number in range(6)]
+    await given(container, *same)
+    await given(container, Order("tea", quantity=5))
+
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        page = await orders.read_page(
+            partition_key="p", where="false OR c.data.quantity > @least", parameters={"@least": 3}
+        )
+        assert [order.id for order in page.items] == ["o4", "o5"]
+        page.items[0].resize(1)
+        await work.commit()
+
+    assert (await container.read_item("o4", "p"))["data"]["quantity"] == 1
+
+
+async def test_a_continuation_is_good_for_its_listing_only(container: ContainerProxy) -> None:
+    await given(container, *(Order("tea", partition_key="p") for _ in range(3)))
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        token = (await orders.read_page(1)).continuation
+        assert token is not None
+        for wrong in (token[:-4], token + "A", "", "ü", "bnVsbA", "W10"):
+            with pytest.raises(InvalidContinuation):
+                await orders.read_page(1, wrong)
+        with pytest.raises(InvalidContinuation, match="another listing"):
+            await orders.read_page(1, token, include_deleted=True)
+        with pytest.raises(InvalidContinuation, match="another listing"):
+            await work.repository(Customer).read_page(1, token)
+        with pytest.raises(ValueError, match="at least one"):
+            await orders.read_page(0)
+
+
+async def test_a_service_derives_a_repository_with_its_own_queries(container: ContainerProxy) -> None:
+    class Orders(Repository[Order]):
+        async def of_item(self, name: str) -> list[Order]:
+            page = await self.read_page(where="c.data.itemName = @name", parameters={"@name": name})
+            return list(page.items)
+
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        assert [order.id for order in await Orders(work.context, Order).of_item("tea")] == ["o1"]

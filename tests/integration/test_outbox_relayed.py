@@ -1,0 +1,48 @@
+"""From the writing side through the relay to a subscriber: the two agree on the documents between them."""
+
+from __future__ import annotations
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+from opentelemetry import trace
+
+from local.cosmos.server import CosmosServer
+from local.servicebus.server import ServiceBusServer
+from local.stack.environment import DATABASE
+from outbox import UnitOfWork
+from tests.integration.conftest import RelayMaker
+from tests.support.subscriber import Subscriber, body, properties
+from tests.unit.outbox.orders import Order
+from tests.unit.outbox.stored import stored
+
+SPAN = trace.NonRecordingSpan(
+    trace.SpanContext(0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, False, trace.TraceFlags(1))
+)
+
+
+@pytest.mark.parametrize("key", ["p1", "鍵" * 128])
+async def test_events_arrive_in_their_order_as_they_were_told(
+    make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer, key: str
+) -> None:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        container = client.get_database_client(DATABASE).get_container_client("data")
+        with trace.use_span(SPAN):
+            async with UnitOfWork(container) as work:
+                order = Order("tea ü\u2028", id="o1", partition_key=key, note={"small": 1e-7})
+                work.repository(Order).create(order)
+                await work.commit()
+                order.resize(2)
+                order.pay("1.00")
+                written = await work.commit()
+        outcome = await make_relay().handle(await stored(container), "i1")
+
+    assert (outcome.published, outcome.ignored, outcome.quarantined) == (3, 1, {})
+    subscriber = Subscriber(servicebus.connection_string)
+    await subscriber.receive(3)
+    messages = subscriber.messages[key]
+    assert [message.subject for message in messages] == ["OrderPlaced", "OrderResized", "OrderPaid"]
+    assert [message.message_id for message in messages[1:]] == [event.id for event in written[1:]]
+    assert b'"orderId":"o1"' in body(messages[0])
+    assert b'"quantity":2' in body(messages[1])
+    assert properties(messages[2])["traceparent"] == "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    assert properties(messages[2])["createdAt"] == written[2].data["createdAt"]

@@ -1,0 +1,311 @@
+"""What one commit would send: envelopes, order, limits, without a database."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import date
+from typing import Any, cast
+
+import pytest
+from azure.cosmos.aio import ContainerProxy
+from opentelemetry import trace
+
+from outbox import (
+    BatchTooLarge,
+    DomainEvent,
+    EntityState,
+    EventRepository,
+    InvalidDocument,
+    MixedPartitions,
+    OutboxError,
+    Repository,
+    errors,
+)
+from outbox.batch import Batch
+from outbox.context import ContainerContext
+from tests.unit.outbox.orders import Customer, Name, Order, OrderResized, OrderViewed
+
+SPAN = trace.NonRecordingSpan(
+    trace.SpanContext(0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, False, trace.TraceFlags(1))
+)
+
+
+@pytest.fixture
+def context() -> ContainerContext:
+    return ContainerContext(cast(ContainerProxy, None), event_ttl=864_000, event_type="domainEvent")
+
+
+def documents(context: ContainerContext) -> list[dict[str, Any]]:
+    return [source.to_document() for source in context.data_objects]
+
+
+def batch(context: ContainerContext) -> Batch:
+    return Batch.of(context.data_objects)
+
+
+def test_the_envelope_of_an_entity_and_of_its_event(context: ContainerContext) -> None:
+    order = Order("tea", id="o1", partition_key="p1")
+    Repository(context, Order).create(order)
+
+    entity, event = documents(context)
+
+    assert entity == {
+        "id": "o1",
+        "partitionKey": "p1",
+        "type": "order",
+        "data": {"itemName": "tea", "quantity": 1, "paid": None, "note": None, "id": "o1", "deleted": False},
+        "ttl": -1,
+    }
+    raised = order.domain_events[0]
+    assert event == {
+        "id": raised.id,
+        "partitionKey": "p1",
+        "type": "domainEvent",
+        "data": {
+            "itemName": "tea",
+            "quantity": 1,
+            "orderId": "o1",
+            "action": "OrderPlaced",
+            "id": raised.id,
+            "createdAt": raised.created_at,
+        },
+        "ttl": 864_000,
+    }
+
+
+def test_a_class_has_its_own_type_and_time_to_live(context: ContainerContext) -> None:
+    Repository(context, Customer).create(Customer(Name("Ada", "Lovelace"), id="c1"))
+
+    entity, event = documents(context)
+
+    assert (entity["type"], entity["ttl"], event["data"]["clientId"]) == ("client", 3600, "c1")
+    assert event["data"]["name"] == {"firstName": "Ada", "lastName": "Lovelace"}
+
+
+def test_each_entity_is_followed_by_its_events_and_other_events_come_last(context: ContainerContext) -> None:
+    first, second = (Order("tea", id=name, partition_key="p") for name in ("o1", "o2"))
+    EventRepository(context).create(OrderViewed(), first)
+    for order in (first, second):
+        Repository(context, Order).create(order)
+
+    names = [source.name.split(" '")[0] for source in context.data_objects]
+
+    assert names == [
+        "order",
+        "OrderPlaced domainEvent",
+        "order",
+        "OrderPlaced domainEvent",
+        "OrderViewed domainEvent",
+    ]
+
+
+def test_a_batch_does_not_change_with_the_entity(context: ContainerContext) -> None:
+    order = Order("tea", note={"list": [1]})
+    Repository(context, Order).create(order)
+    fixed = batch(context)
+
+    order.note["list"].append(2)
+
+    assert fixed.operations[0].document["data"]["note"] == {"list": [1]}
+
+
+def test_values_are_written_as_the_service_gave_them(context: ContainerContext) -> None:
+    note = {
+        "big": 9007199254740993,
+        "small": 1e-7,
+        "text": "ü\u2028鍵",
+        "when": "2021-09-22T11:07:37.3022907+02:00",
+    }
+    Repository(context, Order).create(Order("tea", note=note))
+
+    assert batch(context).operations[0].document["data"]["note"] == note
+
+
+def test_more_than_a_hundred_operations_are_refused_with_their_counts(context: ContainerContext) -> None:
+    orders = Repository(context, Order)
+    for number in range(50):
+        orders.create(Order("tea", id=f"o{number}", partition_key="p"))
+    assert len(batch(context).operations) == 100
+    orders.create(Order("tea", id="one more", partition_key="p"))
+
+    with pytest.raises(BatchTooLarge, match=r"102 operations \(51 on entities, 51 on events\)") as raised:
+        batch(context)
+
+    assert raised.value.operations == 102
+
+
+def test_more_than_two_megabytes_are_refused_to_the_byte(context: ContainerContext) -> None:
+    order = Order("tea", note="")
+    Repository(context, Order).create(order)
+    room = errors.MAX_BATCH_BYTES - batch(context).size
+
+    order.note = "x" * room
+    assert batch(context).size == errors.MAX_BATCH_BYTES
+
+    order.note = "x" * (room + 1)
+    with pytest.raises(BatchTooLarge, match="2097153 bytes; a transactional batch holds") as raised:
+        batch(context)
+    assert raised.value.size == errors.MAX_BATCH_BYTES + 1
+
+
+def test_text_counts_as_it_is_escaped_on_the_wire(context: ContainerContext) -> None:
+    Repository(context, Order).create(Order("tea", note="鍵" * 400_000))
+
+    with pytest.raises(BatchTooLarge):
+        batch(context)
+
+
+def test_more_than_one_partition_key_is_refused_and_all_are_named(context: ContainerContext) -> None:
+    for key in ("p1", "p2"):
+        Repository(context, Order).create(Order("tea", partition_key=key))
+
+    with pytest.raises(MixedPartitions, match=r"spans 2 partition keys \('p1', 'p2'\)") as raised:
+        batch(context)
+
+    assert raised.value.partition_keys == ("p1", "p2")
+
+
+@pytest.mark.parametrize("note", [date(2026, 1, 1), {1, 2}, float("nan"), float("inf"), b"x"])
+def test_what_is_not_json_is_refused_and_named(context: ContainerContext, note: Any) -> None:
+    Repository(context, Order).create(Order("tea", id="o1", note=note))
+
+    with pytest.raises(InvalidDocument, match="The data of order 'o1' is not JSON"):
+        batch(context)
+
+
+@pytest.mark.parametrize(
+    ("identity", "complaint"),
+    [
+        ({"id": ""}, "id of order ''"),
+        ({"id": "a/b"}, r"without / \\ \? and #"),
+        ({"id": "x" * 1024, "partition_key": "p"}, "1 to 1023 bytes"),
+        ({"id": "a", "partition_key": ""}, "partition key of order 'a' has 0 characters"),
+        ({"id": "a", "partition_key": "x" * 129}, "has 129 characters"),
+    ],
+)
+def test_keys_that_cannot_be_stored_or_relayed_are_refused(
+    context: ContainerContext, identity: dict[str, str], complaint: str
+) -> None:
+    Repository(context, Order).create(Order("tea", **identity))  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidDocument, match=complaint):
+        batch(context)
+
+
+def test_two_objects_with_one_id_are_refused(context: ContainerContext) -> None:
+    for _ in range(2):
+        Repository(context, Order).create(Order("tea", id="o1"))
+
+    with pytest.raises(InvalidDocument, match="order 'o1' is in the commit twice"):
+        batch(context)
+
+
+def test_an_event_that_tells_another_entitys_id_is_refused(context: ContainerContext) -> None:
+    class Misled(OrderResized):
+        def to_data(self) -> dict[str, Any]:
+            return {"orderId": "another"}
+
+    order = Order("tea", id="o1")
+    EventRepository(context).create(Misled(1), order)
+
+    with pytest.raises(InvalidDocument, match="tells another 'orderId'"):
+        batch(context)
+
+
+def test_an_event_may_tell_its_entitys_id_itself(context: ContainerContext) -> None:
+    class Careful(OrderResized):
+        def to_data(self) -> dict[str, Any]:
+            return {"orderId": "o1"}
+
+    EventRepository(context).create(Careful(1), Order("tea", id="o1"))
+
+    assert documents(context)[0]["data"]["orderId"] == "o1"
+
+
+@pytest.fixture
+def _in_a_span() -> Iterator[None]:
+    with trace.use_span(SPAN):
+        yield
+
+
+@pytest.mark.usefixtures("_in_a_span")
+def test_events_carry_the_current_trace_and_entities_do_not(context: ContainerContext) -> None:
+    Repository(context, Order).create(Order("tea"))
+
+    entity, event = documents(context)
+
+    assert event["traceparent"] == "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    assert "traceparent" not in entity
+
+
+def test_an_event_keeps_the_trace_it_began_with(context: ContainerContext) -> None:
+    Repository(context, Order).create(Order("tea"))
+    with trace.use_span(SPAN):
+        first = batch(context)
+
+    assert batch(context) == first
+
+
+def test_without_a_valid_span_there_is_no_traceparent(context: ContainerContext) -> None:
+    Repository(context, Order).create(Order("tea"))
+
+    assert all("traceparent" not in document for document in documents(context))
+
+
+def test_forgetting_an_entity_takes_its_events_along(context: ContainerContext) -> None:
+    kept, dropped = Order("tea"), Order("coffee")
+    for order in (kept, dropped):
+        Repository(context, Order).create(order)
+        EventRepository(context).create(OrderViewed(), order)
+
+    context.forget(dropped)
+
+    assert {source.partition_key for source in context.data_objects} == {kept.id}
+    assert len(context.data_objects) == 3
+
+
+def test_creating_what_was_saved_and_updating_what_was_not_are_refused(context: ContainerContext) -> None:
+    orders = Repository(context, Order)
+    saved = Order("tea")
+    saved._is_new = False
+
+    with pytest.raises(ValueError, match="was saved before: update"):
+        orders.create(saved)
+    with pytest.raises(ValueError, match="is new: create"):
+        orders.update(Order("tea"))
+
+
+def test_an_update_of_what_is_created_in_the_same_commit_stays_a_creation(context: ContainerContext) -> None:
+    order = Order("tea")
+    Repository(context, Order).create(order)
+    order.resize(9)
+
+    assert [source.state for source in context.data_objects] == [EntityState.CREATED] * 2
+    assert context.data_objects[1].data["quantity"] == 9
+
+
+def test_every_error_says_what_to_do() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OutboxError)]
+    told = [kind for kind in kinds if kind is not OutboxError]
+
+    assert len(told) == 13
+    for kind in told:
+        assert kind.__doc__ is not None
+        assert kind.__name__ in (errors.__doc__ or "")
+        assert f"{kind.http_status}" in (errors.__doc__ or "")
+        assert kind.__module__ == "outbox.errors"
+    assert str(errors.Throttled("It was throttled.", 1.5)).startswith("It was throttled. Wait for `retry_after`")
+
+
+def test_nothing_of_the_relay_or_of_the_local_stack_is_imported() -> None:
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "outbox"]
+
+    for module in modules:
+        origins = {getattr(value, "__module__", None) for value in vars(module).values()}
+        assert not {str(origin).partition(".")[0] for origin in origins} & {"relay", "local", "samples"}
+
+
+def test_an_event_class_without_fields_needs_no_decorator() -> None:
+    assert isinstance(OrderViewed(), DomainEvent)
+    assert OrderViewed().to_data() == {}

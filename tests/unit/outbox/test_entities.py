@@ -1,0 +1,252 @@
+"""Entities and their events, without a database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from outbox import DomainEntity, DomainEvent, NotFound
+from outbox.entities import mark_saved, partition_of, restore, ttl_of
+from outbox.payload import camel_case, first_small
+from tests.unit.outbox.orders import (
+    Customer,
+    CustomerRegistered,
+    CustomerRenamed,
+    Name,
+    Order,
+    OrderPaid,
+    OrderPlaced,
+    OrderResized,
+    OrderWithdrawn,
+)
+
+
+def stored(**changes: Any) -> Order:
+    document = {
+        "id": "o1",
+        "partitionKey": "p1",
+        "type": "order",
+        "data": {"itemName": "tea", "quantity": 2, "id": "o1", "deleted": False},
+        "ttl": -1,
+        "_etag": '"1"',
+    }
+    return restore(Order, {**document, **changes})
+
+
+def actions(entity: DomainEntity) -> list[str]:
+    return [event.action for event in entity.domain_events]
+
+
+def test_a_new_entity_raises_only_its_created_event_whatever_is_set_after() -> None:
+    order = Order("tea")
+    order.resize(7)
+    order.pay("1.00")
+
+    (event,) = order.domain_events
+
+    assert isinstance(event, OrderPlaced)
+    assert (event.item_name, event.quantity) == ("tea", 7)
+    mark_saved(order, '"1"', {event.id})
+    assert order.domain_events == ()
+
+
+def test_the_created_event_is_one_event_however_often_it_is_looked_at() -> None:
+    order = Order("tea")
+    before = order.domain_events[0]
+    order.resize(7)
+    after = order.domain_events[0]
+
+    assert (before.id, before.created_at) == (after.id, after.created_at)
+    assert after.to_data() == {"itemName": "tea", "quantity": 7}
+
+
+def test_an_event_with_the_same_action_replaces_the_earlier_one_in_its_place() -> None:
+    order = stored()
+
+    order.resize(3)
+    order.pay("1.00")
+    order.resize(4)
+
+    assert order.domain_events[0].to_data() == {"quantity": 4}
+    assert actions(order) == ["OrderResized", "OrderPaid"]
+
+
+def test_events_are_kept_in_private() -> None:
+    order = stored()
+    order.resize(3)
+
+    assert isinstance(order.domain_events, tuple)
+    with pytest.raises(AttributeError):
+        order.domain_events = ()  # type: ignore[misc]
+
+
+def test_an_entity_that_was_read_has_no_events_and_knows_its_version() -> None:
+    order = stored()
+
+    assert (order.id, order.partition_key, order.etag) == ("o1", "p1", '"1"')
+    assert (order.item_name, order.quantity, order.paid) == ("tea", 2, None)
+    assert (order.is_new, order.deleted, order.domain_events) == (False, False, ())
+
+
+def test_what_was_saved_is_not_raised_again_and_what_came_later_is_kept() -> None:
+    order = stored()
+    order.resize(3)
+    told = {event.id for event in order.domain_events}
+    order.pay("1.00")
+
+    mark_saved(order, '"2"', told)
+
+    assert order.etag == '"2"'
+    assert actions(order) == ["OrderPaid"]
+
+
+def test_a_deletion_is_the_last_event_and_happens_once() -> None:
+    order = stored()
+    order.resize(3)
+
+    order.delete(ttl=60)
+    order.delete(ttl=70)
+
+    assert order.deleted
+    assert actions(order) == ["OrderResized", "OrderWithdrawn"]
+    assert isinstance(order.domain_events[-1], OrderWithdrawn)
+    assert ttl_of(order) == 60
+    with pytest.raises(NotFound, match=r"order 'o1' is deleted: OrderPaid cannot happen"):
+        order.pay("1.00")
+
+
+def test_a_deletion_that_is_saved_leaves_no_version_to_ask_for() -> None:
+    order = stored()
+    order.delete()
+
+    mark_saved(order, '"2"', {event.id for event in order.domain_events})
+
+    assert order.etag is None
+
+
+def test_a_deleted_document_keeps_its_time_to_live() -> None:
+    order = stored(data={"itemName": "tea", "id": "o1", "deleted": True}, ttl=60)
+
+    assert order.deleted
+    assert ttl_of(order) == 60
+
+
+@pytest.mark.parametrize("ttl", [0, -2, 2**31])
+def test_a_time_to_live_that_is_none_is_refused(ttl: int) -> None:
+    with pytest.raises(ValueError, match="time to live"):
+        stored().delete(ttl=ttl)
+
+
+def test_what_was_never_saved_cannot_be_deleted() -> None:
+    with pytest.raises(ValueError, match="is new: there is nothing to delete"):
+        Order("tea").delete()
+
+
+def test_a_class_without_a_deleted_event_cannot_be_deleted_and_says_so() -> None:
+    customer = Customer(Name("Ada", "Lovelace"))
+    mark_saved(customer, '"1"', ())
+
+    with pytest.raises(TypeError, match=r"Customer cannot be deleted: it defines no deleted_event\(\)"):
+        customer.delete()
+    assert not customer.deleted
+
+
+def test_ids_are_random_and_partition_keys_follow_them_unless_given() -> None:
+    one, two = Order("tea"), Order("tea")
+
+    assert one.id != two.id
+    assert partition_of(one) == one.id
+    assert partition_of(Order("tea", id="o1", partition_key="p1")) == "p1"
+    assert partition_of(Customer(Name("A", "B"), id="c1")) == "c1"
+
+
+def test_types_and_actions_are_the_classes_names_unless_a_class_sets_its_own() -> None:
+    assert (Order.document_type, Customer.document_type) == ("order", "client")
+    assert (OrderPaid.action, CustomerRenamed.action) == ("OrderPaid", "CustomerNameUpdated")
+
+
+def test_a_plain_class_says_itself_what_is_stored() -> None:
+    customer = Customer(Name("Ada", "Lovelace"), id="c1")
+
+    document = {"id": "c1", "partitionKey": "c1", "data": customer.to_data(), "_etag": '"1"'}
+
+    assert restore(Customer, document).name == Name("Ada", "Lovelace")
+    assert isinstance(customer.domain_events[0], CustomerRegistered)
+
+
+def test_events_tell_their_fields_in_camel_case_value_objects_too() -> None:
+    event = CustomerRenamed(Name("Ada", "Lovelace"))
+
+    assert event.to_data() == {"name": {"firstName": "Ada", "lastName": "Lovelace"}}
+
+
+def test_events_have_unique_ids_and_a_time_with_its_offset() -> None:
+    one, two = OrderResized(1), OrderResized(1)
+
+    assert one.id != two.id
+    assert datetime.fromisoformat(one.created_at).utcoffset() is not None
+
+
+def test_a_dataclass_goes_into_json_and_back() -> None:
+    order = Order("tea", quantity=3, note={"deep": [1, 2.5, None, "ü"]})
+
+    data = order.to_data()
+
+    assert data == {"itemName": "tea", "quantity": 3, "paid": None, "note": {"deep": [1, 2.5, None, "ü"]}}
+    assert Order.from_data(data).to_data() == data
+
+
+def test_a_field_that_is_not_stored_yet_has_its_default() -> None:
+    assert Order.from_data({"itemName": "tea"}).quantity == 1
+
+
+def test_a_field_that_is_no_argument_is_stored_too() -> None:
+    @dataclass
+    class Counter(DomainEntity):
+        def __post_init__(self) -> None:
+            self.count = 0
+
+        def created_event(self) -> DomainEvent:
+            return DomainEvent()
+
+    @dataclass
+    class Tally(Counter):
+        _total: int = 0
+
+    tally = Tally.from_data({"total": 5})
+    assert (tally._total, tally.to_data()) == (5, {"total": 5})
+
+
+def test_a_class_that_could_not_be_read_back_is_refused_when_it_is_written() -> None:
+    class Bare(DomainEntity):
+        def created_event(self) -> DomainEvent:
+            return DomainEvent()
+
+    order = Order("tea", note=Name("Ada", "Lovelace"))
+
+    with pytest.raises(TypeError, match=r"Bare has to define to_data\(\) and from_data\(\): it is no dataclass"):
+        Bare().to_data()
+    with pytest.raises(TypeError, match=r"Order has to define to_data\(\) and from_data\(\): note is a dataclass"):
+        order.to_data()
+
+
+def test_a_name_that_the_base_needs_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"Wrong\.deleted hides what DomainEntity has by that name"):
+
+        @dataclass
+        class Wrong(DomainEntity):
+            deleted: bool = False
+
+            def created_event(self) -> DomainEvent:
+                return DomainEvent()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("item", "item"), ("item_name", "itemName"), ("_a_b_c", "aBC"), ("line_2", "line2")]
+)
+def test_names_in_camel_case(name: str, expected: str) -> None:
+    assert camel_case(name) == expected
+    assert first_small("OrderLine") == "orderLine"
