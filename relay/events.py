@@ -70,19 +70,8 @@ class DomainEvent:
         Raises:
             InvalidEvent: With the first reason found, in the order of `Reason`.
         """
-        identifier = _checked_key(
-            document, "id", (Reason.ID_MISSING, Reason.ID_NOT_STRING, Reason.ID_EMPTY, Reason.ID_TOO_LONG)
-        )
-        partition_key = _checked_key(
-            document,
-            "partitionKey",
-            (
-                Reason.PARTITION_KEY_MISSING,
-                Reason.PARTITION_KEY_NOT_STRING,
-                Reason.PARTITION_KEY_EMPTY,
-                Reason.PARTITION_KEY_TOO_LONG,
-            ),
-        )
+        identifier = _checked_key(document, "id", _ID_REASONS)
+        partition_key = _checked_key(document, "partitionKey", _PARTITION_KEY_REASONS)
         data = document.get("data")
         if not isinstance(data, Mapping):
             raise InvalidEvent(Reason.DATA_NOT_OBJECT, f"data is {_json_kind(document, 'data')}, not an object")
@@ -93,7 +82,18 @@ class DomainEvent:
         return cls(identifier, partition_key, action, data, document)
 
 
-def _checked_key(document: Document, name: str, reasons: tuple[Reason, Reason, Reason, Reason]) -> str:
+_KeyReasons = tuple[Reason, Reason, Reason, Reason]
+
+_ID_REASONS: _KeyReasons = (Reason.ID_MISSING, Reason.ID_NOT_STRING, Reason.ID_EMPTY, Reason.ID_TOO_LONG)
+_PARTITION_KEY_REASONS: _KeyReasons = (
+    Reason.PARTITION_KEY_MISSING,
+    Reason.PARTITION_KEY_NOT_STRING,
+    Reason.PARTITION_KEY_EMPTY,
+    Reason.PARTITION_KEY_TOO_LONG,
+)
+
+
+def _checked_key(document: Document, name: str, reasons: _KeyReasons) -> str:
     missing, not_string, empty, too_long = reasons
     if name not in document:
         raise InvalidEvent(missing, f"the document has no {name}")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter, UserDict
+from collections import UserDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from relay import messages
+from relay.attempt import attempting
 from relay.errors import PublishError
 from relay.events import Document, DomainEvent, InvalidEvent
+from relay.outcome import Outcome
 from relay.publisher import PartitionOutcome, Publisher
 from relay.quarantine import Quarantine, Quarantined
+from relay.selection import Selection
 from relay.settings import Settings
-
-# An error names this many of the partitions that failed, and counts the others.
-_NAMED_PARTITIONS = 10
-
-logger = logging.getLogger(__name__)
 
 
 class Relay:
@@ -34,12 +30,15 @@ class Relay:
         publisher = Publisher.from_settings(settings, messages.encoder(settings.cloudevents_source))
         return cls(publisher, Quarantine(settings), settings.event_type)
 
-    async def handle(self, documents: Iterable[Document | None], invocation_id: str) -> Outcome:
+    async def handle(
+        self, documents: Iterable[Document | None], invocation_id: str, retry_count: int = 0
+    ) -> Outcome:
         """Relay one batch of changes, in the order of the change feed.
 
         Args:
             documents: What the trigger delivered; documents of another type are ignored, and counted.
             invocation_id: Stands in the log and in quarantine records.
+            retry_count: How many attempts at these documents have failed before.
 
         Returns:
             The outcome, once every domain event was accepted by Service Bus or stored in quarantine.
@@ -48,34 +47,23 @@ class Relay:
             PublishError: Some events were not accepted. The others were; a retry sends only the rest.
             QuarantineError: A document could not be stored in quarantine.
         """
-        selection = select(documents, self._event_type)
-        partitions = group(selection.events)
-        published = await self._publisher.publish(partitions)
-        rejected = in_order_of_arrival(selection, published)
-        await self._quarantine.store(rejected, invocation_id)
-        outcome = Outcome.of(selection, published, rejected)
-        outcome.log(invocation_id)
-        if outcome.failed:
-            raise PublishError(outcome.explain())
-        return outcome
+        with attempting(invocation_id, retry_count, self._publisher.topic) as attempt:
+            selection = select(documents, self._event_type)
+            attempt.received(selection, self._publisher.has_accepted)
+            partitions = group(selection.events)
+            published = await self._publisher.publish(partitions)
+            rejected = in_order_of_arrival(selection, published)
+            outcome = Outcome.of(selection.ignored, published, rejected)
+            attempt.settled(outcome)
+            await self._quarantine.store(rejected, invocation_id)
+            if outcome.failed:
+                raise PublishError(outcome.explain())
+            return outcome
 
     async def close(self) -> None:
         """Close every connection; no invocation may be under way."""
         await self._publisher.close()
         await self._quarantine.close()
-
-
-@dataclass(slots=True)
-class Selection:
-    """What a batch of changes holds: events to publish, documents to set aside, and others, counted.
-
-    `rejected_after` says of each document in `rejected` how many of the events came before it.
-    """
-
-    events: list[DomainEvent] = field(default_factory=list)
-    rejected: list[Quarantined] = field(default_factory=list)
-    rejected_after: list[int] = field(default_factory=list)
-    ignored: int = 0
 
 
 def select(documents: Iterable[Document | None], event_type: str) -> Selection:
@@ -117,95 +105,3 @@ def in_order_of_arrival(selection: Selection, published: list[PartitionOutcome])
         for each in refused
     ]
     return [item for _, item in sorted(arrived, key=lambda pair: pair[0])]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one invocation's documents. Every one of them is counted exactly once.
-
-    Attributes:
-        ignored: Documents of another type.
-        published: Events Service Bus accepted now.
-        remembered: Events it had accepted in an earlier attempt.
-        quarantined: Documents set aside, by reason.
-        unsent: Events not accepted; more than none only if `failed` is not empty.
-        partitions: Partition keys among the events.
-        sends: Transfers accepted.
-        failed: The partitions that did not go through.
-    """
-
-    ignored: int
-    published: int
-    remembered: int
-    quarantined: Counter[str]
-    unsent: int
-    partitions: int
-    sends: int
-    failed: list[PartitionOutcome]
-
-    @classmethod
-    def of(cls, selection: Selection, published: list[PartitionOutcome], rejected: list[Quarantined]) -> Outcome:
-        """Add up the parts."""
-        return cls(
-            ignored=selection.ignored,
-            published=sum(partition.published for partition in published),
-            remembered=sum(partition.remembered for partition in published),
-            quarantined=Counter(str(item.reason) for item in rejected),
-            unsent=sum(partition.unsent for partition in published),
-            partitions=len(published),
-            sends=sum(partition.sends for partition in published),
-            failed=[partition for partition in published if partition.error is not None],
-        )
-
-    def explain(self) -> str:
-        """What went and what did not, for which partition keys and why."""
-        lines = [
-            f"{self.unsent} event(s) of {len(self.failed)} partition key(s) were not accepted by Service Bus; "
-            f"{self.published + self.remembered} event(s) of this invocation were. "
-            "The retry policy sends the rest again."
-        ]
-        lines += [
-            f"  {partition.partition_key!r}: {partition.unsent} event(s): {partition.error}"
-            for partition in self.failed[:_NAMED_PARTITIONS]
-        ]
-        if len(self.failed) > _NAMED_PARTITIONS:
-            lines.append(f"  and {len(self.failed) - _NAMED_PARTITIONS} more partition key(s)")
-        return "\n".join(lines)
-
-    def log(self, invocation_id: str) -> None:
-        """One summary line an invocation, and one a reason for quarantine; never a payload."""
-        fields = {
-            "action": "relay_batch",
-            "invocation_id": invocation_id,
-            "ignored": self.ignored,
-            "published": self.published,
-            "remembered": self.remembered,
-            "quarantined": self.quarantined.total(),
-            "unsent": self.unsent,
-            "partitions": self.partitions,
-            "sends": self.sends,
-        }
-        logger.info(
-            "published %d event(s) of %d partition key(s) in %d send(s); ignored %d, remembered %d, "
-            "quarantined %d, unsent %d",
-            self.published,
-            self.partitions,
-            self.sends,
-            self.ignored,
-            self.remembered,
-            self.quarantined.total(),
-            self.unsent,
-            extra=fields,
-        )
-        for reason, count in self.quarantined.items():
-            logger.warning(
-                "quarantined %d document(s): %s",
-                count,
-                reason,
-                extra={
-                    "action": "quarantine",
-                    "invocation_id": invocation_id,
-                    "reason": reason,
-                    "count": count,
-                },
-            )

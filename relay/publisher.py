@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError
 
+from relay import telemetry
 from relay.connections import servicebus_client
 from relay.errors import ConfigurationError, PoisonError, SendError, classify
 from relay.events import DomainEvent, Reason
@@ -93,6 +95,15 @@ class Publisher:
                 workers.create_task(work())
         return outcomes
 
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._pool.topic
+
+    def has_accepted(self, event: DomainEvent) -> bool:
+        """Whether Service Bus has accepted this event from this publisher, as far as it remembers."""
+        return self._ledger.holds(event.partition_key, event.id)
+
     async def close(self) -> None:
         """Close the senders."""
         await self._pool.close()
@@ -100,7 +111,7 @@ class Publisher:
     async def _publish_partition(
         self, outcome: PartitionOutcome, events: Sequence[DomainEvent], outage: _Outage
     ) -> None:
-        pending = [event for event in events if not self._ledger.holds(event.partition_key, event.id)]
+        pending = [event for event in events if not self.has_accepted(event)]
         outcome.remembered = len(events) - len(pending)
         if not pending:
             return
@@ -167,6 +178,15 @@ class _PartitionSender:
         Raises:
             RetryableError, ConfigurationError: With the events from the failed batch on not accepted.
         """
+        # The link is opened before anything is offered: its refusal is no refusal of a message.
+        await self._batch_limit()
+        if len(events) == 1:
+            # In a batch of one, the SDK would encode the message three times instead of once.
+            await self._send_alone(self._encode(events[0]), events[0])
+        else:
+            await self._send_in_batches(events)
+
+    async def _send_in_batches(self, events: Sequence[DomainEvent]) -> None:
         batch: ServiceBusMessageBatch | None = None
         held: list[DomainEvent] = []
         for event in events:
@@ -176,7 +196,7 @@ class _PartitionSender:
                 continue
             if batch is not None:
                 await self._send_batch(batch, held)
-            batch, held = await self._new_batch(event), [event]
+            batch, held = await self._batch_for(event), [event]
             if not _fits(batch, message):
                 await self._send_alone(message, event)
                 # Its room was measured for this event as the first: the next one begins another.
@@ -184,14 +204,20 @@ class _PartitionSender:
         if batch is not None:
             await self._send_batch(batch, held)
 
-    async def _new_batch(self, first: DomainEvent) -> ServiceBusMessageBatch:
+    async def _batch_for(self, first: DomainEvent) -> ServiceBusMessageBatch:
+        envelope = _ENVELOPE_BYTES + len(first.id.encode()) + 2 * len(first.partition_key.encode())
+        return await self._empty_batch(await self._batch_limit() - envelope)
+
+    async def _batch_limit(self) -> int:
+        if self._pooled.batch_limit is None:
+            self._pooled.batch_limit = (await self._empty_batch()).max_size_in_bytes
+        return self._pooled.batch_limit
+
+    async def _empty_batch(self, max_size_bytes: int | None = None) -> ServiceBusMessageBatch:
+        """Asking for a batch opens the link where it is not open yet, and only the open link knows its limit."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                if self._pooled.batch_limit is None:
-                    # Asking for a batch opens the link, and only the open link knows its limit.
-                    self._pooled.batch_limit = (await self._sender.create_message_batch()).max_size_in_bytes
-                envelope = _ENVELOPE_BYTES + len(first.id.encode()) + 2 * len(first.partition_key.encode())
-                return await self._sender.create_message_batch(self._pooled.batch_limit - envelope)
+                return await self._sender.create_message_batch(max_size_bytes)
         except Exception as error:
             refusal = classify(error)
             if isinstance(refusal, PoisonError):
@@ -201,11 +227,11 @@ class _PartitionSender:
 
     async def _send_batch(self, batch: ServiceBusMessageBatch, held: list[DomainEvent]) -> None:
         try:
-            await self._send(batch)
+            duration_s = await self._send(batch)
         except PoisonError:
             await self._split(held)
         else:
-            self._accept(held)
+            self._accept(held, duration_s)
 
     async def _split(self, held: list[DomainEvent]) -> None:
         """A batch is refused whole: halve it until the culprit stands alone, and send the rest in order."""
@@ -214,7 +240,7 @@ class _PartitionSender:
             return
         middle = len(held) // 2
         for half in (held[:middle], held[middle:]):
-            batch = await self._new_batch(half[0])
+            batch = await self._batch_for(half[0])
             if all(_fits(batch, self._encode(event)) for event in half):
                 await self._send_batch(batch, half)
             else:
@@ -224,25 +250,29 @@ class _PartitionSender:
     async def _send_alone(self, message: ServiceBusMessage, event: DomainEvent) -> None:
         """Send one message outside a batch: a link may take larger messages than batches."""
         try:
-            await self._send(message)
+            duration_s = await self._send(message)
         except PoisonError as refusal:
             reason = Reason.MESSAGE_TOO_LARGE if refusal.too_large else Reason.MESSAGE_REFUSED
             self._outcome.rejected.append(Rejected(event, reason, str(refusal)))
         else:
-            self._accept([event])
+            self._accept([event], duration_s)
 
-    async def _send(self, message: ServiceBusMessage | ServiceBusMessageBatch) -> None:
+    async def _send(self, message: ServiceBusMessage | ServiceBusMessageBatch) -> float:
+        """Returns the seconds until it was accepted."""
+        began = time.perf_counter()
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._sender.send_messages(message, timeout=self._timeout_s)
         except Exception as error:
             raise classify(error) from error
+        return time.perf_counter() - began
 
-    def _accept(self, events: list[DomainEvent]) -> None:
+    def _accept(self, events: list[DomainEvent], duration_s: float) -> None:
         for event in events:
             self._ledger.add(event.partition_key, event.id)
         self._outcome.published += len(events)
         self._outcome.sends += 1
+        telemetry.accepted(events, duration_s)
 
 
 def _fits(batch: ServiceBusMessageBatch, message: ServiceBusMessage) -> bool:

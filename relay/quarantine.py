@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
 
-from relay import jsontext
+from relay import jsontext, telemetry
 from relay.connections import cosmos_client
 from relay.errors import QuarantineError, first_line
 from relay.events import Document, Reason
@@ -66,7 +66,8 @@ class Quarantine:
         try:
             container = await self._open()
             for position, item in enumerate(items):
-                await _create(container, record_of(item, invocation_id, position))
+                if await _create(container, record_of(item, invocation_id, position)):
+                    telemetry.quarantined(item.reason)
         except (AzureError, OSError) as error:
             raise QuarantineError(
                 f"{len(items)} document(s) must be quarantined, but the container "
@@ -118,7 +119,8 @@ def record_of(item: Quarantined, invocation_id: str, position: int) -> dict[str,
     }
 
 
-async def _create(container: ContainerProxy, record: Mapping[str, Any]) -> None:
+async def _create(container: ContainerProxy, record: Mapping[str, Any]) -> bool:
+    """Returns whether it is new: False where an earlier attempt has written it."""
     from azure.cosmos.exceptions import (
         CosmosHttpResponseError,
         CosmosResourceExistsError,
@@ -127,14 +129,15 @@ async def _create(container: ContainerProxy, record: Mapping[str, Any]) -> None:
     try:
         await container.create_item(dict(record))
     except CosmosResourceExistsError:
-        return
+        return False
     except CosmosHttpResponseError as error:
         if error.status_code not in _DOES_NOT_FIT or "document" not in record:
             raise
-        await _create_in_parts(container, record)
+        return await _create_in_parts(container, record)
+    return True
 
 
-async def _create_in_parts(container: ContainerProxy, record: Mapping[str, Any]) -> None:
+async def _create_in_parts(container: ContainerProxy, record: Mapping[str, Any]) -> bool:
     """A document near a limit does not fit into a record: its JSON text goes into items beside it."""
     text = jsontext.encode(record["document"]).decode()
     parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
@@ -151,4 +154,4 @@ async def _create_in_parts(container: ContainerProxy, record: Mapping[str, Any])
             },
         )
     head = {name: value for name, value in record.items() if name != "document"}
-    await _create(container, {**head, "documentParts": len(parts)})
+    return await _create(container, {**head, "documentParts": len(parts)})

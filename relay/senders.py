@@ -33,10 +33,10 @@ class SenderPool:
 
     def __init__(self, client: ServiceBusClient, topic: str, size: int) -> None:
         self._client = client
-        self._topic = topic
         self._free = asyncio.Semaphore(size)
         self._idle: list[PooledSender] = []
         self._closing: set[asyncio.Task[None]] = set()
+        self.topic = topic
         self.size = size
 
     @asynccontextmanager
@@ -48,7 +48,7 @@ class SenderPool:
         """
         async with self._free:
             # The one used last is the one whose connection is least likely to have gone idle.
-            pooled = self._idle.pop() if self._idle else PooledSender(self._client.get_topic_sender(self._topic))
+            pooled = self._idle.pop() if self._idle else PooledSender(self._client.get_topic_sender(self.topic))
             try:
                 yield pooled
             except BaseException:

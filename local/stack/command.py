@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 from pathlib import Path
 
 from local.process import Stopped, until_done
 from local.stack.environment import write_env_file
+from local.stack.live import show_rates
 from local.stack.parts import ROOT
 from local.stack.probe import Probe
+from local.stack.readings import Readings
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 
 
@@ -30,6 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-functions", action="store_true", help="only the services: run the app by other means"
     )
+    parser.add_argument(
+        "--rates-every",
+        type=float,
+        metavar="S",
+        help="seconds between live rates on standard error, 0 for none; 1 on a terminal and 10 elsewhere, where "
+        "nothing is told while nothing happens",
+    )
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -46,7 +56,7 @@ async def run(arguments: argparse.Namespace) -> int:
         hosts=0 if arguments.no_functions else 1,
     )
     try:
-        await until_done(_serve(options, arguments.port, arguments.env_file))
+        await until_done(_serve(options, arguments.port, arguments.env_file, arguments.rates_every))
     except Stopped:
         print("Stopped.")
         return 0
@@ -56,7 +66,7 @@ async def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(options: StackOptions, probe_port: int, env_file: Path) -> None:
+async def _serve(options: StackOptions, probe_port: int, env_file: Path, rates_every_s: float | None) -> None:
     async with Stack(options) as stack, Probe(stack, probe_port) as probe:
         ready_url = f"http://127.0.0.1:{probe.port}/ready"
         admin_url = f"http://127.0.0.1:{stack.servicebus.details['admin_port']}"
@@ -73,4 +83,20 @@ async def _serve(options: StackOptions, probe_port: int, env_file: Path) -> None
         print(f"  Readiness probe     {ready_url}")
         print(f"  Settings for a shell: source {env_file}")
         print(f"  Logs: {options.logs}/   Ctrl-C stops everything.", flush=True)
+        await _watch(stack, rates_every_s)
+
+
+async def _watch(stack: Stack, rates_every_s: float | None) -> None:
+    """Show rates until a part ends by itself, which is raised; 0 shows none."""
+    if rates_every_s is not None and rates_every_s <= 0:
         await stack.watch()
+    async with Readings(stack) as readings:
+        showing = asyncio.create_task(show_rates(readings, sys.stderr, rates_every_s))
+        watching = asyncio.create_task(stack.watch())
+        try:
+            done, _ = await asyncio.wait({showing, watching}, return_when=asyncio.FIRST_COMPLETED)
+            done.pop().result()
+        finally:
+            showing.cancel()
+            watching.cancel()
+            await asyncio.gather(showing, watching, return_exceptions=True)

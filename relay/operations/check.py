@@ -10,13 +10,17 @@ from datetime import timedelta
 from typing import Any
 
 from relay.errors import SettingsError
-from relay.operations.inspection import container_settings, read_cosmos, read_servicebus
+from relay.operations.inspection import (
+    LOCAL_ADMINISTRATION,
+    administration_address,
+    container_settings,
+    read_cosmos,
+    read_servicebus,
+)
 from relay.operations.judgement import Demands, Finding, Level, judge_cosmos, judge_servicebus
 from relay.operations.results import ExitCode, Result
 from relay.operations.times import parse_duration
 from relay.settings import Settings
-
-LOCAL_ADMINISTRATION = "LOCAL_SERVICEBUS_ADMIN"
 
 EXAMPLES = """\
 examples:
@@ -71,7 +75,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
     except SettingsError as error:
         findings = [Finding(Level.ERROR, problem) for problem in error.problems]
         return _result(ExitCode.USAGE, findings)
-    administration = arguments.servicebus_admin or environment.get(LOCAL_ADMINISTRATION, "").strip() or None
+    administration = administration_address(arguments.servicebus_admin, environment)
     cosmos, servicebus = await asyncio.gather(read_cosmos(settings), read_servicebus(settings, administration))
     demands = Demands(window=arguments.min_window, ttl=arguments.min_ttl)
     findings = [

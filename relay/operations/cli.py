@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from relay.errors import ServiceError, SettingsError, UsageError
-from relay.operations import check, quarantine, replay
+from relay.operations import check, quarantine, replay, smoke
 from relay.operations.console import Console
 from relay.operations.environment import with_files
 from relay.operations.results import EXIT_CODES, ExitCode, Result
@@ -22,6 +22,7 @@ examples:
   python -m relay check
   python -m relay quarantine list
   python -m relay quarantine release --reason message-refused
+  python -m relay smoke --subscription all
   python -m relay replay --from 2026-02-09T11:00Z --to 2026-02-09T12:00Z --dry-run
 
 The settings are those of the function app, from the environment or from --env-file; docs/settings.md lists them.
@@ -46,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--verbose", action="store_true", help="log what the SDKs do, on standard error")
     top = argparse.ArgumentParser(
         prog="python -m relay",
-        description="Look after an Outbox Relay: check it, see to its quarantine, publish again.",
+        description="Look after an Outbox Relay: check it, try it, see to its quarantine, publish again.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -63,6 +64,9 @@ def parser() -> argparse.ArgumentParser:
         )
 
     check.add_arguments(add("check", "check the settings and what they name in Azure", check.EXAMPLES, common))
+    smoke.add_arguments(
+        add("smoke", "send one event through the deployed app, and compare what arrives", smoke.EXAMPLES, common)
+    )
     quarantine.add_arguments(
         add("quarantine", "list, show, release or discard what is in quarantine", quarantine.EXAMPLES), common
     )
@@ -96,6 +100,8 @@ async def _result(arguments: argparse.Namespace, environment: Mapping[str, str],
         if arguments.command == "check":
             return await check.run(arguments, whole)
         settings = Settings.from_environment(whole)
+        if arguments.command == "smoke":
+            return await smoke.run(arguments, settings, whole, console)
         if arguments.command == "quarantine":
             return await quarantine.run(arguments, settings, console)
         return await replay.run(arguments, settings, console)

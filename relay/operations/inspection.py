@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -44,6 +44,8 @@ from relay.operations.times import parse_duration
 from relay.settings import Connection, Settings
 
 T = TypeVar("T")
+
+LOCAL_ADMINISTRATION = "LOCAL_SERVICEBUS_ADMIN"
 
 # One question to one service, the SDK's retries included.
 _TIMEOUT_S = 20.0
@@ -114,6 +116,11 @@ async def read_servicebus(settings: Settings, administration: str | None) -> Ser
         lambda: _read_subscriptions(connection, settings.servicebus_topic), _administration_gap
     )
     return ServiceBusFacts(topic, subscriptions, sending)
+
+
+def administration_address(given: str | None, environment: Mapping[str, str]) -> str | None:
+    """Where the management endpoint is by option or environment; None where it is where `SERVICEBUS` says."""
+    return given or environment.get(LOCAL_ADMINISTRATION, "").strip() or None
 
 
 def administration_connection(connection: Connection, address: str | None) -> Connection | None:

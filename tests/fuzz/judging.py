@@ -9,7 +9,7 @@ from typing import Any
 from local.servicebus import codec
 from local.servicebus.message import DATA, Message, Property, sections
 from relay.events import Reason
-from relay.pipeline import Outcome
+from relay.outcome import Outcome
 from relay.quarantine import Quarantined, record_of
 from tests.fuzz import oracle
 

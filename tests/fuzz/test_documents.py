@@ -16,7 +16,8 @@ from local.functions.documents import from_text
 from relay import messages
 from relay.errors import PublishError
 from relay.ledger import AcceptedLedger
-from relay.pipeline import Outcome, Relay
+from relay.outcome import Outcome
+from relay.pipeline import Relay
 from relay.publisher import Publisher
 from relay.quarantine import Quarantine
 from relay.senders import SenderPool

@@ -24,7 +24,8 @@ from local.stack.parts import ROOT
 from relay import messages
 from relay.connections import servicebus_client
 from relay.ledger import AcceptedLedger
-from relay.pipeline import Outcome, Relay
+from relay.outcome import Outcome
+from relay.pipeline import Relay
 from relay.publisher import Publisher
 from relay.quarantine import RECORD_TYPE, Quarantine
 from relay.senders import SenderPool

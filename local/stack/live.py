@@ -1,0 +1,80 @@
+"""Shows a running stack's rates: one line that changes on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+import aiohttp
+from azure.core.exceptions import AzureError
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from local.stack.rates import Rates
+from local.stack.readings import Readings
+
+TERMINAL_EVERY_S = 1.0
+LOG_EVERY_S = 10.0
+
+# A reading takes a handful of requests: where nothing happens on the terminal, this many times fewer of them.
+_IDLE_FACTOR = 3
+
+Show = Callable[[Rates], None]
+
+
+async def show_rates(readings: Readings, stream: TextIO, every_s: float | None) -> None:
+    """Show rates until cancelled.
+
+    Args:
+        readings: The stack's.
+        stream: Where to; what is shown depends on whether it is a terminal.
+        every_s: Seconds from one reading to the next; None for what suits the stream.
+    """
+    interval = every_s or (TERMINAL_EVERY_S if stream.isatty() else LOG_EVERY_S)
+    with _on_terminal(stream) if stream.isatty() else _in_log(stream) as show:
+        before = None
+        idle = False
+        while True:
+            try:
+                after = await readings.take()
+            except (aiohttp.ClientError, AzureError, TimeoutError):
+                # A part that is restarting, or made to fail on purpose. One that has ended ends the stack.
+                after = None
+            if before is not None and after is not None:
+                rates = Rates.between(before, after)
+                show(rates)
+                idle = rates.idle
+            before = after or before
+            await asyncio.sleep(interval * (_IDLE_FACTOR if idle and stream.isatty() else 1))
+
+
+@contextmanager
+def _on_terminal(stream: TextIO) -> Iterator[Show]:
+    with Live(console=Console(file=stream), auto_refresh=False, transient=True) as live:
+        yield lambda rates: live.update(table(rates), refresh=True)
+
+
+@contextmanager
+def _in_log(stream: TextIO) -> Iterator[Show]:
+    quiet = True
+
+    def show(rates: Rates) -> None:
+        nonlocal quiet
+        # The first line of an idle time is told, so that a log ends with how things stand.
+        if not (quiet and rates.idle):
+            print(rates.line(), file=stream, flush=True)
+        quiet = rates.idle
+
+    yield show
+
+
+def table(rates: Rates) -> Table:
+    """The numbers under their names."""
+    shown = Table(box=None, pad_edge=False)
+    for name, _ in rates.columns():
+        shown.add_column(name, justify="right")
+    shown.add_row(*(value for _, value in rates.columns()))
+    return shown

@@ -1,0 +1,87 @@
+"""What a running stack does, in numbers: two readings of its counters, and what happened between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The stack's counters at one moment.
+
+    Attributes:
+        at: When, in seconds of a monotonic clock.
+        documents: Documents in the outbox container.
+        relayed: Messages the topic has accepted and not dropped as duplicates.
+        quarantined: Items in the quarantine container.
+        dead_lettered: Messages in the dead-letter queues of all subscriptions.
+        failures: Attempts of the function that failed, on all hosts.
+        lag_s: Age of the oldest change that no host has checkpointed, in seconds; 0 when there is none, None when
+            nobody has ever read the feed.
+    """
+
+    at: float
+    documents: int
+    relayed: int
+    quarantined: int
+    dead_lettered: int
+    failures: int
+    lag_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What happened between two readings: per second, or how it stands at the later one."""
+
+    documents_s: float
+    relayed_s: float
+    lag_s: float | None
+    quarantined: int
+    dead_lettered: int
+    failures: int
+    idle: bool
+
+    @classmethod
+    def between(cls, before: Reading, after: Reading) -> Rates:
+        """The rates from one reading to a later one.
+
+        Counters start again with the part that keeps them, and documents expire: a count that fell is a rate of 0.
+        """
+        seconds = after.at - before.at
+        if seconds <= 0:
+            raise ValueError("the second reading must be later than the first")
+        return cls(
+            documents_s=max(0, after.documents - before.documents) / seconds,
+            relayed_s=max(0, after.relayed - before.relayed) / seconds,
+            lag_s=after.lag_s,
+            quarantined=after.quarantined,
+            dead_lettered=after.dead_lettered,
+            failures=max(0, after.failures - before.failures),
+            idle=_unmoved(before) == _unmoved(after) and not after.lag_s,
+        )
+
+    def line(self) -> str:
+        """For people."""
+        return ", ".join(f"{value} {name}" for name, value in self.columns())
+
+    def columns(self) -> list[tuple[str, str]]:
+        """Each number under its name, as text."""
+        lag = "-" if self.lag_s is None else f"{self.lag_s:.0f}"
+        return [
+            ("documents/s written", f"{self.documents_s:.1f}"),
+            ("events/s relayed", f"{self.relayed_s:.1f}"),
+            ("s behind", lag),
+            ("quarantined", str(self.quarantined)),
+            ("dead-lettered", str(self.dead_lettered)),
+            ("failed attempts", str(self.failures)),
+        ]
+
+
+def _unmoved(reading: Reading) -> tuple[int, ...]:
+    return (
+        reading.documents,
+        reading.relayed,
+        reading.quarantined,
+        reading.dead_lettered,
+        reading.failures,
+    )

@@ -1,0 +1,100 @@
+"""How much time the events on their way have left before Cosmos DB deletes them.
+
+An outage that comes near the time to live is the one way left to lose an event, so it is watched while the outage
+lasts: during each attempt, and between a failed attempt and the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from relay.events import Document, DomainEvent
+
+# A failed batch comes again within the retry policy's longest interval, one minute. One that has not come for this
+# long has gone to another process, which reports it, or was given up with the lease.
+FORGOTTEN_AFTER_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """What one attempt has in hand. Compared by identity: two attempts may hold the same documents."""
+
+    events: Sequence[DomainEvent]
+    rejected: Sequence[Document]
+    accepted: Callable[[DomainEvent], bool]
+
+    def expiry(self) -> float | None:
+        """When the first of what is not accepted yet will be deleted, in seconds since 1970; None if never."""
+        pending = (event.document for event in self.events if not self.accepted(event))
+        expiries = [expiry(document) for documents in (pending, self.rejected) for document in documents]
+        return min((moment for moment in expiries if moment is not None), default=None)
+
+    @property
+    def identity(self) -> str:
+        """The same for every attempt at the same documents."""
+        first = self.events[0].document if self.events else self.rejected[0]
+        return f"{first.get('partitionKey')}\n{first.get('id')}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    expiry: float
+    forgotten_at: float
+
+
+class Headroom:
+    """The batches in flight, and those that failed and wait for their next attempt.
+
+    Nothing is worked out until somebody asks, which is once a minute by default, and from the exporter's thread.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._in_flight: set[Batch] = set()
+        self._failed: dict[str, _Failed] = {}
+
+    def begin(self, batch: Batch) -> None:
+        """Watch a batch from now on, instead of an earlier attempt at it."""
+        if not batch.events and not batch.rejected:
+            return
+        with self._lock:
+            self._in_flight.add(batch)
+            self._failed.pop(batch.identity, None)
+
+    def end(self, batch: Batch, *, delivered: bool) -> None:
+        """The attempt is over. What was not delivered is watched until its next attempt, or for five minutes."""
+        with self._lock:
+            if batch not in self._in_flight:
+                return
+            self._in_flight.discard(batch)
+            expiry = None if delivered else batch.expiry()
+            if expiry is not None:
+                self._failed[batch.identity] = _Failed(expiry, self._monotonic() + FORGOTTEN_AFTER_S)
+
+    def least(self) -> float | None:
+        """Seconds until the first event on its way is deleted, negative once it is; None where there is none."""
+        now = self._monotonic()
+        with self._lock:
+            self._failed = {name: each for name, each in self._failed.items() if each.forgotten_at > now}
+            expiries = [failed.expiry for failed in self._failed.values()]
+            in_flight = list(self._in_flight)
+        expiries += [moment for batch in in_flight if (moment := batch.expiry()) is not None]
+        return min(expiries) - self._clock() if expiries else None
+
+
+def expiry(document: Document) -> float | None:
+    """When Cosmos DB deletes a document, in seconds since 1970; None without a `ttl` of its own, or with -1.
+
+    https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live
+    """
+    committed, ttl = document.get("_ts"), document.get("ttl")
+    if type(committed) is int and type(ttl) is int and ttl > 0:
+        return committed + ttl
+    return None

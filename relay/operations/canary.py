@@ -1,0 +1,123 @@
+"""The canary of `python -m relay smoke`: an event with every shape that could be altered on its way."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from uuid import uuid4
+
+ACTION = "SmokeTest"
+PREFIX = "smoke-"
+
+# Long enough for a slow deployment, short enough that what a smoke test leaves behind is gone the same day.
+TTL_S = 3600
+
+# Whatever Newtonsoft.Json in the Functions host could take for a date, and what only looks like one.
+DATES = {
+    "sevenDigitsAndOffset": "2021-09-22T11:07:37.3022907+02:00",
+    "sevenZeros": "2019-01-01T00:00:01.0000000Z",
+    "utc": "2026-02-09T09:37:37Z",
+    "lowerCaseUtc": "2026-02-09t09:37:37z",
+    "trailingZero": "2026-02-09T09:37:37.120Z",
+    "noZone": "2026-02-09T09:37:37",
+    "negativeOffset": "2026-02-09T09:37:37.5-08:00",
+    "oddOffset": "2026-02-09T09:37:37+05:45",
+    "midnightAt24": "2026-02-09T24:00:00Z",
+    "nineDigits": "2026-02-09T09:37:37.123456789Z",
+    "dateAlone": "2019-01-01",
+    "firstDay": "0001-01-01",
+    "firstMoment": "0001-01-01T00:00:00",
+    "lastMoment": "9999-12-31T23:59:59.9999999Z",
+    "microsoft": "/Date(1234567890123+0200)/",
+    "noDate": "2026-02-30T00:00:00Z",
+    "within": "at 2026-02-09T09:37:37.120Z sharp",
+}
+
+_SHAPES: dict[str, Any] = {
+    "dates": {**DATES, "inAList": list(DATES.values()), "deeper": [{"still": [DATES["sevenZeros"]]}]},
+    "integers": [
+        0,
+        -1,
+        2**31 - 1,
+        -(2**31),
+        2**31,
+        2**53 - 1,
+        -(2**53 - 1),
+        2**53 + 1,
+        2**63 - 1,
+        12345678901234567,
+    ],
+    "floats": [1.0, -0.0, 0.1, 1e300, 1e-7, 5e-324, 1.7976931348623157e308, 3.141592653589793, 100.0, 1e15],
+    "numbersAsText": ["1", "1.0", "007", "1e3", "NaN", "true", "null", ""],
+    "literals": [True, False, None],
+    "empty": [{}, [], "", [[]], [{}], {"a": {}}],
+    "nested": {"a": [{"b": [{"c": [{"d": [[[["deep"]]]]}]}]}]},
+    "unicode": [
+        "é",
+        "e\u0301",
+        "Ωμέγα",
+        "美咲",
+        "😀👩‍👩‍👧",
+        "\U0010ffff",
+        "\u2028\u2029",
+        "\ufeffbom",
+        "\u200b",
+        "ﬀ",
+    ],
+    "control": ["\x00", "\x01\x1f", "\t\r\n", "\b\f", "\x7f", "\x85"],
+    "escapes": [
+        "\\",
+        "\\\\",
+        "\\n",
+        "\\u0041",
+        "\\ud800",
+        "/",
+        "</script>",
+        '"',
+        "'",
+        "&amp;",
+        "%20",
+        "${x}",
+        "{{y}}",
+    ],
+    "spaces": [" leading", "trailing ", "  ", "\u00a0"],
+    "long": "0123456789abcdef" * 1024,
+    "keys": {
+        "$type": "System.String, mscorlib",
+        "$id": "1",
+        "$ref": "1",
+        "_ts": 1,
+        "_etag": "x",
+        "id": "not the document's",
+        "ttl": -1,
+        "date": DATES["sevenZeros"],
+        "type": "nested",
+        "Case": 1,
+        "case": 2,
+        "with space": 1,
+        "with.dot": 1,
+        "with/slash": 1,
+        "ключ": 1,
+        DATES["utc"]: "a date for a key",
+    },
+}
+
+
+def canary(event_type: str, moment: datetime) -> dict[str, Any]:
+    """A canary document to be written at `moment`, under a partition key that nothing else has."""
+    key = f"{PREFIX}{uuid4()}"
+    created_at = moment.astimezone(timezone(timedelta(hours=2)))
+    return {
+        "id": str(uuid4()),
+        "partitionKey": key,
+        "type": event_type,
+        "ttl": TTL_S,
+        "traceparent": f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00",
+        "data": {
+            "action": ACTION,
+            # Seven digits, as .NET writes them, of which the last is a zero: a careless reader drops it.
+            "createdAt": created_at.strftime("%Y-%m-%dT%H:%M:%S.%f0+02:00"),
+            **_SHAPES,
+        },
+    }

@@ -1,0 +1,214 @@
+"""`python -m relay smoke`: write one event, wait for its message, compare the two, clean up."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from relay.errors import ServiceError, UsageError
+from relay.operations.canary import TTL_S, canary
+from relay.operations.comparison import Difference, compare
+from relay.operations.console import Console
+from relay.operations.containers import open_container, telling_service_errors
+from relay.operations.inspection import administration_address
+from relay.operations.records import Filter, Head, open_records
+from relay.operations.results import ExitCode, Result
+from relay.operations.subscriptions import Session, choose, open_session
+from relay.operations.times import format_duration, parse_duration
+from relay.settings import Settings
+
+if TYPE_CHECKING:
+    from azure.cosmos.aio import ContainerProxy
+
+_SHOWN_DIFFERENCES = 10
+
+# A canary must not expire while it is waited for.
+_LONGEST = timedelta(seconds=TTL_S / 2)
+
+# Cleaning up is bounded, so that Ctrl-C ends the command; what stays behind expires by itself.
+_CLEAN_UP_S = 10.0
+
+EXAMPLES = """\
+examples:
+  python -m relay smoke
+  python -m relay smoke --subscription all --timeout PT2M
+  python -m relay smoke --env-file .local/stack.env --subscription all --json | jq .latencyMs
+
+Writes one event (action SmokeTest, partition key smoke-…) to the outbox, receives its message from the
+subscription, compares them value for value, and deletes the event. Only that session is received from. The other
+subscriptions of the topic get the event too: their consumers must be able to pass over an action that they do not
+know. The app's identity may only send: this needs the right to receive from the subscription as well."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `smoke`."""
+    parser.add_argument(
+        "--subscription",
+        metavar="NAME",
+        help="where to wait for the event; the topic's only one by default, which takes the Manage right to find",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=parse_duration,
+        default=timedelta(minutes=1),
+        metavar="DURATION",
+        help=f"how long to wait, as PT2M or in seconds, {format_duration(_LONGEST)} at most (PT1M)",
+    )
+    parser.add_argument(
+        "--servicebus-admin",
+        metavar="ADDRESS",
+        help="the Service Bus management endpoint, as for check",
+    )
+
+
+@dataclass(slots=True)
+class Smoke:
+    """What became of the canary.
+
+    Attributes:
+        document: As Cosmos DB has stored it.
+        latency_s: From the beginning of the write to the receipt of the message; None where none came.
+        differences: Between what was stored and what arrived.
+        quarantined: Its quarantine record, if it was found there instead.
+        left_behind: What could not be cleaned up.
+    """
+
+    subscription: str
+    timeout_s: float
+    document: dict[str, Any]
+    latency_s: float | None = None
+    differences: list[Difference] = field(default_factory=list)
+    quarantined: Head | None = None
+    left_behind: list[str] = field(default_factory=list)
+
+
+async def run(
+    arguments: argparse.Namespace, settings: Settings, environment: Mapping[str, str], console: Console
+) -> Result:
+    """Send a canary through the deployed app.
+
+    Raises:
+        UsageError: The subscription cannot be used for this. Nothing was written.
+        ServiceError: Cosmos DB or Service Bus cannot be reached, or refuses.
+    """
+    timeout: timedelta = arguments.timeout
+    if not timedelta(0) < timeout <= _LONGEST:
+        raise UsageError(f"--timeout: give a duration above zero, {format_duration(_LONGEST)} at most")
+    administration = administration_address(arguments.servicebus_admin, environment)
+    subscription = await choose(settings, arguments.subscription, administration)
+    document = canary(settings.event_type, datetime.now(UTC))
+    # The session's lock first: it shows that the subscription can be received from, and keeps consumers away.
+    async with (
+        open_session(settings, subscription, document["partitionKey"], timeout.total_seconds()) as session,
+        open_container(settings, settings.cosmos_container) as container,
+    ):
+        console.note(f"Waiting for the canary on '{subscription}', {timeout.total_seconds():g} s at most.")
+        smoke = await _send_through(document, session, container, settings, subscription, timeout.total_seconds())
+    return result_of(smoke, settings)
+
+
+async def _send_through(
+    document: dict[str, Any],
+    session: Session,
+    container: ContainerProxy,
+    settings: Settings,
+    subscription: str,
+    timeout_s: float,
+) -> Smoke:
+    smoke = Smoke(subscription, timeout_s, document)
+    began = time.monotonic()
+    try:
+        with telling_service_errors(container.id):
+            smoke.document = dict(await container.create_item(document))
+        message = await session.receive(timeout_s)
+        if message is None:
+            smoke.quarantined = await _take_from_quarantine(settings, document["partitionKey"])
+        else:
+            smoke.latency_s = time.monotonic() - began
+            smoke.differences = compare(smoke.document, message, settings.cloudevents_source)
+    finally:
+        await _delete(container, smoke)
+    return smoke
+
+
+async def _take_from_quarantine(settings: Settings, partition_key: str) -> Head | None:
+    """The canary's record, removed; None where there is none."""
+    async with open_records(settings) as records:
+        heads = await records.heads(Filter(partition_key=partition_key))
+        for head in heads:
+            await records.remove(head)
+    return heads[0] if heads else None
+
+
+async def _delete(container: ContainerProxy, smoke: Smoke) -> None:
+    from azure.cosmos.exceptions import CosmosResourceNotFoundError
+
+    identifier, partition_key = smoke.document["id"], smoke.document["partitionKey"]
+    try:
+        async with asyncio.timeout(_CLEAN_UP_S):
+            with telling_service_errors(container.id):
+                try:
+                    await container.delete_item(identifier, partition_key=partition_key)
+                except CosmosResourceNotFoundError:
+                    return
+    except (ServiceError, TimeoutError):
+        smoke.left_behind.append(f"document {identifier!r} of {partition_key!r}")
+
+
+def result_of(smoke: Smoke, settings: Settings) -> Result:
+    """What to print."""
+    remedies = list(dict.fromkeys(difference.remedy for difference in smoke.differences))
+    if smoke.latency_s is None:
+        lines = _missing_lines(smoke, settings)
+        remedies = lines[1:]
+    elif smoke.differences:
+        lines = _altered_lines(smoke, remedies)
+    else:
+        milliseconds = round(smoke.latency_s * 1000)
+        lines = [f"ok: the event arrived on '{smoke.subscription}' unaltered, {milliseconds} ms after its write"]
+    lines += [f"left behind, and gone within {TTL_S} s: {each}" for each in smoke.left_behind]
+    whole = smoke.latency_s is not None and not smoke.differences
+    data: dict[str, Any] = {
+        "subscription": smoke.subscription,
+        "id": smoke.document["id"],
+        "partitionKey": smoke.document["partitionKey"],
+        "arrived": smoke.latency_s is not None,
+        "latencyMs": None if smoke.latency_s is None else round(smoke.latency_s * 1000),
+        "differences": [difference.data() for difference in smoke.differences],
+        "quarantined": None if smoke.quarantined is None else smoke.quarantined.reason,
+        "remedies": [remedy.removeprefix("-> ") for remedy in remedies],
+        "leftBehind": smoke.left_behind,
+    }
+    return Result(ExitCode.OK if whole else ExitCode.FINDINGS, data, lines)
+
+
+def _altered_lines(smoke: Smoke, remedies: list[str]) -> list[str]:
+    lines = [f"altered: the event arrived on '{smoke.subscription}', but {len(smoke.differences)} value(s) differ"]
+    lines += [
+        f"  {difference.path}: stored {difference.stored}, arrived {difference.arrived}"
+        for difference in smoke.differences[:_SHOWN_DIFFERENCES]
+    ]
+    if len(smoke.differences) > _SHOWN_DIFFERENCES:
+        lines.append(f"  and {len(smoke.differences) - _SHOWN_DIFFERENCES} more")
+    return [*lines, *(f"-> {remedy}" for remedy in remedies)]
+
+
+def _missing_lines(smoke: Smoke, settings: Settings) -> list[str]:
+    if smoke.quarantined is not None:
+        return [
+            f"quarantined: {smoke.quarantined.reason}: {smoke.quarantined.detail}",
+            "-> A canary is a valid event: see that the deployed app is this version of the relay.",
+        ]
+    return [
+        f"missing: no message came to '{smoke.subscription}' within {smoke.timeout_s:g} s",
+        "-> See that the function app runs, and what its log says of the last invocation (action relay_failed).",
+        f"-> See that it has these settings: COSMOS_CONTAINER '{settings.cosmos_container}', RELAY_EVENT_TYPE "
+        f"'{settings.event_type}', SERVICEBUS_TOPIC '{settings.servicebus_topic}'.",
+        f"-> See that the rules of '{smoke.subscription}' let an event with the subject SmokeTest through.",
+        "-> While the relay works off a backlog, the canary waits behind it: give a longer --timeout.",
+    ]

@@ -1,0 +1,124 @@
+"""Receives one session of a subscription, for an operator's command: no other session is touched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.aio import AutoLockRenewer, ServiceBusReceiver
+from azure.servicebus.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+)
+
+from relay.connections import servicebus_client
+from relay.errors import OperationError, ServiceError, UsageError, amqp_condition, classify
+from relay.operations.facts import Gap
+from relay.operations.inspection import read_servicebus
+from relay.settings import Settings
+
+# The lock of a session is renewed for this much longer than is waited for its message.
+_RENEWAL_MARGIN_S = 60.0
+
+# One call of the SDK; the deadline is looked at in between.
+_RECEIVE_S = 5.0
+
+
+async def choose(settings: Settings, wanted: str | None, administration: str | None) -> str:
+    """The subscription to receive from: the wanted one, or the topic's only one.
+
+    Raises:
+        UsageError: None is wanted, and the topic does not have exactly one, or that cannot be read.
+    """
+    if wanted is not None:
+        return wanted
+    found = (await read_servicebus(settings, administration)).subscriptions
+    topic = settings.servicebus_topic
+    if isinstance(found, Gap):
+        raise UsageError(
+            f"give --subscription NAME: the subscriptions of '{topic}' cannot be listed with these rights "
+            f"({found.said})"
+        )
+    if len(found) != 1:
+        names = ", ".join(repr(subscription.name) for subscription in found) or "none"
+        raise UsageError(f"give --subscription NAME: the subscriptions of '{topic}' are {names}")
+    return found[0].name
+
+
+class Session:
+    """A session whose lock is held. `receive` gives its messages."""
+
+    def __init__(self, receiver: ServiceBusReceiver) -> None:
+        self._receiver = receiver
+
+    async def receive(self, within_s: float) -> ServiceBusReceivedMessage | None:
+        """The next message, completed; None where none comes within that time, in seconds.
+
+        Raises:
+            ServiceError: The connection or the session was lost.
+        """
+        deadline = time.monotonic() + within_s
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                for message in await self._receiver.receive_messages(1, max_wait_time=min(left, _RECEIVE_S)):
+                    await self._receiver.complete_message(message)
+                    return message
+        except (AzureError, OSError) as error:
+            raise ServiceError(f"the subscription could not be received from: {classify(error)}") from error
+        return None
+
+
+@asynccontextmanager
+async def open_session(
+    settings: Settings, subscription: str, session_id: str, hold_s: float
+) -> AsyncIterator[Session]:
+    """Lock a session, which need not have a message yet, for at least `hold_s` seconds.
+
+    Raises:
+        UsageError: There is no such subscription, or it does not require sessions.
+        ServiceError: Service Bus cannot be reached, or refuses.
+    """
+    async with servicebus_client(settings.servicebus) as client:
+        receiver = client.get_subscription_receiver(
+            settings.servicebus_topic,
+            subscription,
+            session_id=session_id,
+            # Without it the SDK (7.15.0) gives back what comes between two calls.
+            prefetch_count=10,
+        )
+        async with AutoLockRenewer() as renewer:
+            try:
+                try:
+                    await receiver.__aenter__()
+                except (AzureError, OSError) as error:
+                    raise _refusal(error, settings.servicebus_topic, subscription) from error
+                renewer.register(receiver, receiver.session, max_lock_renewal_duration=hold_s + _RENEWAL_MARGIN_S)
+                yield Session(receiver)
+            finally:
+                await receiver.close()
+
+
+def _refusal(error: Exception, topic: str, subscription: str) -> OperationError:
+    name = f"the subscription '{subscription}' of the topic '{topic}'"
+    if isinstance(error, MessagingEntityNotFoundError):
+        return UsageError(f"{name} does not exist. Give one that does, or correct SERVICEBUS_TOPIC.")
+    if isinstance(error, MessagingEntityDisabledError):
+        return UsageError(f"{name} is disabled for receiving. Set its status to Active.")
+    if amqp_condition(error) == "amqp:not-allowed":
+        return UsageError(
+            f"{name} does not require sessions, so nothing that it delivers has an order. Sessions can be set "
+            "only when a subscription is created: create another with requiresSession."
+        )
+    if isinstance(error, ServiceBusAuthorizationError):
+        return ServiceError(
+            f"{name} may not be received from. The app's identity may only send: log in as somebody with the role "
+            "'Azure Service Bus Data Receiver' on the subscription, or use a key with the Listen right."
+        )
+    if isinstance(error, ServiceBusAuthenticationError | ClientAuthenticationError):
+        return ServiceError(f"{name}: {classify(error)}")
+    return ServiceError(f"{name} cannot be received from: {classify(error)}")

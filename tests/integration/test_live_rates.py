@@ -1,0 +1,106 @@
+"""`python -m local up` tells what it does while it does it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from azure.cosmos.aio import CosmosClient
+from dotenv import dotenv_values
+
+from local.stack.environment import DATABASE
+from tests.integration.test_stack import ANY_PORTS, ROOT
+from tests.support.outbox import event, events
+
+LINE = re.compile(
+    r"(?P<written>[\d.]+) documents/s written, (?P<relayed>[\d.]+) events/s relayed, \S+ s behind, "
+    r"(?P<quarantined>\d+) quarantined, (?P<dead>\d+) dead-lettered, \d+ failed attempts"
+)
+
+
+async def stack_up(folder: Path, **streams: Any) -> asyncio.subprocess.Process:
+    """`up` with rates each half second, once it is ready."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "local", "up", *ANY_PORTS, "--rates-every", "0.5"),
+        *("--env-file", str(folder / "stack.env"), "--logs", str(folder / "logs")),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        **streams,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(40):
+        async for line in process.stdout:
+            if b"Ctrl-C" in line:
+                break
+    return process
+
+
+async def write(folder: Path) -> None:
+    """Twenty events and a malformed one."""
+    connection_string = str(dotenv_values(folder / "stack.env")["COSMOS"])
+    async with CosmosClient.from_connection_string(connection_string) as client:
+        data = client.get_database_client(DATABASE).get_container_client("data")
+        for document in [*events("a", 20), event("bad", "a") | {"data": 7}]:
+            del document["_ts"], document["_etag"]
+            await data.create_item(document)
+
+
+async def test_without_a_terminal_lines_tell_the_rates_and_then_it_is_silent(tmp_path: Path) -> None:
+    process = await stack_up(tmp_path, stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    try:
+        await write(tmp_path)
+        relayed, quarantined, now_idle = 0.0, 0, False
+        async with asyncio.timeout(30):
+            while not (relayed and quarantined and now_idle):
+                told = LINE.search((await process.stderr.readline()).decode())
+                assert told is not None
+                relayed += float(told["relayed"])
+                quarantined = int(told["quarantined"])
+                now_idle = told["written"] == told["relayed"] == "0.0"
+        silence = asyncio.create_task(process.stderr.readline())
+        done, _ = await asyncio.wait({silence}, timeout=2)
+        silence.cancel()
+        process.terminate()
+        code = await asyncio.wait_for(process.wait(), 20)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+    assert quarantined == 1
+    # Twenty events, by rates of half a second and a little more each.
+    assert 0 < relayed <= 41
+    assert done == set()
+    assert code == 0
+
+
+async def test_on_a_terminal_the_numbers_stand_under_their_names(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    shown = bytearray()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(ours, lambda: shown.extend(os.read(ours, 65536)))
+    process = await stack_up(tmp_path, stderr=theirs)
+    try:
+        async with asyncio.timeout(30):
+            while b"documents/s" not in shown:
+                await asyncio.wait({asyncio.create_task(process.wait())}, timeout=0.1)
+                assert process.returncode is None
+        process.terminate()
+        code = await asyncio.wait_for(process.wait(), 20)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        loop.remove_reader(ours)
+        os.close(ours)
+        os.close(theirs)
+
+    assert b"dead-lettered" in shown
+    assert code == 0

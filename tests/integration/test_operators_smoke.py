@@ -1,0 +1,272 @@
+"""`python -m relay smoke` on the local stack: what passes, what fails, and what it says to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from local.cosmos.server import CosmosServer
+from local.functions.host import Host
+from local.servicebus.entities import Entities
+from local.servicebus.server import ServiceBusServer
+from local.stack.environment import DATABASE
+from relay.pipeline import Relay
+from relay.settings import Settings
+from tests.support.app import copy_app, without_date_setting
+from tests.support.broker import admin, refuse, topic_counts
+from tests.support.operators import Run, relay_command, relay_subprocess
+from tests.support.outbox import event
+from tests.support.subscriber import Subscriber
+
+APP = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
+    return {
+        "COSMOS": cosmos.connection_string,
+        "SERVICEBUS": servicebus.connection_string,
+        "LOCAL_SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+        "RELAY_POLL_DELAY_MS": "20",
+    }
+
+
+@pytest.fixture
+async def outbox(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        yield client.get_database_client(DATABASE).get_container_client("data")
+
+
+class Running:
+    """The function app under a host in this process."""
+
+    def __init__(self, app: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._host = Host(app, environment, lease_acquire_ms=50, lease_renew_ms=500, lease_expiration_ms=5000)
+        self._relays: list[Relay] = []
+        make = Relay.from_settings
+
+        def remember(settings: Settings) -> Relay:
+            self._relays.append(make(settings))
+            return self._relays[-1]
+
+        monkeypatch.setattr(Relay, "from_settings", remember)
+
+    async def __aenter__(self) -> None:
+        await self._host.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._host.stop()
+        for relay in self._relays:
+            await relay.close()
+
+
+async def documents(container: ContainerProxy) -> list[dict[str, Any]]:
+    return [item async for item in container.read_all_items()]
+
+
+async def smoke(environment: dict[str, str], *words: str) -> Run:
+    return await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "20", *words)
+
+
+async def test_on_the_local_stack_the_canary_arrives_unaltered_and_nothing_is_left_of_it(
+    environment: dict[str, str],
+    outbox: ContainerProxy,
+    quarantine: ContainerProxy,
+    servicebus: ServiceBusServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Running(APP, environment, monkeypatch):
+        run = await smoke(environment, "--json")
+
+    assert (run.code, run.json["differences"], run.json["leftBehind"]) == (0, [], [])
+    assert run.json["arrived"] is True
+    assert 0 < run.json["latencyMs"] < 20_000
+    assert await documents(outbox) == await documents(quarantine) == []
+    held = await admin(servicebus.admin_port, "GET", "entities")
+    subscription = held["domain-events/Subscriptions/all"]
+    assert (subscription["active"], subscription["locked"], subscription["dead_letter"]) == (0, 0, 0)
+
+
+async def test_it_passes_with_cloudevents_too(
+    environment: dict[str, str], cosmos: CosmosServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment |= {"RELAY_MESSAGE_FORMAT": "cloudevents", "RELAY_CLOUDEVENTS_SOURCE": "/contacts"}
+    async with Running(APP, environment, monkeypatch):
+        run = await smoke(environment)
+
+    assert run.code == 0
+    assert run.out.startswith("ok: the event arrived on 'all' unaltered, ")
+
+
+async def test_without_the_date_setting_it_fails_and_names_the_setting(
+    environment: dict[str, str], outbox: ContainerProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = without_date_setting(copy_app(tmp_path / "app"))
+    async with Running(app, environment, monkeypatch):
+        run = await smoke(environment)
+
+    assert run.code == 1
+    assert "data.dates.sevenZeros: stored " in run.out
+    (remedy,) = [line for line in run.out.splitlines() if line.startswith("-> ")]
+    assert "dateParseHandling to None in the host.json" in remedy
+    assert await documents(outbox) == []
+
+
+async def test_a_relay_with_other_settings_is_found_out_by_the_properties(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = {"RELAY_MESSAGE_FORMAT": "cloudevents", "RELAY_CLOUDEVENTS_SOURCE": "/contacts"}
+    async with Running(APP, environment | other, monkeypatch):
+        run = await smoke(environment, "--json")
+
+    assert run.code == 1
+    assert {difference["path"].partition(":")[0] for difference in run.json["differences"]} == {
+        "application_properties.cloudEvents"
+    }
+    assert "RELAY_MESSAGE_FORMAT" in run.json["remedies"][0]
+
+
+async def test_other_sessions_of_the_subscription_are_left_alone(
+    environment: dict[str, str],
+    outbox: ContainerProxy,
+    servicebus: ServiceBusServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Running(APP, environment, monkeypatch):
+        await outbox.create_item(event("1", "a"))
+        run = await smoke(environment)
+
+    assert run.code == 0
+    subscriber = Subscriber(servicebus.connection_string)
+    await subscriber.receive(1)
+    assert subscriber.ids() == {"a": ["1"]}
+    assert [message.delivery_count for message in subscriber.messages["a"]] == [0]
+
+
+async def test_when_no_app_runs_it_says_where_to_look_and_takes_the_event_back(
+    environment: dict[str, str], outbox: ContainerProxy
+) -> None:
+    run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "1")
+
+    assert run.code == 1
+    assert run.out.startswith("missing: no message came to 'all' within 1 s")
+    assert "See that the function app runs" in run.out
+    assert await documents(outbox) == []
+
+
+async def test_an_event_that_was_quarantined_is_told_with_its_reason_and_its_record_removed(
+    environment: dict[str, str],
+    outbox: ContainerProxy,
+    quarantine: ContainerProxy,
+    servicebus: ServiceBusServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse_the_canary() -> None:
+        while not (found := await documents(outbox)):
+            await asyncio.sleep(0)
+        await refuse(servicebus.admin_port, found[0]["id"], "amqp:not-allowed")
+
+    async with Running(APP, environment | {"RELAY_POLL_DELAY_MS": "1500"}, monkeypatch):
+        refusing = asyncio.create_task(refuse_the_canary())
+        run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "5", "--json")
+        await refusing
+
+    assert (run.code, run.json["arrived"], run.json["quarantined"]) == (1, False, "message-refused")
+    assert await documents(outbox) == await documents(quarantine) == []
+
+
+async def test_without_a_subscription_the_topics_only_one_is_taken(
+    cosmos: CosmosServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with ServiceBusServer(
+        Entities.from_file(only_subscription(tmp_path, requires_session=True))
+    ) as servicebus:
+        environment = {
+            "COSMOS": cosmos.connection_string,
+            "SERVICEBUS": servicebus.connection_string,
+            "RELAY_POLL_DELAY_MS": "20",
+        }
+        options = ("--servicebus-admin", f"http://127.0.0.1:{servicebus.admin_port}", "--timeout", "20", "--json")
+        async with Running(APP, environment, monkeypatch):
+            run = await relay_command(environment, "smoke", *options)
+
+    assert (run.code, run.json["subscription"]) == (0, "only")
+
+
+async def test_with_several_subscriptions_one_must_be_named(environment: dict[str, str]) -> None:
+    run = await relay_command(environment, "smoke")
+
+    assert run.code == 2
+    assert "give --subscription NAME: the subscriptions of 'domain-events' are 'all', 'names'" in run.err
+
+
+async def test_where_subscriptions_cannot_be_listed_one_must_be_named(environment: dict[str, str]) -> None:
+    del environment["LOCAL_SERVICEBUS_ADMIN"]
+
+    run = await relay_command(environment, "smoke")
+
+    assert run.code == 2
+    assert "cannot be listed with these rights" in run.err
+
+
+@pytest.mark.parametrize("timeout", ["0", "PT31M"])
+async def test_a_timeout_that_makes_no_sense_is_refused(environment: dict[str, str], timeout: str) -> None:
+    run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", timeout)
+
+    assert run.code == 2
+    assert "PT30M at most" in run.err
+
+
+async def test_a_subscription_without_sessions_is_refused_before_anything_is_written(
+    cosmos: CosmosServer, outbox: ContainerProxy, tmp_path: Path
+) -> None:
+    async with ServiceBusServer(
+        Entities.from_file(only_subscription(tmp_path, requires_session=False))
+    ) as servicebus:
+        environment = {"COSMOS": cosmos.connection_string, "SERVICEBUS": servicebus.connection_string}
+        run = await relay_command(environment, "smoke", "--subscription", "only")
+        assert (await topic_counts(servicebus.admin_port))["accepted"] == 0
+
+    assert run.code == 2
+    assert "does not require sessions" in run.err
+    assert await documents(outbox) == []
+
+
+async def test_a_subscription_that_does_not_exist_is_told(environment: dict[str, str]) -> None:
+    run = await relay_command(environment, "smoke", "--subscription", "nowhere")
+
+    assert run.code == 2
+    assert "the subscription 'nowhere' of the topic 'domain-events' does not exist" in run.err
+
+
+async def test_wrong_credentials_are_a_matter_of_the_service(environment: dict[str, str]) -> None:
+    environment["SERVICEBUS"] = environment["SERVICEBUS"].replace("SharedAccessKey=", "SharedAccessKey=AAAA")
+
+    run = await relay_command(environment, "smoke", "--subscription", "all")
+
+    assert run.code == 3
+    assert "the subscription 'all' of the topic 'domain-events'" in run.err
+
+
+async def test_an_outbox_that_cannot_be_written_is_a_matter_of_the_service(environment: dict[str, str]) -> None:
+    run = await relay_subprocess(environment | {"COSMOS_CONTAINER": "nowhere"}, "smoke", "--subscription", "all")
+
+    assert run.code == 3
+    assert "the container 'nowhere' cannot be read or written" in run.err
+
+
+def only_subscription(folder: Path, *, requires_session: bool) -> Path:
+    """An entities file with a topic of one subscription."""
+    path = folder / "Config.json"
+    flag = "true" if requires_session else "false"
+    path.write_text(
+        '{"UserConfig": {"Namespaces": [{"Name": "n", "Topics": [{"Name": "domain-events", "Properties": '
+        '{"RequiresDuplicateDetection": true}, "Subscriptions": [{"Name": "only", "Properties": '
+        f'{{"RequiresSession": {flag}}}}}]}}]}}]}}}}'
+    )
+    return path

@@ -1,0 +1,426 @@
+"""What the relay reports of itself adds up to what went through: metrics, the span, the log lines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+from azure.core.settings import settings as azure_settings
+from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
+from azure.cosmos.aio import ContainerProxy
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+
+from local.cosmos.server import CosmosServer
+from local.demo.tally import Tally
+from local.functions.host import Host
+from local.servicebus.server import ServiceBusServer
+from relay import telemetry
+from relay.errors import PublishError, QuarantineError
+from relay.headroom import Headroom
+from relay.pipeline import Relay
+from relay.settings import Settings
+from relay.telemetry import BoundedActions
+from tests.integration.conftest import ROOT, RelayMaker
+from tests.support import contact_lives
+from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
+from tests.support.outbox import event, events
+from tests.support.subscriber import Subscriber, properties
+from tests.support.telemetry import Telemetry, installed
+
+TTL_S = 864_000
+CREATED = "ContactCreatedEvent"
+RENAMED = "ContactNameUpdatedEvent"
+
+
+class TurnableClock:
+    """Seconds since the epoch, which a test can turn forward."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead_s
+
+
+@pytest.fixture
+def clock() -> TurnableClock:
+    return TurnableClock()
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch, clock: TurnableClock) -> Telemetry:
+    """What is reported from here on, with nothing left of other tests."""
+    monkeypatch.setattr(telemetry, "headroom", Headroom(clock))
+    monkeypatch.setattr(telemetry, "_actions", BoundedActions())
+    telemetry_in_memory = installed()
+    telemetry_in_memory.forget()
+    return telemetry_in_memory
+
+
+def committed_now(documents: list[dict[str, Any]], *, age_s: int = 0, ttl: int = TTL_S) -> list[dict[str, Any]]:
+    return [document | {"_ts": int(time.time()) - age_s, "ttl": ttl} for document in documents]
+
+
+def mixed_documents(count: int) -> list[dict[str, Any] | None]:
+    """Events of two actions and thirty keys, some malformed or too large, and documents of other kinds."""
+    documents: list[dict[str, Any] | None] = []
+    for number in range(count):
+        document = event(f"e-{number}", f"k-{number % 30}", action=CREATED if number % 3 else RENAMED)
+        if number % 25 == 0:
+            document["data"] = "no object"
+        elif number % 60 == 7:
+            document["data"]["text"] = "x" * 300_000
+        elif number % 10 == 1:
+            document["type"] = "contact"
+        documents.append(None if number == 299 else document)
+    return documents
+
+
+async def test_the_counters_of_a_batch_add_up_to_its_documents(
+    make_relay: RelayMaker, reported: Telemetry, quarantine: ContainerProxy
+) -> None:
+    documents = mixed_documents(300)
+
+    outcome = await make_relay().handle(documents, "i1")
+
+    seen = reported.metrics()
+    records = [item async for item in quarantine.read_all_items()]
+    reasons = Counter(record["reason"] for record in records)
+    assert seen.total("relay.documents.received") == 300
+    assert seen.total("relay.documents.ignored") == outcome.ignored == 31
+    assert (
+        seen.by("relay.events.quarantined", "reason") == reasons == {"data-not-object": 12, "message-too-large": 5}
+    )
+    published = seen.by("relay.events.published", "action")
+    assert published.keys() == {CREATED, RENAMED}
+    assert sum(published.values()) == 300 - 31 - 17
+    assert seen.count("relay.lag") == seen.sum("relay.batch.events") == 300 - 31 - 17
+    assert seen.total("relay.sends") == seen.count("relay.send.duration") == seen.count("relay.batch.events")
+    assert seen.total("relay.sends") == outcome.sends
+    assert seen.total("relay.events.redelivered") == seen.total("relay.ledger.hits") == 0
+
+
+async def test_a_demo_run_adds_up_to_what_was_written(
+    cosmos: CosmosServer,
+    servicebus: ServiceBusServer,
+    quarantine: ContainerProxy,
+    reported: Telemetry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Relay] = []
+    make = Relay.from_settings
+
+    def remember(settings: Settings) -> Relay:
+        made.append(make(settings))
+        return made[-1]
+
+    monkeypatch.setattr(Relay, "from_settings", remember)
+    settings = {
+        "COSMOS": cosmos.connection_string,
+        "SERVICEBUS": servicebus.connection_string,
+        "RELAY_POLL_DELAY_MS": "20",
+    }
+    host = Host(ROOT, settings, lease_acquire_ms=50, lease_renew_ms=200, lease_expiration_ms=2000)
+    tally = Tally()
+    data = cosmos_container(quarantine, "data")
+    try:
+        await contact_lives.write_lives(data, contact_lives.lives(20, 300, seed=7), tally, writers=8)
+        malformed = [event(f"bad-{number}", "b") | {"data": number} for number in range(9)]
+        for document in malformed:
+            await data.create_item(document)
+        written = [item async for item in data.read_all_items()]
+        await host.start()
+        async with asyncio.timeout(30):
+            while host.status()["functions"][0]["documents_delivered"] < len(written):
+                await asyncio.sleep(0.05)
+    finally:
+        await host.stop()
+        for relay in made:
+            await relay.close()
+
+    seen = reported.metrics()
+    told = [item for item in written if item["type"] == "domainEvent" and isinstance(item["data"], dict)]
+    actions = Counter(item["data"]["action"] for item in told)
+    assert seen.by("relay.events.published", "action") == actions
+    assert actions.total() == tally.written == 300
+    assert seen.by("relay.events.quarantined", "reason") == {"data-not-object": 9}
+    assert seen.total("relay.documents.ignored") == len(written) - 309
+    assert seen.total("relay.documents.received") == len(written)
+    assert seen.count("relay.lag") == 300
+    assert seen.gauge("relay.ttl.headroom") is None
+    published = [dict(span.attributes or {})["relay.events.published"] for span in reported.spans()]
+    assert sum(count for count in published if isinstance(count, int)) == 300
+
+
+def cosmos_container(sibling: ContainerProxy, name: str) -> ContainerProxy:
+    """Another container of the same database."""
+    database, _, _ = sibling.container_link.rpartition("/colls/")
+    return ContainerProxy(sibling.client_connection, database, name)
+
+
+async def test_a_retried_batch_is_published_and_quarantined_once_and_told_as_redelivered(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry
+) -> None:
+    await refuse(servicebus.admin_port, "k7-1", "amqp:internal-error")
+    relay = make_relay(RELAY_SEND_TIMEOUT_S="2")
+    documents = [document for number in range(10) for document in events(f"k{number}", 3)]
+    documents.append(event("bad", "k1") | {"data": None})
+    with pytest.raises(PublishError):
+        await relay.handle(documents, "i1")
+    first = reported.metrics()
+    await stop_refusing(servicebus.admin_port)
+
+    await relay.handle(documents, "i1", 1)
+
+    second = reported.metrics()
+    assert (first.total("relay.events.published"), second.total("relay.events.published")) == (27, 3)
+    assert (first.total("relay.events.quarantined"), second.total("relay.events.quarantined")) == (1, 0)
+    assert (first.total("relay.events.redelivered"), second.total("relay.events.redelivered")) == (0, 31)
+    assert (first.total("relay.ledger.hits"), second.total("relay.ledger.hits")) == (0, 27)
+    assert (first.count("relay.lag"), second.count("relay.lag")) == (27, 3)
+
+
+async def test_what_was_accepted_counts_once_though_its_invocation_was_cancelled(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry
+) -> None:
+    servicebus.broker.ack_delay_ms = 50
+    relay = make_relay(RELAY_SENDERS="1")
+    documents = [document for number in range(20) for document in events(f"k{number}", 2)]
+    attempt = asyncio.create_task(relay.handle(documents, "i1"))
+    async with asyncio.timeout(20):
+        while (await topic_counts(servicebus.admin_port))["accepted"] < 10:
+            pass
+    attempt.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    first = reported.metrics().total("relay.events.published")
+
+    await relay.handle(documents, "i1", 1)
+
+    second = reported.metrics()
+    assert 0 < first < 40
+    assert first + second.total("relay.events.published") == 40
+    assert second.total("relay.ledger.hits") == first
+
+
+async def test_headroom_falls_while_an_outage_lasts_and_ends_with_it(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry, clock: TurnableClock
+) -> None:
+    await set_topic_status(servicebus.admin_port, "SendDisabled")
+    relay = make_relay()
+    documents = committed_now(events("a", 3), age_s=1000) + committed_now(events("b", 3))
+    told = []
+    for retry in range(3):
+        with pytest.raises(PublishError):
+            await relay.handle(documents, "i1", retry)
+        told.append(reported.metrics().gauge("relay.ttl.headroom"))
+        clock.ahead_s += 60
+
+    await set_topic_status(servicebus.admin_port, "Active")
+    await relay.handle(documents, "i1", 3)
+
+    assert told == [pytest.approx(TTL_S - 1000 - 60 * retry, abs=30) for retry in range(3)]
+    assert reported.metrics().gauge("relay.ttl.headroom") is None
+
+
+async def test_headroom_is_told_while_an_attempt_is_under_way(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry
+) -> None:
+    servicebus.broker.ack_delay_ms = 300
+    attempt = asyncio.create_task(make_relay().handle(committed_now(events("a", 2), age_s=50), "i1"))
+    async with asyncio.timeout(20):
+        while (seen := reported.metrics()).gauge("relay.ttl.headroom") is None:
+            await asyncio.sleep(0)
+
+    await attempt
+
+    assert seen.gauge("relay.ttl.headroom") == pytest.approx(TTL_S - 50, abs=30)
+    assert reported.metrics().gauge("relay.ttl.headroom") is None
+
+
+async def test_what_was_accepted_and_what_lives_for_ever_have_no_part_in_the_headroom(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry
+) -> None:
+    await refuse(servicebus.admin_port, "stuck-0", "amqp:internal-error")
+    documents = [
+        *committed_now(events("stuck", 2), ttl=7200),
+        *committed_now(events("through", 2), ttl=60),
+        *committed_now(events("stuck-for-ever", 2), ttl=-1),
+    ]
+
+    with pytest.raises(PublishError):
+        await make_relay(RELAY_SEND_TIMEOUT_S="2").handle(documents, "i1")
+
+    assert reported.metrics().gauge("relay.ttl.headroom") == pytest.approx(7200, abs=30)
+
+
+async def test_without_its_quarantine_what_was_published_counts_and_what_was_not_stored_has_a_headroom(
+    make_relay: RelayMaker, reported: Telemetry
+) -> None:
+    malformed = committed_now([event("x", "a") | {"data": 7}], ttl=5000)
+
+    with pytest.raises(QuarantineError):
+        await make_relay(COSMOS_QUARANTINE_CONTAINER="nowhere").handle([*events("a", 2), *malformed], "i1")
+
+    seen = reported.metrics()
+    assert seen.total("relay.events.published") == 2
+    assert seen.total("relay.events.quarantined") == 0
+    assert seen.gauge("relay.ttl.headroom") == pytest.approx(5000, abs=30)
+    (span,) = reported.spans()
+    assert span.status.status_code is StatusCode.ERROR
+
+
+async def test_actions_beyond_the_first_fifty_and_overlong_ones_are_counted_as_other(
+    make_relay: RelayMaker, reported: Telemetry
+) -> None:
+    actions = ["x" * 129, *(f"Action{number}" for number in range(60))]
+
+    await make_relay().handle([event(f"e{place}", "a", action=name) for place, name in enumerate(actions)], "i1")
+
+    published = reported.metrics().by("relay.events.published", "action")
+    assert published == {**{f"Action{number}": 1 for number in range(50)}, "other": 11}
+
+
+async def test_lag_runs_from_the_commit_to_the_acceptance_and_is_never_below_zero(
+    make_relay: RelayMaker, reported: Telemetry
+) -> None:
+    late, ahead = committed_now(events("late", 2), age_s=3600), committed_now(events("ahead", 1), age_s=-3600)
+
+    await make_relay().handle([*late, *ahead], "i1")
+
+    seen = reported.metrics()
+    assert seen.sum("relay.lag") == pytest.approx(7200, abs=30)
+    assert seen.count("relay.lag") == 3
+
+
+async def test_instruments_have_their_units_and_buckets(make_relay: RelayMaker, reported: Telemetry) -> None:
+    await make_relay().handle(events("a", 1), "i1")
+
+    seen = reported.metrics()
+    assert seen.units["relay.lag"] == seen.units["relay.send.duration"] == "s"
+    assert seen.units["relay.events.published"] == "{event}"
+    assert (seen.bounds("relay.lag")[0], seen.bounds("relay.lag")[-1]) == (0.1, TTL_S)
+    assert seen.bounds("relay.batch.events")[0] == 1
+
+
+def traceparent(number: int) -> str:
+    return f"00-{number:032x}-{number:016x}-01"
+
+
+async def test_the_span_is_a_child_of_what_is_current_and_links_to_each_valid_origin_once(
+    make_relay: RelayMaker, reported: Telemetry
+) -> None:
+    documents = events("a", 6)
+    marks = [traceparent(7), traceparent(7), traceparent(8), "rubbish", traceparent(0), 9]
+    documents = [document | {"traceparent": mark} for document, mark in zip(documents, marks, strict=True)]
+
+    with trace.get_tracer("worker").start_as_current_span("invocation") as invocation:
+        await make_relay().handle(documents, "i1")
+
+    (span,) = reported.spans()
+    assert span.parent is not None
+    assert span.parent.span_id == invocation.get_span_context().span_id
+    assert [(link.context.trace_id, link.context.is_remote) for link in span.links] == [(7, True), (8, True)]
+    assert span.kind is SpanKind.PRODUCER
+    assert span.status.status_code is StatusCode.UNSET
+    assert dict(span.attributes or {}) == {
+        "messaging.system": "servicebus",
+        "messaging.operation.type": "send",
+        "messaging.operation.name": "relay",
+        "messaging.destination.name": "domain-events",
+        "messaging.batch.message_count": 6,
+        "faas.invocation_id": "i1",
+        "relay.retry_count": 0,
+        "relay.documents.received": 6,
+        "relay.documents.ignored": 0,
+        "relay.events.published": 6,
+        "relay.events.quarantined": 0,
+        "relay.events.unsent": 0,
+        "relay.ledger.hits": 0,
+        "relay.partition_keys": 1,
+        "relay.sends": 1,
+    }
+
+
+async def test_a_span_has_a_bounded_number_of_links(make_relay: RelayMaker, reported: Telemetry) -> None:
+    documents = [event(f"e{n}", "a") | {"traceparent": traceparent(n + 1)} for n in range(200)]
+
+    await make_relay().handle(documents, "i1")
+
+    (span,) = reported.spans()
+    assert len(span.links) == 128
+
+
+async def test_a_failed_attempt_is_told_by_its_span_and_log_without_keys_or_payloads_in_attributes(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    await set_topic_status(servicebus.admin_port, "SendDisabled")
+
+    with caplog.at_level(logging.INFO, "relay"), pytest.raises(PublishError):
+        await make_relay().handle(events("secret-key", 3, name="secret-name"), "i1", 4)
+
+    (span,) = reported.spans()
+    assert span.status.status_code is StatusCode.ERROR
+    told = {**(span.attributes or {})}
+    assert (told["error.type"], told["relay.events.unsent"], told["relay.retry_count"]) == (
+        "ConfigurationError",
+        3,
+        4,
+    )
+    assert [dict(each.attributes or {}) for each in span.events] == [{"exception.type": "ConfigurationError"}]
+    assert "secret" not in span.to_json()
+    assert not any("secret" in value for value in reported.metrics().attributes())
+    (failure,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "Set the topic's status to Active" in failure.getMessage()
+    assert vars(failure).items() >= {"action": "relay_failed", "error": "ConfigurationError", "unsent": 3}.items()
+    assert not any("secret" in record.getMessage() for record in caplog.records if record.name.startswith("relay"))
+
+
+async def test_each_invocation_has_one_summary_line_with_fields(
+    make_relay: RelayMaker, reported: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "relay"):
+        await make_relay().handle([*events("a", 2), None, event("x", "")], "i1")
+
+    summary, quarantined = [vars(record) for record in caplog.records if record.name.startswith("relay")]
+    assert (
+        summary.items()
+        >= {
+            "action": "relay_batch",
+            "invocation_id": "i1",
+            "retry_count": 0,
+            "received": 4,
+            "ignored": 1,
+            "published": 2,
+            "remembered": 0,
+            "quarantined": 1,
+            "unsent": 0,
+            "partitions": 1,
+            "sends": 1,
+        }.items()
+    )
+    assert quarantined.items() >= {"action": "quarantine", "reason": "partition-key-empty", "count": 1}.items()
+
+
+async def test_with_the_sdks_own_tracing_on_the_consumer_gets_the_events_traceparent_and_no_other(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry
+) -> None:
+    # As azure-monitor-opentelemetry sets it in the Functions worker.
+    azure_settings.tracing_implementation = OpenTelemetrySpan
+    try:
+        with_origin, without = events("a", 2)
+        await make_relay().handle([with_origin | {"traceparent": traceparent(7)}, without], "i1")
+    finally:
+        azure_settings.tracing_implementation = None
+
+    subscriber = Subscriber(servicebus.connection_string)
+    await subscriber.receive(2)
+    first, second = (properties(message) for message in subscriber.messages["a"])
+    assert first["traceparent"] == traceparent(7)
+    assert not {"traceparent", "Diagnostic-Id"} & second.keys()
+    assert reported.spans("ServiceBus.message") == []

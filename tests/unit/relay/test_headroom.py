@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relay.events import DomainEvent
+from relay.headroom import FORGOTTEN_AFTER_S, Batch, Headroom, expiry
+
+
+class Clock:
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def document(identifier: str, committed: Any = 1000, ttl: Any = 600) -> dict[str, Any]:
+    fields = {"_ts": committed, "ttl": ttl}
+    return {"id": identifier, "partitionKey": "a", "data": {"action": "A"}, **fields}
+
+
+def batch(*documents: dict[str, Any], accepted: tuple[str, ...] = ()) -> Batch:
+    events = [DomainEvent.from_document(each) for each in documents]
+    return Batch(events, [], lambda event: event.id in accepted)
+
+
+@pytest.mark.parametrize(
+    ("committed", "ttl", "expected"),
+    [
+        (1000, 600, 1600),
+        (1000, -1, None),
+        (1000, None, None),
+        (None, 600, None),
+        (1000, True, None),
+        ("1", 5, None),
+    ],
+)
+def test_only_an_own_time_to_live_above_zero_expires(committed: Any, ttl: Any, expected: int | None) -> None:
+    assert expiry({"_ts": committed, "ttl": ttl}) == expected
+
+
+def test_the_least_of_all_batches_in_flight_is_told_and_falls_as_time_passes() -> None:
+    clock = Clock(1100)
+    headroom = Headroom(clock, Clock(0))
+    headroom.begin(batch(document("1"), document("2", ttl=300)))
+    headroom.begin(batch(document("3", ttl=200)))
+
+    first, clock.now = headroom.least(), 1250
+
+    assert (first, headroom.least()) == (100, -50)
+
+
+def test_nothing_in_flight_tells_nothing() -> None:
+    headroom = Headroom(Clock(1100), Clock(0))
+    delivered = batch(document("1"))
+    headroom.begin(delivered)
+    headroom.end(delivered, delivered=True)
+    headroom.begin(batch())
+
+    assert headroom.least() is None
+
+
+def test_a_failed_batch_is_told_until_its_next_attempt_is_delivered() -> None:
+    headroom = Headroom(Clock(1100), Clock(0))
+    first, second = batch(document("1"), document("2")), batch(document("1"), document("2"))
+    headroom.begin(first)
+    headroom.end(first, delivered=False)
+    between = headroom.least()
+    headroom.begin(second)
+    during = headroom.least()
+    headroom.end(second, delivered=True)
+
+    assert (between, during, headroom.least()) == (500, 500, None)
+
+
+def test_a_failed_batch_that_never_comes_again_is_forgotten() -> None:
+    monotonic = Clock(0)
+    headroom = Headroom(Clock(1100), monotonic)
+    failed = batch(document("1"))
+    headroom.begin(failed)
+    headroom.end(failed, delivered=False)
+
+    before, monotonic.now = headroom.least(), FORGOTTEN_AFTER_S
+
+    assert (before, headroom.least()) == (500, None)
+
+
+def test_what_was_accepted_meanwhile_has_no_part_but_what_is_rejected_has() -> None:
+    headroom = Headroom(Clock(1100), Clock(0))
+    headroom.begin(batch(document("1", ttl=200), document("2"), accepted=("1",)))
+    events_alone = headroom.least()
+    headroom.begin(Batch([], [{"id": "x", "_ts": 1000, "ttl": 150}], lambda event: True))
+
+    assert (events_alone, headroom.least()) == (500, 50)
