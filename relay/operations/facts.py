@@ -59,6 +59,7 @@ class TopicFacts:
     duplicate_detection: bool | None
     window: timedelta | None
     partitioned: bool | None
+    ordered: bool | None
     ttl: timedelta | None
 
 

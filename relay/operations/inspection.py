@@ -171,6 +171,7 @@ def topic_facts(properties: TopicProperties) -> TopicFacts:
         duplicate_detection=properties.requires_duplicate_detection,
         window=_duration(properties.duplicate_detection_history_time_window),
         partitioned=properties.enable_partitioning,
+        ordered=properties.support_ordering,
         ttl=_duration(properties.default_message_time_to_live),
     )
 

@@ -237,6 +237,7 @@ def _topic(subject: str, topic: TopicFacts, demands: Demands) -> Iterator[Findin
     yield _status(subject, topic.status, Level.ERROR)
     yield _duplicate_detection(subject, topic, demands)
     yield _partitioning(subject, topic.partitioned)
+    yield from _ordering(subject, topic.ordered)
     yield from _ttl(subject, topic.ttl, demands)
 
 
@@ -261,6 +262,15 @@ def _partitioning(subject: str, partitioned: bool | None) -> Finding:
         "same id under two partition keys would swallow one another",
         "Make sure that ids are unique across partition keys (UUIDs are), or create a partitioned topic.",
     )
+
+
+def _ordering(subject: str, ordered: bool | None) -> Iterator[Finding]:
+    if ordered is False:
+        yield Finding(
+            Level.WARNING,
+            f"{subject} does not support ordering: it may hand messages to its subscriptions out of order",
+            "Set supportOrdering to true: az servicebus topic update --enable-ordering true.",
+        )
 
 
 def _duplicate_detection(subject: str, topic: TopicFacts, demands: Demands) -> Finding:

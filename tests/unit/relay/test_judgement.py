@@ -34,7 +34,7 @@ SOUND_COSMOS = {
     "COSMOS_QUARANTINE_CONTAINER": ContainerFacts(("/partitionKey",), None),
 }
 DEMANDS = Demands(window=timedelta(minutes=10), ttl=timedelta(days=1))
-SOUND_TOPIC = TopicFacts("Active", True, timedelta(minutes=10), True, timedelta(days=14))
+SOUND_TOPIC = TopicFacts("Active", True, timedelta(minutes=10), True, True, timedelta(days=14))
 SOUND_SUBSCRIPTION = SubscriptionFacts("all", "Active", True, True, timedelta(days=14))
 
 
@@ -123,6 +123,7 @@ def test_an_account_without_its_database_is_one_finding(why: Why, unavailable: b
         ({"window": None}, Level.UNKNOWN, "its duplicate detection window"),
         ({"partitioned": False}, Level.WARNING, "would swallow one another"),
         ({"partitioned": None}, Level.UNKNOWN, "whether it is partitioned"),
+        ({"ordered": False}, Level.WARNING, "out of order"),
         ({"ttl": timedelta(hours=23)}, Level.WARNING, "keeps messages for PT23H"),
     ],
 )
