@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus import ServiceBusMessageBatch
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from relay import telemetry
@@ -247,7 +248,7 @@ class _PartitionSender:
                 # Its first id is longer than that of the whole, and its envelope so much larger.
                 await self._split(half)
 
-    async def _send_alone(self, message: ServiceBusMessage, event: DomainEvent) -> None:
+    async def _send_alone(self, message: AmqpAnnotatedMessage, event: DomainEvent) -> None:
         """Send one message outside a batch: a link may take larger messages than batches."""
         try:
             duration_s = await self._send(message)
@@ -257,7 +258,7 @@ class _PartitionSender:
         else:
             self._accept([event], duration_s)
 
-    async def _send(self, message: ServiceBusMessage | ServiceBusMessageBatch) -> float:
+    async def _send(self, message: AmqpAnnotatedMessage | ServiceBusMessageBatch) -> float:
         """Returns the seconds until it was accepted."""
         began = time.perf_counter()
         try:
@@ -275,7 +276,7 @@ class _PartitionSender:
         telemetry.accepted(events, duration_s)
 
 
-def _fits(batch: ServiceBusMessageBatch, message: ServiceBusMessage) -> bool:
+def _fits(batch: ServiceBusMessageBatch, message: AmqpAnnotatedMessage) -> bool:
     try:
         batch.add_message(message)
     except MessageSizeExceededError:
