@@ -147,6 +147,12 @@ param operatorPrincipalType string = 'User'
 @description('Who is told of alerts.')
 param operatorEmails array = []
 
+@description('Where the operators read docs/operations.md, as the address of your copy: each alert gives it with its own section.')
+param runbook string = 'docs/operations.md'
+
+@description('Thresholds of alerts that differ from the defaults: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), deadLetters (0), throttledRequests (100), topicSizePercent (60).')
+param alertThresholds object = {}
+
 @minValue(30)
 @maxValue(730)
 param logRetentionInDays int = 30
@@ -424,13 +430,15 @@ module alerts 'modules/alerts.bicep' = {
     location: location
     tags: allTags
     resourceToken: resourceToken
-    applicationInsightsId: monitoring.outputs.applicationInsightsId
     workspaceId: monitoring.outputs.workspaceId
     serviceBusNamespaceId: serviceBus.outputs.id
     topicName: serviceBusTopic
     cosmosAccountId: cosmos.outputs.id
-    functionAppId: functionApp.outputs.id
+    outboxContainer: cosmosContainer
+    topicCapacityInMegabytes: topicMaxSizeInMegabytes * (serviceBusSku == 'Standard' ? 16 : 1)
     operatorEmails: operatorEmails
+    runbook: runbook
+    thresholds: alertThresholds
   }
 }
 
@@ -445,7 +453,8 @@ module workbook 'modules/workbook.bicep' = {
     serviceBusNamespaceId: serviceBus.outputs.id
     topicName: serviceBusTopic
     cosmosAccountId: cosmos.outputs.id
-    functionAppId: functionApp.outputs.id
+    outboxContainer: cosmosContainer
+    runbook: runbook
   }
 }
 

@@ -35,7 +35,8 @@ resource functionApp 'Microsoft.Web/sites@2025-03-01' existing = {
   name: functionAppName
 }
 
-// Not DataPlaneRequests: one row for each request of the change feed would cost more than the outbox.
+// Not DataPlaneRequests: one row for each request of the change feed would cost more than the outbox. Summed up over five
+// minutes (a category in preview) it tells whether anything is written, which the alert of a silent relay asks.
 resource fromCosmos 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: settingName
   scope: cosmos
@@ -49,6 +50,10 @@ resource fromCosmos 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' =
       }
       {
         category: 'PartitionKeyStatistics'
+        enabled: true
+      }
+      {
+        category: 'DataPlaneRequests5M'
         enabled: true
       }
     ]

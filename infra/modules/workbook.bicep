@@ -1,4 +1,4 @@
-metadata description = 'What an operator opens first.'
+metadata description = 'What an operator opens first. The queries are those of the alerts, and more of their kind; the rest is what the services measure themselves.'
 
 param location string
 param tags object
@@ -8,20 +8,275 @@ param workspaceId string
 param serviceBusNamespaceId string
 param topicName string
 param cosmosAccountId string
-param functionAppId string
 
-var content = {
-  version: 'Notebook/1.0'
-  items: [
-    {
-      type: 1
-      name: 'where'
-      content: {
-        json: 'Topic ${topicName} of ${serviceBusNamespaceId}, fed from ${cosmosAccountId} by ${functionAppId}; logs in ${workspaceId}.'
+@description('The container of business documents and events.')
+param outboxContainer string
+
+@description('Where docs/operations.md is read.')
+param runbook string
+
+var serviceBus = 'microsoft.servicebus/namespaces'
+var cosmos = 'microsoft.documentdb/databaseaccounts'
+
+// Numbers of the workbook's format: how a metric is summed up.
+var total = 1
+var maximum = 3
+var average = 4
+var counted = 7
+
+var ofTheTopic = [
+  {
+    key: 'EntityName'
+    operator: 0
+    values: [topicName]
+  }
+]
+
+// Five rows of panels, 100 wide each. The first one answers: is everything arriving, how late, what is stuck.
+var logPanels = [
+  {
+    row: 1
+    title: 'Is everything arriving?'
+    query: loadTextContent('../queries/arriving.kql')
+    visualization: 'table'
+    width: '30'
+  }
+  {
+    row: 1
+    title: 'How late? Seconds from commit to acceptance'
+    query: loadTextContent('../queries/lag.kql')
+    visualization: 'timechart'
+    width: '30'
+  }
+  {
+    row: 1
+    title: 'What is stuck, and what to do'
+    query: loadTextContent('../queries/failing.kql')
+    visualization: 'table'
+    width: '40'
+  }
+  {
+    row: 2
+    title: 'Events published, by action'
+    query: loadTextContent('../queries/events.kql')
+    visualization: 'timechart'
+    width: '34'
+  }
+  {
+    row: 2
+    title: 'Into quarantine, by reason'
+    query: loadTextContent('../queries/quarantine.kql')
+    visualization: 'timechart'
+    width: '33'
+  }
+  {
+    row: 2
+    title: 'TTL headroom, hours'
+    query: loadTextContent('../queries/headroom.kql')
+    visualization: 'timechart'
+    width: '33'
+  }
+  {
+    row: 3
+    title: 'Documents of the change feed'
+    query: loadTextContent('../queries/documents.kql')
+    visualization: 'timechart'
+    width: '50'
+  }
+  {
+    row: 3
+    title: 'Sends: events in each, milliseconds'
+    query: loadTextContent('../queries/sends.kql')
+    visualization: 'timechart'
+    width: '50'
+  }
+  {
+    row: 6
+    title: 'Silent although there is something to do (the last 30 minutes; best empty)'
+    query: replace(loadTextContent('../queries/silent.kql'), '$(container)', outboxContainer)
+    visualization: 'table'
+    width: '40'
+  }
+  {
+    row: 6
+    title: 'Errors of the Functions host'
+    query: loadTextContent('../queries/host.kql')
+    visualization: 'table'
+    width: '60'
+  }
+]
+
+var metricPanels = [
+  {
+    row: 4
+    title: 'Topic: messages in and out'
+    resourceType: serviceBus
+    resourceId: serviceBusNamespaceId
+    metrics: [
+      { namespace: serviceBus, metric: '${serviceBus}--IncomingMessages', aggregation: total }
+      { namespace: serviceBus, metric: '${serviceBus}--OutgoingMessages', aggregation: total }
+    ]
+    filters: ofTheTopic
+    width: '25'
+  }
+  {
+    row: 4
+    title: 'Topic: waiting, and dead letters'
+    resourceType: serviceBus
+    resourceId: serviceBusNamespaceId
+    metrics: [
+      { namespace: serviceBus, metric: '${serviceBus}--ActiveMessages', aggregation: average }
+      { namespace: serviceBus, metric: '${serviceBus}--DeadletteredMessages', aggregation: maximum }
+    ]
+    filters: ofTheTopic
+    width: '25'
+  }
+  {
+    row: 4
+    title: 'Topic: size, bytes'
+    resourceType: serviceBus
+    resourceId: serviceBusNamespaceId
+    metrics: [
+      { namespace: serviceBus, metric: '${serviceBus}--Size', aggregation: maximum }
+    ]
+    filters: ofTheTopic
+    width: '25'
+  }
+  {
+    row: 4
+    title: 'Service Bus: throttled requests'
+    resourceType: serviceBus
+    resourceId: serviceBusNamespaceId
+    metrics: [
+      { namespace: serviceBus, metric: '${serviceBus}--ThrottledRequests', aggregation: total }
+    ]
+    filters: []
+    width: '25'
+  }
+  {
+    row: 5
+    title: 'Cosmos DB: requests by status (429 is throttled)'
+    resourceType: cosmos
+    resourceId: cosmosAccountId
+    metrics: [
+      { namespace: cosmos, metric: '${cosmos}-Requests-TotalRequests', aggregation: counted, splitBy: 'StatusCode' }
+    ]
+    filters: []
+    width: '34'
+  }
+  {
+    row: 5
+    title: 'Cosmos DB: request units by container'
+    resourceType: cosmos
+    resourceId: cosmosAccountId
+    metrics: [
+      { namespace: cosmos, metric: '${cosmos}-Requests-TotalRequestUnits', aggregation: total, splitBy: 'CollectionName' }
+    ]
+    filters: []
+    width: '33'
+  }
+  {
+    row: 5
+    title: 'Cosmos DB: share of the provisioned request units (none when serverless)'
+    resourceType: cosmos
+    resourceId: cosmosAccountId
+    metrics: [
+      { namespace: cosmos, metric: '${cosmos}-Requests-NormalizedRUConsumption', aggregation: maximum }
+    ]
+    filters: []
+    width: '33'
+  }
+]
+
+var logItems = [for panel in logPanels: {
+  row: panel.row
+  item: {
+    type: 3
+    name: panel.title
+    customWidth: panel.width
+    content: {
+      version: 'KqlItem/1.0'
+      title: panel.title
+      query: panel.query
+      size: 0
+      timeContextFromParameter: 'TimeRange'
+      queryType: 0
+      resourceType: 'microsoft.operationalinsights/workspaces'
+      crossComponentResources: [
+        workspaceId
+      ]
+      visualization: panel.visualization
+      noDataMessage: 'Nothing in this time range.'
+    }
+  }
+}]
+
+var metricItems = [for panel in metricPanels: {
+  row: panel.row
+  item: {
+    type: 10
+    name: panel.title
+    customWidth: panel.width
+    content: {
+      version: 'MetricsItem/2.0'
+      chartId: guid(panel.title)
+      title: panel.title
+      size: 0
+      chartType: 2
+      resourceType: panel.resourceType
+      metricScope: 0
+      resourceIds: [
+        panel.resourceId
+      ]
+      timeContextFromParameter: 'TimeRange'
+      metrics: panel.metrics
+      filters: panel.filters
+      gridSettings: {
+        rowLimit: 10000
       }
     }
-  ]
-}
+  }
+}]
+
+var panels = concat(logItems, metricItems)
+var rows = [for number in [1, 2, 3, 4, 5, 6]: map(filter(panels, panel => panel.row == number), panel => panel.item)]
+
+var head = [
+  {
+    type: 1
+    name: 'head'
+    content: {
+      json: 'Topic **${topicName}**, fed from container **${outboxContainer}**. What to do about each alert: ${runbook}'
+    }
+  }
+  {
+    type: 9
+    name: 'parameters'
+    content: {
+      version: 'KqlParameterItem/1.0'
+      style: 'pills'
+      queryType: 0
+      resourceType: 'microsoft.operationalinsights/workspaces'
+      parameters: [
+        {
+          id: guid('TimeRange')
+          version: 'KqlParameterItem/1.0'
+          name: 'TimeRange'
+          label: 'Time range'
+          type: 4
+          isRequired: true
+          value: {
+            durationMs: 14400000
+          }
+          typeSettings: {
+            selectableValues: map([1800000, 3600000, 14400000, 86400000, 604800000], milliseconds => { durationMs: milliseconds })
+            allowCustom: true
+          }
+        }
+      ]
+    }
+  }
+]
 
 resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
   name: guid(resourceGroup().id, resourceToken, 'workbook')
@@ -32,7 +287,7 @@ resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
     displayName: 'Outbox Relay'
     category: 'workbook'
     sourceId: applicationInsightsId
-    serializedData: string(content)
+    serializedData: string({ version: 'Notebook/1.0', items: concat(head, flatten(rows)) })
   }
 }
 

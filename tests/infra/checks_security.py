@@ -117,7 +117,12 @@ def every_service_tells_the_workspace_about_itself(project: Project) -> None:
             assert all(source["enabled"] is True for source in sources)
             told[setting.scope] = [source.get("category") or source["categoryGroup"] for source in sources]
         assert told == {
-            deployment.one(COSMOS).id: ["ControlPlaneRequests", "PartitionKeyStatistics", "AllMetrics"],
+            deployment.one(COSMOS).id: [
+                "ControlPlaneRequests",
+                "PartitionKeyStatistics",
+                "DataPlaneRequests5M",
+                "AllMetrics",
+            ],
             deployment.one(SERVICE_BUS).id: ["allLogs", "AllMetrics"],
             deployment.one(f"{STORAGE}/blobServices").id: ["StorageWrite", "StorageDelete"],
             deployment.one(SITES).id: ["FunctionAppLogs", "AllMetrics"],

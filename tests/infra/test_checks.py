@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.infra import checks_cosmos, checks_functions, checks_names, checks_security, checks_servicebus
+from tests.infra import (
+    checks_cosmos,
+    checks_functions,
+    checks_monitoring,
+    checks_names,
+    checks_security,
+    checks_servicebus,
+)
 from tests.infra.project import ROOT, Project, checks
 
-MODULES = (checks_cosmos, checks_functions, checks_names, checks_security, checks_servicebus)
+MODULES = (checks_cosmos, checks_functions, checks_monitoring, checks_names, checks_security, checks_servicebus)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,64 @@
+"""What the relay reports, read from its source: its instruments and the fields of its log records."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from relay import attempt, telemetry
+
+
+def instruments() -> dict[str, str]:
+    """The relay's instruments: name to kind, as `relay.lag` to `histogram`."""
+    found = {}
+    for node in ast.walk(_tree(telemetry.__file__)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            kind = re.fullmatch(r"create_(?:observable_)?(counter|histogram|gauge)", node.func.attr)
+            name = node.args[0] if node.args else None
+            if kind and isinstance(name, ast.Constant):
+                found[str(name.value)] = kind[1]
+    return found
+
+
+def attributes(document: str) -> dict[str, set[str]]:
+    """The attributes of each instrument, as docs/telemetry.md tells them."""
+    rows = re.findall(r"^\| `(relay\.[\w.]+)` \| [\w ]+ \| `[^`]+` \| ([^|]*)\|", document, re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", listed)) for name, listed in rows}
+
+
+def attribute_names() -> set[str]:
+    """The names that the relay gives to attributes of metrics."""
+    return _keys(telemetry.__file__)
+
+
+def log_fields() -> set[str]:
+    """The names that the relay gives to fields of log records."""
+    return _keys(attempt.__file__)
+
+
+def log_actions() -> set[str]:
+    """The values of the field `action`."""
+    return {
+        str(node.args[0].value)
+        for node in ast.walk(_tree(attempt.__file__))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "_fields"
+        and isinstance(node.args[0], ast.Constant)
+    }
+
+
+def _keys(file: str) -> set[str]:
+    """Every constant key of a dictionary in a source file."""
+    return {
+        str(key.value)
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.Dict)
+        for key in node.keys
+        if isinstance(key, ast.Constant)
+    }
+
+
+def _tree(file: str) -> ast.Module:
+    return ast.parse(Path(file).read_text(encoding="utf-8"))

@@ -1,0 +1,111 @@
+"""What the checks of monitoring rest on: the reader of queries refuses what is wrong, the runbook can be typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from relay.operations.cli import parser
+from tests.infra import instruments
+from tests.infra.kql import KqlError, Query
+from tests.infra.project import ROOT, Project
+
+OPERATIONS = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+RUNNING = 'AppMetrics\n| where Name == "relay.lag"\n| summarize Late = max(Max) by bin(TimeGenerated, 5m)\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (RUNNING.replace("max(Max)", "max(Max"), "is not closed"),
+        (RUNNING.replace("max(Max)", "max(Max]"), "closes nothing"),
+        (RUNNING.replace("max(Max)", "max(Max))"), "closes nothing"),
+        (RUNNING.replace("where", "were"), "no operator were"),
+        (RUNNING.replace("Max)", "Maximum)"), "nothing is called Maximum"),
+        (RUNNING.replace("AppMetrics", "customMetrics"), "no table customMetrics"),
+        (RUNNING.replace('"relay.lag"', '"relay.lag'), "unexpected"),
+        (RUNNING + "|", "ends in a pipe"),
+        (RUNNING + "| where Message == 'x'", "unexpected"),
+        (RUNNING + '| where Message == "x"', "nothing is called Message"),
+        ("let late = 5m;\n" + RUNNING, "late is not used"),
+        ("let late = 5m;", "ends with no query"),
+        (RUNNING + ";\n" + RUNNING, "is no let"),
+    ],
+)
+def test_a_query_that_cannot_run_is_refused(text: str, says: str) -> None:
+    Query("running.kql", RUNNING)
+
+    with pytest.raises(KqlError, match=says):
+        Query("broken.kql", text)
+
+
+def test_a_query_tells_what_it_asks_for() -> None:
+    query = Query(
+        "x.kql",
+        "// How late? In seconds.\n// And more.\nlet least = 1;\nAppMetrics\n"
+        '| where Name in ("relay.lag", "relay.sends") and Name == "relay.x"\n'
+        "| where Sum > least\n| extend Why = tostring(Properties.reason)",
+    )
+
+    assert query.header == "How late? In seconds. And more."
+    assert query.tables == {"AppMetrics"}
+    assert query.metrics == {"relay.lag", "relay.sends", "relay.x"}
+    assert query.properties == {"reason"}
+    assert (query.lets, query.columns) == ({"least"}, {"Why"})
+
+
+def test_the_relays_instruments_and_fields_are_found_in_its_source() -> None:
+    kinds = instruments.instruments()
+
+    assert len(kinds) == 11
+    assert (kinds["relay.sends"], kinds["relay.lag"]) == ("counter", "histogram")
+    assert kinds["relay.ttl.headroom"] == "gauge"
+    assert instruments.log_actions() == {"relay_batch", "quarantine", "relay_failed"}
+    assert {"error", "unsent", "action"} <= instruments.log_fields()
+
+
+def relay_commands() -> list[str]:
+    """Each command line of the relay that docs/operations.md tells to type, with values for its placeholders."""
+    text = OPERATIONS.replace("<id>", "7e20efc45ddd").replace("<reason>", "message-refused")
+    found = re.findall(r"python -m relay ([a-z]+ [^\n`|#>]*--[^\n`|#>]*)", text)
+    assert len(found) >= 12
+    return found
+
+
+@pytest.mark.parametrize("command", relay_commands())
+def test_every_relay_command_of_the_runbook_is_one(command: str) -> None:
+    parser().parse_args(shlex.split(command))
+
+
+def test_every_query_that_the_runbook_asks_is_there() -> None:
+    asked = set(re.findall(r"^ask (\w+)", OPERATIONS, re.MULTILINE)) | set(re.findall(r"`ask (\w+)", OPERATIONS))
+
+    assert asked == {"failing", "headroom", "host", "lag", "quarantine", "sends", "silent"}
+    for name in asked:
+        assert (ROOT / f"infra/queries/{name}.kql").is_file()
+
+
+def test_every_parameter_that_the_operator_is_told_to_change_is_there() -> None:
+    declared = {name for name, each in Project(ROOT).declarations("main.bicep").items() if each.kind == "param"}
+    thresholds = set(re.findall(r"^\| `(\w+)` \| \d+ \|", OPERATIONS, re.MULTILINE))
+    named = set(re.findall(r"`([a-z]+[A-Z]\w*)(?: = [^`]*)?`", OPERATIONS)) - {"receiverPrincipalIds"}
+
+    assert len(named) > 15
+    assert named <= declared | thresholds
+
+
+def test_every_link_within_the_runbook_leads_somewhere() -> None:
+    headings = re.findall(r"^#+ (.+)$", OPERATIONS, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+    for anchor in re.findall(r"\]\(#([\w-]+)\)", OPERATIONS):
+        assert anchor in anchors
+    for path, anchor in re.findall(r"\]\(([\w./-]+\.md)(?:#([\w-]+))?\)", OPERATIONS):
+        text = (ROOT / "docs" / path).resolve().read_text(encoding="utf-8")
+        found = {
+            re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+            for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        }
+        assert not anchor or anchor in found, f"{path}#{anchor}"
