@@ -22,13 +22,14 @@ class Command(Protocol):
 
 _COMMANDS = {
     "up": ("local.stack.command", "start the whole stack: cosmos, servicebus and functions"),
-    "demo": ("local.demo.command", "write, relay and receive events on a stack of its own, and count"),
+    "demo": ("local.demo.command", "drive the contact service on a stack of its own, and count what arrives"),
     "chaos": ("local.chaos.command", "a seeded fault campaign, and what it did to the guarantees"),
     "soak": ("local.soak.command", "very many events through one relay, and whether its memory stays flat"),
     "provision": ("local.stack.provision", "create the database and its containers on an account or emulator"),
     "cosmos": ("local.cosmos.command", "start only the Cosmos DB part"),
     "servicebus": ("local.servicebus.command", "start only the Service Bus part"),
     "functions": ("local.functions.command", "start only a Functions host, against services that run already"),
+    "contacts": ("local.demo.service", "start only the contact service's API, against services that run already"),
 }
 
 

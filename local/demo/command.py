@@ -1,10 +1,13 @@
-"""`python -m local demo`: the whole way on a stack of its own, and an account of what arrived."""
+"""`python -m local demo`: the contact service and its consumer on a stack of its own, and an account of what
+arrived.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
+import logging
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -12,18 +15,25 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from azure.cosmos.aio import CosmosClient
+import httpx
+from azure.cosmos.aio import ContainerProxy, CosmosClient
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBars
 from rich.table import Table
 
-from local.demo.contacts import lives
-from local.demo.receiver import receive_sessions, subscriber_client
+from local.demo.clients import Clients, Progress, UnexpectedAnswer
+from local.demo.committed import read_committed
+from local.demo.lives import lives
+from local.demo.receiver import subscriber_client
+from local.demo.subscriber import Subscriber
 from local.demo.tally import Tally
-from local.demo.writer import write_lives
 from local.process import Stopped, until_done
 from local.stack.environment import DATABASE, TOPIC, write_env_file
+from local.stack.parts import Part
 from local.stack.supervisor import PartFailed, Stack, StackOptions
+from samples.contacts.consumer.directory import Directory
+from samples.contacts.consumer.receiver import receive_sessions
 
 SUBSCRIPTION = "all"
 _ZEROS = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
@@ -34,11 +44,11 @@ _QUICK_LEASES = ("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--le
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `demo`."""
-    parser.add_argument("--events", type=_positive, default=5000, help="events to write")
+    parser.add_argument("--events", type=_positive, default=5000, help="events to have raised")
     parser.add_argument("--contacts", type=_positive, default=500, help="contacts to spread them over")
-    parser.add_argument("--rate", type=float, default=250.0, help="events written a second; 0: no limit")
+    parser.add_argument("--rate", type=float, default=150.0, help="events raised a second; 0: no limit")
     parser.add_argument("--hosts", type=_positive, default=1, help="Functions hosts that share the leases")
-    parser.add_argument("--writers", type=_positive, default=32, help="contacts written at a time")
+    parser.add_argument("--writers", type=_positive, default=32, help="clients, each with one contact at a time")
     parser.add_argument("--receivers", type=_positive, default=96, help="sessions received at a time")
     parser.add_argument("--kill-host", action="store_true", help="kill the host half way, and start another")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds without any arrival before giving up")
@@ -57,16 +67,24 @@ def _positive(text: str) -> int:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Run the demo: 0 when every event arrived once, in order and unaltered; 1 when not; 130 when stopped."""
+    """Run the demo: 0 when every event arrived once, in order and unaltered, and the directory that is built from
+    them matches the contacts; 1 when not; 130 when stopped.
+    """
+    # Each tells every request or message at INFO: that is noise among thousands.
+    for name in ("httpx", "samples.contacts.consumer"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         summary = await until_done(_demo(arguments))
     except Stopped:
         return 130
-    except (PartFailed, ExceptionGroup) as failure:
-        print(f"The demo stopped: {_innermost(failure)}", file=sys.stderr)
+    except (PartFailed, UnexpectedAnswer, httpx.HTTPError, ExceptionGroup) as failure:
+        cause = _innermost(failure)
+        # Those of httpx may have no text.
+        print(f"The demo stopped: {type(cause).__name__}: {cause}", file=sys.stderr)
         return 1
     print(json.dumps(summary), flush=True)
-    return 0 if not any(summary[name] for name in _ZEROS) and summary["delivered"] == arguments.events else 1
+    sound = not any(summary[name] for name in _ZEROS) and summary["directory_matches"]
+    return 0 if sound and summary["delivered"] == arguments.events else 1
 
 
 def _innermost(failure: BaseException) -> BaseException:
@@ -78,74 +96,105 @@ def _innermost(failure: BaseException) -> BaseException:
 async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
     console = Console(stderr=True)
     options = StackOptions(logs=arguments.logs, hosts=arguments.hosts, host_options=_QUICK_LEASES)
-    async with Stack(options) as stack:
+    async with Stack(options) as stack, _service(stack, arguments.logs) as service:
         write_env_file(arguments.env_file, stack.settings)
         pids = ", ".join(f"{host.name} is process {host.pid}" for host in stack.hosts)
         console.print(f"The stack is up: {pids}; settings in {arguments.env_file}, logs in {arguments.logs}/.")
+        address = f"http://127.0.0.1:{service.details['port']}"
+        console.print(f"The contact service is process {service.pid}, at {address}/docs")
         tally = Tally()
         started = time.monotonic()
         async with (
             CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos,
             subscriber_client(stack.settings["SERVICEBUS"]) as servicebus,
+            Clients(address, arguments.writers) as clients,
         ):
             database = cosmos.get_database_client(DATABASE)
-            async with _background(
-                receive_sessions(servicebus, TOPIC, SUBSCRIPTION, tally, receivers=arguments.receivers),
-                _replace_killed_hosts(stack, console),
-            ):
-                writing = asyncio.create_task(
-                    write_lives(
-                        database.get_container_client("data"),
-                        lives(min(arguments.contacts, arguments.events), arguments.events, arguments.seed),
-                        tally,
-                        writers=arguments.writers,
-                        rate=arguments.rate,
+            with Directory() as directory:
+                subscriber = Subscriber(directory, tally)
+                async with _background(
+                    receive_sessions(servicebus, TOPIC, SUBSCRIPTION, subscriber, sessions=arguments.receivers),
+                    _replace_killed_hosts(stack, console),
+                ):
+                    driving = asyncio.create_task(
+                        _drive(arguments, clients, database.get_container_client("data"), tally)
                     )
-                )
-                try:
-                    await _follow(arguments, tally, writing, stack, console)
-                finally:
-                    writing.cancel()
-            seconds = time.monotonic() - started
+                    try:
+                        await _follow(arguments, tally, clients.progress, driving, stack, console)
+                    finally:
+                        driving.cancel()
+                seconds = time.monotonic() - started
+                directory_matches = await clients.contacts() == {
+                    contact["id"]: contact for contact in directory.contacts()
+                }
             quarantine = database.get_container_client("quarantine")
             quarantined = [item async for item in quarantine.query_items("SELECT VALUE COUNT(1) FROM c")]
         summary = tally.summary()
         summary = {
             **{name: value for name, value in summary.items() if not name.endswith("_ms")},
             "quarantined": quarantined[0],
+            "directory_matches": directory_matches,
             **{name: value for name, value in summary.items() if name.endswith("_ms")},
             "events_per_s": round(tally.delivered / seconds, 1),
         }
         console.print(_table(summary))
+        progress = clients.progress
+        console.print(
+            f"{progress.requests} requests; {progress.refused} changes met a version that was no longer the "
+            "latest (412), read it again and were repeated."
+        )
         return summary
 
 
+@asynccontextmanager
+async def _service(stack: Stack, logs: Path) -> AsyncIterator[Part]:
+    """The contact service on the stack's Cosmos DB, as a process of its own."""
+    arguments = ("--port", "0")
+    part = await Part.start("contacts", arguments, log=logs / "contacts.log", environment=stack.settings)
+    try:
+        yield part
+    finally:
+        await part.stop()
+
+
+async def _drive(arguments: argparse.Namespace, clients: Clients, container: ContainerProxy, tally: Tally) -> None:
+    """Have the clients lead every contact's life, then see what that has committed."""
+    contacts = min(arguments.contacts, arguments.events)
+    await clients.live(lives(contacts, arguments.events, arguments.seed), arguments.rate)
+    await read_committed(container, tally)
+
+
 async def _follow(
-    arguments: argparse.Namespace, tally: Tally, writing: asyncio.Task[None], stack: Stack, console: Console
+    arguments: argparse.Namespace,
+    tally: Tally,
+    written: Progress,
+    driving: asyncio.Task[None],
+    stack: Stack,
+    console: Console,
 ) -> None:
-    """Show progress until everything written has arrived, or nothing has for `--timeout` seconds."""
+    """Show progress until everything committed has arrived, or nothing has for `--timeout` seconds."""
     columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     kill_at = arguments.events // 2 if arguments.kill_host else None
     last_arrival, last_count = time.monotonic(), 0
-    with Progress(*columns, console=console, redirect_stdout=False) as progress:
-        written = progress.add_task("written", total=arguments.events)
-        delivered = progress.add_task("delivered", total=arguments.events)
-        while not (writing.done() and tally.complete):
+    with ProgressBars(*columns, console=console, redirect_stdout=False) as bars:
+        written_bar = bars.add_task("written", total=arguments.events)
+        delivered_bar = bars.add_task("delivered", total=arguments.events)
+        while not (driving.done() and tally.complete):
             await asyncio.sleep(0.1)
-            if writing.done():
-                writing.result()
-            progress.update(written, completed=tally.written)
-            progress.update(delivered, completed=tally.delivered)
-            if kill_at is not None and tally.delivered >= kill_at:
+            if driving.done():
+                driving.result()
+            bars.update(written_bar, completed=written.events)
+            bars.update(delivered_bar, completed=tally.arrived)
+            if kill_at is not None and tally.arrived >= kill_at:
                 kill_at = None
                 stack.hosts[0].signal_kill()
-            if tally.receipts > last_count or not writing.done():
+            if tally.receipts > last_count or not driving.done():
                 last_arrival, last_count = time.monotonic(), tally.receipts
             elif time.monotonic() - last_arrival > arguments.timeout:
                 console.print(f"Nothing arrived for {arguments.timeout:.0f} s: giving up.")
                 return
-        progress.update(written, completed=tally.written)
-        progress.update(delivered, completed=tally.delivered)
+        bars.update(written_bar, completed=written.events)
+        bars.update(delivered_bar, completed=tally.arrived)
     # A duplicate would still be on its way: give it the time of a poll and a session's turn.
     await asyncio.sleep(1.5)
 
@@ -174,6 +223,7 @@ async def _background(*jobs: Any) -> AsyncIterator[None]:
 def _table(summary: dict[str, Any]) -> Table:
     table = Table("", "count", title="What was committed, and what arrived")
     for name, value in summary.items():
-        style = ("green" if value == 0 else "bold red") if name in _ZEROS else ""
+        sound = value == 0 if name in _ZEROS else value
+        style = ("green" if sound else "bold red") if name in (*_ZEROS, "directory_matches") else ""
         table.add_row(name, str(value), style=style)
     return table

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One message as the subscriber got it; `at` in seconds of the clock that the writer uses."""
+    """One message as the subscriber got it; `at` in seconds of the clock that what was written is timed by."""
 
     identifier: str
     session: str
@@ -32,16 +32,21 @@ class Tally:
     receipts: int = 0
 
     def wrote(self, event: dict[str, Any], at: float) -> None:
-        """An event was committed; in commit order within its partition key."""
+        """An event was committed; in commit order within its partition key, before or after it is received."""
         self._written[event["partitionKey"]].append(event)
         self._written_at[event["id"]] = at
         self.written += 1
 
     def received(self, message: Received) -> None:
-        """A message was received and settled; in order of receipt within its session."""
+        """A message was received; in order of receipt within its session."""
         self._received[message.session].append(message)
         self._seen.add(message.identifier)
         self.receipts += 1
+
+    @property
+    def arrived(self) -> int:
+        """How many different events have arrived, whether or not they are known to be written."""
+        return len(self._seen)
 
     @property
     def delivered(self) -> int:
@@ -54,7 +59,7 @@ class Tally:
         return self._written_at.keys() <= self._seen
 
     def summary(self) -> dict[str, Any]:
-        """The counts, and the latency in milliseconds from the write's return to the receiver."""
+        """The counts, and the latency in milliseconds from the time given with each event to its receipt."""
         counts = {"missing": self.written - self.delivered, "duplicated": 0, "out_of_order": 0, "altered": 0}
         latencies = []
         for key in self._written.keys() | self._received.keys():

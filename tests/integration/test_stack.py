@@ -113,7 +113,7 @@ async def test_a_port_that_is_taken_is_told_and_nothing_is_left_behind(tmp_path:
 
 async def test_the_demo_accounts_for_every_event_though_its_host_is_killed(tmp_path: Path) -> None:
     process = await start(
-        tmp_path, "demo", *("--events", "600", "--contacts", "60", "--rate", "300", "--hosts", "2", "--kill-host")
+        tmp_path, "demo", *("--events", "400", "--contacts", "40", "--rate", "150", "--hosts", "2", "--kill-host")
     )
     output, errors = await asyncio.wait_for(process.communicate(), 55)
 
@@ -122,8 +122,10 @@ async def test_the_demo_accounts_for_every_event_though_its_host_is_killed(tmp_p
     assert "was killed; starting another" in errors.decode()
     assert list(summary) == [
         *("written", "delivered", "missing", "duplicated", "out_of_order", "altered", "quarantined"),
-        *("p50_ms", "p99_ms", "events_per_s"),
+        *("directory_matches", "p50_ms", "p99_ms", "events_per_s"),
     ]
-    assert (summary["written"], summary["delivered"]) == (600, 600)
+    assert (summary["written"], summary["delivered"]) == (400, 400)
     zeros = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
     assert {summary[name] for name in zeros} == {0}
+    assert summary["directory_matches"] is True
+    assert "(412), read it again" in " ".join(errors.decode().split())

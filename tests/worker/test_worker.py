@@ -57,10 +57,10 @@ def protos() -> Protos:
     return module
 
 
-async def index_app() -> list[Any]:
-    """What the worker tells the host of the functions it found."""
+async def index_app(folder: Path = ROOT) -> list[Any]:
+    """What the worker tells the host of the functions it found in a folder."""
     request = SimpleNamespace(
-        worker_init_request=SimpleNamespace(capabilities={}, function_app_directory=str(ROOT))
+        worker_init_request=SimpleNamespace(capabilities={}, function_app_directory=str(folder))
     )
     answer = await azure_functions_runtime.worker_init_request(
         SimpleNamespace(request=request, properties={"host": "127.0.0.1", "protos": protos()})

@@ -1,13 +1,22 @@
-"""Lives of contacts as the article shapes them: documents and the events of each change, in commit order."""
+"""Lives of contacts as the article shapes them, documents and the events of each change in commit order, written
+without the library and the service.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
+
+from azure.core import MatchConditions
+from azure.cosmos.aio import ContainerProxy
+
+from local.demo.tally import Tally
 
 EVENT_TTL_S = 10 * 24 * 3600
 
@@ -116,3 +125,35 @@ def _timestamp(rng: random.Random) -> str:
 
 def _uuid(rng: random.Random) -> str:
     return str(UUID(int=rng.getrandbits(128), version=4))
+
+
+async def write_lives(
+    container: ContainerProxy, lives: list[Iterator[Change]], tally: Tally, *, writers: int
+) -> None:
+    """Write every life to its end; one writer has one contact at a time, so a contact's commits have an order."""
+    waiting = iter(lives)
+
+    async def work() -> None:
+        for life in waiting:
+            etag = None
+            for change in life:
+                etag = await _commit(container, change, etag, tally)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(writers):
+            tasks.create_task(work())
+
+
+async def _commit(container: ContainerProxy, change: Change, etag: str | None, tally: Tally) -> str:
+    contact: tuple[object, ...]
+    if change.created:
+        contact = ("create", (change.contact,))
+    else:
+        unchanged = {"if_match_etag": etag, "match_condition": MatchConditions.IfNotModified}
+        contact = ("replace", (change.contact["id"], change.contact), unchanged)
+    creates = [("create", (document,)) for document in (*change.others, *change.events)]
+    results = await container.execute_item_batch([contact, *creates], partition_key=change.partition_key)
+    returned = time.monotonic()
+    for event in change.events:
+        tally.wrote(event, returned)
+    return str(results[0]["eTag"])

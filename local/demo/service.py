@@ -1,0 +1,47 @@
+"""`python -m local contacts`: the contact service's API under uvicorn, as a part of the stack."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import socket
+import sys
+
+import uvicorn
+
+from local.process import announce, until_stopped
+from samples.contacts.api import app
+from samples.contacts.settings import Connection, SettingMissing
+
+_KEEP_ALIVE_S = 75
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this part's own options."""
+    parser.add_argument("--port", type=int, default=8000, help="of the API; 0 for any free one")
+    parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input as well")
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to stop: 0; 1 when the service cannot start, which standard error explains."""
+    try:
+        Connection.named("COSMOS", "accountEndpoint", os.environ)
+    except SettingMissing as missing:
+        print(missing, file=sys.stderr)
+        return 1
+    with socket.create_server(("127.0.0.1", arguments.port)) as listening:
+        # Longer than clients keep an idle connection: closed here, it would meet their next request half way.
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=_KEEP_ALIVE_S)
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        while not (server.started or serving.done()):
+            await asyncio.sleep(0.01)
+        if serving.done():
+            return 1
+        announce({"part": "contacts", "port": listening.getsockname()[1]})
+        stopping = asyncio.create_task(until_stopped(exit_with_stdin=arguments.exit_with_stdin))
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        server.should_exit = True
+        await serving
+    return 0

@@ -1,0 +1,51 @@
+"""The consumer of the demo: each receipt goes to the service's directory, and to the checker."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from local.demo.tally import Received, Tally
+from samples.contacts.consumer.directory import Directory
+from samples.contacts.consumer.handler import handle
+
+
+class Subscriber:
+    """Called with each message before it is completed.
+
+    A completion that is lost brings the same message again, with the sequence number it had: that is told to the
+    directory alone. A duplicate would be another message.
+    """
+
+    def __init__(self, directory: Directory, tally: Tally) -> None:
+        self._directory = directory
+        self._tally = tally
+        self._sequence_numbers: set[int | None] = set()
+
+    def __call__(self, message: ServiceBusReceivedMessage) -> None:
+        received = _received(message, time.time())
+        handle(received.body, self._directory)
+        if message.sequence_number not in self._sequence_numbers:
+            self._sequence_numbers.add(message.sequence_number)
+            self._tally.received(received)
+
+
+def _received(message: ServiceBusReceivedMessage, at: float) -> Received:
+    properties = {
+        _text(name): _text(value) if isinstance(value, bytes) else value
+        for name, value in (message.application_properties or {}).items()
+    }
+    return Received(
+        identifier=message.message_id or "",
+        session=message.session_id or "",
+        subject=message.subject or "",
+        body=b"".join(message.body),
+        properties=properties,
+        at=at,
+    )
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

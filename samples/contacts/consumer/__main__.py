@@ -1,0 +1,73 @@
+"""`python -m samples.contacts.consumer`: receive events into a directory, or show the directory."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from samples.contacts.consumer.directory import Directory
+from samples.contacts.consumer.handler import handle
+from samples.contacts.consumer.receiver import receive_sessions
+from samples.contacts.settings import SettingMissing, open_servicebus
+
+_DIRECTORY = Path(".local/directory.sqlite")
+
+
+def main(argv: list[str]) -> int:
+    """Run one command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m samples.contacts.consumer", description=__doc__)
+    parser.add_argument("command", choices=("receive", "show"), nargs="?", default="receive")
+    parser.add_argument("--directory", type=Path, default=_DIRECTORY, metavar="FILE", help="default: %(default)s")
+    parser.add_argument("--sessions", type=int, default=16, help="received at a time; default: %(default)s")
+    arguments = parser.parse_args(argv)
+    with Directory(arguments.directory) as directory:
+        if arguments.command == "show":
+            for contact in directory.contacts():
+                print(json.dumps(contact, ensure_ascii=False))
+            return 0
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+        # The SDK tells of every link at INFO: that is noise here.
+        logging.getLogger("azure").setLevel(logging.WARNING)
+        try:
+            asyncio.run(_receive(directory, arguments.sessions))
+        except SettingMissing as missing:
+            print(missing, file=sys.stderr)
+            return 2
+    return 0
+
+
+async def _receive(directory: Directory, sessions: int) -> None:
+    """Receive until SIGINT or SIGTERM."""
+    topic = os.environ.get("SERVICEBUS_TOPIC") or "domain-events"
+    subscription = os.environ.get("SERVICEBUS_SUBSCRIPTION") or "all"
+
+    def handle_message(message: ServiceBusReceivedMessage) -> None:
+        handle(b"".join(message.body), directory)
+
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with open_servicebus() as client:
+        receiving = asyncio.create_task(
+            receive_sessions(client, topic, subscription, handle_message, sessions=sessions)
+        )
+        stopping = asyncio.create_task(stopped.wait())
+        await asyncio.wait({receiving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not receiving.done():
+            receiving.cancel()
+            await asyncio.wait({receiving})
+        stopping.cancel()
+    if not receiving.cancelled():
+        receiving.result()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""What can happen to a contact, by the article's names.
+
+`version` counts the commits of a contact: 1 tells of its creation, and all events of one commit have the same.
+It lets a consumer recognise what it knows already, and what is older than what it knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outbox import DomainEvent
+from samples.contacts.domain.values import Company, Name
+
+
+@dataclass(frozen=True)
+class ContactCreatedEvent(DomainEvent):
+    version: int
+    name: Name
+    description: str
+    email: str
+    company: Company
+
+
+@dataclass(frozen=True)
+class ContactNameUpdatedEvent(DomainEvent):
+    version: int
+    name: Name
+
+
+@dataclass(frozen=True)
+class ContactEmailUpdatedEvent(DomainEvent):
+    version: int
+    email: str
+
+
+@dataclass(frozen=True)
+class ContactCompanyUpdatedEvent(DomainEvent):
+    version: int
+    company: Company
+
+
+@dataclass(frozen=True)
+class ContactDescriptionUpdatedEvent(DomainEvent):
+    version: int
+    description: str
+
+
+@dataclass(frozen=True)
+class ContactDeletedEvent(DomainEvent):
+    version: int

@@ -1,0 +1,104 @@
+"""Connections to Azure by the settings' names that the Functions host uses, and so does the relay.
+
+https://learn.microsoft.com/azure/azure-functions/functions-reference#configure-an-identity-based-connection
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+if TYPE_CHECKING:
+    from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+    from azure.servicebus.aio import ServiceBusClient
+
+
+class SettingMissing(Exception):
+    """A connection has no setting; the message says which to set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection string, which is a secret, or an address that is used with an identity."""
+
+    connection_string: str | None
+    address: str
+    managed: bool
+    client_id: str | None
+
+    @classmethod
+    def named(cls, name: str, address: str, environment: Mapping[str, str]) -> Self:
+        """The connection `name`, such as COSMOS; `address` is the suffix of the setting with the address.
+
+        Raises:
+            SettingMissing: Neither is set.
+        """
+        whole, host = environment.get(name), environment.get(f"{name}__{address}", "")
+        if not whole and not host:
+            raise SettingMissing(f"Set {name} to a connection string, or {name}__{address} to use an identity.")
+        return cls(
+            connection_string=whole or None,
+            address=host,
+            managed=environment.get(f"{name}__credential", "").lower() == "managedidentity",
+            client_id=environment.get(f"{name}__clientId") or None,
+        )
+
+    def credential(self) -> DefaultAzureCredential | ManagedIdentityCredential:
+        from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+
+        if self.managed:
+            return ManagedIdentityCredential(client_id=self.client_id)
+        return DefaultAzureCredential(managed_identity_client_id=self.client_id)
+
+
+@asynccontextmanager
+async def open_container(environment: Mapping[str, str] = os.environ) -> AsyncIterator[ContainerProxy]:
+    """The container of contacts and events: COSMOS, COSMOS_DATABASE and COSMOS_CONTAINER.
+
+    Raises:
+        SettingMissing: COSMOS is not set.
+    """
+    connection = Connection.named("COSMOS", "accountEndpoint", environment)
+    database = environment.get("COSMOS_DATABASE") or "outbox"
+    container = environment.get("COSMOS_CONTAINER") or "data"
+    async with AsyncExitStack() as closing:
+        if connection.connection_string is not None:
+            client = CosmosClient.from_connection_string(connection.connection_string)
+        else:
+            credential = connection.credential()
+            await closing.enter_async_context(credential)
+            client = CosmosClient(connection.address, credential)
+        # The account is asked here: a wrong setting shows when the service starts.
+        await closing.enter_async_context(client)
+        yield client.get_database_client(database).get_container_client(container)
+
+
+@asynccontextmanager
+async def open_servicebus(environment: Mapping[str, str] = os.environ) -> AsyncIterator[ServiceBusClient]:
+    """A client for many session receivers, by the setting SERVICEBUS.
+
+    Raises:
+        SettingMissing: It is not set.
+    """
+    from azure.servicebus.aio import ServiceBusClient
+
+    connection = Connection.named("SERVICEBUS", "fullyQualifiedNamespace", environment)
+    # Left to itself, the SDK (7.15.0) reads all certificates anew for every session accepted.
+    certificates = ssl.create_default_context()
+    async with AsyncExitStack() as closing:
+        # The SDK would repeat each wait for a session three times before it says that there is none.
+        if connection.connection_string is not None:
+            client = ServiceBusClient.from_connection_string(
+                connection.connection_string, retry_total=0, ssl_context=certificates
+            )
+        else:
+            credential = connection.credential()
+            await closing.enter_async_context(credential)
+            client = ServiceBusClient(connection.address, credential, retry_total=0, ssl_context=certificates)
+        yield await closing.enter_async_context(client)

@@ -1,0 +1,231 @@
+"""The consumer on the local Service Bus: what it makes of repetitions, failures and what it cannot read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusSubQueue,
+)
+from azure.servicebus.aio import ServiceBusClient
+
+from local.servicebus.server import ServiceBusServer
+from samples.contacts.consumer.directory import Directory
+from samples.contacts.consumer.handler import handle
+from samples.contacts.consumer.receiver import end_tasks, receive_sessions
+from samples.contacts.settings import open_servicebus
+from tests.integration.conftest import ROOT
+from tests.support.broker import admin
+
+TOPIC, SUBSCRIPTION = "domain-events", "all"
+NAME = {"firstName": "John", "lastName": "Doe"}
+COMPANY = {"companyName": "Contoso"}
+
+Handle = Callable[[ServiceBusReceivedMessage], object]
+
+
+def created(contact: str) -> dict[str, Any]:
+    content = {"name": NAME, "description": "", "email": "1@contoso.com", "company": COMPANY}
+    return {"action": "ContactCreatedEvent", "contactId": contact, "version": 1, **content}
+
+
+def mailed(contact: str, version: int) -> dict[str, Any]:
+    return {
+        "action": "ContactEmailUpdatedEvent",
+        "contactId": contact,
+        "version": version,
+        "email": f"{version}@contoso.com",
+    }
+
+
+@pytest.fixture
+async def client(servicebus: ServiceBusServer) -> AsyncIterator[ServiceBusClient]:
+    async with open_servicebus({"SERVICEBUS": servicebus.connection_string}) as connected:
+        yield connected
+
+
+class Publisher:
+    """Publishes events as the relay would, each as a message of its own."""
+
+    def __init__(self, client: ServiceBusClient) -> None:
+        self._client = client
+        self._count = 0
+
+    async def __call__(self, *bodies: Any) -> None:
+        async with self._client.get_topic_sender(TOPIC) as sender:
+            for body in bodies:
+                self._count += 1
+                session = body["contactId"] if isinstance(body, dict) else "c1"
+                text = json.dumps(body) if isinstance(body, dict) else body
+                await sender.send_messages(
+                    ServiceBusMessage(text, message_id=str(self._count), session_id=session)
+                )
+
+
+@pytest.fixture
+def publish(client: ServiceBusClient) -> Publisher:
+    return Publisher(client)
+
+
+@asynccontextmanager
+async def receiving(client: ServiceBusClient, handle_message: Handle) -> AsyncIterator[None]:
+    """The receiver at work beside the block."""
+    task = asyncio.create_task(receive_sessions(client, TOPIC, SUBSCRIPTION, handle_message, sessions=4))
+    try:
+        yield
+    finally:
+        await end_tasks([task])
+
+
+async def until_empty(server: ServiceBusServer) -> None:
+    """Wait until every message of the subscription is settled."""
+    async with asyncio.timeout(20):
+        while True:
+            counts = (await admin(server.admin_port, "GET", "entities"))[f"{TOPIC}/Subscriptions/{SUBSCRIPTION}"]
+            if counts["active"] == counts["locked"] == 0:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_the_directory_is_built_in_order_from_many_sessions(
+    client: ServiceBusClient, servicebus: ServiceBusServer, publish: Publisher
+) -> None:
+    contacts = [f"c{number}" for number in range(6)]
+    await publish(
+        *map(created, contacts), *(mailed(contact, version) for version in range(2, 6) for contact in contacts)
+    )
+    seen: dict[str | None, list[int]] = {}
+
+    with Directory() as directory:
+
+        def handle_message(message: ServiceBusReceivedMessage) -> None:
+            body = b"".join(message.body)
+            seen.setdefault(message.session_id, []).append(json.loads(body)["version"])
+            handle(body, directory)
+
+        async with receiving(client, handle_message):
+            await until_empty(servicebus)
+
+        assert [contact["email"] for contact in directory.contacts()] == ["5@contoso.com"] * 6
+    assert seen == {contact: [1, 2, 3, 4, 5] for contact in contacts}
+
+
+async def test_a_message_that_was_handled_but_not_completed_comes_again_and_changes_nothing(
+    client: ServiceBusClient, servicebus: ServiceBusServer, publish: Publisher
+) -> None:
+    await publish(created("c1"), mailed("c1", 2))
+    news: list[bool] = []
+
+    with Directory() as directory:
+
+        def handle_message(message: ServiceBusReceivedMessage) -> None:
+            news.append(handle(b"".join(message.body), directory))
+
+        receiver = client.get_subscription_receiver(
+            TOPIC, SUBSCRIPTION, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5, prefetch_count=10
+        )
+        async with receiver:
+            while len(news) < 2:
+                for message in await receiver.receive_messages(max_message_count=2, max_wait_time=5):
+                    handle_message(message)
+        async with receiving(client, handle_message):
+            await until_empty(servicebus)
+
+        assert news == [True, True, False, False]
+        contact = directory.contact("c1")
+        assert contact is not None
+        assert contact["email"] == "2@contoso.com"
+
+
+async def test_what_is_published_again_after_later_events_changes_nothing(
+    client: ServiceBusClient, servicebus: ServiceBusServer, publish: Publisher
+) -> None:
+    life = [created("c1"), mailed("c1", 2), mailed("c1", 3)]
+    news: list[bool] = []
+
+    with Directory() as directory:
+        await publish(*life, *life)
+        async with receiving(client, lambda message: news.append(handle(b"".join(message.body), directory))):
+            await until_empty(servicebus)
+
+        contact = directory.contact("c1")
+    assert news == [True] * 3 + [False] * 3
+    assert contact is not None
+    assert contact["email"] == "3@contoso.com"
+
+
+async def test_a_handler_that_fails_gets_its_message_again_before_any_later_one(
+    client: ServiceBusClient, servicebus: ServiceBusServer, publish: Publisher
+) -> None:
+    await publish(created("c1"), *(mailed("c1", version) for version in range(2, 9)))
+    tried: list[int] = []
+
+    def fail_at_first(message: ServiceBusReceivedMessage) -> None:
+        version = json.loads(b"".join(message.body))["version"]
+        tried.append(version)
+        if version == 3 and tried.count(3) < 3:
+            raise OSError("the disk is full")
+
+    async with receiving(client, fail_at_first):
+        await until_empty(servicebus)
+
+    assert tried == [1, 2, 3, 3, 3, 4, 5, 6, 7, 8]
+
+
+async def test_what_can_never_be_handled_is_dead_lettered_and_its_neighbours_arrive(
+    client: ServiceBusClient, servicebus: ServiceBusServer, publish: Publisher
+) -> None:
+    await publish(created("c1"), "no JSON", mailed("c1", 2))
+
+    with Directory() as directory:
+        async with receiving(client, lambda message: handle(b"".join(message.body), directory)):
+            await until_empty(servicebus)
+        contact = directory.contact("c1")
+
+    dead_letters = client.get_subscription_receiver(
+        TOPIC, SUBSCRIPTION, sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=5
+    )
+    async with dead_letters:
+        (dead,) = await dead_letters.receive_messages(max_message_count=5, max_wait_time=5)
+    assert (dead.dead_letter_reason, b"".join(dead.body)) == ("unreadable", b"no JSON")
+    assert "not JSON" in str(dead.dead_letter_error_description)
+    assert contact is not None
+    assert contact["email"] == "2@contoso.com"
+
+
+async def test_as_a_command_it_keeps_a_file_and_stops_when_told(
+    servicebus: ServiceBusServer, publish: Publisher, tmp_path: Path
+) -> None:
+    await publish(created("c1"), mailed("c1", 2))
+    path = tmp_path / "directory.sqlite"
+    command = (sys.executable, "-m", "samples.contacts.consumer")
+    environment = {**os.environ, "SERVICEBUS": servicebus.connection_string}
+    receiver = await asyncio.create_subprocess_exec(
+        *command, "--directory", str(path), cwd=ROOT, env=environment, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        await until_empty(servicebus)
+        receiver.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(receiver.wait(), 20) == 0
+    finally:
+        if receiver.returncode is None:
+            receiver.kill()
+    show = await asyncio.create_subprocess_exec(
+        *command, "show", "--directory", str(path), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await asyncio.wait_for(show.communicate(), 20)
+
+    (line,) = output.decode().splitlines()
+    assert json.loads(line)["email"] == "2@contoso.com"

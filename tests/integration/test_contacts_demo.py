@@ -1,0 +1,35 @@
+"""The demo's verdict on the directory: it must be able to fail."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.demo import command, subscriber
+from samples.contacts.consumer.directory import Directory
+from samples.contacts.consumer.handler import handle
+
+
+async def test_a_directory_that_differs_fails_the_demo_though_every_event_arrived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forgetful(body: bytes, directory: Directory) -> Any:
+        """A handler that does not know that email addresses change."""
+        return json.loads(body)["action"] == "ContactEmailUpdatedEvent" or handle(body, directory)
+
+    monkeypatch.setattr(subscriber, "handle", forgetful)
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    options = ["--events", "60", "--contacts", "6", "--rate", "0"]
+    files = ["--env-file", str(tmp_path / "demo.env"), "--logs", str(tmp_path / "logs")]
+
+    code = await command.run(parser.parse_args([*options, *files]))
+
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["written"], summary["delivered"], summary["missing"]) == (60, 60, 0)
+    assert summary["directory_matches"] is False
+    assert code == 1

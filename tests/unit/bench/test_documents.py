@@ -1,0 +1,79 @@
+"""What is relayed in a benchmark."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import orjson
+import pytest
+
+from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
+from relay.events import DomainEvent
+
+
+def test_a_batch_has_as_many_events_of_each_key_as_asked_for() -> None:
+    batch = Source(1).batch(Workload(keys=10, per_key=7))
+
+    assert set(Counter(document["partitionKey"] for document in batch).values()) == {7}
+    assert len(batch) == Workload(keys=10, per_key=7).events == 70
+
+
+def test_no_id_comes_twice_from_one_source() -> None:
+    source, workload = Source(1), Workload(keys=3, per_key=3, others=0.5)
+
+    identifiers = [document["id"] for _ in range(50) for document in source.batch(workload)]
+
+    assert len(set(identifiers)) == len(identifiers) == 50 * 18
+
+
+def test_the_same_seed_draws_the_same_batches_and_another_one_others() -> None:
+    workload = Workload(keys=100, per_key=1, size=TWO_KB, zipf=True)
+
+    assert Source(1).batch(workload) == Source(1).batch(workload)
+    assert Source(1).batch(workload) != Source(2).batch(workload)
+
+
+@pytest.mark.parametrize("size", [TWO_KB, TWENTY_KB])
+def test_a_document_is_about_as_large_as_asked_for(size: int) -> None:
+    for document in Source(1).batch(Workload(keys=5, per_key=5, size=size)):
+        assert len(orjson.dumps(document)) == pytest.approx(size, rel=0.1)
+
+
+def test_the_articles_document_has_a_payload_of_some_hundred_bytes() -> None:
+    (document,) = Source(1).batch(Workload(keys=1, per_key=1, size=ARTICLE))
+
+    assert 200 < len(orjson.dumps(document["data"])) < 350
+
+
+@pytest.mark.parametrize(("others", "documents"), [(0.0, 100), (0.5, 200), (0.95, 2000)])
+def test_others_come_on_top_of_the_events(others: float, documents: int) -> None:
+    batch = Source(1).batch(Workload(keys=10, per_key=10, others=others))
+
+    assert len(batch) == documents
+    assert sum(document["type"] == "domainEvent" for document in batch) == 100
+
+
+def test_skewed_keys_are_drawn_in_proportion_to_their_rank() -> None:
+    source, workload = Source(1), Workload(keys=100, per_key=10, zipf=True)
+    keys = Counter(document["partitionKey"] for _ in range(20) for document in source.batch(workload))
+
+    first, second = keys[f"{0:08x}-4982-4735-9422-c39a7c4af5c2"], keys[f"{1:08x}-4982-4735-9422-c39a7c4af5c2"]
+    assert first == pytest.approx(2 * second, rel=0.2)
+
+
+def test_every_event_is_one_that_the_relay_takes() -> None:
+    for document in Source(1).batch(Workload(keys=3, per_key=2)):
+        assert DomainEvent.from_document(document).id == document["id"]
+
+
+@pytest.mark.parametrize(
+    ("workload", "name"),
+    [
+        (Workload(100, 1), "100x1"),
+        (Workload(10, 10, TWO_KB), "10x10 2 KB"),
+        (Workload(10, 10, ARTICLE, 0.95), "10x10 95 % others"),
+        (Workload(100, 1, zipf=True), "zipf 100"),
+    ],
+)
+def test_a_workload_is_named_after_its_shape(workload: Workload, name: str) -> None:
+    assert workload.name == name

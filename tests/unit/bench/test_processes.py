@@ -1,0 +1,45 @@
+"""The measurements that start processes, made small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.broker import Broker
+from bench.ceiling import flood
+from bench.documents import TWENTY_KB, Source, Workload
+from bench.memory import footprint
+
+
+async def test_a_flood_is_every_batch_of_every_process(tmp_path: Path) -> None:
+    async with Broker(tmp_path) as broker:
+        found = await flood(broker, processes=2, per_batch=3, batches=20, seed=1)
+
+        assert await broker.accepted() == 2 * 3 * 20
+    assert found.batches > 0
+
+
+async def test_a_flooding_process_that_fails_is_told(tmp_path: Path) -> None:
+    async with Broker(tmp_path) as broker:
+        with pytest.raises(RuntimeError, match="ended with exit code 1"):
+            # A batch of so many does not fit into a frame.
+            await flood(broker, processes=1, per_batch=1000, batches=1, seed=1)
+
+
+async def test_the_broker_refuses_to_count_what_it_has_seen_before(tmp_path: Path) -> None:
+    async with Broker(tmp_path) as broker:
+        for _ in range(2):
+            await flood(broker, processes=1, per_batch=1, batches=2, seed=1)
+
+        with pytest.raises(RuntimeError, match="dropped or refused"):
+            await broker.accepted()
+
+
+async def test_the_memory_of_an_invocation_is_at_least_its_payload(tmp_path: Path) -> None:
+    async with Broker(tmp_path) as broker:
+        found = await footprint(broker, Source(1), Workload(keys=10, per_key=20, size=TWENTY_KB), tmp_path)
+
+    assert found["payload"] == pytest.approx(200 * TWENTY_KB, rel=0.1)
+    assert found["whole"] > found["relay"] > 0
+    assert found["whole"] > found["payload"]

@@ -1,0 +1,127 @@
+"""The rivals, on a broker: each publishes every event, in order within its key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from azure.functions import DocumentList
+
+from bench.amqp import NotAccepted, PipelinedSender
+from bench.broker import environment
+from bench.documents import TWENTY_KB, Source, Workload
+from bench.rivals.article import Article
+from bench.rivals.relay import TheRelay
+from bench.rivals.rival import CannotCarry, Rival
+from bench.rivals.sdk import Built, Prebuilt
+from bench.rivals.wire import Wire
+from local.servicebus.entities import Entities
+from local.servicebus.server import ServiceBusServer
+from tests.support.subscriber import Subscriber
+
+ROOT = Path(__file__).resolve().parents[3]
+SENDERS = 3
+
+Maker = Callable[[str], Rival]
+
+MAKERS: dict[str, Maker] = {
+    "article": Article,
+    "relay": lambda connection: TheRelay({**environment(connection), "RELAY_SENDERS": str(SENDERS)}, Source(99)),
+    "built": lambda connection: Built(connection, SENDERS),
+    "prebuilt": lambda connection: Prebuilt(connection, SENDERS),
+    "wire": Wire,
+}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ServiceBusServer]:
+    async with ServiceBusServer(Entities.from_file(ROOT / "infra" / "emulators" / "Config.json")) as server:
+        yield server
+
+
+async def published(make: Maker, server: ServiceBusServer, invocations: list[DocumentList]) -> int:
+    rival = make(server.connection_string)
+    try:
+        await rival.open()
+        await rival.prepare(invocations)
+        return await rival.run()
+    finally:
+        await rival.close()
+
+
+def ids_by_key(invocations: list[DocumentList]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for documents in invocations:
+        for document in documents:
+            if document["type"] == "domainEvent":
+                found.setdefault(document["partitionKey"], []).append(document["id"])
+    return found
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+async def test_every_event_arrives_once_and_in_order(make: Maker, server: ServiceBusServer) -> None:
+    invocations = Source(1).invocations(Workload(keys=4, per_key=3, others=0.5), 2)
+
+    sends = await published(make, server, invocations)
+
+    subscriber = Subscriber(server.connection_string)
+    expected = ids_by_key(invocations)
+    opened_by_warming_up = SENDERS if make is MAKERS["relay"] else 0
+    await subscriber.receive(24 + opened_by_warming_up)
+    assert sends == 8
+    assert {
+        key: ids[-len(expected[key]) :] for key, ids in subscriber.ids().items() if key in expected
+    } == expected
+
+
+@pytest.mark.parametrize("name", ["built", "prebuilt", "wire"])
+async def test_the_ceilings_send_what_the_relay_sends(name: str, server: ServiceBusServer) -> None:
+    (documents,) = Source(1).invocations(Workload(keys=2, per_key=2), 1)
+    await published(MAKERS[name], server, [documents])
+    subscriber = Subscriber(server.connection_string)
+    await subscriber.receive(4)
+
+    async with ServiceBusServer(Entities.from_file(ROOT / "infra" / "emulators" / "Config.json")) as other:
+        await published(MAKERS["relay"], other, [documents])
+        relayed = Subscriber(other.connection_string)
+        await relayed.receive(4 + SENDERS)
+
+    assert _contents(subscriber, documents) == _contents(relayed, documents)
+
+
+@pytest.mark.parametrize("name", ["relay", "built", "prebuilt"])
+async def test_what_does_not_fit_into_one_batch_goes_in_several(name: str, server: ServiceBusServer) -> None:
+    invocations = Source(1).invocations(Workload(keys=1, per_key=30, size=TWENTY_KB), 1)
+
+    assert await published(MAKERS[name], server, invocations) == 3
+
+
+@pytest.mark.parametrize("name", ["article", "wire"])
+async def test_what_a_rival_cannot_carry_it_refuses_before_the_timing(name: str, server: ServiceBusServer) -> None:
+    invocations = Source(1).invocations(Workload(keys=1, per_key=30, size=TWENTY_KB), 1)
+
+    with pytest.raises(CannotCarry):
+        await published(MAKERS[name], server, invocations)
+
+
+async def test_the_pipelined_sender_tells_of_a_topic_that_is_not_there(server: ServiceBusServer) -> None:
+    with pytest.raises(NotAccepted):
+        await PipelinedSender.open(server.connection_string, "no-such-topic")
+
+
+def _contents(subscriber: Subscriber, documents: DocumentList) -> dict[str, tuple[object, ...]]:
+    wanted = {document["id"] for document in documents}
+    return {
+        str(message.message_id): (
+            b"".join(message.body),
+            message.session_id,
+            message.partition_key,
+            message.subject,
+            message.content_type,
+            message.application_properties,
+        )
+        for messages in subscriber.messages.values()
+        for message in messages
+        if message.message_id in wanted
+    }

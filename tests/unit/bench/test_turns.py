@@ -1,0 +1,110 @@
+"""Rivals take turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from azure.functions import DocumentList
+
+from bench.broker import Broker
+from bench.documents import Source, Workload
+from bench.rivals.rival import CannotCarry
+from bench.turns import Duration, Samples, ratios, take_turns
+from tests.unit.bench.support import Told
+
+WORKLOAD = Workload(keys=2, per_key=2)
+
+
+class StillBroker:
+    """A broker that costs nothing."""
+
+    ack_delay_ms = 0
+
+    def processor_seconds(self) -> float:
+        return 0.0
+
+
+class Recorder:
+    """A rival that notes when it ran, and with which ids."""
+
+    def __init__(self, name: str, ran: list[str], *, able: bool = True) -> None:
+        self.name = name
+        self.identifiers: list[str] = []
+        self._ran = ran
+        self._able = able
+        self._prepared: Sequence[DocumentList] = ()
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def prepare(self, invocations: Sequence[DocumentList]) -> None:
+        if not self._able:
+            raise CannotCarry("too large")
+        self._prepared = invocations
+        self.identifiers += [document["id"] for documents in invocations for document in documents]
+
+    async def run(self) -> int:
+        self._ran.append(self.name)
+        await asyncio.sleep(0)
+        return 2 * len(self._prepared)
+
+
+async def turns(*rivals: Recorder, repeats: int = 3) -> tuple[dict[str, Samples], Told]:
+    told = Told()
+    broker = cast(Broker, cast(Any, StillBroker()))
+    duration = Duration(seconds=0.0)
+    found = await take_turns(rivals, WORKLOAD, broker, Source(1), repeats=repeats, duration=duration, live=told)
+    return found, told
+
+
+async def test_every_rival_has_one_turn_a_repeat_and_the_order_rotates() -> None:
+    ran: list[str] = []
+
+    found, _ = await turns(Recorder("a", ran), Recorder("b", ran), Recorder("c", ran))
+
+    calibration, measured = ran[:6], ran[6:]
+    assert calibration == ["a", "a", "b", "b", "c", "c"]
+    assert measured == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+    assert {name: len(samples.rates) for name, samples in found.items()} == {"a": 3, "b": 3, "c": 3}
+
+
+async def test_no_id_is_used_in_two_turns() -> None:
+    rivals = [Recorder(name, []) for name in "ab"]
+
+    await turns(*rivals)
+
+    identifiers = [identifier for rival in rivals for identifier in rival.identifiers]
+    assert len(set(identifiers)) == len(identifiers) == 2 * (2 + 3) * WORKLOAD.events
+
+
+async def test_a_rival_that_cannot_carry_the_workload_is_left_out_with_its_reason() -> None:
+    ran: list[str] = []
+
+    found, _ = await turns(Recorder("a", ran), Recorder("b", ran, able=False))
+
+    assert found["b"].cannot == "too large"
+    assert found["b"].rates == []
+    assert set(ran) == {"a"}
+
+
+async def test_every_turn_is_told_with_its_rate() -> None:
+    _, told = await turns(Recorder("a", []), repeats=2)
+
+    assert told.steps == ["0 ms 2x2: a, 1 of 2", "0 ms 2x2: a, 2 of 2"]
+    assert [unit for _, unit in told.rates] == ["events/s", "events/s"]
+
+
+async def test_sends_are_told_for_a_thousand_events() -> None:
+    found, _ = await turns(Recorder("a", []))
+
+    assert found["a"].sends == 500
+
+
+def test_a_ratio_is_taken_within_each_repeat() -> None:
+    ours, theirs = Samples(rates=[20.0, 30.0]), Samples(rates=[10.0, 10.0])
+
+    assert ratios(ours, theirs) == pytest.approx((2.0, 3.0))

@@ -1,0 +1,67 @@
+"""The counting relay between a client and a broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from bench.wiretap import Wiretap, Work
+from local.servicebus.entities import Entities
+from local.servicebus.server import ServiceBusServer
+
+ROOT = Path(__file__).resolve().parents[3]
+TOPIC = "domain-events"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ServiceBusServer]:
+    async with ServiceBusServer(Entities.from_file(ROOT / "infra" / "emulators" / "Config.json")) as server:
+        yield server
+
+
+async def test_it_counts_connections_links_sends_and_batches(server: ServiceBusServer) -> None:
+    async with Wiretap(server.port) as tap:
+        async with (
+            ServiceBusClient.from_connection_string(tap.through(server.connection_string)) as client,
+            client.get_topic_sender(TOPIC) as one,
+            client.get_topic_sender(TOPIC) as other,
+        ):
+            await one.send_messages(ServiceBusMessage("a", session_id="s"))
+            await other.send_messages([ServiceBusMessage(text, session_id="s") for text in "bc"])
+
+        work = tap.work
+        assert (work.connections, work.links, work.sends, work.batches) == (2, 2, 2, 1)
+        assert 0 < work.payload_bytes < work.bytes
+
+
+async def test_a_send_of_several_frames_is_one_send(server: ServiceBusServer) -> None:
+    async with Wiretap(server.port) as tap:
+        async with (
+            ServiceBusClient.from_connection_string(tap.through(server.connection_string)) as client,
+            client.get_topic_sender(TOPIC) as sender,
+        ):
+            await sender.send_messages(ServiceBusMessage("x" * 200_000, session_id="s"))
+
+        assert (tap.work.sends, tap.work.batches) == (1, 0)
+        assert 200_000 < tap.work.payload_bytes < 202_000
+
+
+async def test_it_goes_with_a_client_still_connected(server: ServiceBusServer) -> None:
+    async with Wiretap(server.port) as tap:
+        client = ServiceBusClient.from_connection_string(tap.through(server.connection_string), retry_total=0)
+        sender = client.get_topic_sender(TOPIC)
+        await sender.send_messages(ServiceBusMessage("a", session_id="s"))
+
+    await sender.close()
+    await client.close()
+    assert tap.work.connections == 1
+
+
+def test_work_is_told_apart_by_subtraction() -> None:
+    before = Work(connections=1, sends=2)
+
+    assert Work(connections=3, sends=2, bytes=5) - before == Work(connections=2, sends=0, bytes=5)

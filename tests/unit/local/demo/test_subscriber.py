@@ -1,0 +1,55 @@
+"""The demo's subscriber: a redelivery is no duplicate, a second message is one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from local.demo.subscriber import Subscriber
+from local.demo.tally import Tally
+from samples.contacts.consumer.directory import Directory
+
+DATA = {"action": "ContactDeletedEvent", "contactId": "c", "version": 1, "createdAt": "2026-02-09T11:37:37+00:00"}
+
+
+class Message:
+    """A received message as far as the subscriber looks."""
+
+    message_id = "e1"
+    session_id = "c"
+    subject = "ContactDeletedEvent"
+    application_properties: dict[bytes, Any] = {  # noqa: RUF012 - never changed
+        b"type": b"domainEvent",
+        b"createdAt": DATA["createdAt"],
+        b"cosmosTimestamp": 1,
+    }
+
+    def __init__(self, sequence_number: int) -> None:
+        self.sequence_number = sequence_number
+
+    @property
+    def body(self) -> list[bytes]:
+        return [json.dumps(DATA).encode()]
+
+
+def summary(*sequence_numbers: int) -> dict[str, Any]:
+    tally = Tally()
+    tally.wrote({"id": "e1", "partitionKey": "c", "type": "domainEvent", "data": DATA}, 0.0)
+    with Directory() as directory:
+        subscriber = Subscriber(directory, tally)
+        for number in sequence_numbers:
+            subscriber(cast(ServiceBusReceivedMessage, Message(number)))
+    assert tally.arrived == 1
+    return tally.summary()
+
+
+def test_a_message_that_is_delivered_again_is_counted_once() -> None:
+    counted = summary(7, 7)
+
+    assert (counted["delivered"], counted["duplicated"], counted["altered"]) == (1, 0, 0)
+
+
+def test_a_second_message_of_the_same_event_is_a_duplicate() -> None:
+    assert summary(7, 8)["duplicated"] == 1

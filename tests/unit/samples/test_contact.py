@@ -1,0 +1,206 @@
+"""The contact and its value objects, without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from outbox.data_object import EntityState, entity_object, event_object
+from outbox.entities import mark_saved, restore
+from samples.contacts.domain import Company, Contact, InvalidContact, Name
+
+JOHN = Name("John", "Doe")
+CONTOSO = Company("Contoso", "Street", "1a", "092821", "Palo Alto", "US")
+ID = "b5e2e7aa-4982-4735-9422-c39a7c4af5c2"
+
+
+def a_new_contact() -> Contact:
+    return Contact(JOHN, "johndoe@contoso.com", CONTOSO, "This is a contact", id=ID)
+
+
+def a_stored_contact() -> Contact:
+    contact = a_new_contact()
+    save(contact, '"1"')
+    return contact
+
+
+def save(contact: Contact, etag: str) -> None:
+    mark_saved(contact, etag, {event.id for event in contact.domain_events})
+
+
+def document(contact: Contact) -> dict[str, Any]:
+    return entity_object(contact, EntityState.CREATED, None).to_document()
+
+
+def told(contact: Contact) -> list[dict[str, Any]]:
+    """The data of its events' documents, without what is different each time."""
+    documents = [event_object(event, contact, "domainEvent", 60, None) for event in contact.domain_events]
+    return [
+        {name: value for name, value in source.data.items() if name not in ("id", "createdAt")}
+        for source in documents
+    ]
+
+
+def test_a_contact_is_stored_in_the_shape_of_the_article() -> None:
+    contact = a_new_contact()
+
+    assert document(contact) == {
+        "id": ID,
+        "partitionKey": ID,
+        "type": "contact",
+        "data": {
+            "name": {"firstName": "John", "lastName": "Doe"},
+            "description": "This is a contact",
+            "email": "johndoe@contoso.com",
+            "company": {
+                "companyName": "Contoso",
+                "street": "Street",
+                "houseNumber": "1a",
+                "postalCode": "092821",
+                "city": "Palo Alto",
+                "country": "US",
+            },
+            "createdAt": contact.created_at,
+            "modifiedAt": None,
+            "version": 1,
+            "deleted": False,
+            "id": ID,
+        },
+        "ttl": -1,
+    }
+
+
+def test_a_new_contact_tells_its_whole_state_in_one_event_whatever_was_set_after() -> None:
+    contact = a_new_contact()
+    contact.set_name(Name("Jane", "Doe"))
+    contact.set_description("Another")
+
+    assert told(contact) == [
+        {
+            "version": 1,
+            "name": {"firstName": "Jane", "lastName": "Doe"},
+            "description": "Another",
+            "email": "johndoe@contoso.com",
+            "company": CONTOSO.to_data(),
+            "contactId": ID,
+            "action": "ContactCreatedEvent",
+        }
+    ]
+    assert contact.modified_at is None
+
+
+@pytest.mark.parametrize(
+    ("change", "action", "content"),
+    [
+        (
+            lambda contact: contact.set_name(Name("Jane", "Doe")),
+            "ContactNameUpdatedEvent",
+            {"name": {"firstName": "Jane", "lastName": "Doe"}},
+        ),
+        (
+            lambda contact: contact.set_email("jane@contoso.com"),
+            "ContactEmailUpdatedEvent",
+            {"email": "jane@contoso.com"},
+        ),
+        (
+            lambda contact: contact.set_company(Company("Fabrikam")),
+            "ContactCompanyUpdatedEvent",
+            {"company": Company("Fabrikam").to_data()},
+        ),
+        (lambda contact: contact.set_description(""), "ContactDescriptionUpdatedEvent", {"description": ""}),
+        (lambda contact: contact.delete(), "ContactDeletedEvent", {}),
+    ],
+)
+def test_each_change_raises_its_event_with_the_next_version(
+    change: Callable[[Contact], None], action: str, content: dict[str, Any]
+) -> None:
+    contact = a_stored_contact()
+
+    change(contact)
+
+    assert told(contact) == [{"version": 2, **content, "contactId": ID, "action": action}]
+    assert contact.version == 2
+    assert contact.modified_at is not None
+
+
+def test_what_is_set_already_is_no_change() -> None:
+    contact = a_stored_contact()
+
+    contact.set_name(Name("John", "Doe"))
+    contact.set_email("johndoe@contoso.com")
+    contact.set_company(Company.from_data(CONTOSO.to_data()))
+    contact.set_description("This is a contact")
+
+    assert (contact.domain_events, contact.version, contact.modified_at) == ((), 1, None)
+
+
+def test_all_events_of_a_commit_have_one_version_and_those_of_the_next_commit_the_next() -> None:
+    contact = a_stored_contact()
+    contact.set_email("a@b")
+    contact.set_description("x")
+    first = [event["version"] for event in told(contact)]
+    save(contact, '"2"')
+    contact.set_email("c@d")
+
+    assert first == [2, 2]
+    assert [event["version"] for event in told(contact)] == [3]
+
+
+def test_a_contact_that_is_read_back_is_the_one_that_was_stored() -> None:
+    contact = a_stored_contact()
+    contact.set_email("a@b")
+    stored = document(contact)
+
+    again = restore(Contact, {**stored, "_etag": '"2"'})
+
+    assert document(again) == stored
+    assert (again.domain_events, again.etag) == ((), '"2"')
+    again.set_email("c@d")
+    assert again.version == 3
+
+
+def test_its_state_cannot_be_set_from_outside() -> None:
+    contact = a_new_contact()
+
+    for name in ("name", "email", "company", "description", "created_at", "modified_at", "version"):
+        with pytest.raises(AttributeError):
+            setattr(contact, name, "other")
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t", "a\nb", "a\n", "a\x00", "\x7f", "x" * 201])
+def test_a_name_is_filled_and_on_one_line(text: str) -> None:
+    with pytest.raises(InvalidContact, match="first name"):
+        Name(text, "Doe")
+    with pytest.raises(InvalidContact, match="last name"):
+        Name("John", text)
+    with pytest.raises(InvalidContact, match="company's name"):
+        Company(text)
+
+
+@pytest.mark.parametrize("field", ["street", "house_number", "postal_code", "city", "country"])
+def test_the_rest_of_a_company_may_be_empty_but_not_of_many_lines(field: str) -> None:
+    assert getattr(Company("Contoso", **{field: ""}), field) == ""
+    with pytest.raises(InvalidContact, match="one line"):
+        Company("Contoso", **{field: "a\nb"})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "john", "@contoso.com", "john@", "a b@c", "a@b@c", "a@b\n", "x" * 250 + "@b.de"]
+)
+def test_what_is_no_email_address_is_refused_and_changes_nothing(text: str) -> None:
+    contact = a_stored_contact()
+
+    with pytest.raises(InvalidContact, match="email"):
+        contact.set_email(text)
+
+    assert (contact.email, contact.domain_events) == ("johndoe@contoso.com", ())
+
+
+def test_a_description_may_be_long_but_not_endless() -> None:
+    contact = a_stored_contact()
+    contact.set_description("\n" * 4000)
+
+    with pytest.raises(InvalidContact, match="4001 characters"):
+        contact.set_description("x" * 4001)

@@ -1,0 +1,139 @@
+"""The consumer's handler and directory: idempotent, whatever comes how often and in which order."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from samples.contacts.consumer.changes import UnreadableEvent
+from samples.contacts.consumer.directory import Directory
+from samples.contacts.consumer.handler import handle
+
+NAME = {"firstName": "John", "lastName": "Doe"}
+COMPANY = {"companyName": "Contoso"}
+
+
+def event(action: str, version: int, contact: str = "c1", **content: Any) -> bytes:
+    return json.dumps({"action": action, "contactId": contact, "version": version, **content}).encode()
+
+
+def created(contact: str = "c1") -> bytes:
+    return event(
+        "ContactCreatedEvent", 1, contact, name=NAME, description="", email="first@contoso.com", company=COMPANY
+    )
+
+
+def email(version: int, address: str) -> bytes:
+    return event("ContactEmailUpdatedEvent", version, email=address)
+
+
+def described(version: int, text: str) -> bytes:
+    return event("ContactDescriptionUpdatedEvent", version, description=text)
+
+
+DELETED = event("ContactDeletedEvent", 9)
+
+LIFE = (created(), email(2, "a@b"), described(2, "x"), described(3, "y"), email(4, "c@d"))
+AT_LAST = {"id": "c1", "name": NAME, "description": "y", "email": "c@d", "company": COMPANY}
+
+
+@pytest.fixture
+def directory() -> Directory:
+    return Directory()
+
+
+def test_the_directory_is_what_the_events_told(directory: Directory) -> None:
+    news = [handle(message, directory) for message in (*LIFE, created("c2"))]
+
+    assert all(news)
+    assert directory.contact("c1") == AT_LAST
+    assert [contact["id"] for contact in directory.contacts()] == ["c1", "c2"]
+
+
+def test_each_kind_of_event_changes_its_own_aspect(directory: Directory) -> None:
+    handle(created(), directory)
+    handle(event("ContactNameUpdatedEvent", 2, name={"firstName": "Jane", "lastName": "Roe"}), directory)
+    handle(event("ContactCompanyUpdatedEvent", 3, company={"companyName": "Fabrikam"}), directory)
+
+    contact = directory.contact("c1")
+    assert contact is not None
+    assert (contact["name"]["firstName"], contact["company"]) == ("Jane", {"companyName": "Fabrikam"})
+    assert contact["email"] == "first@contoso.com"
+
+
+def test_what_comes_again_changes_nothing(directory: Directory) -> None:
+    for message in LIFE:
+        handle(message, directory)
+
+    assert [handle(message, directory) for message in LIFE] == [False] * len(LIFE)
+    assert directory.contact("c1") == AT_LAST
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(len(LIFE)))))
+def test_events_out_of_place_end_in_the_same_contact(directory: Directory, order: tuple[int, ...]) -> None:
+    for number in order:
+        handle(LIFE[number], directory)
+
+    assert directory.contact("c1") == AT_LAST
+
+
+@pytest.mark.parametrize("place", range(len(LIFE) + 1))
+def test_a_deleted_contact_stays_deleted_whatever_comes_late(directory: Directory, place: int) -> None:
+    for message in (*LIFE[:place], DELETED, *LIFE[place:], DELETED):
+        handle(message, directory)
+
+    assert directory.contact("c1") is None
+    assert list(directory.contacts()) == []
+
+
+def test_a_contact_that_is_not_known_in_full_is_not_listed(directory: Directory) -> None:
+    handle(email(5, "a@b"), directory)
+
+    assert directory.contact("c1") is None
+    handle(created(), directory)
+    contact = directory.contact("c1")
+    assert contact is not None
+    assert contact["email"] == "a@b"
+
+
+def test_events_of_other_things_are_passed_over(directory: Directory) -> None:
+    assert handle(json.dumps({"action": "OrderPlaced", "orderId": "o1"}).encode(), directory) is False
+    assert list(directory.contacts()) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[]", "no action"),
+        (b'{"action": 7}', "no action"),
+        (b'{"action": "ContactNameUpdatedEvent", "contactId": "c1", "version": 2}', "has no name"),
+        (b'{"action": "ContactDeletedEvent", "contactId": "c1"}', "has no version"),
+        (
+            b'{"action": "ContactDeletedEvent", "contactId": "c1", "version": "2"}',
+            "no sound contactId and version",
+        ),
+        (b'{"action": "ContactDeletedEvent", "contactId": 1, "version": 2}', "no sound contactId and version"),
+    ],
+)
+def test_what_is_no_event_is_told_and_changes_nothing(directory: Directory, body: bytes, told: str) -> None:
+    with pytest.raises(UnreadableEvent, match=told):
+        handle(body, directory)
+
+    assert list(directory.contacts()) == []
+
+
+def test_a_file_keeps_the_directory(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "directory.sqlite"
+    with Directory(path) as directory:
+        for message in LIFE:
+            handle(message, directory)
+
+    with Directory(path) as again:
+        assert again.contact("c1") == AT_LAST
+        assert handle(LIFE[-1], again) is False

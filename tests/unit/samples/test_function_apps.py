@@ -1,0 +1,95 @@
+"""The function apps as the worker indexes them, and called as it calls them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from samples.contacts.consumer.directory import Directory
+
+SAMPLE = Path(__file__).resolve().parents[3] / "samples" / "contacts"
+
+
+def function_app(folder: str) -> ModuleType:
+    """A fresh import of a folder's function_app.py."""
+    spec = importlib.util.spec_from_file_location(f"function_app_{folder}", SAMPLE / folder / "function_app.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def only_function(module: ModuleType) -> tuple[Any, dict[str, Any]]:
+    """The app's one function, and its trigger as the worker tells the host of it."""
+    (function,) = module.app.get_functions()
+    bindings = json.loads(function.get_function_json())["bindings"]
+    return function, next(binding for binding in bindings if "trigger" in binding["type"].lower())
+
+
+class Message:
+    """A Service Bus message as far as the function looks."""
+
+    def __init__(self, **data: Any) -> None:
+        self._data = data
+
+    def get_body(self) -> bytes:
+        return json.dumps(self._data).encode()
+
+
+def test_the_consumer_is_triggered_by_the_topic_with_sessions_on() -> None:
+    _, trigger = only_function(function_app("functions_consumer"))
+
+    assert trigger["type"] == "serviceBusTrigger"
+    assert trigger["isSessionsEnabled"] is True
+    assert trigger["connection"] == "SERVICEBUS"
+    assert trigger["topicName"] == "%SERVICEBUS_TOPIC%"
+    assert trigger["subscriptionName"] == "%SERVICEBUS_SUBSCRIPTION%"
+
+
+async def test_the_consumer_keeps_the_directory_in_the_file_that_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "directory.sqlite"
+    monkeypatch.setenv("DIRECTORY", str(path))
+    module = function_app("functions_consumer")
+    handler = only_function(module)[0].get_user_function()
+    event = {"action": "ContactCreatedEvent", "contactId": "c1", "version": 1, "email": "a@b", "description": ""}
+
+    for _ in range(2):
+        await handler(Message(**event, name={"firstName": "J"}, company={}))
+    with pytest.raises(Exception, match="has no name"):
+        await handler(Message(**event))
+    module.directory().close()
+
+    with Directory(path) as directory:
+        assert [contact["id"] for contact in directory.contacts()] == ["c1"]
+
+
+def test_the_api_is_one_http_function_for_every_route_and_method() -> None:
+    _, trigger = only_function(function_app("functions_api"))
+
+    assert (trigger["type"], trigger["route"], trigger["authLevel"]) == ("httpTrigger", "/{*route}", "FUNCTION")
+    assert {str(method) for method in trigger["methods"]} >= {"GET", "POST", "PUT", "PATCH", "DELETE"}
+
+
+def test_the_settings_that_the_bindings_name_are_in_the_samples_of_settings() -> None:
+    values = {
+        folder: json.loads((SAMPLE / folder / "local.settings.sample.json").read_text())["Values"]
+        for folder in ("functions_api", "functions_consumer")
+    }
+
+    assert {"COSMOS", "COSMOS_DATABASE", "COSMOS_CONTAINER"} <= values["functions_api"].keys()
+    consumer = {"SERVICEBUS", "SERVICEBUS_TOPIC", "SERVICEBUS_SUBSCRIPTION", "DIRECTORY"}
+    assert consumer <= values["functions_consumer"].keys()
+
+
+def test_the_api_has_no_prefix_before_its_routes() -> None:
+    host = json.loads((SAMPLE / "functions_api" / "host.json").read_text())
+
+    assert host["extensions"]["http"]["routePrefix"] == ""
