@@ -1,0 +1,93 @@
+"""The local Service Bus as a process of its own, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import psutil
+
+from local.stack.environment import TOPIC
+from local.stack.parts import Part
+
+# The account is never reached: none of the documents measured can be quarantined.
+_UNUSED_COSMOS = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=bm9uZQ==;"
+
+
+class Broker:
+    """A broker with the one topic: duplicate detection on, and no subscription, so that nothing piles up in it.
+
+    A topic without subscriptions does for each message what a relay waits for, and no more: it decodes the batch,
+    looks for duplicates, and accepts.
+    """
+
+    def __init__(self, scratch: Path, *, ack_delay_ms: int = 0) -> None:
+        self._scratch = scratch
+        self.ack_delay_ms = ack_delay_ms
+
+    async def __aenter__(self) -> Self:
+        entities = self._scratch / "bench-entities.json"
+        entities.write_text(json.dumps(_entities()))
+        self._part = await Part.start(
+            "servicebus",
+            [
+                *("--port", "0", "--admin-port", "0", "--entities", str(entities)),
+                *("--ack-delay-ms", str(self.ack_delay_ms)),
+            ],
+            log=self._scratch / "bench-servicebus.log",
+        )
+        self._process = psutil.Process(self._part.pid)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._part.stop()
+
+    @property
+    def connection_string(self) -> str:
+        return str(self._part.details["connection_string"])
+
+    @property
+    def port(self) -> int:
+        return int(self._part.details["port"])
+
+    def settings(self, **changed: str) -> dict[str, str]:
+        """The environment of a relay that sends to this broker."""
+        return {**environment(self.connection_string), **changed}
+
+    def processor_seconds(self) -> float:
+        """Processor time the broker has used so far; the kernel counts it in hundredths of a second."""
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    async def accepted(self) -> int:
+        """Messages the topic has accepted so far, duplicates not among them."""
+        url = f"http://127.0.0.1:{self._part.details['admin_port']}/admin/entities"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            counts: dict[str, Any] = (await response.json())[TOPIC]
+        if counts["duplicates_dropped"] or counts["refused"]:
+            raise RuntimeError(f"the broker dropped or refused messages, so nothing here counts: {counts}")
+        return int(counts["accepted"])
+
+
+def environment(connection_string: str) -> dict[str, str]:
+    """The settings of a relay that sends to the broker of this connection string."""
+    return {"COSMOS": _UNUSED_COSMOS, "SERVICEBUS": connection_string, "SERVICEBUS_TOPIC": TOPIC}
+
+
+def _entities() -> dict[str, Any]:
+    topic = {
+        "Name": TOPIC,
+        "Properties": {
+            "DefaultMessageTimeToLive": "PT1H",
+            "DuplicateDetectionHistoryTimeWindow": "PT20S",
+            "RequiresDuplicateDetection": True,
+        },
+        "Subscriptions": [],
+    }
+    namespace = {"Name": "bench", "Queues": [], "Topics": [topic]}
+    return {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}}

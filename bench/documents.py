@@ -1,0 +1,141 @@
+"""What is relayed: batches of documents in the article's shape, drawn from a seed, every id fresh."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, count
+from typing import Any
+
+from azure.functions import DocumentList
+
+from local.functions.documents import from_text, to_text
+
+EVENT_TYPE = "domainEvent"
+
+# The JSON text of one document, in bytes. The article's own example has about 300 without its padding.
+ARTICLE, TWO_KB, TWENTY_KB = 300, 2_048, 20_480
+
+_WORDS = ("street", "address", "company", "telephone", "contact", "customer", "of", "a", "as", "it", "was", "told")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One batch of changes, as a recipe.
+
+    Attributes:
+        keys: Partition keys that events are spread over.
+        per_key: Events of each key; with `zipf`, on average.
+        size: Of one document's JSON text, in bytes, about.
+        others: The share of documents of another type in the batch, 0 to below 1.
+        zipf: Whether popularity is skewed: the key of rank r is drawn in proportion to 1 / r.
+    """
+
+    keys: int
+    per_key: int
+    size: int = ARTICLE
+    others: float = 0.0
+    zipf: bool = False
+
+    @property
+    def name(self) -> str:
+        """Such as `100x1`, `10x10 2 KB`, `zipf 100`, `10x10 95 % others`."""
+        shape = f"zipf {self.keys}" if self.zipf else f"{self.keys}x{self.per_key}"
+        size = {ARTICLE: "", TWO_KB: " 2 KB", TWENTY_KB: " 20 KB"}.get(self.size, f" {self.size} B")
+        return shape + size + (f" {self.others:.0%} others".replace("%", " %") if self.others else "")
+
+    @property
+    def events(self) -> int:
+        """Domain events in one batch."""
+        return self.keys * self.per_key
+
+
+class Source:
+    """Draws batches of workloads; no two documents of one source share an id."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._serial = count()
+        self._run = self._random.randrange(16**8)
+
+    def batch(self, workload: Workload) -> list[dict[str, Any]]:
+        """The documents of one batch, as the change feed has them: keys mixed."""
+        documents = [self._event(key, workload.size) for key in self._keys(workload)]
+        documents += [self.contact(workload.size) for _ in range(_others(workload))]
+        self._random.shuffle(documents)
+        return documents
+
+    def texts(self, workload: Workload) -> Iterator[str]:
+        """Batches as the JSON text that the host hands to the worker, without end."""
+        while True:
+            yield to_text(self.batch(workload), rewrite_dates=False)
+
+    def invocations(self, workload: Workload, number: int) -> list[DocumentList]:
+        """`number` batches as the function gets them: decoded by azure-functions' own converter."""
+        return [self.decoded(self.batch(workload)) for _ in range(number)]
+
+    def decoded(self, documents: list[dict[str, Any]]) -> DocumentList:
+        """These documents as the function gets them."""
+        return from_text(to_text(documents, rewrite_dates=False))
+
+    def _keys(self, workload: Workload) -> list[str]:
+        keys = [f"{rank:08x}-4982-4735-9422-c39a7c4af5c2" for rank in range(workload.keys)]
+        if not workload.zipf:
+            return [key for key in keys for _ in range(workload.per_key)]
+        weights = list(accumulate(1 / rank for rank in range(1, workload.keys + 1)))
+        return self._random.choices(keys, cum_weights=weights, k=workload.events)
+
+    def _event(self, key: str, size: int) -> dict[str, Any]:
+        identifier = self._identifier()
+        data = {
+            "name": {"firstName": "Jane", "lastName": "Doe"},
+            "contactId": key,
+            "action": "ContactNameUpdatedEvent",
+            "id": identifier,
+            "createdAt": "2026-02-09T11:37:37.3022907+02:00",
+        }
+        if size > ARTICLE:
+            data["description"] = self._text(size - 420)
+        return {
+            "id": identifier,
+            "partitionKey": key,
+            "type": EVENT_TYPE,
+            "data": data,
+            "ttl": 864_000,
+            "_etag": '"18005bce-0000-1500-0000-614456b80000"',
+            "_ts": 1_770_630_457,
+        }
+
+    def contact(self, size: int = ARTICLE) -> dict[str, Any]:
+        """A document of another type, as the article's contact is."""
+        identifier = self._identifier()
+        data = {
+            "name": {"firstName": "John", "lastName": "Doe"},
+            "email": "johndoe@contoso.com",
+            "createdAt": "2026-02-09T11:37:37.3022907+02:00",
+            "deleted": False,
+            "id": identifier,
+        }
+        if size > ARTICLE:
+            data["description"] = self._text(size - 380)
+        return {
+            "id": identifier,
+            "partitionKey": identifier,
+            "type": "contact",
+            "data": data,
+            "ttl": -1,
+            "_etag": '"180014cc-0000-1500-0000-614455330000"',
+            "_ts": 1_770_630_457,
+        }
+
+    def _identifier(self) -> str:
+        return f"{self._run:08x}-0000-4ac7-ae22-{next(self._serial):012x}"
+
+    def _text(self, length: int) -> str:
+        words = self._random.choices(_WORDS, k=length // 4)
+        return " ".join(words)[:length]
+
+
+def _others(workload: Workload) -> int:
+    return round(workload.events * workload.others / (1 - workload.others))

@@ -1,0 +1,28 @@
+"""What the figures were measured on: enough to judge them, and no names."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+import psutil
+
+_DISTRIBUTIONS = (
+    "azure-functions",
+    "azure-servicebus",
+    "azure-cosmos",
+    "orjson",
+    "aiohttp",
+    "python-qpid-proton",
+)
+
+
+def facts() -> dict[str, str | int | float]:
+    """Cores, memory, Python and the versions that matter."""
+    found: dict[str, str | int | float] = {
+        "cores": psutil.cpu_count(logical=True) or 0,
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+    return found | {name: metadata.version(name) for name in _DISTRIBUTIONS}

@@ -1,0 +1,100 @@
+"""Fills the outbox for a measurement: events committed with azure-cosmos, over keys whose partitions are known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+
+from azure.cosmos.aio import CosmosClient
+
+from local.cosmos.partitioning import PartitionKeyDefinition, locate
+from local.stack.environment import DATABASE
+
+_CONTAINER = "data"
+_WRITERS = 24
+_DEFINITION = PartitionKeyDefinition.from_json({"paths": ["/partitionKey"], "kind": "Hash", "version": 2})
+
+
+def balanced_keys(partitions: int, *, prefix: str = "key") -> Iterator[str]:
+    """Partition keys without end that go to the physical partitions in turn, so that none has more than others."""
+    ranges = _DEFINITION.split(partitions)
+    waiting: list[list[str]] = [[] for _ in ranges]
+    for number in count():
+        key = f"{prefix}-{number:06}-4982-4735-9422-c39a7c4af5c2"
+        waiting[locate(ranges, _DEFINITION.of_values([key]).effective)].append(key)
+        while all(waiting):
+            for keys in waiting:
+                yield keys.pop(0)
+
+
+def event(identifier: str, partition_key: str) -> dict[str, Any]:
+    """A domain event of the article's shape; about 400 bytes."""
+    return {
+        "id": identifier,
+        "partitionKey": partition_key,
+        "type": "domainEvent",
+        "data": {
+            "name": {"firstName": "Jane", "lastName": "Doe"},
+            "contactId": partition_key,
+            "action": "ContactNameUpdatedEvent",
+            "id": identifier,
+            "createdAt": "2026-02-09T11:37:37.3022907+02:00",
+        },
+        "ttl": 864_000,
+    }
+
+
+def contact(partition_key: str, version: int) -> dict[str, Any]:
+    """The business document beside the events of its key."""
+    return {
+        "id": partition_key,
+        "partitionKey": partition_key,
+        "type": "contact",
+        "data": {
+            "name": {"firstName": "Jane", "lastName": "Doe"},
+            "email": "jane@contoso.com",
+            "version": version,
+        },
+        "ttl": -1,
+    }
+
+
+class Outbox:
+    """The container that the relay watches, as a service writes it."""
+
+    def __init__(self, connection_string: str) -> None:
+        self._client = CosmosClient.from_connection_string(connection_string)
+        self._container = self._client.get_database_client(DATABASE).get_container_client(_CONTAINER)
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._client.__aexit__(exception_type, exception, traceback)
+
+    async def commit(self, partition_key: str, identifier: str, version: int) -> None:
+        """One transactional batch, as the article's service writes it: a business document, and its event."""
+        documents = (contact(partition_key, version), event(identifier, partition_key))
+        operations = [("upsert", (document,)) for document in documents]
+        await self._container.execute_item_batch(operations, partition_key=partition_key)
+
+    async def fill(self, documents: Sequence[dict[str, Any]]) -> None:
+        """Write documents as fast as it goes, in no order."""
+        waiting = iter(documents)
+
+        async def work() -> None:
+            for document in waiting:
+                await self._container.create_item(document)
+
+        async with asyncio.TaskGroup() as writers:
+            for _ in range(_WRITERS):
+                writers.create_task(work())

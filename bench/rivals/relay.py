@@ -1,0 +1,41 @@
+"""The relay, as function_app.py makes and calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from azure.functions import DocumentList
+
+from bench.documents import Source, Workload
+from relay.pipeline import Relay
+from relay.settings import Settings
+
+
+class TheRelay:
+    """`Relay.handle` on documents as the trigger gives them, decoding aside."""
+
+    name = "relay"
+
+    def __init__(self, environment: Mapping[str, str], warm_up: Source) -> None:
+        self._settings = Settings.from_environment(environment)
+        self._relay = Relay.from_settings(self._settings)
+        self._warm_up = warm_up
+        self._prepared: Sequence[DocumentList] = ()
+
+    async def open(self) -> None:
+        # As many keys as senders: each sender is borrowed, and so opened.
+        (documents,) = self._warm_up.invocations(Workload(keys=self._settings.senders, per_key=1), 1)
+        await self._relay.handle(documents, "warm-up")
+
+    async def prepare(self, invocations: Sequence[DocumentList]) -> None:
+        self._prepared = invocations
+
+    async def run(self) -> int:
+        return sum([await self.handle(documents) for documents in self._prepared])
+
+    async def handle(self, documents: DocumentList) -> int:
+        """One invocation; returns the number of sends."""
+        return (await self._relay.handle(documents, "bench")).sends
+
+    async def close(self) -> None:
+        await self._relay.close()

@@ -1,0 +1,178 @@
+"""The SDK's ceiling: its public API and no relay.
+
+`Prebuilt` sends messages that were put into batches beforehand: nobody on this SDK can send faster. `Built` makes
+the same messages and batches within the timing, from bodies and properties made beforehand: what the public API
+costs whoever starts with documents. Both use as many senders as the relay, and send a key's batches in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import certifi
+import orjson
+from azure.functions import Document, DocumentList
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.exceptions import MessageSizeExceededError
+
+from bench.documents import EVENT_TYPE
+from local.stack.environment import TOPIC
+
+_ENVELOPE_BYTES = 96 + 3 * 36
+"""Room for the properties that the SDK puts on a batch's envelope without counting them: as much as the relay
+leaves for ids and keys of 36 characters, so that both fill the same batches."""
+
+MessageFields = tuple[bytes, dict[str, Any]]
+
+
+class Senders:
+    """As many open senders as asked for, each used by one task at a time."""
+
+    def __init__(self, connection_string: str, number: int) -> None:
+        # One context for all: left to itself, the SDK reads the certificates anew for each connection.
+        self._client = ServiceBusClient.from_connection_string(
+            connection_string, ssl_context=ssl.create_default_context(cafile=certifi.where())
+        )
+        self.all: list[ServiceBusSender] = [self._client.get_topic_sender(TOPIC) for _ in range(number)]
+        self.limit = 0
+
+    async def open(self) -> None:
+        """Open every link, and learn how large a batch it takes."""
+        batches = await asyncio.gather(*(sender.create_message_batch() for sender in self.all))
+        self.limit = min(batch.max_size_in_bytes for batch in batches) - _ENVELOPE_BYTES
+
+    async def close(self) -> None:
+        await asyncio.gather(*(sender.close() for sender in self.all))
+        await self._client.close()
+
+
+class Prebuilt:
+    """Sends batches that were built beforehand."""
+
+    name = "SDK, prebuilt"
+
+    def __init__(self, connection_string: str, senders: int) -> None:
+        self._senders = Senders(connection_string, senders)
+        self._prepared: list[list[list[ServiceBusMessageBatch]]] = []
+
+    async def open(self) -> None:
+        await self._senders.open()
+
+    async def prepare(self, invocations: Sequence[DocumentList]) -> None:
+        self._prepared = [
+            [await self._batches_of(fields) for fields in fields_by_key(documents).values()]
+            for documents in invocations
+        ]
+
+    @property
+    def prepared(self) -> list[list[list[ServiceBusMessageBatch]]]:
+        """By invocation, then key: the batches that `run` sends."""
+        return self._prepared
+
+    async def run(self) -> int:
+        for partitions in self._prepared:
+            waiting = iter(partitions)
+
+            async def work(sender: ServiceBusSender, waiting: Any = waiting) -> None:
+                for batches in waiting:
+                    for batch in batches:
+                        await sender.send_messages(batch)
+
+            await asyncio.gather(*(work(sender) for sender in self._senders.all[: len(partitions)]))
+        return sum(len(batches) for partitions in self._prepared for batches in partitions)
+
+    async def close(self) -> None:
+        await self._senders.close()
+
+    async def _batches_of(self, fields: Sequence[MessageFields]) -> list[ServiceBusMessageBatch]:
+        builder, limit = self._senders.all[0], self._senders.limit
+        batches = [await builder.create_message_batch(limit)]
+        for body, properties in fields:
+            message = ServiceBusMessage(body, **properties)
+            try:
+                batches[-1].add_message(message)
+            except MessageSizeExceededError:
+                batches.append(await builder.create_message_batch(limit))
+                batches[-1].add_message(message)
+        return batches
+
+
+class Built:
+    """Builds messages and batches while it sends them."""
+
+    name = "SDK, built"
+
+    def __init__(self, connection_string: str, senders: int) -> None:
+        self._senders = Senders(connection_string, senders)
+        self._prepared: list[list[list[MessageFields]]] = []
+
+    async def open(self) -> None:
+        await self._senders.open()
+
+    async def prepare(self, invocations: Sequence[DocumentList]) -> None:
+        self._prepared = [list(fields_by_key(documents).values()) for documents in invocations]
+
+    async def run(self) -> int:
+        sends = 0
+        for partitions in self._prepared:
+            waiting = iter(partitions)
+
+            async def work(sender: ServiceBusSender, waiting: Any = waiting) -> int:
+                return sum([await _build_and_send(sender, self._senders.limit, fields) for fields in waiting])
+
+            sends += sum(await asyncio.gather(*(work(sender) for sender in self._senders.all[: len(partitions)])))
+        return sends
+
+    async def close(self) -> None:
+        await self._senders.close()
+
+
+async def _build_and_send(sender: ServiceBusSender, limit: int, fields: Sequence[MessageFields]) -> int:
+    if len(fields) == 1:
+        # Alone, the SDK encodes a message once; in a batch of one, three times.
+        body, properties = fields[0]
+        await sender.send_messages(ServiceBusMessage(body, **properties))
+        return 1
+    sends = 0
+    batch = await sender.create_message_batch(limit)
+    for body, properties in fields:
+        message = ServiceBusMessage(body, **properties)
+        try:
+            batch.add_message(message)
+        except MessageSizeExceededError:
+            await sender.send_messages(batch)
+            sends += 1
+            batch = await sender.create_message_batch(limit)
+            batch.add_message(message)
+    await sender.send_messages(batch)
+    return sends + 1
+
+
+def fields_by_key(documents: DocumentList) -> dict[str, list[MessageFields]]:
+    """What the message contract makes of each event: a body, and the arguments of ServiceBusMessage."""
+    found: dict[str, list[MessageFields]] = {}
+    for document in documents:
+        if document["type"] == EVENT_TYPE:
+            found.setdefault(document["partitionKey"], []).append(_fields(document))
+    return found
+
+
+def _fields(document: Document) -> MessageFields:
+    data: Mapping[str, Any] = document["data"]
+    properties: dict[str, Any] = {
+        "message_id": document["id"],
+        "session_id": document["partitionKey"],
+        "partition_key": document["partitionKey"],
+        "subject": data["action"],
+        "content_type": "application/json",
+        "application_properties": {
+            "type": document["type"],
+            "cosmosTimestamp": document["_ts"],
+            "createdAt": data["createdAt"],
+        },
+    }
+    return orjson.dumps(data), properties

@@ -1,0 +1,69 @@
+"""The wire's ceiling: the encoded batches, pipelined over one link by Apache Qpid Proton.
+
+No SDK, nothing encoded within the timing, and never a wait for one batch's acceptance before the next one leaves:
+what is left is the protocol, the socket and the broker. It shows what the SDK costs; as it does not wait, it gives
+up what order within a key rests on, so it is a measure and not an alternative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from azure.functions import DocumentList
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus._pyamqp._encode import encode_payload  # what the SDK itself puts on the wire
+from azure.servicebus._pyamqp.message import BatchMessage
+from azure.servicebus.exceptions import MessageSizeExceededError
+
+from bench.amqp import LARGEST_BATCH, PipelinedSender
+from bench.rivals.rival import CannotCarry
+from bench.rivals.sdk import fields_by_key
+from local.stack.environment import TOPIC
+
+
+class Wire:
+    """Sends the same batches without the SDK."""
+
+    name = "wire"
+
+    def __init__(self, connection_string: str) -> None:
+        self._connection_string = connection_string
+        self._sender: PipelinedSender | None = None
+        self._prepared: list[list[bytes]] = []
+
+    async def open(self) -> None:
+        self._sender = await PipelinedSender.open(self._connection_string, TOPIC)
+
+    async def prepare(self, invocations: Sequence[DocumentList]) -> None:
+        self._prepared = [encoded_batches(documents) for documents in invocations]
+
+    async def run(self) -> int:
+        assert self._sender is not None
+        for batches in self._prepared:
+            await self._sender.send(batches)
+        return sum(len(batches) for batches in self._prepared)
+
+    async def close(self) -> None:
+        if self._sender is not None:
+            await self._sender.close()
+
+
+def encoded_batches(documents: DocumentList) -> list[bytes]:
+    """One batch a partition key, as the SDK encodes it.
+
+    Raises:
+        CannotCarry: A key's events are more than one frame holds.
+    """
+    return [_encoded(fields) for fields in fields_by_key(documents).values()]
+
+
+def _encoded(fields: Iterable[tuple[bytes, dict[str, object]]]) -> bytes:
+    batch = ServiceBusMessageBatch(LARGEST_BATCH)
+    try:
+        for body, properties in fields:
+            batch.add_message(ServiceBusMessage(body, **properties))  # type: ignore[arg-type]
+    except MessageSizeExceededError as error:
+        raise CannotCarry("a key's events take more than one AMQP frame") from error
+    encoded = bytearray()
+    encode_payload(encoded, BatchMessage(*batch._message))
+    return bytes(encoded)
