@@ -52,8 +52,8 @@ class Throughput:
         return findings_of(results)
 
 
-def all_rivals(broker: Broker, source: Source, *, wire: bool) -> list[Rival]:
-    """Every rival, on one broker, not yet open."""
+def all_rivals(broker: Broker, source: Source, *, full: bool) -> list[Rival]:
+    """The rivals, on one broker, not yet open; `full` adds those that explain the others."""
     senders = Settings.from_environment(broker.settings()).senders
     rivals: list[Rival] = [
         Article(broker.connection_string),
@@ -61,12 +61,14 @@ def all_rivals(broker: Broker, source: Source, *, wire: bool) -> list[Rival]:
         Built(broker.connection_string, senders),
         Prebuilt(broker.connection_string, senders),
     ]
-    return [*rivals, Wire(broker.connection_string)] if wire else rivals
+    if full:
+        rivals += [Article(broker.connection_string, with_properties=True), Wire(broker.connection_string)]
+    return rivals
 
 
 async def _at(broker: Broker, workloads: Sequence[Workload], plan: Plan, live: Live) -> Results:
     source = Source(plan.seed)
-    rivals = all_rivals(broker, source, wire=plan.full)
+    rivals = all_rivals(broker, source, full=plan.full)
     results: Results = {}
     try:
         for rival in rivals:
