@@ -69,7 +69,7 @@ def _at_least(table: tuple[tuple[int, float], ...], size: int) -> float:
     return table[place][1]
 
 
-# Taken by `python -m bench.capacity --check` on two cores, Python 3.11, on 20 November 2026; `wire` was too
+# Taken by `make bench FULL=1` on two quiet cores, Python 3.11, on 20 November 2026; `wire` was too
 # small to be told from noise. The local broker's share is left out: on Azure it is somebody else's processor, and
 # in the round trip.
-MEASURED = Costs(send=325e-6, event=125e-6, byte=2e-9, single=350e-6, wire=0.0, wake=620e-6, document=4.5e-6)
+MEASURED = Costs(send=278e-6, event=92e-6, byte=2e-9, single=282e-6, wire=0.0, wake=353e-6, document=3.7e-6)

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from unittest import mock
 
-from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from relay import publisher
 from relay.pipeline import Relay
@@ -32,7 +33,7 @@ class AcceptingSender:
         return ServiceBusMessageBatch(max_size_in_bytes or LINK_LIMIT)
 
     async def send_messages(
-        self, message: ServiceBusMessage | ServiceBusMessageBatch, *, timeout: float | None = None
+        self, message: AmqpAnnotatedMessage | ServiceBusMessageBatch, *, timeout: float | None = None
     ) -> None:
         """Accept it."""
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from azure.functions import DocumentList
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from bench.benchmark import Bound, Figure, Findings, Live, Plan, Table, Target
@@ -93,12 +93,11 @@ async def _beside_the_sdk(workload: Workload, plan: Plan, live: Live, findings: 
 
 async def _build(sender: AcceptingSender, messages: Sequence[MessageFields]) -> None:
     if len(messages) == 1:
-        body, properties = messages[0]
-        await sender.send_messages(ServiceBusMessage(body, **properties))
+        await sender.send_messages(AmqpAnnotatedMessage(**messages[0]))
         return
     batch = await sender.create_message_batch(_BATCH_LIMIT)
-    for body, properties in messages:
-        message = ServiceBusMessage(body, **properties)
+    for fields in messages:
+        message = AmqpAnnotatedMessage(**fields)
         try:
             batch.add_message(message)
         except MessageSizeExceededError:

@@ -15,8 +15,8 @@ def encode(value: Any, *, sort_keys: bool = False) -> bytes:
     the same is encoded by the standard library, rather than held up for ever.
     """
     try:
-        # A copy of the right size: orjson (3.13) gives its text in the buffer it wrote to, often ten times as large,
-        # and the bodies of all batches under way are held at once.
+        # A copy of the right size: orjson (3.13) gives its text in the buffer it wrote to, often ten times as
+        # large, and the bodies of all batches under way are held at once.
         return bytes(memoryview(orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)))
     except orjson.JSONEncodeError:
         return json.dumps(

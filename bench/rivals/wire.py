@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from azure.functions import DocumentList
-from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus._pyamqp._encode import encode_payload  # what the SDK itself puts on the wire
 from azure.servicebus._pyamqp.message import BatchMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from bench.amqp import LARGEST_BATCH, PipelinedSender
 from bench.rivals.rival import CannotCarry
-from bench.rivals.sdk import fields_by_key
+from bench.rivals.sdk import MessageFields, fields_by_key
 from local.stack.environment import TOPIC
 
 
@@ -57,11 +58,11 @@ def encoded_batches(documents: DocumentList) -> list[bytes]:
     return [_encoded(fields) for fields in fields_by_key(documents).values()]
 
 
-def _encoded(fields: Iterable[tuple[bytes, dict[str, object]]]) -> bytes:
+def _encoded(fields: Iterable[MessageFields]) -> bytes:
     batch = ServiceBusMessageBatch(LARGEST_BATCH)
     try:
-        for body, properties in fields:
-            batch.add_message(ServiceBusMessage(body, **properties))  # type: ignore[arg-type]
+        for each in fields:
+            batch.add_message(AmqpAnnotatedMessage(**each))
     except MessageSizeExceededError as error:
         raise CannotCarry("a key's events take more than one AMQP frame") from error
     encoded = bytearray()

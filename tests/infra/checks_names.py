@@ -97,7 +97,8 @@ def the_topic_and_its_subscriptions_are_those_of_the_emulators(project: Project)
 def containers_and_topic_are_those_of_the_local_settings_sample(project: Project) -> None:
     sample = project.json("local.settings.sample.json")["Values"]
     settings = app_settings(project.trial)
-    shared = {name for name in sample if name in settings}
+    # The Service Bus emulator takes ten connections, and each sender is one.
+    shared = {name for name in sample if name in settings and name != "RELAY_SENDERS"}
 
     assert {name: settings[name] for name in shared} == {name: sample[name] for name in shared}
     assert shared >= {"COSMOS_DATABASE", "COSMOS_CONTAINER", "COSMOS_LEASE_CONTAINER", "SERVICEBUS_TOPIC"}

@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 
+from relay.settings import Settings
+from tests.acceptance.target import FEATURES, lacking, named_target
 from tests.infra.project import ROOT, Project
+
+# https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator#usage-quotas
+MAX_EMULATOR_CONNECTIONS = 10
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
@@ -81,6 +86,11 @@ def test_every_file_that_is_named_exists(workflow: Any) -> None:
         assert (ROOT / name).exists(), name
 
 
+def test_every_folder_of_tests_that_is_run_exists(workflow: Any) -> None:
+    for folder in re.findall(r"python -m pytest (\S+)", commands(workflow)):
+        assert list((ROOT / folder).glob("test_*.py")), folder
+
+
 @pytest.mark.timeout(120)
 def test_every_command_of_the_project_exists_with_its_options(workflow: Any) -> None:
     called = re.findall(r"python -m (local|relay) (\w+)([^\n]*)", commands(workflow))
@@ -127,3 +137,28 @@ def test_the_linters_rules_are_errors() -> None:
         "secure-parameter-default",
     ):
         assert rules[rule] == {"level": "error"}
+
+
+def test_the_tests_that_can_run_anywhere_run_on_the_emulators_with_settings_they_take() -> None:
+    emulators = read(ROOT / ".github/workflows/emulators.yml")
+    (step,) = [each for each in steps(emulators) if "pytest tests/acceptance" in each.get("run", "")]
+    assert 'source "$SETTINGS"' in step["run"]
+    assert "to_entries" in commands(emulators).partition("pytest tests/acceptance")[0]
+    values = Project(ROOT).json("local.settings.sample.json")["Values"]
+
+    target = named_target({**emulators["jobs"]["smoke"]["env"], **values, **step["env"]})
+
+    assert target is not None
+    assert target.subscription in entities_subscriptions()
+    assert Settings.from_environment(target.environment).senders < MAX_EMULATOR_CONNECTIONS
+    assert lacking(target.environment) < FEATURES.keys()
+
+
+def entities_subscriptions() -> list[str]:
+    """Those of the emulators' one topic that take every event, in sessions."""
+    [namespace] = Project(ROOT).json("infra/emulators/Config.json")["UserConfig"]["Namespaces"]
+    return [
+        each["Name"]
+        for each in namespace["Topics"][0]["Subscriptions"]
+        if each["Properties"]["RequiresSession"] and "Rules" not in each
+    ]

@@ -85,7 +85,7 @@ def service() -> Iterator[Service]:
 
 
 @anything.parametrize()
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 def test_whatever_is_asked_is_answered_as_the_document_says(
     case: schemathesis.Case[Any], service: Service
 ) -> None:
@@ -93,7 +93,7 @@ def test_whatever_is_asked_is_answered_as_the_document_says(
 
 
 @sound_requests.include(path_regex="contact_id").exclude(method="DELETE").parametrize()
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 def test_so_is_whatever_is_soundly_asked_of_a_contact_that_there_is(
     case: schemathesis.Case[Any], service: Service
 ) -> None:

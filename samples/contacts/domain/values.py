@@ -12,9 +12,9 @@ MAX_EMAIL = 254
 MAX_DESCRIPTION = 4000
 
 # As JSON Schema has it, so that the API can declare the same rules that the domain enforces.
-LINE = r"^[^\x00-\x1f\x7f]*$"
-FILLED_LINE = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
-EMAIL = r"^[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+$"
+LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+FILLED_LINE = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+EMAIL = r"^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$"
 
 
 class InvalidContact(ValueError):

@@ -169,7 +169,7 @@ def test_its_state_cannot_be_set_from_outside() -> None:
             setattr(contact, name, "other")
 
 
-@pytest.mark.parametrize("text", ["", " ", "\t", "a\nb", "a\n", "a\x00", "\x7f", "x" * 201])
+@pytest.mark.parametrize("text", ["", " ", "\t", "a\nb", "a\n", "a\x00", "\x7f", "\x85", "x" * 201])
 def test_a_name_is_filled_and_on_one_line(text: str) -> None:
     with pytest.raises(InvalidContact, match="first name"):
         Name(text, "Doe")

@@ -1,0 +1,68 @@
+"""The services the tests run against: the local stack's, started here, unless the environment names others.
+
+docs/local-stack.md tells how to run them against the official emulators or a subscription.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from local.cosmos.provisioning import ContainerSpec, provision
+from local.cosmos.server import CosmosServer
+from local.servicebus.entities import Entities
+from local.servicebus.server import ServiceBusServer
+from local.stack.environment import CONTAINERS, container_argument
+from relay.pipeline import Relay
+from relay.settings import Settings
+from tests.acceptance.services import Services, open_services
+from tests.acceptance.target import Target, named_target
+
+ENTITIES = Path(__file__).resolve().parents[2] / "infra" / "emulators" / "Config.json"
+
+RelayMaker = Callable[[], Relay]
+
+
+@pytest.fixture
+async def target() -> AsyncIterator[Target]:
+    named = named_target(os.environ)
+    if named is not None:
+        yield named
+        return
+    async with _local_services() as local:
+        yield local
+
+
+@asynccontextmanager
+async def _local_services() -> AsyncIterator[Target]:
+    async with ServiceBusServer(Entities.from_file(ENTITIES)) as servicebus, CosmosServer() as cosmos:
+        provision(cosmos.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
+        yield Target({"COSMOS": cosmos.connection_string, "SERVICEBUS": servicebus.connection_string}, "all")
+
+
+@pytest.fixture
+async def services(target: Target) -> AsyncIterator[Services]:
+    # A type of its own: where a relay runs on the same containers, it must not take part.
+    own = {"RELAY_EVENT_TYPE": f"acceptance-{uuid4()}", "RELAY_MESSAGE_FORMAT": "plain"}
+    settings = Settings.from_environment({**target.environment, **own})
+    async with open_services(settings, target.subscription) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def make_relay(services: Services) -> AsyncIterator[RelayMaker]:
+    """Makes relays that know nothing of one another."""
+    relays: list[Relay] = []
+
+    def make() -> Relay:
+        relays.append(Relay.from_settings(services.settings))
+        return relays[-1]
+
+    yield make
+    for relay in relays:
+        await relay.close()
