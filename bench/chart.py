@@ -26,7 +26,7 @@ _COLOURS = {
 }
 _FURTHEST = 1000.0
 
-# The same figures give the same file, byte for byte; text stays text. (The stub wants names as literals: hence Any.)
+# The same figures give the same file, byte for byte; text stays text. Any, as the stub wants names as literals.
 _STYLE: Any = {
     "svg.hashsalt": "outbox-relay",
     "svg.fonttype": "none",
