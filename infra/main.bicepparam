@@ -2,11 +2,13 @@
 using './main.bicep'
 
 var operator = readEnvironmentVariable('AZURE_PRINCIPAL_ID', '')
+var private = bool(readEnvironmentVariable('PRIVATE_NETWORKING', 'false'))
 var email = readEnvironmentVariable('OPERATOR_EMAIL', '')
 
 param environmentName = readEnvironmentVariable('AZURE_ENV_NAME', 'trial')
 param location = readEnvironmentVariable('AZURE_LOCATION', 'westeurope')
-param privateNetworking = bool(readEnvironmentVariable('PRIVATE_NETWORKING', 'false'))
+param privateNetworking = private
+param functionAppPublicAccess = bool(readEnvironmentVariable('FUNCTION_APP_PUBLIC_ACCESS', private ? 'false' : 'true'))
 param zoneRedundant = bool(readEnvironmentVariable('ZONE_REDUNDANT', 'false'))
 param alwaysReadyInstances = int(readEnvironmentVariable('ALWAYS_READY_INSTANCES', '0'))
 param serviceBusSku = readEnvironmentVariable('MESSAGING_SKU', 'Standard')
@@ -16,3 +18,4 @@ param cosmosBackupTier = readEnvironmentVariable('BACKUP_TIER', 'Continuous7Days
 param operatorPrincipalIds = empty(operator) ? [] : [operator]
 param operatorPrincipalType = readEnvironmentVariable('AZURE_PRINCIPAL_TYPE', 'User')
 param operatorEmails = empty(email) ? [] : [email]
+param runbook = readEnvironmentVariable('RUNBOOK', 'docs/operations.md')

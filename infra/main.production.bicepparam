@@ -31,6 +31,7 @@ param subscriptions = [
 ]
 
 param writerPrincipalIds = []
+// Ids of groups: the type below goes with them. For single users it is User.
 param operatorPrincipalIds = []
 param operatorPrincipalType = 'Group'
 param operatorEmails = []
