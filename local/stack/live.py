@@ -33,8 +33,11 @@ async def show_rates(readings: Readings, stream: TextIO, every_s: float | None) 
         stream: Where to; what is shown depends on whether it is a terminal.
         every_s: Seconds from one reading to the next; None for what suits the stream.
     """
-    interval = every_s or (TERMINAL_EVERY_S if stream.isatty() else LOG_EVERY_S)
-    with _on_terminal(stream) if stream.isatty() else _in_log(stream) as show:
+    console = Console(file=stream)
+    # A dumb terminal cannot take back what it has shown.
+    live = console.is_terminal and not console.is_dumb_terminal
+    interval = every_s or (TERMINAL_EVERY_S if live else LOG_EVERY_S)
+    with _on_terminal(console) if live else _in_log(stream) as show:
         before = None
         idle = False
         while True:
@@ -48,12 +51,12 @@ async def show_rates(readings: Readings, stream: TextIO, every_s: float | None) 
                 show(rates)
                 idle = rates.idle
             before = after or before
-            await asyncio.sleep(interval * (_IDLE_FACTOR if idle and stream.isatty() else 1))
+            await asyncio.sleep(interval * (_IDLE_FACTOR if idle and live else 1))
 
 
 @contextmanager
-def _on_terminal(stream: TextIO) -> Iterator[Show]:
-    with Live(console=Console(file=stream), auto_refresh=False, transient=True) as live:
+def _on_terminal(console: Console) -> Iterator[Show]:
+    with Live(console=console, auto_refresh=False, transient=True) as live:
         yield lambda rates: live.update(table(rates), refresh=True)
 
 

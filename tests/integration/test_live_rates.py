@@ -86,7 +86,7 @@ async def test_on_a_terminal_the_numbers_stand_under_their_names(tmp_path: Path)
     shown = bytearray()
     loop = asyncio.get_running_loop()
     loop.add_reader(ours, lambda: shown.extend(os.read(ours, 65536)))
-    process = await stack_up(tmp_path, stderr=theirs)
+    process = await stack_up(tmp_path, stderr=theirs, env={**os.environ, "TERM": "xterm"})
     try:
         async with asyncio.timeout(30):
             while b"documents/s" not in shown:
