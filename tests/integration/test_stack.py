@@ -88,9 +88,11 @@ async def test_a_shell_and_an_env_file_reader_take_the_same_settings_from_the_en
 
 async def three_parts(pid: int) -> list[psutil.Process]:
     """The parts of the stack; beside them there can be, for a moment, what the SDK runs to name the platform."""
+    parts: list[psutil.Process] = []
     async with asyncio.timeout(20):
-        while len(parts := psutil.Process(pid).children(recursive=True)) != 3:
+        while len(parts) != 3:
             await asyncio.sleep(0.05)
+            parts = psutil.Process(pid).children(recursive=True)
     return parts
 
 
