@@ -19,6 +19,5 @@ def encode(value: Any, *, sort_keys: bool = False) -> bytes:
         # large, and the bodies of all batches under way are held at once.
         return bytes(memoryview(orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)))
     except orjson.JSONEncodeError:
-        return json.dumps(
-            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys
-        ).encode()
+        # In ASCII, as a lone surrogate has an escape in JSON and no bytes in UTF-8.
+        return json.dumps(value, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys).encode()

@@ -5,7 +5,6 @@ Limits: https://learn.microsoft.com/azure/cosmos-db/nosql/transactional-batch#li
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from outbox.errors import (
     MixedPartitions,
 )
 from outbox.events import DomainEvent
-from outbox.payload import encode
+from outbox.payload import copied, encode
 
 SdkOperation = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -37,7 +36,7 @@ class Operation:
     @classmethod
     def of(cls, source: DataObject[Any]) -> Operation:
         """A copy that nothing changes any more, whatever becomes of the entity while the batch is under way."""
-        document = json.loads(encode(source.to_document(), source.name))
+        document = copied(source.to_document(), source.name)
         return cls(source.name, source.state, document, source.etag)
 
     def as_sdk(self) -> SdkOperation:

@@ -44,3 +44,22 @@ def encode(value: object, subject: str) -> str:
         raise InvalidDocument(
             f"The data of {subject} is not JSON: {error}. Dates, decimals and the like are written as strings."
         ) from error
+
+
+def copied(value: object, subject: str) -> Any:
+    """A deep copy of JSON data: what a reader will find stored.
+
+    Raises:
+        InvalidDocument: `subject` holds something that is not JSON, or text that is not Unicode. JSON can escape
+            a lone surrogate, but UTF-8 has no bytes for it, and the Functions host would relay another
+            character in its place.
+    """
+    copy = json.loads(encode(value, subject))
+    try:
+        json.dumps(copy, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidDocument(
+            f"The data of {subject} holds a lone surrogate, which is no character: it could not be relayed "
+            "as it was written."
+        ) from error
+    return copy

@@ -174,6 +174,17 @@ def test_what_is_not_json_is_refused_and_named(context: ContainerContext, note: 
         batch(context)
 
 
+def test_a_lone_surrogate_is_refused_and_a_pair_is_not(context: ContainerContext) -> None:
+    order = Order("tea", id="o1", note="\ud83d\ude00")
+    Repository(context, Order).create(order)
+    batch(context)
+
+    order.note = "caf\ud83d"
+
+    with pytest.raises(InvalidDocument, match="The data of order 'o1' holds a lone surrogate"):
+        batch(context)
+
+
 @pytest.mark.parametrize(
     ("identity", "complaint"),
     [

@@ -20,3 +20,8 @@ def test_nesting_of_any_depth_is_encoded(levels: int) -> None:
 def test_the_text_is_compact_and_sorted_only_on_request() -> None:
     assert jsontext.encode({"b": 1.0, "a": "é"}) == '{"b":1.0,"a":"é"}'.encode()
     assert jsontext.encode({"b": 1, "a": 2}, sort_keys=True) == b'{"a":2,"b":1}'
+
+
+@pytest.mark.parametrize("value", ["caf\ud83d", {"\udc00": "é"}, 2**64])
+def test_what_orjson_does_not_take_is_encoded_value_for_value(value: Any) -> None:
+    assert json.loads(jsontext.encode({"a": value, "b": "\U0001f600"})) == {"a": value, "b": "\U0001f600"}
