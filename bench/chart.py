@@ -49,7 +49,7 @@ def draw(figures: Sequence[Figure], targets: Sequence[Target], path: Path) -> No
         axes = [part.subplots() for part in parts]
         # Fixed, in inches: a layout engine places things a hair differently each time.
         for number, (part, height) in enumerate(zip(parts, heights, strict=True)):
-            left = 0.08 if number else 0.42
+            left = 0.08 if number else 0.45
             part.subplots_adjust(left=left, right=0.97, top=1 - 0.35 / height, bottom=0.65 / height)
         _draw_targets(axes[0], targets)
         for axis, delay in zip(axes[1:], delays, strict=False):

@@ -62,9 +62,10 @@ class Load:
     whatever falls into it, instead of being left out of the figures.
     """
 
-    def __init__(self, outbox: Outbox, keys: Sequence[str], seed: int) -> None:
+    def __init__(self, outbox: Outbox, keys: Sequence[str], rate: float, seed: int) -> None:
         self._outbox = outbox
         self._keys = keys
+        self._rate = rate
         self._random = random.Random(seed)
         self._number = 0
 
@@ -80,7 +81,7 @@ class Load:
 
     def _moments(self, seconds: float) -> Iterator[float]:
         began = moment = time.monotonic()
-        while (moment := moment + self._random.expovariate(RATE)) < began + seconds:
+        while (moment := moment + self._random.expovariate(self._rate)) < began + seconds:
             yield moment
 
     async def _commit(self, due: float, commits: list[Commit]) -> None:
@@ -112,7 +113,9 @@ class Latency:
         return findings
 
 
-async def measure(partitions: int, delays: Sequence[int], plan: Plan, live: Live) -> dict[int, list[Window]]:
+async def measure(
+    partitions: int, delays: Sequence[int], plan: Plan, live: Live, *, rate: float = RATE
+) -> dict[int, list[Window]]:
     """Windows of steady load by poll delay, on one stage with one subscriber and a host for each delay in turn."""
     keys = list(islice(balanced_keys(partitions), _KEYS))
     logs = Path(plan.scratch) / f"latency-{partitions}"
@@ -122,7 +125,7 @@ async def measure(partitions: int, delays: Sequence[int], plan: Plan, live: Live
         Subscriber(stage.settings["SERVICEBUS"], keys) as subscriber,
         Outbox(stage.settings["COSMOS"]) as outbox,
     ):
-        load = Load(outbox, keys, plan.seed)
+        load = Load(outbox, keys, rate, plan.seed)
         found = {}
         for delay in delays:
             await stage.start_hosts(1, RELAY_POLL_DELAY_MS=str(delay))
