@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 from bench.benchmark import TIMES, Bound, Figure, Target
+from bench.report import shown
 
 mpl.use("Agg")
 
@@ -72,7 +73,7 @@ def _draw_targets(axis: Any, targets: Sequence[Target]) -> None:
     axis.set_yticks(places, [_wrapped(target.name) for target in targets])
     axis.invert_yaxis()
     for place, target, margin in zip(places, targets, margins, strict=True):
-        text = f" {target.measured:,.3g} {target.figure.unit} ({target.target}) "
+        text = f" {shown(target.measured)} {target.figure.unit} ({target.target}) "
         axis.text(max(margin, 1), place, text, va="center", ha="left", fontsize=8)
     low, high = min([0.5, *margins]), max([2.0, *margins])
     axis.set_xlim(low * 0.8, high * 30)
