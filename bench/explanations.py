@@ -14,22 +14,20 @@ EXPLANATIONS: dict[str, str] = {
         "waiting decides rather than the processor (10 and 30 ms, 100x1) it reaches 98 % of this ceiling too."
     ),
     "SDK, built": (
-        "Met wherever anything is waited for: 91 to 100 % of this ceiling in every workload at 10 and 30 ms, "
-        "while the machine is quiet (where it is not, the worst of so many is what was disturbed most: see "
-        "the spread). At 0 ms the processor is all there is, and it is 81 to 93 %: least for events that "
-        "share their send with no other (100x1, about 260 µs an event, 30 to 50 more than the SDK alone). "
-        "Found by leaving one thing out at a time, in turns: 8 µs are `asyncio.timeout` around each send, "
-        "without which the SDK can wait for ever (it does when a rejection comes without its `info` field), 5 "
-        "lending the sender, 5 the instruments, 4 the garbage collector's. Beside the SDK with "
-        "`ServiceBusMessage`, which its users write, the relay was at 94 % and more in every workload. What "
-        "is left could be had by giving up a guard; simplicity and safety come first."
+        "Met wherever anything is waited for: 91 to 100 % of this ceiling in every workload at 10 and 30 ms. "
+        "At 0 ms the processor is all there is, and it is 81 to 93 %: least for events that share their send "
+        "with no other (100x1, about 260 µs an event, 30 to 50 more than the SDK alone). Found by leaving one"
+        " thing out at a time, in turns: 8 µs are `asyncio.timeout` around each send, without which the SDK "
+        "can wait for ever (it does when a rejection comes without its `info` field), 5 lending the sender, 5"
+        " the instruments, 4 the garbage collector's. Beside the SDK with `ServiceBusMessage`, which its "
+        "users write, the relay was at 94 % and more in every workload. What is left could be had by giving "
+        "up a guard; simplicity and safety come first."
     ),
     "own-processor-time": (
-        "Met where events share a send (10x10, 1x100), unless quartiles far apart tell of a machine that is not "
-        "quiet. An event that travels alone (100x1) bears alone what a batch shares: about 4 µs for the guard "
-        "around the send (`asyncio.timeout`), 2 for lending the sender, 2 for the instruments, and the coroutines "
-        "between. The SDK's side is the cheapest form of its public API; beside `ServiceBusMessage`, which its "
-        "users write, the difference is below zero in all three."
+        "Met where events share a send (10x10, 1x100). An event that travels alone (100x1) bears alone what a "
+        "batch shares: about 4 µs for the guard around the send (`asyncio.timeout`), 2 for lending the sender, 2 "
+        "for the instruments, and the coroutines between. The SDK's side is the cheapest form of its public API; "
+        "beside `ServiceBusMessage`, which its users write, the difference is below zero in all three."
     ),
     "article-10-10x10": (
         "The processor stands in the way. The article's handler takes about 123 ms for its ten sends one after "

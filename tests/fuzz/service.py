@@ -93,6 +93,7 @@ class Sender:
         return ServiceBusMessageBatch(max_size_in_bytes=max_size_in_bytes or self._topic.limit)
 
     async def send_messages(self, message: ServiceBusMessage | ServiceBusMessageBatch, *, timeout: float) -> None:
+        # A send on the wire lets the other partitions go on.
         await asyncio.sleep(0)
         batch = isinstance(message, ServiceBusMessageBatch)
         try:
@@ -101,7 +102,7 @@ class Sender:
             raise refusal(error.condition) from error
 
     async def close(self) -> None:
-        await asyncio.sleep(0)
+        """There is nothing to close."""
 
 
 class Client:
@@ -114,7 +115,7 @@ class Client:
         return Sender(self._topic)
 
     async def close(self) -> None:
-        await asyncio.sleep(0)
+        """There is nothing to close."""
 
 
 class Shelf:
@@ -129,7 +130,7 @@ class Shelf:
             self.records.setdefault(record["id"], record)
 
     async def close(self) -> None:
-        await asyncio.sleep(0)
+        """There is nothing to close."""
 
 
 def _encoded(message: ServiceBusMessage | ServiceBusMessageBatch) -> bytes:

@@ -90,7 +90,7 @@ async def receiving(client: ServiceBusClient, handle_message: Handle) -> AsyncIt
 
 
 async def until_empty(server: ServiceBusServer) -> None:
-    """Wait until every message of the subscription is settled."""
+    """Wait until every message of the subscription is settled; the broker tells nobody of it, so it is asked."""
     async with asyncio.timeout(20):
         while True:
             counts = (await admin(server.admin_port, "GET", "entities"))[f"{TOPIC}/Subscriptions/{SUBSCRIPTION}"]

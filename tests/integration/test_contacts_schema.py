@@ -71,11 +71,9 @@ class Service:
             with socket.create_server(("127.0.0.1", 0)) as listening:
                 self.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
                 self._server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
-                serving = asyncio.create_task(self._server.serve(sockets=[listening]))
-                while not self._server.started and not serving.done():
-                    await asyncio.sleep(0.01)
+                # Whoever connects before it has started waits in the socket's backlog.
                 self._ready.set()
-                await serving
+                await self._server.serve(sockets=[listening])
 
 
 @pytest.fixture(scope="module")

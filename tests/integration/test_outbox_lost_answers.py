@@ -236,8 +236,9 @@ async def test_a_commit_that_is_cancelled_can_be_repeated_and_is_done_once(
         await faults.add("timeout", "batch", applies=True, hang_ms=20_000)
         attempt = asyncio.create_task(work.commit())
         async with asyncio.timeout(10):
+            # What is committed and not answered shows only to a reader.
             while await actions(container) != ["OrderPlaced", "OrderPaid"]:
-                await asyncio.sleep(0)
+                pass
         attempt.cancel()
         with pytest.raises(asyncio.CancelledError):
             await attempt
@@ -260,6 +261,7 @@ async def test_a_throttled_commit_says_how_long_to_wait_and_is_done_once(
         assert await faults.applied(throttle) == 3
         assert await actions(container) == ["OrderPlaced"]
 
+        # As the error tells its caller to.
         await asyncio.sleep(raised.value.retry_after)
         await work.commit()
 
