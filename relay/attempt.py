@@ -16,7 +16,7 @@ from relay.errors import PublishError, QuarantineError, first_line
 from relay.events import DomainEvent
 from relay.headroom import Batch
 from relay.outcome import Outcome
-from relay.publisher import PartitionOutcome
+from relay.turn import PartitionOutcome
 from relay.selection import Selection
 from relay.tracelinks import span_contexts
 
