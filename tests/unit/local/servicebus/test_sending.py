@@ -18,7 +18,7 @@ from azure.servicebus.exceptions import (
 )
 
 from local.servicebus.entities import Entities
-from local.servicebus.links import PublishEndpoint
+from local.servicebus.publishing import PublishEndpoint
 from local.servicebus.server import ServiceBusServer
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
