@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from proton import Delivery, Receiver, symbol, ulong
 
 from . import settlement
-from .acknowledgements import Acknowledgements
+from .acknowledgements import Acknowledgements, Outcome
+from .edges import Edge, Oversized
 from .errors import DetachForced, MessageTooLarge, ServiceBusError
 from .fault_plans import Direction, Role
 from .frames import DISPOSITION
@@ -67,17 +68,36 @@ class PublishEndpoint(LinkEndpoint):
         if error is None and (plan := self.strikes.cuts_after()):
             self.connection.abort(reset=plan.reset)
             return
+        if isinstance(error, MessageTooLarge):
+            self._refuse_oversized(delivery, error)
+        else:
+            self._answer(delivery, Outcome(error))
+
+    def _refuse_oversized(self, delivery: Delivery, error: MessageTooLarge) -> None:
+        edges = self.connection.broker.edges
+        how = self.strikes.answers_oversized() or edges.oversized()
+        edges.meet(Edge(how))
+        if how is Oversized.DETACHED_WITHOUT_DISPOSITION:
+            self.connection.detach(self.link, error)
+        else:
+            self._answer(delivery, Outcome(error, detaches=how is Oversized.REJECTED_THEN_DETACHED))
+
+    def _answer(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Grant credit for another transfer, and answer this one when that is due."""
         self._receiver.flow(1)
+        delay_ms = self.connection.broker.ack_delay_ms + self.strikes.delay_ms()
+        self._acknowledgements.owe(delivery, outcome, delay_ms)
+
+    def _acknowledge(self, delivery: Delivery, outcome: Outcome) -> None:
+        error = outcome.error
         if delivery.settled:
             delivery.settle()
         else:
-            delay_ms = self.connection.broker.ack_delay_ms + self.strikes.delay_ms()
-            self._acknowledgements.owe(delivery, error, delay_ms)
-
-    def _acknowledge(self, delivery: Delivery, error: ServiceBusError | None) -> None:
-        settlement.answer(delivery, error)
+            settlement.answer(delivery, error)
         if error is None and (plan := self.strikes.breaks_off(Direction.OUT)):
             self.connection.break_off(DISPOSITION, reset=plan.reset)
+        if error is not None and outcome.detaches:
+            self.connection.detach(self.link, error)
 
     def _publish(self, delivery: Delivery, message_format: int | None) -> ServiceBusError | None:
         """Take in a complete delivery; return the error if it is refused."""
