@@ -47,6 +47,10 @@ class Broker:
         """How often each kind has struck."""
         return dict((await self._ask("GET", "/admin/faults"))["applied"])
 
+    async def edges(self) -> dict[str, int]:
+        """How often each edge was met."""
+        return dict((await self._ask("GET", "/admin/edges"))["edges"])
+
     async def restart(self, **options: Any) -> None:
         """Restart the broker."""
         await self._ask("POST", "/admin/restart", options)
