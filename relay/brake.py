@@ -16,7 +16,8 @@ class Brake:
 
     A wrong rule of the service, a wrong limit or a wrong property of every message is answered with the same
     condition for every event. An event whose own content is at fault stands among others that are accepted.
-    Refusals are remembered until as many keys get through again, as invocations with one key each tell nothing alone.
+    Refusals are remembered until as many keys get through again, as invocations with one key each tell nothing
+    alone.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,8 @@ def _withhold(outcomes: Sequence[PartitionOutcome], condition: str, keys: int) -
         said = refused[0].detail
         outcome.error = RefusedAlikeError(
             f"{keys} partition key(s) of this attempt were refused alike ({condition}), and no more than that got "
-            "through: the cause is not the content of an event, so nothing of it is quarantined. See what has changed "
+            "through: the cause is not the content of an event, so nothing of it is quarantined. See what has "
+            "changed "
             f"at the topic or in the settings. Service Bus said: {said} An event that has to be set aside all the "
             "same: `python -m relay quarantine add KEY ID`."
         )

@@ -1,8 +1,9 @@
 """The change batch as the trigger delivers it: the text of a JSON array, parsed where a failure has a name.
 
-The Functions worker decodes a trigger's value before the function runs, and azure-functions does so with orjson where
-that is installed. Integers of more than 64 bits then become floats, and an integer of more than 308 digits is an
-error that no function can catch: its lease would be stuck. So the worker is given a decoder that keeps the text.
+The Functions worker decodes a trigger's value before the function runs, and azure-functions does so with orjson
+where that is installed. Integers of more than 64 bits then become floats, and an integer of more than 308 digits
+is an error that no function can catch: its lease would be stuck. So the worker is given a decoder that keeps the
+text.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from azure.functions.cosmosdb import CosmosDBTriggerConverter
 from relay.errors import ChangesError
 from relay.events import Document
 
-# orjson reads an integer beyond 64 bits as a float; every such one has as many digits in a row, and so has text with a
-# long number in it, which the slower parser reads just as well.
-_LONG_INTEGER = re.compile(r"[0-9]{20}")
+# orjson reads an integer beyond 64 bits as a float; every such one has as many digits in a row, and so has text
+# with a long number in it, which the slower parser reads just as well.
+_LONG_INTEGER = re.compile(r"[0-9]{19}")
 
 
 class ChangeBatch(func.DocumentList):  # type: ignore[misc]  # azure-functions exports it untyped
@@ -47,7 +48,8 @@ def parse(text: str) -> list[Document | None]:
         documents = orjson.loads(text) if _LONG_INTEGER.search(text) is None else _parse_exactly(text)
     except ValueError as error:
         raise ChangesError(
-            f"the trigger delivered {len(text)} characters that are not JSON: {error}. The checkpoint is withheld. "
+            f"the trigger delivered {len(text)} characters that are not JSON: {error}. The checkpoint is "
+            "withheld. "
             "See which document it is with `python -m relay check --scan`."
         ) from error
     if not isinstance(documents, list):

@@ -45,7 +45,8 @@ class Containers:
             return await read_positions(leases, await self.open(settings.cosmos_container))
         except (AzureError, OSError) as error:
             raise LeaseError(
-                f"old events must be compared with the leases, but the container '{settings.cosmos_lease_container}' "
+                "old events must be compared with the leases, but the container "
+                f"'{settings.cosmos_lease_container}' "
                 f"could not be read: {first_line(error)} Check that the app may read it and the outbox container."
             ) from error
 

@@ -12,9 +12,9 @@ from relay.errors import RetryableError
 class Deadline:
     """The end of one attempt.
 
-    `functionTimeout` kills the worker process and with it every invocation that it runs, of other leases too; the host
-    notices those only at their own time-outs (Azure/azure-functions-host, functionTimeout in host.json). An attempt that ends
-    by itself fails alone, and its next one goes on where it stopped.
+    `functionTimeout` kills the worker process and with it every invocation that it runs, of other leases too; the
+    host notices those only at their own time-outs (Azure/azure-functions-host, functionTimeout in host.json). An
+    attempt that ends by itself fails alone, and its next one goes on where it stopped.
 
     Attributes:
         ends: By `time.monotonic()`, in seconds.

@@ -17,9 +17,9 @@ RelayError
     ├── BlockedError        RELAY_ON_POISON=block: the partition key waits for an operator
     └── PoisonError         the content: this message can never be accepted, so it goes to quarantine
 
-Only `PoisonError` may lead to quarantine, and only the outcome of the very transfer that carried a message makes one.
-Whatever is not known to be about the content blocks and is retried: an event that waits is late, an event wrongly
-set aside is lost to its subscribers.
+Only `PoisonError` may lead to quarantine, and only the outcome of the very transfer that carried a message makes
+one. Whatever is not known to be about the content blocks and is retried: an event that waits is late, an event
+wrongly set aside is lost to its subscribers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from __future__ import annotations
 from azure.core.exceptions import ClientAuthenticationError
 from azure.servicebus._pyamqp.error import AMQPException, AMQPLinkError, MessageException, TokenAuthFailure
 from azure.servicebus.exceptions import (
-    MessageSizeExceededError,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
     ServiceBusAuthenticationError,

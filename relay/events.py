@@ -12,9 +12,10 @@ from typing import Any
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
 MAX_KEY_LENGTH = 128
 
-# A property holds 32 KB at most, all properties together 64 KB (the same page), and a message beyond that is answered
-# with an internal error that asks to try again (Azure/azure-sdk-for-net issue 15325). What an event brings is bounded
-# so that both hold however the service counts, CloudEvents included, which repeats each of these.
+# A property holds 32 KB at most, all properties together 64 KB (the same page), and a message beyond that is
+# answered with an internal error that asks to try again (Azure/azure-sdk-for-net issue 15325). What an event
+# brings is bounded so that both hold however the service counts, CloudEvents included, which repeats each of
+# these.
 MAX_PROPERTIES_BYTES = 15_000
 
 Document = Mapping[str, Any]
@@ -95,7 +96,8 @@ class DomainEvent:
 
 
 def usable_key(document: Document) -> str | None:
-    """The partition key under which an event would have been published; None where it has none to be ordered by."""
+    """The partition key under which an event would have been published; None where it has none to be ordered "
+    "by."""
     key = document.get("partitionKey")
     return key if isinstance(key, str) and 0 < _utf16_units(key) <= MAX_KEY_LENGTH else None
 
@@ -104,7 +106,10 @@ def _check_properties(document: Document, data: Mapping[str, Any], action: str) 
     texts = {"data.action": action}
     texts |= {
         name: value
-        for name, value in (("data.createdAt", data.get("createdAt")), ("traceparent", document.get("traceparent")))
+        for name, value in (
+            ("data.createdAt", data.get("createdAt")),
+            ("traceparent", document.get("traceparent")),
+        )
         if isinstance(value, str)
     }
     if sum(map(len, texts.values())) <= MAX_PROPERTIES_BYTES // 4:

@@ -1,9 +1,9 @@
 """Keeps a process that was frozen, or has lost its lease, from sending old events behind newer ones.
 
 After a lease is lost, the invocation under way goes on, and a process that was stopped for hours resumes where it
-was: its events were published by the lease's next owner long ago. While they are younger than the duplicate detection
-window, the topic drops the copies. Older ones are compared with the lease: what its position has passed was
-accepted or quarantined by an invocation that succeeded, here or elsewhere, and is not sent again.
+was: its events were published by the lease's next owner long ago. While they are younger than the duplicate
+detection window, the topic drops the copies. Older ones are compared with the lease: what its position has passed
+was accepted or quarantined by an invocation that succeeded, here or elsewhere, and is not sent again.
 
 This costs nothing while events are young; an attempt with old ones reads the leases once. A clearance ends after
 half the window, so that a process frozen after it was given cannot use it (docs/decisions/0006-fence.md).
@@ -42,7 +42,8 @@ class Clearance:
         late_s = time.time() - max(self.given, _committed(event)) - self.lasts_s
         if late_s > 0:
             raise RetryableError(
-                f"not sent: it is more than half of RELAY_DUPLICATE_WINDOW_S ({self.lasts_s:g} s) since this event "
+                f"not sent: it is more than half of RELAY_DUPLICATE_WINDOW_S ({self.lasts_s:g} s) since this "
+                "event "
                 "was compared with the lease, as the attempt took long or the process was stopped meanwhile. "
                 "The next attempt compares again."
             )
@@ -67,7 +68,8 @@ class Fence:
         passed = [
             (event.partition_key, event.id)
             for event in old
-            if isinstance(lsn := event.document.get("_lsn"), int) and await positions.passed(event.partition_key, lsn)
+            if isinstance(lsn := event.document.get("_lsn"), int)
+            and await positions.passed(event.partition_key, lsn)
         ]
         return Clearance(now, self._lasts_s, frozenset(passed))
 

@@ -67,8 +67,10 @@ class Outcome:
         )
         if outcome.documents != documents or bool(outcome.unsent) != bool(outcome.failed):
             raise AccountingError(
-                f"{documents} document(s) came, and {outcome.documents} are accounted for, {outcome.unsent} of them "
-                f"unsent for {len(outcome.failed)} error(s): {outcome}. This is a defect of the relay: please report it. "
+                f"{documents} document(s) came, and {outcome.documents} are accounted for, {outcome.unsent} of "
+                "them "
+                f"unsent for {len(outcome.failed)} error(s): {outcome}. This is a defect of the relay: please "
+                "report it. "
                 "Nothing is lost, as the checkpoint is withheld."
             )
         return outcome
@@ -93,7 +95,9 @@ class Outcome:
             f"{self.published + self.remembered} event(s) of this invocation were. "
             "The retry policy sends the rest again."
         ]
-        lines += [f"  {key.partition_key!r}: {key.unsent} event(s): {key.error}" for key in self.failed[:_NAMED_KEYS]]
+        lines += [
+            f"  {key.partition_key!r}: {key.unsent} event(s): {key.error}" for key in self.failed[:_NAMED_KEYS]
+        ]
         if len(self.failed) > _NAMED_KEYS:
             lines.append(f"  and {len(self.failed) - _NAMED_KEYS} more partition key(s)")
         return "\n".join(lines)

@@ -36,9 +36,7 @@ class Plan:
     behind: dict[str, list[DomainEvent]] = field(default_factory=dict)
 
 
-def plan(
-    selection: Selection, holds: Holds, policy: OnPoison, accepted: Callable[[DomainEvent], bool]
-) -> Plan:
+def plan(selection: Selection, holds: Holds, policy: OnPoison, accepted: Callable[[DomainEvent], bool]) -> Plan:
     """Group the events by partition key, and keep back what must not be sent.
 
     Args:
@@ -94,12 +92,27 @@ def conclude(made: Plan, outcomes: list[PartitionOutcome], policy: OnPoison) -> 
             Quarantined(each.event.document, each.reason, each.detail, each.event.position)
             for each in outcome.rejected
         ]
-        rejected += map(_parked, outcome.held_back)
+        if policy is OnPoison.PARK:
+            rejected += map(_parked, outcome.held_back)
+    if policy is OnPoison.PARK:
+        rejected += [_parked(event) for events in made.behind.values() for event in events]
+        rejected = _behind_failures(rejected, outcomes)
     if policy is OnPoison.BLOCK:
         rejected = _blocked_by_documents(rejected, made, outcomes)
-    else:
-        rejected += [_parked(event) for events in made.behind.values() for event in events]
     return sorted(rejected, key=lambda item: item.position)
+
+
+def _behind_failures(rejected: list[Quarantined], outcomes: list[PartitionOutcome]) -> list[Quarantined]:
+    """What is behind an event that is still to be sent must not park its key before that: it waits with it."""
+    failed = {outcome.partition_key: outcome for outcome in outcomes if outcome.error is not None}
+    rest = []
+    for item in rejected:
+        key = usable_key(item.document)
+        if key in failed:
+            failed[key].unsent += 1
+        else:
+            rest.append(item)
+    return rest
 
 
 def _parked(event: DomainEvent) -> Quarantined:
@@ -131,7 +144,8 @@ def _blocked_by_documents(
 
 def _block(outcome: PartitionOutcome, identifier: str, why: str) -> None:
     outcome.error = BlockedError(
-        f"the event {identifier!r} can never be published ({why}), and RELAY_ON_POISON is 'block'. Set it aside with "
+        f"the event {identifier!r} can never be published ({why}), and RELAY_ON_POISON is 'block'. Set it aside "
+        "with "
         "`python -m relay quarantine add KEY ID`, and its key goes on without it."
     )
     outcome.blocked_by = identifier

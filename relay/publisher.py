@@ -126,8 +126,8 @@ class Publisher:
 class _Outage:
     """Ends an invocation early when nothing gets through any more.
 
-    Partial failure is normal, and then the other partition keys are tried. But when as many in a row as could not be
-    chance have failed, trying thousands more, each to its time-out, would outlast the attempt.
+    Partial failure is normal, and then the other partition keys are tried. But when as many in a row as could not
+    be chance have failed, trying thousands more, each to its time-out, would outlast the attempt.
     """
 
     def __init__(self, threshold: int) -> None:
@@ -137,9 +137,7 @@ class _Outage:
 
     def check(self) -> None:
         if self._last is not None and self._failures_in_a_row >= self._threshold:
-            raise type(self._last)(
-                f"not tried, as {self._threshold} partition keys in a row failed: {self._last}"
-            )
+            raise type(self._last)(f"not tried, as {self._threshold} partition keys in a row failed: {self._last}")
 
     def failed(self, error: SendError) -> None:
         self._failures_in_a_row += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import UserDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from relay.events import Document, DomainEvent, InvalidEvent
@@ -55,11 +55,11 @@ def in_commit_order(documents: Sequence[Document]) -> Sequence[Document]:
     """The documents of each transaction in the order in which their events happened.
 
     All documents of one transaction have the same `_lsn`, and the change feed does not specify their order
-    (https://learn.microsoft.com/azure/cosmos-db/change-feed). An event's own `order`, its place within the commit, does;
-    where a document of the transaction has none, the feed's order stays.
+    (https://learn.microsoft.com/azure/cosmos-db/change-feed). An event's own `order`, its place within the
+    commit, does; where a document of the transaction has none, the feed's order stays.
     """
     lsns = [document.get("_lsn") for document in documents]
-    if all(one != other or one is None for one, other in zip(lsns, lsns[1:], strict=False)):
+    if all(one != other or one is None for one, other in pairwise(lsns)):
         return documents
     ordered: list[Document] = []
     for lsn, members in groupby(documents, lambda document: document.get("_lsn")):

@@ -57,7 +57,8 @@ class Sender:
             except Exception as error:
                 self.discard()
                 raise classify(error) from error
-            # The limit of a single message has no public name; on a topic that takes large messages it is above a batch's.
+            # The limit of a single message has no public name; on a topic that takes large messages it is above a
+            # batch's.
             self._limits = LinkLimits(batch.max_size_in_bytes, self._link._max_message_size_on_link)
         return self._limits
 
@@ -110,8 +111,8 @@ class SenderPool:
     async def borrow(self) -> AsyncIterator[Sender]:
         """Acquire a sender, waiting until one is free.
 
-        The link of a sender whose borrower raised, or was cancelled, is closed instead of used again: a transfer may
-        still be under way on it.
+        The link of a sender whose borrower raised, or was cancelled, is closed instead of used again: a transfer
+        may still be under way on it.
         """
         async with self._free:
             # The one used last is the one whose connection is least likely to have gone idle.

@@ -245,14 +245,16 @@ class _Reader:
         """A send has to end within its attempt, and an attempt before the host ends the whole process."""
         if settings.send_timeout_s > settings.attempt_timeout_s / 2:
             self.problems.append(
-                f"RELAY_SEND_TIMEOUT_S is {settings.send_timeout_s:g}: set at most half of RELAY_ATTEMPT_TIMEOUT_S "
+                f"RELAY_SEND_TIMEOUT_S is {settings.send_timeout_s:g}: set at most half of "
+                "RELAY_ATTEMPT_TIMEOUT_S "
                 f"({settings.attempt_timeout_s:g})"
             )
         if function_timeout_s is not None:
             longest = function_timeout_s - ATTEMPT_MARGIN_S
             if settings.attempt_timeout_s > longest:
                 self.problems.append(
-                    f"RELAY_ATTEMPT_TIMEOUT_S is {settings.attempt_timeout_s:g}: set at most {longest:g}, which is "
+                    f"RELAY_ATTEMPT_TIMEOUT_S is {settings.attempt_timeout_s:g}: set at most {longest:g}, which "
+                    "is "
                     f"host.json's functionTimeout less {ATTEMPT_MARGIN_S:g} s, or raise functionTimeout"
                 )
 

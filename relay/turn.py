@@ -35,7 +35,8 @@ _BUSY_PAUSES_S = (2.0, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An event that can never be accepted, and why. `condition` is the AMQP condition where the service refused it."""
+    """An event that can never be accepted, and why. `condition` is the AMQP condition where the service refused "
+    "it."""
 
     event: DomainEvent
     reason: Reason
@@ -88,7 +89,8 @@ class Rules:
         deadline: When it ends.
         send_timeout_s: One transfer, from the first try to the last, in seconds.
         clearance: Until when its events may be sent.
-        isolate: Whether a batch that the service answers with an error is taken apart, although the error may pass:
+        isolate: Whether a batch that the service answers with an error is taken apart, although the error may
+        pass:
             after some attempts, to find the one event that it is about.
         stop_at_rejection: Whether what follows a rejected event is held back.
     """

@@ -12,8 +12,8 @@ from relay.errors import ConfigurationError, SendError
 from relay.events import DomainEvent
 from relay.messages import Encoder
 from relay.operations.results import ExitCode
-from relay.selection import group
 from relay.publisher import Publisher
+from relay.selection import group
 from relay.settings import Settings
 from relay.turn import PartitionOutcome, Rejected
 
