@@ -23,6 +23,10 @@ class Edge(StrEnum):
     """It is answered by the detach alone, as Microsoft.Azure.Amqp does by itself (`ReceivingAmqpLink`)."""
     REJECTED_ALONE = "rejected-alone"
     """It is rejected and the link stays (log in azure-event-hubs-python issue 106)."""
+    PROPERTIES_TOO_LARGE = "properties-too-large"
+    """Properties beyond their limits are answered with `amqp:internal-error` (azure-sdk-for-net issue 15325)."""
+    ENTITY_NOT_FOUND_AT_TOKEN = "entity-not-found-at-token"
+    """The token for an entity that is not there is answered with 404 (azure-service-bus issues 304 and 451)."""
 
 
 class Oversized(StrEnum):

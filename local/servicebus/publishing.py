@@ -9,7 +9,7 @@ from proton import Delivery, Receiver, symbol, ulong
 from . import settlement
 from .acknowledgements import Acknowledgements, Outcome
 from .edges import Edge, Oversized
-from .errors import DetachForced, MessageTooLarge, ServiceBusError
+from .errors import DetachForced, MessageTooLarge, PropertiesTooLarge, ServiceBusError
 from .fault_plans import Direction, Role
 from .frames import DISPOSITION
 from .links import LinkEndpoint
@@ -68,6 +68,8 @@ class PublishEndpoint(LinkEndpoint):
         if error is None and (plan := self.strikes.cuts_after()):
             self.connection.abort(reset=plan.reset)
             return
+        if isinstance(error, PropertiesTooLarge):
+            self.connection.broker.edges.meet(Edge.PROPERTIES_TOO_LARGE)
         if isinstance(error, MessageTooLarge):
             self._refuse_oversized(delivery, error)
         else:
