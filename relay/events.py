@@ -29,6 +29,8 @@ class Reason(StrEnum):
     ACTION_NOT_STRING = "action-not-string"
     MESSAGE_TOO_LARGE = "message-too-large"
     MESSAGE_REFUSED = "message-refused"
+    KEY_PARKED = "key-parked"
+    SET_ASIDE = "set-aside"
 
 
 class InvalidEvent(Exception):
