@@ -22,7 +22,7 @@ from relay.settings import Settings
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-__all__ = ["RECORD_TYPE", "Quarantine", "Quarantined", "record_of"]
+__all__ = ["RECORD_TYPE", "Holds", "Quarantine", "Quarantined", "record_of"]
 
 # Documents without a key that a session could have: nothing of theirs can follow, so there is nothing to park.
 _KEYLESS = frozenset(

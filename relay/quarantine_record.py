@@ -29,26 +29,24 @@ _PART_CHARACTERS = 150_000
 # more than 128 levels deep (400).
 DOES_NOT_FIT = (400, 413)
 
-# The document's own position among those of one commit, which all have the same `_lsn`.
-_SEQUENCE = "sequence"
-
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A document, and why it is set aside."""
+    """A document, and why it is set aside; `position` is its place in the change batch."""
 
     document: Document
     reason: Reason
     detail: str
+    position: int = 0
 
 
 def record_of(item: Quarantined, invocation_id: str, position: int) -> dict[str, Any]:
     """The record of one document.
 
     Its id is a digest of the document's content, `_etag` and `_ts` included: writing it again is harmless,
-    while a later version of the document gets a record of its own. `lsn` and `sequence`, where the document has
-    them, give the order within its partition key; `quarantinedAt` (UTC) and `position` (the document's place
-    among those quarantined together) the order of arrival.
+    while a later version of the document gets a record of its own. `lsn` and `order`, its place within that
+    commit, give the order within its partition key where the document has them; `quarantinedAt` (UTC) and
+    `position` (the document's place among those quarantined together) give the order of arrival.
     """
     document = dict(item.document)
     partition_key = document.get("partitionKey")
@@ -68,7 +66,7 @@ def record_of(item: Quarantined, invocation_id: str, position: int) -> dict[str,
 
 
 def _place(document: Mapping[str, Any]) -> dict[str, int]:
-    places = {"lsn": document.get("_lsn"), "sequence": document.get(_SEQUENCE)}
+    places = {"lsn": document.get("_lsn"), "order": document.get("order")}
     return {name: value for name, value in places.items() if type(value) is int}
 
 

@@ -293,11 +293,11 @@ async def test_a_container_that_cannot_be_read_fails_the_attempt(
 async def test_a_record_says_where_its_document_stood(
     make_quarantine: QuarantineMaker, quarantine: ContainerProxy
 ) -> None:
-    document = {**event("a", "key"), "_lsn": 42, "sequence": 7}
+    document = {**event("a", "key"), "_lsn": 42, "order": 7}
 
     await make_quarantine().store([refused(document)], "i1", park=True)
 
     (record,) = [
         item async for item in quarantine.query_items("SELECT * FROM c WHERE c.type = 'quarantinedEvent'")
     ]
-    assert (record["lsn"], record["sequence"]) == (42, 7)
+    assert (record["lsn"], record["order"]) == (42, 7)
