@@ -42,7 +42,7 @@ class Containers:
         settings = self._settings
         try:
             leases = await self.open(settings.cosmos_lease_container)
-            return await read_positions(leases, await self.open(settings.cosmos_container))
+            return await read_positions(leases, await self.open(settings.cosmos_container), own_only=True)
         except (AzureError, OSError) as error:
             raise LeaseError(
                 "old events must be compared with the leases, but the container "

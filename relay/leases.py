@@ -134,12 +134,15 @@ class Positions:
         return known
 
 
-async def read_positions(leases: ContainerProxy, monitored: ContainerProxy) -> Positions:
+async def read_positions(
+    leases: ContainerProxy, monitored: ContainerProxy, *, own_only: bool = False
+) -> Positions:
     """Read the positions of the leases that relays of `monitored` keep in `leases`.
 
     A trigger without a lease prefix of its own, as the relay's is, names its leases after the account's host
     alone. Where there are such leases, they are the relay's; else all leases of the container count, and
-    `Positions.passed` asks each of them. A read that is behind gives positions that are behind.
+    `Positions.passed` asks each of them, unless `own_only`: what another function has passed may still be the
+    relay's to publish. A read that is behind gives positions that are behind.
 
     Raises:
         azure.core.exceptions.AzureError: One of the two containers cannot be read.
@@ -157,4 +160,4 @@ async def read_positions(leases: ContainerProxy, monitored: ContainerProxy) -> P
             found.append(lease)
     host = urlsplit(monitored.client_connection.url_connection).hostname
     own = [lease for lease in found if lease.id.startswith(f"{host}_")]
-    return Positions(monitored, own or found)
+    return Positions(monitored, own if own or own_only else found)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from relay import messages
 from relay.attempt import attempting
 from relay.brake import Brake
+from relay.containers import Containers
 from relay.errors import PublishError
 from relay.events import Document
 from relay.fence import Fence
@@ -25,7 +26,12 @@ class Relay:
     """Relays batches of changed documents; one for a process, used by its invocations concurrently."""
 
     def __init__(
-        self, publisher: Publisher, quarantine: Quarantine, fence: Fence, event_type: str, on_poison: OnPoison
+        self,
+        publisher: Publisher,
+        quarantine: Quarantine,
+        fence: Fence,
+        event_type: str,
+        on_poison: OnPoison = OnPoison.SKIP,
     ) -> None:
         self._publisher = publisher
         self._quarantine = quarantine
@@ -38,9 +44,9 @@ class Relay:
     def from_settings(cls, settings: Settings) -> Relay:
         """Put the relay together. Nothing is connected until the first event needs it."""
         publisher = Publisher.from_settings(settings, messages.encoder(settings.cloudevents_source))
-        quarantine = Quarantine(settings)
-        fence = Fence(settings.duplicate_window_s, quarantine.positions)
-        return cls(publisher, quarantine, fence, settings.event_type, settings.on_poison)
+        containers = Containers(settings)
+        fence = Fence(settings.duplicate_window_s, containers.positions)
+        return cls(publisher, Quarantine(settings, containers), fence, settings.event_type, settings.on_poison)
 
     async def handle(
         self, documents: Iterable[Document | None], invocation_id: str, retry_count: int = 0

@@ -14,7 +14,7 @@ from relay.ledger import AcceptedLedger
 from relay.messages import Encoder
 from relay.senders import SenderPool
 from relay.settings import Settings
-from relay.turn import PartitionOutcome, Rules, Turn
+from relay.turn import PAUSES_S, PartitionOutcome, Rules, Turn
 
 
 class Publisher:
@@ -28,12 +28,15 @@ class Publisher:
         *,
         send_timeout_s: float,
         attempt_timeout_s: float,
+        pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
+        """`pauses_s`: seconds before each further try of a transfer; ten times as long where the service is busy."""
         self._pool = pool
         self._encode = encode
         self._ledger = ledger
         self._send_timeout_s = send_timeout_s
         self._attempt_timeout_s = attempt_timeout_s
+        self._pauses_s = pauses_s
 
     @classmethod
     def from_settings(cls, settings: Settings, encode: Encoder) -> Publisher:
@@ -73,6 +76,7 @@ class Publisher:
             clearance or Clearance(0.0, float("inf")),
             isolate,
             stop_at_rejection,
+            self._pauses_s,
         )
         outcomes = [PartitionOutcome(key) for key in partitions]
         waiting = iter(zip(outcomes, partitions.values(), strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from azure.core.exceptions import AzureError
 
 from relay import telemetry
-from relay.connections import cosmos_client
+from relay.containers import Containers
 from relay.errors import QuarantineError, first_line
 from relay.events import Reason
 from relay.holds import Holds, order_id, read_holds, touch
@@ -20,7 +19,7 @@ from relay.quarantine_record import RECORD_TYPE, Quarantined, create, record_of
 from relay.settings import Settings
 
 if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy, CosmosClient
+    from azure.cosmos.aio import ContainerProxy
 
 __all__ = ["RECORD_TYPE", "Holds", "Quarantine", "Quarantined", "record_of"]
 
@@ -38,11 +37,10 @@ _KEYLESS = frozenset(
 class Quarantine:
     """Writes quarantine records, and reads what is held back. The connection is made when it is first needed."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._opening = asyncio.Lock()
-        self._client: CosmosClient | None = None
-        self._container: ContainerProxy | None = None
+    def __init__(self, settings: Settings, containers: Containers | None = None) -> None:
+        """`containers` is the connection to use, a new one by default; it is closed with the quarantine."""
+        self._name = settings.cosmos_quarantine_container
+        self._containers = containers or Containers(settings)
         # Keys that this process has parked. A read may be answered by a replica that does not know of it yet.
         self._parked: set[str] = set()
 
@@ -122,30 +120,17 @@ class Quarantine:
             yield
         except (AzureError, OSError) as error:
             raise QuarantineError(
-                f"{why}, but the container '{self._settings.cosmos_quarantine_container}' could not be {done}: "
+                f"{why}, but the container '{self._name}' could not be {done}: "
                 f"{first_line(error)} Check that it exists with the partition key /partitionKey, and that the app "
                 "may write to it."
             ) from error
 
     async def _open(self) -> ContainerProxy:
-        async with self._opening:
-            if self._container is None:
-                client = cosmos_client(self._settings.cosmos)
-                try:
-                    await client.__aenter__()
-                except BaseException:
-                    await client.close()
-                    raise
-                database = client.get_database_client(self._settings.cosmos_database)
-                self._client = client
-                self._container = database.get_container_client(self._settings.cosmos_quarantine_container)
-            return self._container
+        return await self._containers.open(self._name)
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
-        client, self._client, self._container = self._client, None, None
-        if client is not None:
-            await client.close()
+        await self._containers.close()
 
 
 def _records(items: Iterable[tuple[int, Quarantined]], invocation_id: str) -> Iterator[dict[str, Any]]:

@@ -27,10 +27,14 @@ _ENVELOPE_BYTES = 96
 # What the SDK counts for a message of 256 bytes or more in a batch, beside the message itself.
 _BATCH_OVERHEAD_BYTES = 8
 
+# More than all properties of a message may have, twice over for CloudEvents (`events.MAX_PROPERTIES_BYTES`).
+_PROPERTIES_BYTES = 40_000
+
 # Enough for a dropped connection or a detached link. What lasts longer is for the trigger's retry policy.
-_PAUSES_S = (0.2, 0.8)
-# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-throttling: wait, then try again.
-_BUSY_PAUSES_S = (2.0, 4.0)
+PAUSES_S = (0.2, 0.8)
+# A throttled namespace asks for longer ones.
+# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-throttling
+_BUSY_FACTOR = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class Rules:
         pass:
             after some attempts, to find the one event that it is about.
         stop_at_rejection: Whether what follows a rejected event is held back.
+        pauses_s: Seconds before each further try of a transfer.
     """
 
     deadline: Deadline
@@ -100,6 +105,7 @@ class Rules:
     clearance: Clearance
     isolate: bool = False
     stop_at_rejection: bool = False
+    pauses_s: Sequence[float] = PAUSES_S
 
 
 class Turn:
@@ -204,7 +210,7 @@ class Turn:
         """
         limit = (await self._limits()).message
         body = sum(map(len, message.body))
-        if body <= limit // 2:
+        if body + _PROPERTIES_BYTES <= limit:
             return
         size = _encoded_size(message)
         if size > limit:
@@ -215,7 +221,7 @@ class Turn:
     async def _send(self, transfer: Transfer, first: DomainEvent) -> float:
         """Returns the seconds until it was accepted, pauses included."""
         began = time.monotonic()
-        for tried in range(len(_PAUSES_S) + 1):
+        for pause_s in (*self._rules.pauses_s, None):
             unused_s = began + self._rules.send_timeout_s - time.monotonic()
             left_s = self._rules.deadline.left_s(at_most=max(unused_s, 0.001))
             self._rules.clearance.check(first)
@@ -224,10 +230,12 @@ class Turn:
                 await self._sender.send(transfer, left_s)
                 break
             except RetryableError as error:
-                pauses = _BUSY_PAUSES_S if error.busy else _PAUSES_S
-                if tried == len(pauses) or time.monotonic() - began + pauses[tried] >= self._rules.send_timeout_s:
+                if pause_s is None:
                     raise
-            await asyncio.sleep(pauses[tried])
+                pause_s *= _BUSY_FACTOR if error.busy else 1
+                if time.monotonic() - began + pause_s >= self._rules.send_timeout_s:
+                    raise
+            await asyncio.sleep(pause_s)
         return time.monotonic() - began
 
     def _accept(self, events: list[DomainEvent], duration_s: float) -> None:
