@@ -33,6 +33,11 @@ class Acknowledgements:
         self._owed: deque[tuple[float, Delivery, Outcome]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def pending(self) -> bool:
+        """Whether an outcome is owed."""
+        return bool(self._owed)
+
     def owe(self, delivery: Delivery, outcome: Outcome, delay_ms: int) -> None:
         """Give an outcome after a delay, or at once if there is none and nothing is owed."""
         if not delay_ms and not self._owed:

@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SEED",
         help="seed of what the service leaves open, drawn at its worst; 'off' for its usual ways (%(default)s)",
     )
+    parser.add_argument(
+        "--idle-ms",
+        type=int,
+        metavar="MS",
+        help="how long a link may carry nothing before it is detached (60 000; with --edges off 600 000)",
+    )
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
 
 
@@ -60,6 +66,7 @@ async def run(arguments: argparse.Namespace) -> int:
         tier=arguments.tier,
         ack_delay_ms=arguments.ack_delay_ms,
         edges=arguments.edges,
+        idle_ms=arguments.idle_ms,
     )
     async with server:
         process.announce(

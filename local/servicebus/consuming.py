@@ -13,7 +13,7 @@ from .entry import Entry, Lock
 from .errors import DetachForced, NotAllowed, ServiceBusError, SessionLockLost, TimedOut
 from .fault_plans import Direction, Role
 from .frames import TRANSFER
-from .links import LinkEndpoint
+from .links import DETACHED, LinkEndpoint
 from .namespace import Source
 from .queue import MessageQueue
 from .sessions import Session, SessionQueue
@@ -74,8 +74,8 @@ class ConsumeEndpoint(LinkEndpoint):
         self.source.outlet.accessed_ms = self.connection.broker.namespace.agenda.now()
         credit = self._sender.credit
         while credit > 0 and self.connection.writable and not self.connection.breaks_off:
-            if self._has_next() and self.strikes.detaches():
-                self.connection.detach(self.link, DetachForced("The link was detached by the broker."))
+            if self._has_next() and (plan := self.strikes.detaches()):
+                self.connection.detach(self.link, None if plan.silent else DetachForced(DETACHED))
                 return
             taken = self._take()
             if taken is None:
@@ -100,6 +100,7 @@ class ConsumeEndpoint(LinkEndpoint):
         self.queue.wake_waiting()
 
     def _deliver(self, entry: Entry, lock: Lock | None) -> None:
+        self.touch()
         if lock is None:
             delivery = self._sender.delivery(str(entry.sequence_number))
             self._sender.send(entry.encode())

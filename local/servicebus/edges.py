@@ -27,6 +27,14 @@ class Edge(StrEnum):
     """Properties beyond their limits are answered with `amqp:internal-error` (azure-sdk-for-net issue 15325)."""
     ENTITY_NOT_FOUND_AT_TOKEN = "entity-not-found-at-token"
     """The token for an entity that is not there is answered with 404 (azure-service-bus issues 304 and 451)."""
+    IDLE_LINK_DETACHED_WITH_ERROR = "idle-link-detached-with-error"
+    """A link that idles is detached with `amqp:link:detach-forced` (azure-sdk-for-python issue 10127)."""
+    IDLE_LINK_DETACHED = "idle-link-detached"
+    """It is detached without a reason, which AMQP 1.0 allows (part 2, section 2.7.7): `error` is optional."""
+    IDLE_CONNECTION_CLOSED_WITH_ERROR = "idle-connection-closed-with-error"
+    """A connection that idles is closed with `amqp:connection:forced` (azure-service-bus-java issue 408)."""
+    IDLE_CONNECTION_CLOSED = "idle-connection-closed"
+    """It is closed without a reason, which AMQP 1.0 allows (part 2, section 2.7.9)."""
 
 
 class Oversized(StrEnum):
@@ -36,6 +44,9 @@ class Oversized(StrEnum):
     DETACHED_WITHOUT_DISPOSITION = Edge.DETACHED_WITHOUT_DISPOSITION.value
     REJECTED_ALONE = Edge.REJECTED_ALONE.value
 
+
+_IDLE_CONNECTION = (Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR, Edge.IDLE_CONNECTION_CLOSED)
+_IDLE_LINK = (Edge.IDLE_LINK_DETACHED_WITH_ERROR, Edge.IDLE_LINK_DETACHED, *_IDLE_CONNECTION)
 
 _OVERSIZED = (*Oversized, Oversized.REJECTED_THEN_DETACHED)
 """What was seen of the service itself is drawn twice as often as each of the others."""
@@ -50,6 +61,7 @@ class Edges:
     def __init__(self, seed: int | None = None) -> None:
         self.seed = seed
         self.met: Counter[Edge] = Counter()
+        self._idle = random.Random(f"{seed}:idle")
         self._oversized = random.Random(f"{seed}:oversized")
 
     def meet(self, edge: Edge) -> None:
@@ -59,6 +71,16 @@ class Edges:
     def oversized(self) -> Oversized:
         """Choose how the next oversized transfer is answered."""
         return Oversized.REJECTED_THEN_DETACHED if self.seed is None else self._oversized.choice(_OVERSIZED)
+
+    def idle_link(self) -> Edge:
+        """Choose what happens to a link that has carried nothing for too long: it may go with its connection."""
+        return Edge.IDLE_LINK_DETACHED_WITH_ERROR if self.seed is None else self._idle.choice(_IDLE_LINK)
+
+    def idle_connection(self) -> Edge:
+        """Choose how a connection is closed that has had no links for too long."""
+        if self.seed is None:
+            return Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR
+        return self._idle.choice(_IDLE_CONNECTION)
 
     def as_object(self) -> dict[str, Any]:
         """As the admin port tells it: the seed, and how often each edge was met since the broker started."""

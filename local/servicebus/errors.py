@@ -11,19 +11,24 @@
     ├── ArgumentInvalid          com.microsoft:argument-error
     ├── EntityDisabled           com.microsoft:entity-disabled
     ├── ServerBusy               com.microsoft:server-busy
+    ├── ConnectionForced         amqp:connection:forced
     ├── DetachForced             amqp:link:detach-forced
+    │   └── IdleTimerExpired
     ├── TimedOut                 com.microsoft:timeout
     ├── MessageLockLost          com.microsoft:message-lock-lost
     ├── MessageNotFound          com.microsoft:message-not-found
     ├── SessionLockLost          com.microsoft:session-lock-lost
     ├── SessionCannotBeLocked    com.microsoft:session-cannot-be-locked
     └── Refused                  any condition, set by a test
+        └── RefusedWithLink
 
 Conditions are those azure-servicebus maps to its exceptions (`_transport/_pyamqp_transport.py`) and those users
 report from the service: `amqp:not-allowed` wherever the .NET SDK raises InvalidOperationException.
 """
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 UNABLE_TO_PROCESS = (
     "The service was unable to process the request; please retry the operation. For more information on exception "
@@ -126,6 +131,25 @@ class DetachForced(ServiceBusError):
     status = 410
 
 
+class IdleTimerExpired(DetachForced):
+    """A link has carried nothing for longer than it may."""
+
+    def __init__(self, name: str, role: str | None, idle_s: float) -> None:
+        """`role` is the client's: "sender" or "receiver"."""
+        kind = "publisher" if role == "sender" else "consumer"
+        super().__init__(
+            f"The link '{name}' is force detached. Code: {kind}. Details: AmqpMessage{kind.capitalize()}."
+            f"IdleTimerExpired: Idle timeout: {timedelta(seconds=idle_s)}."
+        )
+
+
+class ConnectionForced(ServiceBusError):
+    """The broker closes a connection for reasons of its own."""
+
+    condition = "amqp:connection:forced"
+    status = 503
+
+
 class TimedOut(ServiceBusError):
     """The operation did not complete within the time given for it."""
 
@@ -167,3 +191,7 @@ class Refused(ServiceBusError):
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(description)
         self.condition = condition
+
+
+class RefusedWithLink(Refused):
+    """A test asked for this refusal, and for the link to be detached with it."""

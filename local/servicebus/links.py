@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from proton import Delivery, Link
@@ -11,6 +12,9 @@ from .strikes import LinkStrikes
 
 if TYPE_CHECKING:
     from .connection import AmqpConnection
+
+
+DETACHED = "The link was detached by the broker."
 
 
 class LinkEndpoint:
@@ -26,6 +30,17 @@ class LinkEndpoint:
     def __init__(self, connection: AmqpConnection, link: Link) -> None:
         self.connection = connection
         self.link = link
+        self.active_s = 0.0
+        self.touch()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way on the link, so that it does not idle."""
+        return False
+
+    def touch(self) -> None:
+        """The link carries something, now. `active_s` is when it last did, in seconds of the loop's clock."""
+        self.active_s = self.connection.active_s = asyncio.get_running_loop().time()
 
     def check(self) -> None:
         """Raise what forbids the link as its entity is now."""

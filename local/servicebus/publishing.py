@@ -9,10 +9,10 @@ from proton import Delivery, Receiver, symbol, ulong
 from . import settlement
 from .acknowledgements import Acknowledgements, Outcome
 from .edges import Edge, Oversized
-from .errors import DetachForced, MessageTooLarge, PropertiesTooLarge, ServiceBusError
+from .errors import DetachForced, MessageTooLarge, PropertiesTooLarge, RefusedWithLink, ServiceBusError
 from .fault_plans import Direction, Role
 from .frames import DISPOSITION
-from .links import LinkEndpoint
+from .links import DETACHED, LinkEndpoint
 from .message import BATCH_FORMAT, Message, parse, split_batch
 from .strikes import LinkStrikes
 from .topic import Destination
@@ -39,6 +39,10 @@ class PublishEndpoint(LinkEndpoint):
         self.strikes = LinkStrikes(connection.broker.faults, path, Role.SENDER)
         self._acknowledgements = Acknowledgements(self._acknowledge, connection.schedule_flush)
 
+    @property
+    def is_busy(self) -> bool:
+        return self._acknowledgements.pending
+
     def check(self) -> None:
         self.destination.inlet.check(())
 
@@ -61,8 +65,8 @@ class PublishEndpoint(LinkEndpoint):
             self._swallow(delivery)
         if delivery.partial or not (delivery.readable or delivery in self._oversized):
             return
-        if self.strikes.detaches():
-            self.connection.detach(self.link, DetachForced("The link was detached by the broker."))
+        if plan := self.strikes.detaches():
+            self.connection.detach(self.link, None if plan.silent else DetachForced(DETACHED))
             return
         error = self._publish(delivery, message_format)
         if error is None and (plan := self.strikes.cuts_after()):
@@ -73,7 +77,7 @@ class PublishEndpoint(LinkEndpoint):
         if isinstance(error, MessageTooLarge):
             self._refuse_oversized(delivery, error)
         else:
-            self._answer(delivery, Outcome(error))
+            self._answer(delivery, Outcome(error, detaches=isinstance(error, RefusedWithLink)))
 
     def _refuse_oversized(self, delivery: Delivery, error: MessageTooLarge) -> None:
         edges = self.connection.broker.edges
@@ -91,6 +95,7 @@ class PublishEndpoint(LinkEndpoint):
         self._acknowledgements.owe(delivery, outcome, delay_ms)
 
     def _acknowledge(self, delivery: Delivery, outcome: Outcome) -> None:
+        self.touch()
         error = outcome.error
         if delivery.settled:
             delivery.settle()
