@@ -29,6 +29,8 @@ class Partition:
     index: int
     key_range: KeyRange
     lsn: int
+    parents: tuple[str, ...] = ()
+    """The ids of the partitions from which it came by splits, the oldest first."""
 
     @property
     def id(self) -> str:
@@ -138,7 +140,7 @@ class Catalog:
         if found is None:
             found = next((each for each in containers.values() if each.rid == name), None)
         if found is None:
-            raise NotFound(f"Resource Not Found: no container '{name}' in database '{database}'.", substatus=1003)
+            raise NotFound(f"Resource Not Found: no container '{name}' in database '{database}'.")
         return found
 
     def create_database(self, name: object) -> Database:

@@ -60,14 +60,19 @@ async def test_containers_are_created_read_listed_queried_and_deleted(
         await database.get_container_client("data").read()
 
 
-async def test_deleting_a_container_deletes_its_items(client: CosmosClient, make_container: MakeContainer) -> None:
+async def test_deleting_a_container_deletes_its_items(
+    server: CosmosServer, client: CosmosClient, make_container: MakeContainer
+) -> None:
     container = await make_container()
     await container.create_item({"id": "1", "pk": "a"})
 
     await client.get_database_client("outbox").delete_container(container)
-    container = await make_container()
+    await make_container()
 
-    assert [item async for item in container.read_all_items()] == []
+    # The client that deleted the container still sends its session token, which is ahead of the new one.
+    async with CosmosClient.from_connection_string(server.connection_string) as other:
+        container = other.get_database_client("outbox").get_container_client("data")
+        assert [item async for item in container.read_all_items()] == []
 
 
 async def test_a_partition_key_cannot_be_changed(client: CosmosClient, container: ContainerProxy) -> None:
