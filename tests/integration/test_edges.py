@@ -35,7 +35,7 @@ VALUES: dict[str, Any] = {
     "beyond a double's integers": 9_007_199_254_740_993,
     "64 bits": -(2**63),
     "tenth": 0.1,
-    "the deepest nesting Cosmos DB takes": nested(125),
+    "the deepest nesting the Functions host takes": nested(61),
     "every kind of nothing": [None, "", [], {}, 0, False],
     "text of every plane": 'ü 美 𝄞 \u0000 \u001f \u2028 \\ " / \ufeff',
     "dates": [
