@@ -32,6 +32,12 @@ class TriggerLeases:
         await store.initialize(await self._feed.ranges())
         return store
 
+    async def reach(self, lsn: int) -> None:
+        """Checkpoint each lease at an LSN, wherever its feed is."""
+        store = await self.store()
+        for lease in await store.all():
+            await store.checkpoint(await store.acquire(lease), f'"{lsn}"')
+
     async def pass_all(self) -> list[Lease]:
         """Checkpoint each lease behind all that is in the feed now, as after invocations that succeeded."""
         store = await self.store()
