@@ -91,6 +91,21 @@ async def test_what_was_read_and_changed_is_saved_without_saying_so(container: C
     assert (await container.read_item("o1", "o1"))["data"]["paid"] == "12.50"
 
 
+async def test_two_lines_added_in_one_commit_are_two_events(container: ContainerProxy) -> None:
+    new = Order("tea", id="o1")
+    new.add_line("milk")
+    await given(container, new)
+
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.add_line("sugar")
+        order.add_line("lemon")
+        await work.commit()
+
+    told = [item["data"] for item in await stored(container) if item["type"] == "domainEvent"]
+    assert [data["itemName"] for data in told] == ["tea", "milk", "sugar", "lemon"]
+
+
 async def test_a_change_without_an_event_is_saved_by_an_update(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
 
