@@ -43,6 +43,9 @@ Events (`events`)
     entity's id. With the class attribute `replaces_earlier = True` the last event of a commit with that action
     takes the place of an earlier one, and a new entity, whose created event tells all, leaves it out.
 
+    Each event document has `sequence`, its number among the events of its entity (1, 2, 3 …, without a gap), and
+    `order`, its place among all events of its commit (0, 1, 2 …, what happened first first).
+
 Unit of work (`unit_of_work`)
     `UnitOfWork(container, *, event_ttl=864_000, event_type="domainEvent")`: `repository(Order)`, `events` (an
     `EventRepository`, for events besides the entities' own), `commit()`, `rollback()`, `forget(entity)`, `context`

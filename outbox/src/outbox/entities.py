@@ -48,6 +48,7 @@ class DomainEntity(ABC):
     partition_key: str | None = None
     _raised: list[Raised] = field(default_factory=list, init=False, repr=False, compare=False)
     _birth: _Birth = field(default_factory=_Birth, init=False, repr=False, compare=False)
+    _sequence: int = field(default=0, init=False, repr=False, compare=False)
     _is_new: bool = field(default=True, init=False, repr=False, compare=False)
     _etag: str | None = field(default=None, init=False, repr=False, compare=False)
     _deleted: bool = field(default=False, init=False, repr=False, compare=False)
@@ -177,6 +178,11 @@ def ttl_of(entity: DomainEntity) -> int:
     return entity.ttl if entity._ttl_when_deleted is None else entity._ttl_when_deleted
 
 
+def sequence_of(entity: DomainEntity) -> int:
+    """The number of the entity's last stored event; 0 where there is none, or it was stored without a number."""
+    return entity._sequence
+
+
 def restore(kind: type[E], document: Mapping[str, Any]) -> E:
     """The entity that is stored as `document`."""
     data = document["data"]
@@ -186,15 +192,19 @@ def restore(kind: type[E], document: Mapping[str, Any]) -> E:
     entity._raised.clear()
     entity._is_new = False
     entity._etag = document["_etag"]
+    entity._sequence = _stored_sequence(document)
     entity._deleted = data.get("deleted") is True
     # A deleted document's own time to live goes on to count; without one, the class's does.
     entity._ttl_when_deleted = document.get("ttl") if entity._deleted else None
     return entity
 
 
-def mark_saved(entity: DomainEntity, etag: str, told: Collection[str]) -> None:
-    """Take note that a commit stored the entity as version `etag`, with the events whose ids are `told`."""
+def mark_saved(entity: DomainEntity, etag: str, told: Collection[str], sequence: int) -> None:
+    """Take note that a commit stored the entity as version `etag`, with the events whose ids are `told`; the last
+    of all its events has the number `sequence`.
+    """
     entity._is_new = False
+    entity._sequence = sequence
     # The version of a deletion is nobody's to read: a conditional read would answer "not modified" to it.
     entity._etag = None if entity._deleted else etag
     entity._raised = [raised for raised in entity._raised if raised.event.id not in told]
@@ -206,6 +216,12 @@ def check_ttl(ttl: int | None) -> None:
     """
     if ttl is not None and ttl != NO_EXPIRY and not 0 < ttl <= MAX_TTL_S:
         raise ValueError(f"A time to live is -1 or 1 to {MAX_TTL_S} seconds, not {ttl}.")
+
+
+def _stored_sequence(document: Mapping[str, Any]) -> int:
+    # Documents that were written before events were numbered have none.
+    stored = document.get("sequence")
+    return stored if isinstance(stored, int) else 0
 
 
 def _stored_fields(kind: type[DomainEntity]) -> list[Field[Any]]:

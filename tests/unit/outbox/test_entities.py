@@ -51,7 +51,7 @@ def test_a_new_entity_raises_its_created_event_first_and_keeps_what_follows() ->
     assert isinstance(created, OrderPlaced)
     assert (created.item_name, created.quantity) == ("tea", 7)
     assert actions(order) == ["OrderPlaced", "OrderLineAdded", "OrderResized", "OrderLineAdded"]
-    mark_saved(order, '"1"', {event.id for event in order.domain_events})
+    mark_saved(order, '"1"', {event.id for event in order.domain_events}, 4)
     assert order.domain_events == ()
 
 
@@ -120,7 +120,7 @@ def test_what_was_saved_is_not_raised_again_and_what_came_later_is_kept() -> Non
     told = {event.id for event in order.domain_events}
     order.pay("1.00")
 
-    mark_saved(order, '"2"', told)
+    mark_saved(order, '"2"', told, 2)
 
     assert order.etag == '"2"'
     assert actions(order) == ["OrderPaid"]
@@ -145,7 +145,7 @@ def test_a_deletion_that_is_saved_leaves_no_version_to_ask_for() -> None:
     order = stored()
     order.delete()
 
-    mark_saved(order, '"2"', {event.id for event in order.domain_events})
+    mark_saved(order, '"2"', {event.id for event in order.domain_events}, 2)
 
     assert order.etag is None
 
@@ -170,7 +170,7 @@ def test_what_was_never_saved_cannot_be_deleted() -> None:
 
 def test_a_class_without_a_deleted_event_cannot_be_deleted_and_says_so() -> None:
     customer = Customer(Name("Ada", "Lovelace"))
-    mark_saved(customer, '"1"', ())
+    mark_saved(customer, '"1"', (), 1)
 
     with pytest.raises(TypeError, match=r"Customer cannot be deleted: it defines no deleted_event\(\)"):
         customer.delete()
