@@ -54,6 +54,16 @@ param cosmosContainer string = 'data'
 param cosmosLeaseContainer string = 'leases'
 param cosmosQuarantineContainer string = 'quarantine'
 
+@allowed([
+  1
+  2
+])
+@description('2 takes partition keys of 2048 bytes. 1 takes 101 bytes, and is only for containers that were created without a version: it cannot be changed.')
+param cosmosPartitionKeyVersion int = 2
+
+@description('Lock the lease and quarantine containers against deletion. It takes the right Microsoft.Authorization/locks/write, which Owner and User Access Administrator have.')
+param lockContainers bool = true
+
 // Service Bus
 
 @allowed([
@@ -226,6 +236,8 @@ module cosmos 'modules/cosmos.bicep' = {
     zoneRedundant: zoneRedundant
     backupTier: cosmosBackupTier
     publicAccess: !privateNetworking
+    partitionKeyVersion: cosmosPartitionKeyVersion
+    lockContainers: lockContainers
   }
 }
 

@@ -17,6 +17,7 @@ param serviceBusSku = readEnvironmentVariable('MESSAGING_SKU', 'Standard')
 param duplicateDetectionWindow = readEnvironmentVariable('DUPLICATE_DETECTION_WINDOW', 'P1D')
 param cosmosCapacityMode = readEnvironmentVariable('CAPACITY_MODE', 'Serverless')
 param cosmosBackupTier = readEnvironmentVariable('BACKUP_TIER', 'Continuous7Days')
+param lockContainers = bool(readEnvironmentVariable('LOCK_CONTAINERS', 'false'))
 param operatorPrincipalIds = empty(operator) ? [] : [operator]
 param operatorPrincipalType = readEnvironmentVariable('AZURE_PRINCIPAL_TYPE', 'User')
 param operatorEmails = empty(email) ? [] : [email]

@@ -9,6 +9,7 @@ param alwaysReadyInstances = 2
 param cosmosCapacityMode = 'Autoscale'
 param cosmosMaxThroughput = 10000
 param cosmosBackupTier = 'Continuous30Days'
+param lockContainers = true
 
 param serviceBusSku = 'Premium'
 param serviceBusMessagingUnits = 1
