@@ -12,11 +12,13 @@ param location = readEnvironmentVariable('AZURE_LOCATION', 'westeurope')
 param privateNetworking = private
 param functionAppPublicAccess = empty(publicAccess) ? !private : toLower(publicAccess) == 'true'
 param zoneRedundant = bool(readEnvironmentVariable('ZONE_REDUNDANT', 'false'))
-param alwaysReadyInstances = int(readEnvironmentVariable('ALWAYS_READY_INSTANCES', '0'))
+param alwaysReadyInstances = int(readEnvironmentVariable('ALWAYS_READY_INSTANCES', '1'))
 param serviceBusSku = readEnvironmentVariable('MESSAGING_SKU', 'Standard')
 param duplicateDetectionWindow = readEnvironmentVariable('DUPLICATE_DETECTION_WINDOW', 'P1D')
 param cosmosCapacityMode = readEnvironmentVariable('CAPACITY_MODE', 'Serverless')
 param cosmosBackupTier = readEnvironmentVariable('BACKUP_TIER', 'Continuous7Days')
+param rollingUpdates = bool(readEnvironmentVariable('ROLLING_UPDATES', 'false'))
+param summarizeWrites = bool(readEnvironmentVariable('SUMMARIZE_WRITES', 'false'))
 param lockContainers = bool(readEnvironmentVariable('LOCK_CONTAINERS', 'false'))
 param operatorPrincipalIds = empty(operator) ? [] : [operator]
 param operatorPrincipalType = readEnvironmentVariable('AZURE_PRINCIPAL_TYPE', 'User')

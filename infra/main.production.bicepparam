@@ -37,3 +37,6 @@ param operatorPrincipalIds = []
 param operatorPrincipalType = 'Group'
 param operatorEmails = []
 param logRetentionInDays = 90
+param dailyLogQuotaInGigabytes = 20
+// In preview: set it to false where the deployment of diagnostic settings is refused for it.
+param summarizeWrites = true

@@ -65,7 +65,7 @@ var onlyIds = {
   ]
 }
 
-resource account 'Microsoft.DocumentDB/databaseAccounts@2026-03-15' = {
+resource account 'Microsoft.DocumentDB/databaseAccounts@2025-04-15' = {
   name: name
   location: location
   tags: tags
@@ -94,7 +94,7 @@ resource account 'Microsoft.DocumentDB/databaseAccounts@2026-03-15' = {
   }
 }
 
-resource outbox 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases@2026-03-15' = {
+resource outbox 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases@2025-04-15' = {
   parent: account
   name: database
   properties: {
@@ -104,7 +104,7 @@ resource outbox 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases@2026-03-15' 
   }
 }
 
-resource data 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2026-03-15' = {
+resource data 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2025-04-15' = {
   parent: outbox
   name: dataContainer
   properties: {
@@ -127,7 +127,7 @@ resource data 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@202
   }
 }
 
-resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2026-03-15' = {
+resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2025-04-15' = {
   parent: outbox
   name: leaseContainer
   properties: {
@@ -153,7 +153,7 @@ resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
   }
 }
 
-resource quarantine 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2026-03-15' = {
+resource quarantine 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2025-04-15' = {
   parent: outbox
   name: quarantineContainer
   properties: {

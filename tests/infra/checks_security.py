@@ -117,11 +117,12 @@ def every_service_tells_the_workspace_about_itself(project: Project) -> None:
             sources = setting.at("properties.logs") + (setting.at("properties.metrics") or [])
             assert all(source["enabled"] is True for source in sources)
             told[setting.scope] = [source.get("category") or source["categoryGroup"] for source in sources]
+        summaries = ["DataPlaneRequests5M"] if deployment is project.production else []
         assert told == {
             deployment.one(COSMOS).id: [
                 "ControlPlaneRequests",
                 "PartitionKeyStatistics",
-                "DataPlaneRequests5M",
+                *summaries,
                 "AllMetrics",
             ],
             deployment.one(SERVICE_BUS).id: ["allLogs", "AllMetrics"],
