@@ -7,9 +7,11 @@ import os
 
 import azure.functions as func
 
+from relay import logs
 from relay.pipeline import Relay
 from relay.settings import Settings
 
+logs.quiet_libraries()
 settings = Settings.from_environment(os.environ)
 app = func.FunctionApp()
 
