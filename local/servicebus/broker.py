@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from .auth import SharedAccess
+from .edges import Edges
 from .ends import Entity
 from .entities import Sending
 from .errors import NotFound
@@ -41,10 +42,17 @@ class Broker:
     """The namespace and its connections."""
 
     def __init__(
-        self, namespace: Namespace, access: SharedAccess, *, tier: Tier = "standard", ack_delay_ms: int = 0
+        self,
+        namespace: Namespace,
+        access: SharedAccess,
+        edges: Edges,
+        *,
+        tier: Tier = "standard",
+        ack_delay_ms: int = 0,
     ) -> None:
         self.namespace = namespace
         self.access = access
+        self.edges = edges
         self.tier = tier
         self.ack_delay_ms = ack_delay_ms
         self.connections: set[AmqpConnection] = set()

@@ -7,6 +7,7 @@
     ├── NotImplementedHere       amqp:not-implemented
     ├── DecodeFailed             amqp:decode-error
     ├── MessageTooLarge          amqp:link:message-size-exceeded
+    ├── PropertiesTooLarge       amqp:internal-error
     ├── ArgumentInvalid          com.microsoft:argument-error
     ├── EntityDisabled           com.microsoft:entity-disabled
     ├── ServerBusy               com.microsoft:server-busy
@@ -23,6 +24,11 @@ report from the service: `amqp:not-allowed` wherever the .NET SDK raises Invalid
 """
 
 from __future__ import annotations
+
+UNABLE_TO_PROCESS = (
+    "The service was unable to process the request; please retry the operation. For more information on exception "
+    "types and proper exception handling, please refer to http://go.microsoft.com/fwlink/?LinkId=761101"
+)
 
 
 class ServiceBusError(Exception):
@@ -79,6 +85,17 @@ class MessageTooLarge(ServiceBusError):
 
     condition = "amqp:link:message-size-exceeded"
     status = 400
+
+
+class PropertiesTooLarge(ServiceBusError):
+    """The properties of the message take more than they may: a defect of the content, told as one of the service.
+
+    The limits are those of "Service Bus quotas" (learn.microsoft.com). The answer is that which azure-sdk-for-net
+    issue 15325 shows; it names neither the property nor the limit, and asks for a retry.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(UNABLE_TO_PROCESS)
 
 
 class ArgumentInvalid(ServiceBusError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from .edges import Oversized
 from .properties import Problems, Reader
 from .status import Status
 
@@ -28,6 +29,8 @@ class FaultKind(StrEnum):
     """Transfers with messages of one partition of the broker are rejected, others accepted."""
     DETACH_LINK = "detach-link"
     """The link is detached in place of taking, or delivering, the next message."""
+    ANSWER_OVERSIZED = "answer-oversized"
+    """Transfers that are too large are answered in the way that is asked for; it makes none too large."""
     REFUSE_TOKEN = "refuse-token"
     """Tokens are answered with 401 and links are not let in."""
     DISABLE_ENTITY = "disable-entity"
@@ -95,6 +98,7 @@ class FaultPlan:
     condition: str = SERVER_BUSY
     status: Status = Status.DISABLED
     reset: bool = False
+    answer: Oversized = Oversized.REJECTED_THEN_DETACHED
 
     @classmethod
     def from_object(cls, body: Any) -> FaultPlan:
@@ -102,9 +106,9 @@ class FaultPlan:
 
         Options: `direction` and `role` of cut-mid-frame, `role` of detach-link, `reset` (a TCP reset in place of
         an orderly end) of all that cut, `ms` of delay-ack, `partition`, `of` and `condition` of
-        partition-unavailable, `status` of disable-entity. Where neither `count` nor `for_ms` is given, faults that
-        strike transfers, and refuse-token, strike once; disable-entity and partition-unavailable last until they
-        are deleted.
+        partition-unavailable, `status` of disable-entity, `answer` of answer-oversized. Where neither `count` nor
+        `for_ms` is given, faults that strike transfers, and refuse-token, strike once; answer-oversized,
+        disable-entity and partition-unavailable last until they are deleted.
         """
         problems: Problems = []
         reader = Reader(body, "", problems)
@@ -187,5 +191,6 @@ _OPTIONS: Mapping[FaultKind, _Options] = {
         "of": lambda reader: reader.integer("of", 16, 1, _MOST),
         "condition": _condition,
     },
+    FaultKind.ANSWER_OVERSIZED: {"answer": lambda reader: _choice(reader, "answer", Oversized, None)},
     FaultKind.DISABLE_ENTITY: {"status": lambda reader: _choice(reader, "status", Status, Status.DISABLED)},
 }

@@ -14,6 +14,7 @@ from .attach import attach
 from .auth import DEFAULT_KEY, KEY_NAME, SharedAccess
 from .broker import Broker, Tier
 from .connection import AmqpConnection
+from .edges import DEFAULT_SEED, Edges
 from .entities import Entities
 from .namespace import Namespace
 
@@ -25,7 +26,8 @@ CLOSE_TIMEOUT_S = 1.0
 class ServiceBusServer:
     """An AMQP 1.0 broker with Service Bus semantics, on the running asyncio loop.
 
-    Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement.
+    Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement;
+    `edges` is the seed of what varies, None for the service's usual ways.
     Messages are kept in memory and go when it stops.
     """
 
@@ -39,6 +41,7 @@ class ServiceBusServer:
         key: str = DEFAULT_KEY,
         tier: Tier = "standard",
         ack_delay_ms: int = 0,
+        edges: int | None = DEFAULT_SEED,
         clock: Clock = system_clock,
     ) -> None:
         self._host = host
@@ -50,6 +53,7 @@ class ServiceBusServer:
         self.broker = Broker(
             Namespace(entities, self._agenda),
             SharedAccess(key, lambda: clock() / 1000),
+            Edges(edges),
             tier=tier,
             ack_delay_ms=ack_delay_ms,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .edges import Oversized
 from .errors import Refused, ServerBusy
 from .fault_plans import Direction, FaultKind, FaultPlan, Role
 from .faults import Faults, partition_of
@@ -42,6 +43,11 @@ class LinkStrikes:
             return False
         plan = self._faults.strike(FaultKind.DETACH_LINK, self._path, lambda plan: plan.role is self._role)
         return plan is not None
+
+    def answers_oversized(self) -> Oversized | None:
+        """Return how a transfer that is too large is to be answered."""
+        plan = self._strike(FaultKind.ANSWER_OVERSIZED)
+        return None if plan is None else plan.answer
 
     def delay_ms(self) -> int:
         """Return how late the disposition is to be."""

@@ -77,7 +77,7 @@ async def test_a_value_stored_in_cosmos_arrives_as_it_was_stored(
 async def test_keys_of_any_script_and_of_the_full_length_keep_their_order(
     make_relay: RelayMaker, servicebus: ServiceBusServer, key: str
 ) -> None:
-    documents = [event(f"{number}-{key}"[:128], key) for number in range(5)]
+    documents = [event(f"{number}-{key[:62]}", key) for number in range(5)]
 
     await make_relay().handle(documents, "i1")
 
