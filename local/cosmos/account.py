@@ -7,6 +7,7 @@ from pathlib import Path
 from local.cosmos.catalog import Catalog, Container, Partition
 from local.cosmos.changefeed import ChangeFeed
 from local.cosmos.clock import Clock
+from local.cosmos.edges import Edges
 from local.cosmos.errors import COLLECTION_RID_MISMATCH, PARTITION_KEY_RANGE_GONE, BadRequest, Gone
 from local.cosmos.items import Items
 from local.cosmos.messages import Request
@@ -17,12 +18,13 @@ from local.cosmos.storage import NOT_EXPIRED, Storage
 class Account:
     """The parts, each over the same storage and the same clock."""
 
-    def __init__(self, database: str | Path, clock: Clock, physical_partitions: int) -> None:
+    def __init__(self, database: str | Path, clock: Clock, physical_partitions: int, edges: Edges) -> None:
         self.clock = clock
         self.storage = Storage(database)
         self.catalog = Catalog(self.storage, clock, physical_partitions)
-        self.items = Items(self.storage, clock)
-        self.feed = ChangeFeed(self.storage, clock)
+        self.edges = edges
+        self.items = Items(self.storage, clock, edges)
+        self.feed = ChangeFeed(self.storage, clock, edges)
         self.offers = Offers(self.storage, clock)
 
     def container_of(self, request: Request) -> Container:

@@ -33,7 +33,7 @@ def read_change_feed(account: Account, request: Request) -> Reply:
     page = account.feed.read(partition, scope.key_range, position, request.page_size)
     texts = [item.rendered(container.raw_rid, container.self_link, with_lsn=True) for item in page.items]
     headers = data_headers(container, partition, charges.feed(texts))
-    headers["etag"] = f'"{page.lsn}"'
+    headers["etag"] = f'"{page.number}"'
     if not texts:
         # The .NET SDK's pull model reads the count of every answer, of an empty one too.
         return Reply(304, b"", headers | {"x-ms-item-count": "0"})
