@@ -7,11 +7,12 @@ from pathlib import Path
 from local.cosmos.catalog import Catalog, Container, Partition
 from local.cosmos.changefeed import ChangeFeed
 from local.cosmos.clock import Clock
-from local.cosmos.edges import Edges
+from local.cosmos.edges import Edge, Edges
 from local.cosmos.errors import COLLECTION_RID_MISMATCH, PARTITION_KEY_RANGE_GONE, BadRequest, Gone
 from local.cosmos.items import Items
 from local.cosmos.messages import Request
 from local.cosmos.offers import Offers
+from local.cosmos.sessions import SessionNotAvailable, check_session
 from local.cosmos.storage import NOT_EXPIRED, Storage
 
 
@@ -37,6 +38,14 @@ class Account:
                 COLLECTION_RID_MISMATCH,
             )
         return container
+
+    def check_session(self, request: Request, partition: Partition) -> None:
+        """SessionNotAvailable where the request's session token is ahead of the partition; BadRequest."""
+        try:
+            check_session(request.headers, partition)
+        except SessionNotAvailable:
+            self.edges.met(Edge.SESSION_TOKEN_AHEAD)
+            raise
 
     def item_id_of(self, request: Request, container: Container) -> str:
         """The id of the item a path names: by id, or, where the container is named by rid, by rid too."""

@@ -10,6 +10,7 @@ from local.cosmos.clock import Clock
 from local.cosmos.documents import INDEX_BITS, Document, Item, expiry, raw_resource_id
 from local.cosmos.edges import Edges
 from local.cosmos.partitioning import PartitionKey
+from local.cosmos.replicas import Replicas
 from local.cosmos.storage import NOT_EXPIRED, Storage
 from local.cosmos.unique_keys import claim
 
@@ -33,6 +34,7 @@ class Items:
         self._storage = storage
         self._clock = clock
         self._edges = edges
+        self.replicas = Replicas(edges)
 
     def find(self, partition: Partition, key: PartitionKey, item_id: str) -> Item | None:
         """The item, or None where there is none or its time to live has passed."""
@@ -41,6 +43,11 @@ class Items:
             {"partition": partition.number, "pk": key.text, "id": item_id, "now": self._clock.seconds()},
         ).fetchone()
         return None if row is None else Item(*row)
+
+    def find_at(self, partition: Partition, lsn: int, key: PartitionKey, item_id: str) -> Item | None:
+        """The item as a replica has it that may lag behind, at an LSN."""
+        latest = self.find(partition, key, item_id)
+        return self.replicas.item_at(partition, lsn, (key.text, item_id), latest)
 
     def id_of(self, container: Container, rid: str) -> str | None:
         """The id of the item with this `_rid`, or None where the container holds none."""
@@ -74,6 +81,7 @@ class Items:
             if commit.changes:
                 self._storage.execute("UPDATE partitions SET lsn=? WHERE number=?", (commit.lsn, partition.number))
         if commit.changes:
+            self.replicas.committed(partition, commit.lsn, commit.replaced)
             partition.lsn = commit.lsn
 
     def remove_expired(self, limit: int) -> int:
@@ -107,12 +115,15 @@ class Commit:
         self._numbers_beyond_one = numbers - 1
         self.ts = ts
         self.changes = 0
+        self.replaced: dict[tuple[str, str], Item | None] = {}
+        """What was there before, by logical partition and id."""
 
     def find(self, item_id: str) -> Item | None:
         return self._items.find(self._partition, self.key, item_id)
 
     def insert(self, document: Document) -> Item:
         """Store an item whose id is known to be free."""
+        self._remember(document.id, None)
         position = self._next_position()
         index = position & (1 << INDEX_BITS) - 1
         number = item_numbers(self._partition).start + (self.lsn << INDEX_BITS) + index
@@ -137,6 +148,8 @@ class Commit:
 
     def update(self, existing: Item, document: Document) -> Item:
         """Store a new version of an item."""
+        self._remember(existing.id, existing)
+        self._remember(document.id, None)
         position = self._next_position()
         self._storage.execute(
             "UPDATE OR REPLACE items SET id=?, lsn=?, position=?, ts=?, expires=?, text=? WHERE number=?",
@@ -146,8 +159,12 @@ class Commit:
         return Item(existing.number, document.id, self.lsn, position, self.ts, document.text)
 
     def delete(self, existing: Item) -> None:
+        self._remember(existing.id, existing)
         self._next_position()
         self._storage.execute("DELETE FROM items WHERE number=?", (existing.number,))
+
+    def _remember(self, item_id: str, before: Item | None) -> None:
+        self.replaced.setdefault((self.key.text, item_id), before)
 
     def _next_position(self) -> int:
         index = self.changes

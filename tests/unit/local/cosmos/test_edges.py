@@ -160,6 +160,67 @@ async def test_the_same_seed_draws_the_same_and_another_one_something_else() -> 
     assert await numbers(7) != await numbers(8)
 
 
+async def test_a_read_without_the_writes_session_token_may_see_the_state_before(
+    server: CosmosServer, container: ContainerProxy, raw: RawClient
+) -> None:
+    key = {"x-ms-documentdb-partitionkey": '["a"]'}
+    seen = set()
+    for version in range(200):
+        await container.upsert_item({"id": "1", "pk": "a", "version": version})
+        answer = await raw.send("GET", f"{DOCS}/1", headers=key)
+        if answer.status == 404:
+            seen.add(("nothing", int(answer.headers["lsn"]) < version + 1))
+            continue
+        lag = version - answer.body["version"]
+        seen.add(("behind" if lag else "level", int(answer.headers["lsn"]) == version + 1 - lag))
+        assert answer.headers["x-ms-session-token"].endswith(f"#{answer.headers['lsn']}")
+
+    assert {("behind", True), ("level", True)} <= seen <= {("behind", True), ("level", True), ("nothing", True)}
+    assert (await edges_of(server))["edges"]["stale-read"] > 0
+
+
+async def test_a_read_with_the_writes_session_token_sees_the_write_and_a_deletion_too(
+    server: CosmosServer, raw: RawClient, container: ContainerProxy
+) -> None:
+    key = {"x-ms-documentdb-partitionkey": '["a"]'}
+    for version in range(200):
+        written = await raw.send(
+            "POST",
+            DOCS,
+            headers=key | {"x-ms-documentdb-is-upsert": "True"},
+            body=json.dumps({"id": "1", "pk": "a", "version": version}),
+        )
+        token = {"x-ms-session-token": written.headers["x-ms-session-token"]}
+        answer = await raw.send("GET", f"{DOCS}/1", headers=key | token)
+        assert answer.body["version"] == version
+
+    gone = await raw.send("DELETE", f"{DOCS}/1", headers=key)
+    token = {"x-ms-session-token": gone.headers["x-ms-session-token"]}
+    assert {(await raw.send("GET", f"{DOCS}/1", headers=key | token)).status for _ in range(20)} == {404}
+
+
+@pytest.mark.usefixtures("container")
+async def test_a_deleted_item_may_still_be_read_without_the_token_of_its_deletion(raw: RawClient) -> None:
+    key = {"x-ms-documentdb-partitionkey": '["a"]'}
+    statuses = set()
+    for _ in range(100):
+        await raw.send("POST", DOCS, headers=key, body='{"id":"1","pk":"a"}')
+        await raw.send("DELETE", f"{DOCS}/1", headers=key)
+        statuses.add((await raw.send("GET", f"{DOCS}/1", headers=key)).status)
+
+    assert statuses == {200, 404}
+
+
+@pytest.mark.usefixtures("container")
+async def test_a_token_ahead_of_its_partition_is_counted(server: CosmosServer, raw: RawClient) -> None:
+    key = {"x-ms-documentdb-partitionkey": '["a"]'}
+    ahead = {"x-ms-session-token": ",".join(f"{number}:-1#5" for number in range(4))}
+
+    assert (await raw.send("GET", f"{DOCS}/1", headers=key | ahead)).status == 404
+
+    assert (await edges_of(server))["edges"] == {"session-token-ahead": 1}
+
+
 @pytest.mark.parametrize("edges", [None])
 async def test_without_a_seed_nothing_is_drawn_and_nothing_counted(
     server: CosmosServer, container: ContainerProxy, raw: RawClient
