@@ -54,6 +54,16 @@ param cosmosContainer string = 'data'
 param cosmosLeaseContainer string = 'leases'
 param cosmosQuarantineContainer string = 'quarantine'
 
+@allowed([
+  1
+  2
+])
+@description('2 takes partition keys of 2048 bytes. 1 takes 101 bytes, and is only for containers that were created without a version: it cannot be changed.')
+param cosmosPartitionKeyVersion int = 2
+
+@description('Lock the lease and quarantine containers against deletion. It takes the right Microsoft.Authorization/locks/write, which Owner and User Access Administrator have.')
+param lockContainers bool = true
+
 // Service Bus
 
 @allowed([
@@ -126,8 +136,11 @@ param instanceMemoryMB int = 2048
 param maximumInstanceCount int = 40
 
 @minValue(0)
-@description('Instances that never sleep. With 0 the first event after a quiet time waits some seconds for a cold start; zoneRedundant wants 2.')
-param alwaysReadyInstances int = 0
+@description('Instances that never sleep. With 0 the first event after a quiet time waits for a cold start, and a Python app with a Cosmos DB trigger does not always wake (azure-functions-host issue 11308); zoneRedundant wants 2.')
+param alwaysReadyInstances int = 1
+
+@description('Replace instances batch by batch when the app changes, letting attempts under way finish. In preview, and not in every region; without it, all instances restart at once.')
+param rollingUpdates bool = false
 
 // People and services
 
@@ -150,12 +163,19 @@ param operatorEmails array = []
 @description('Where the operators read docs/operations.md, as the address of your copy: each alert gives it with its own section.')
 param runbook string = 'docs/operations.md'
 
-@description('Thresholds of alerts that differ from the defaults: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), deadLetters (0), throttledRequests (100), topicSizePercent (60).')
+@description('Thresholds of alerts that differ from the defaults: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
 param alertThresholds object = {}
 
 @minValue(30)
 @maxValue(730)
 param logRetentionInDays int = 30
+
+@minValue(-1)
+@description('Gigabytes of logs and metrics a day; what comes after them is dropped until the next day, and alerts on it are blind. -1 for no limit.')
+param dailyLogQuotaInGigabytes int = 5
+
+@description('Let Cosmos DB sum up its requests (DataPlaneRequests5M, in preview), so that the alert silent sees an outbox that is written to and not relayed.')
+param summarizeWrites bool = false
 
 // Names that modules are told, and do not hear from one another: what-if can then look into every module.
 var resourceToken = toLower(uniqueString(subscription().id, resourceGroup().id, environmentName))
@@ -191,6 +211,7 @@ module monitoring 'modules/monitoring.bicep' = {
     location: location
     tags: allTags
     retentionInDays: logRetentionInDays
+    dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
   }
@@ -226,6 +247,8 @@ module cosmos 'modules/cosmos.bicep' = {
     zoneRedundant: zoneRedundant
     backupTier: cosmosBackupTier
     publicAccess: !privateNetworking
+    partitionKeyVersion: cosmosPartitionKeyVersion
+    lockContainers: lockContainers
   }
 }
 
@@ -394,6 +417,7 @@ module functionApp 'modules/functions.bicep' = {
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
     alwaysReadyInstances: alwaysReadyInstances
+    rollingUpdates: rollingUpdates
     zoneRedundant: zoneRedundant
     publicAccess: functionAppPublicAccess
     integrationSubnetId: privateNetworking ? network!.outputs.integrationSubnetId : ''
@@ -415,6 +439,7 @@ module diagnostics 'modules/diagnostics.bicep' = {
     serviceBusNamespaceName: serviceBusName
     storageAccountName: storageName
     functionAppName: functionAppName
+    summarizeWrites: summarizeWrites
   }
   dependsOn: [
     cosmos
@@ -434,6 +459,7 @@ module alerts 'modules/alerts.bicep' = {
     serviceBusNamespaceId: serviceBus.outputs.id
     topicName: serviceBusTopic
     cosmosAccountId: cosmos.outputs.id
+    functionAppId: functionApp.outputs.id
     outboxContainer: cosmosContainer
     topicCapacityInMegabytes: topicMaxSizeInMegabytes * (serviceBusSku == 'Standard' ? 16 : 1)
     operatorEmails: operatorEmails

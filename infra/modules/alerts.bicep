@@ -7,6 +7,7 @@ param workspaceId string
 param serviceBusNamespaceId string
 param topicName string
 param cosmosAccountId string
+param functionAppId string
 
 @description('The container of business documents and events.')
 param outboxContainer string
@@ -36,6 +37,12 @@ var defaults = {
   deadLetters: 0
   // The SDKs wait and try again: some in 15 minutes delay events by seconds, a hundred a quarter of an hour's.
   throttledRequests: 100
+  // What all subscriptions together have not received: a burst is gone within minutes, the backlog of a consumer that is
+  // away is not.
+  activeMessages: 1000
+  // A namespace takes 5000, of which each sender of each instance is one; then it refuses new ones.
+  // https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
+  connections: 4000
   // A full topic refuses sends. The sessions of a partitioned topic fill its partitions unevenly, hence not later.
   topicSizePercent: 60
 }
@@ -140,6 +147,42 @@ var metricAlerts = [
       }
     ]
     window: 'PT5M'
+    frequency: 'PT5M'
+  }
+  {
+    name: 'backlog'
+    says: 'Messages wait in the topic: the consumer of a subscription is slow or away.'
+    severity: 3
+    resourceId: serviceBusNamespaceId
+    // The sum over the subscriptions of the topic. Azure Monitor has no such metric of a single subscription.
+    // https://github.com/Azure/azure-service-bus/issues/119
+    metric: 'ActiveMessages'
+    namespace: 'Microsoft.ServiceBus/namespaces'
+    timeAggregation: 'Minimum'
+    threshold: limits.activeMessages
+    dimensions: [
+      {
+        name: 'EntityName'
+        operator: 'Include'
+        values: [topicName]
+      }
+    ]
+    window: 'PT15M'
+    frequency: 'PT5M'
+  }
+  {
+    name: 'connections'
+    says: 'The namespace nears its limit of connections; beyond it, the relay and the consumers are refused.'
+    severity: 2
+    resourceId: serviceBusNamespaceId
+    metric: 'ActiveConnections'
+    namespace: 'Microsoft.ServiceBus/namespaces'
+    // The only aggregation there is; over more than a minute it would add up the same connections again.
+    timeAggregation: 'Total'
+    threshold: limits.connections
+    dimensions: []
+    window: 'PT1M'
+    frequency: 'PT1M'
   }
   {
     name: 'servicebus-throttling'
@@ -152,6 +195,7 @@ var metricAlerts = [
     threshold: limits.throttledRequests
     dimensions: []
     window: 'PT15M'
+    frequency: 'PT5M'
   }
   {
     name: 'cosmos-throttling'
@@ -170,6 +214,7 @@ var metricAlerts = [
       }
     ]
     window: 'PT15M'
+    frequency: 'PT5M'
   }
   {
     name: 'topic-size'
@@ -188,6 +233,7 @@ var metricAlerts = [
       }
     ]
     window: 'PT5M'
+    frequency: 'PT5M'
   }
 ]
 
@@ -206,7 +252,7 @@ resource operators 'Microsoft.Insights/actionGroups@2023-01-01' = {
   }
 }
 
-resource logRules 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [for rule in logAlerts: {
+resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rule in logAlerts: {
   name: 'relay-${rule.name}-${resourceToken}'
   location: location
   tags: tags
@@ -227,7 +273,6 @@ resource logRules 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [for rul
       allOf: [
         union({
           query: rule.query
-          criterionType: 'StaticThresholdCriterion'
           timeAggregation: rule.timeAggregation
           operator: rule.operator
           threshold: rule.threshold
@@ -247,7 +292,7 @@ resource logRules 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [for rul
   }, rule.resolves ? { autoMitigate: true } : { autoMitigate: false, muteActionsDuration: 'PT1H' })
 }]
 
-resource metricRules 'Microsoft.Insights/metricAlerts@2026-01-01' = [for rule in metricAlerts: {
+resource metricRules 'Microsoft.Insights/metricAlerts@2018-03-01' = [for rule in metricAlerts: {
   name: 'relay-${rule.name}-${resourceToken}'
   location: 'global'
   tags: tags
@@ -258,7 +303,7 @@ resource metricRules 'Microsoft.Insights/metricAlerts@2026-01-01' = [for rule in
     scopes: [
       rule.resourceId
     ]
-    evaluationFrequency: 'PT5M'
+    evaluationFrequency: rule.frequency
     windowSize: rule.window
     autoMitigate: true
     criteria: {
@@ -283,5 +328,42 @@ resource metricRules 'Microsoft.Insights/metricAlerts@2026-01-01' = [for rule in
     ]
   }
 }]
+
+// Nothing else tells of an app that was stopped: it sends no telemetry, and its metrics cannot be told from those of a quiet one.
+resource stopped 'Microsoft.Insights/activityLogAlerts@2020-10-01' = {
+  name: 'relay-stopped-${resourceToken}'
+  location: 'global'
+  tags: tags
+  properties: {
+    description: 'Outbox Relay: stopped. Somebody stopped the function app: no event is published. ${runbook}#stopped'
+    enabled: true
+    scopes: [
+      functionAppId
+    ]
+    condition: {
+      allOf: [
+        {
+          field: 'category'
+          equals: 'Administrative'
+        }
+        {
+          field: 'operationName'
+          equals: 'Microsoft.Web/sites/stop/action'
+        }
+        {
+          field: 'status'
+          equals: 'Succeeded'
+        }
+      ]
+    }
+    actions: {
+      actionGroups: [
+        {
+          actionGroupId: operators.id
+        }
+      ]
+    }
+  }
+}
 
 output actionGroupId string = operators.id

@@ -25,6 +25,7 @@ HOST_SETTINGS = {
     "APPLICATIONINSIGHTS_CONNECTION_STRING",
     "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
     "PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY",
+    "PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME",
 }
 CONNECTION_STRINGS = {"COSMOS", "SERVICEBUS"}
 
@@ -172,12 +173,36 @@ def the_host_reaches_storage_and_telemetry_by_the_identity(project: Project) -> 
 
 
 @check
-def instances_follow_their_parameters(project: Project) -> None:
-    trial = project.trial.one(SITES).at("properties.functionAppConfig.scaleAndConcurrency")
-    production = project.production.one(SITES).at("properties.functionAppConfig.scaleAndConcurrency")
+def the_logs_of_the_relay_alone_are_exported(project: Project) -> None:
+    for deployment in project.both:
+        package = Settings.__module__.partition(".")[0]
+        assert app_settings(deployment)["PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME"] == package
 
-    assert trial == {"instanceMemoryMB": 2048, "maximumInstanceCount": 40, "alwaysReady": []}
+
+@check
+def instances_follow_their_parameters(project: Project) -> None:
+    scale = "properties.functionAppConfig.scaleAndConcurrency"
+    trial = project.trial.one(SITES).at(scale)
+    production = project.production.one(SITES).at(scale)
+
+    # A Python app with a Cosmos DB trigger does not always wake from zero: azure-functions-host issue 11308.
+    one = [{"name": "function:relay", "instanceCount": 1}]
+    assert trial == {"instanceMemoryMB": 2048, "maximumInstanceCount": 40, "alwaysReady": one}
     assert production["alwaysReady"] == [{"name": "function:relay", "instanceCount": 2}]
+    assert project.deploy(alwaysReadyInstances=0).one(SITES).at(scale)["alwaysReady"] == []
+
+
+@check
+def instances_are_replaced_batch_by_batch_where_that_is_asked_for(project: Project) -> None:
+    strategy = "properties.functionAppConfig.siteUpdateStrategy"
+    for deployment in (project.bare, *project.both):
+        assert "siteUpdateStrategy" not in deployment.one(SITES).at("properties.functionAppConfig"), "a preview"
+
+    rolling = project.deploy(rollingUpdates=True).one(SITES)
+    assert rolling.at(strategy) == {"type": "RollingUpdate"}
+    assert rolling.at("properties.functionAppConfig.runtime.name") == "python"
+    given = project.parameters("main.bicepparam", {"ROLLING_UPDATES": "true"})
+    assert project.deploy(**given).one(SITES).at(strategy) == {"type": "RollingUpdate"}
 
 
 @check

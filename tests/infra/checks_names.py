@@ -177,6 +177,30 @@ def azd_alone_deploys_a_trial_and_heeds_its_environment(project: Project) -> Non
 
 
 @check
+def every_resource_provider_is_registered_by_the_commands_of_the_docs(project: Project) -> None:
+    text = (project.root / "docs/operations.md").read_text(encoding="utf-8")
+    [loop] = re.findall(r"for provider in ([^;]+);", text)
+    deployed = {each.type.partition("/")[0] for each in project.production.resources}
+
+    # Microsoft.App runs Flex Consumption apps, without a resource of its own; Authorization is always registered.
+    assert set(re.findall(r"Microsoft\.\w+", loop)) == {*deployed, "Microsoft.App"} - {"Microsoft.Authorization"}
+    readme = (project.infra / "README.md").read_text(encoding="utf-8")
+    assert readme.count("operations.md#register-the-resource-providers") == 2
+
+
+@check
+def azd_opens_a_private_app_for_deployment_only_where_it_is_told_to(project: Project) -> None:
+    for environment, opened in (
+        ({}, True),
+        ({"FUNCTION_APP_PUBLIC_ACCESS": "false"}, False),
+        ({"PRIVATE_NETWORKING": "true"}, False),
+        ({"PRIVATE_NETWORKING": "true", "FUNCTION_APP_PUBLIC_ACCESS": "true"}, True),
+    ):
+        given = project.parameters("main.bicepparam", environment)
+        assert given["functionAppPublicAccess"] is opened, environment
+
+
+@check
 def every_resource_type_and_version_is_in_the_table_of_what_was_checked(project: Project) -> None:
     used = set()
     for text in project.files.values():
