@@ -16,9 +16,9 @@ from relay.errors import PublishError, QuarantineError, first_line
 from relay.events import DomainEvent
 from relay.headroom import Batch
 from relay.outcome import Outcome
-from relay.publisher import PartitionOutcome
 from relay.selection import Selection
 from relay.tracelinks import span_contexts
+from relay.turn import PartitionOutcome
 
 # The OpenTelemetry SDK's own limit; more would be dropped there.
 MAX_LINKS = 128

@@ -64,12 +64,15 @@ class _OperationFailed(Exception):
 
 
 def execute_batch(
-    items: Items, container: Container, key: PartitionKey, body: bytes, holds: Condition, *, with_bodies: bool
+    items: Items,
+    container: Container,
+    key: PartitionKey,
+    requested: list[BatchOperation],
+    holds: Condition,
+    *,
+    with_bodies: bool,
 ) -> BatchResult:
-    """Run a batch; BadRequest or TooLarge where it is none, a result with status 207 where an operation failed."""
-    if len(body) > MAX_BATCH_BYTES:
-        raise TooLarge()
-    requested = _parse(body)
+    """Run a batch; a result with status 207 where an operation failed."""
     try:
         outcomes = _run(items, container, key, requested, holds)
     except _OperationFailed as failure:
@@ -78,7 +81,10 @@ def execute_batch(
     return BatchResult(200, f"[{','.join(texts)}]", round(sum(outcome.charge for outcome in outcomes), 2))
 
 
-def _parse(body: bytes) -> list[BatchOperation]:
+def parse_batch(body: bytes) -> list[BatchOperation]:
+    """The operations of a batch; BadRequest or TooLarge where it is none."""
+    if len(body) > MAX_BATCH_BYTES:
+        raise TooLarge()
     part = jsontext.parse(jsontext.decode(body))
     if not isinstance(part.value, list):
         raise BadRequest("A batch has to be a JSON array of operations.")

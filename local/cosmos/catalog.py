@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from local.cosmos.unique_keys import UniqueKey, unique_keys_of
 
 _ILLEGAL_IN_NAME = frozenset("/\\?#")
 _MAX_NAME_LENGTH = 255
+_CONTAINER_BIT = 0x80
 
 
 @dataclass(slots=True)
@@ -28,6 +29,8 @@ class Partition:
     index: int
     key_range: KeyRange
     lsn: int
+    parents: tuple[str, ...] = ()
+    """The ids of the partitions from which it came by splits, the oldest first."""
 
     @property
     def id(self) -> str:
@@ -137,7 +140,7 @@ class Catalog:
         if found is None:
             found = next((each for each in containers.values() if each.rid == name), None)
         if found is None:
-            raise NotFound(f"Resource Not Found: no container '{name}' in database '{database}'.", substatus=1003)
+            raise NotFound(f"Resource Not Found: no container '{name}' in database '{database}'.")
         return found
 
     def create_database(self, name: object) -> Database:
@@ -145,7 +148,8 @@ class Catalog:
         checked = _check_name(name)
         if checked in self.databases:
             raise Conflict(f"Database '{checked}' already exists.")
-        database = Database(checked, secrets.token_bytes(4), self._clock.seconds())
+        raw_rid = _new_raw_rid(b"", {each.raw_rid for each in self.databases.values()})
+        database = Database(checked, raw_rid, self._clock.seconds())
         self._storage.execute(
             "INSERT INTO databases(id, rid, ts) VALUES(?, ?, ?)", (database.id, database.raw_rid, database.ts)
         )
@@ -165,7 +169,7 @@ class Catalog:
         definition = normalised_definition(name, requested)
         if name in database.containers:
             raise Conflict(f"Container '{name}' already exists.")
-        raw_rid = database.raw_rid + secrets.token_bytes(4)
+        raw_rid = _new_raw_rid(database.raw_rid, {each.raw_rid for each in database.containers.values()})
         now = self._clock.seconds()
         with self._storage.transaction():
             number = self._insert(
@@ -261,6 +265,20 @@ class Catalog:
         number = self._storage.execute(statement, values).lastrowid
         assert number is not None
         return number
+
+
+def _new_raw_rid(parent: bytes, taken: Collection[bytes]) -> bytes:
+    """A `_rid` that nothing else has: four bytes for a database, behind them four with the first bit set for a
+    container. Without that bit clients take a container for a user, and ask for a database's key ranges
+    (ResourceId.cs in azure-cosmos-dotnet-v3).
+    """
+    while True:
+        tail = bytearray(secrets.token_bytes(4))
+        if parent:
+            tail[0] |= _CONTAINER_BIT
+        raw_rid = parent + tail
+        if raw_rid not in taken and any(tail):
+            return raw_rid
 
 
 def _check_name(name: object) -> str:

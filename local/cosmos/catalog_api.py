@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from local.cosmos.account import Account
@@ -10,6 +11,31 @@ from local.cosmos.errors import PreconditionFailed
 from local.cosmos.messages import Reply, Request, json_page, json_reply
 from local.cosmos.offers import Throughput
 from local.cosmos.operations import NotModified
+
+# What accounts answer, as in the SDK's own tests (azure-cosmos-dotnet-v3, MockDocumentClient.cs). The .NET SDK
+# refuses to query an account that answers with an empty object.
+_QUERY_ENGINE = {
+    "maxSqlQueryInputLength": 262144,
+    "maxJoinsPerSqlQuery": 5,
+    "maxLogicalAndPerSqlQuery": 500,
+    "maxLogicalOrPerSqlQuery": 500,
+    "maxUdfRefPerSqlQuery": 10,
+    "maxInExpressionItemsCount": 16000,
+    "queryMaxInMemorySortDocumentCount": 500,
+    "maxQueryRequestTimeoutFraction": 0.9,
+    "sqlAllowNonFiniteNumbers": False,
+    "sqlAllowAggregateFunctions": True,
+    "sqlAllowSubQuery": True,
+    "sqlAllowScalarSubQuery": True,
+    "allowNewKeywords": True,
+    "sqlAllowLike": True,
+    "sqlAllowGroupByClause": True,
+    "maxSpatialQueryCells": 12,
+    "spatialMaxGeometryPointCount": 256,
+    "sqlDisableOptimizationFlags": 0,
+    "sqlAllowTop": True,
+    "enableSpatialIndexing": True,
+}
 
 
 def read_account(endpoint: str) -> Reply:
@@ -32,7 +58,7 @@ def read_account(endpoint: str) -> Reply:
             "userConsistencyPolicy": {"defaultConsistencyLevel": "Session"},
             "systemReplicationPolicy": replicas,
             "readPolicy": {"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
-            "queryEngineConfiguration": "{}",
+            "queryEngineConfiguration": json.dumps(_QUERY_ENGINE),
         },
     )
 
@@ -77,7 +103,9 @@ def create_container(account: Account, request: Request) -> Reply:
         throughput = Throughput.default()
     if throughput is not None:
         account.offers.create(container.rid, container.self_link, throughput)
-    return _reply(201, container)
+    reply = _reply(201, container)
+    reply.headers["x-ms-share-throughput"] = str(throughput is None)
+    return reply
 
 
 def read_container(account: Account, request: Request) -> Reply:

@@ -20,10 +20,14 @@ MAX_PAGE_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FeedPosition:
-    """Where a reader stands: everything up to this LSN has been read, and nothing before this second matters."""
+    """Where a reader stands: everything up to this LSN has been read, and nothing up to this second matters.
+
+    The time is exclusive
+    (https://learn.microsoft.com/dotnet/api/microsoft.azure.documents.client.changefeedoptions.starttime).
+    """
 
     lsn: int = 0
-    since: int = 0
+    since: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class ChangeFeed:
             return FeedPage([], max(position.lsn, partition.lsn))
         bounds = key_range or partition.key_range
         rows = self._storage.execute(
-            f"SELECT {ITEM_COLUMNS} FROM items WHERE partition=:partition AND lsn>:lsn AND ts>=:since "
+            f"SELECT {ITEM_COLUMNS} FROM items WHERE partition=:partition AND lsn>:lsn AND ts>:since "
             f"AND epk>=:minimum AND epk<:maximum AND {NOT_EXPIRED} ORDER BY lsn, position",
             {
                 "partition": partition.number,

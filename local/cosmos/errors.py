@@ -20,7 +20,8 @@ Bodies are `{"code": …, "message": …}`, sub-statuses go into `x-ms-substatus
 from __future__ import annotations
 
 PARTITION_KEY_MISMATCH = 1001
-PARTITION_KEY_RANGE_GONE = 1002
+PARTITION_KEY_RANGE_GONE = 1002  # with 410
+READ_SESSION_NOT_AVAILABLE = 1002  # with 404
 CROSS_PARTITION_QUERY_NOT_SERVABLE = 1004
 COLLECTION_RID_MISMATCH = 1024
 REQUEST_RATE_TOO_LARGE = 3200
@@ -36,6 +37,8 @@ class CosmosError(Exception):
         super().__init__(message)
         self.message = message
         self.substatus = substatus
+        self.headers: dict[str, str] = {}
+        """Beside those of every refusal: where it was refused, and the session token of that place."""
 
 
 class BadRequest(CosmosError):

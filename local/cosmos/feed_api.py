@@ -9,8 +9,9 @@ from local.cosmos.account import Account
 from local.cosmos.catalog import Partition
 from local.cosmos.changefeed import FeedPosition
 from local.cosmos.errors import BadRequest, NotFound
-from local.cosmos.messages import Reply, Request, data_headers, documents_reply, json_page
+from local.cosmos.messages import Reply, Request, data_headers, documents_reply, json_page, refused_at
 from local.cosmos.scopes import ReadScope
+from local.cosmos.sessions import check_session
 
 _INCREMENTAL = "incremental feed"
 
@@ -26,13 +27,16 @@ def read_change_feed(account: Account, request: Request) -> Reply:
         if len(container.partitions) > 1:
             raise BadRequest("The change feed needs a partition key range id or a partition key.")
         partition = container.partitions[0]
-    position = _position(request, partition)
+    with refused_at(container, partition):
+        check_session(request.headers, partition)
+        position = _position(request, partition)
     page = account.feed.read(partition, scope.key_range, position, request.page_size)
     texts = [item.rendered(container.raw_rid, container.self_link, with_lsn=True) for item in page.items]
     headers = data_headers(container, partition, charges.feed(texts))
     headers["etag"] = f'"{page.lsn}"'
     if not texts:
-        return Reply(304, b"", headers)
+        # The .NET SDK's pull model reads the count of every answer, of an empty one too.
+        return Reply(304, b"", headers | {"x-ms-item-count": "0"})
     return documents_reply(container, texts, headers)
 
 
@@ -74,7 +78,7 @@ def read_conflict(account: Account, request: Request) -> Reply:
 
 
 def _position(request: Request, partition: Partition) -> FeedPosition:
-    since = 0
+    since = -1
     if modified_since := request.headers.get("if-modified-since"):
         try:
             since = int(parsedate_to_datetime(modified_since).timestamp())

@@ -6,15 +6,16 @@ from collections.abc import Callable
 
 from local.cosmos import operations
 from local.cosmos.account import Account
-from local.cosmos.batches import execute_batch
+from local.cosmos.batches import execute_batch, parse_batch
 from local.cosmos.catalog import Container
 from local.cosmos.documents import MAX_ITEM_BYTES, Document, Item
 from local.cosmos.errors import BadRequest, NotFound, TooLarge
 from local.cosmos.items import Commit
-from local.cosmos.messages import Reply, Request, data_headers, item_reply
+from local.cosmos.messages import Reply, Request, data_headers, item_reply, refused_at
 from local.cosmos.operations import Outcome
 from local.cosmos.partitioning import PartitionKey
 from local.cosmos.query.predicate import condition_holds
+from local.cosmos.sessions import check_session
 
 # A body may hold more than the item that is kept of it: blanks, escapes, system properties.
 _MAX_BODY_BYTES = 2 * MAX_ITEM_BYTES
@@ -36,10 +37,12 @@ def read(account: Account, request: Request) -> Reply:
     """`GET …/docs/{id}`."""
     container, key = _target(account, request)
     partition = container.partition_of(key.effective)
-    item = account.items.find(partition, key, account.item_id_of(request, container))
-    if item is None:
-        raise NotFound("Entity with the specified id does not exist in the system.")
-    request.precondition.check_read(item)
+    with refused_at(container, partition):
+        check_session(request.headers, partition)
+        item = account.items.find(partition, key, account.item_id_of(request, container))
+        if item is None:
+            raise NotFound("Entity with the specified id does not exist in the system.")
+        request.precondition.check_read(item)
     return item_reply(200, container, partition, item, 1.0)
 
 
@@ -80,9 +83,19 @@ def batch(account: Account, request: Request) -> Reply:
     if not request.flag("x-ms-cosmos-batch-atomic"):
         raise BadRequest("Only atomic batches are supported.")
     container, key = _target(account, request)
-    with_bodies = not _prefers_minimal(request)
-    result = execute_batch(account.items, container, key, request.body, _holds(container), with_bodies=with_bodies)
     partition = container.partition_of(key.effective)
+    with refused_at(container, partition):
+        requested = parse_batch(request.body)
+        if any(operation.kind == "Read" for operation in requested):
+            check_session(request.headers, partition)
+        result = execute_batch(
+            account.items,
+            container,
+            key,
+            requested,
+            _holds(container),
+            with_bodies=not _prefers_minimal(request),
+        )
     return Reply(result.status, result.text.encode(), data_headers(container, partition, result.charge))
 
 
@@ -99,9 +112,9 @@ def delete_logical_partition(account: Account, request: Request) -> Reply:
 
 def _change(account: Account, request: Request, apply: Callable[[Commit], Outcome]) -> Reply:
     container, key = _target(account, request)
-    with account.items.commit(container, key) as commit:
-        outcome = apply(commit)
     partition = container.partition_of(key.effective)
+    with refused_at(container, partition), account.items.commit(container, key) as commit:
+        outcome = apply(commit)
     if outcome.item is None:
         return Reply(outcome.status, b"", data_headers(container, partition, outcome.charge))
     reply = item_reply(outcome.status, container, partition, outcome.item, outcome.charge)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from local.cosmos.catalog import Container, Partition
 from local.cosmos.documents import Item
 from local.cosmos.errors import BadRequest, CosmosError, TooManyRequests
 from local.cosmos.operations import NotModified, Precondition
+from local.cosmos.sessions import HEADER, token_of
 
 JSON = "application/json"
 DEFAULT_PAGE_SIZE = 100
@@ -81,7 +83,7 @@ def json_reply(status: int, value: Any, charge: float = 1.0, **headers: str) -> 
 
 def error_reply(error: CosmosError, activity: str) -> Reply:
     """The service's error body, `{"code": …, "message": …}`, and its sub-status."""
-    headers = {"x-ms-request-charge": "1.0"}
+    headers = {"x-ms-request-charge": "1.0"} | error.headers
     if error.substatus or error.status >= 400:
         headers["x-ms-substatus"] = str(error.substatus)
     if isinstance(error, TooManyRequests):
@@ -97,7 +99,7 @@ def data_headers(container: Container, partition: Partition | None, charge: floa
     partitions = container.partitions if partition is None else [partition]
     headers = {
         "x-ms-request-charge": str(charge),
-        "x-ms-session-token": ",".join(f"{each.id}:-1#{each.lsn}" for each in partitions),
+        HEADER: ",".join(token_of(each) for each in partitions),
         "x-ms-alt-content-path": container.path,
         "x-ms-content-path": container.rid,
     }
@@ -105,6 +107,16 @@ def data_headers(container: Container, partition: Partition | None, charge: floa
         headers["lsn"] = headers["x-ms-global-committed-lsn"] = str(partition.lsn)
         headers["x-ms-documentdb-partitionkeyrangeid"] = partition.id
     return headers
+
+
+@contextmanager
+def refused_at(container: Container, partition: Partition | None) -> Iterator[None]:
+    """Refusals tell where they were decided, and with which session token the refused thing can be seen."""
+    try:
+        yield
+    except CosmosError as error:
+        error.headers = data_headers(container, partition, 1.0)
+        raise
 
 
 def item_reply(status: int, container: Container, partition: Partition, item: Item, charge: float) -> Reply:

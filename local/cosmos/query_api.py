@@ -14,13 +14,14 @@ from local.cosmos.documents import Item
 from local.cosmos.errors import CROSS_PARTITION_QUERY_NOT_SERVABLE, BadRequest
 from local.cosmos.feed_api import list_conflicts
 from local.cosmos.items import ITEM_COLUMNS, item_numbers
-from local.cosmos.messages import Reply, Request, data_headers, documents_reply, json_reply
+from local.cosmos.messages import Reply, Request, data_headers, documents_reply, json_reply, refused_at
 from local.cosmos.query.analysis import check_sortable, required_values
 from local.cosmos.query.execution import Continuation, Execution, Place, Row
 from local.cosmos.query.parsing import parse_query
 from local.cosmos.query.planning import plan_of
 from local.cosmos.query.syntax import Query
 from local.cosmos.scopes import ReadScope, scope_in_query
+from local.cosmos.sessions import check_session
 from local.cosmos.storage import NOT_EXPIRED
 
 _EVERYTHING = "SELECT * FROM c"
@@ -103,6 +104,8 @@ async def _run(
     check_sortable(query, container.definition)
     continuation = _continuation(request)
     partition = scope.partition or _partition_to_read(container, continuation)
+    with refused_at(container, partition):
+        check_session(request.headers, partition)
     execution = Execution(query, parameters)
     after = continuation.place.number if continuation and execution.resumes_in_order else -1
     rows = _scan(account, container, partition, scope, required.get(("id",)), after)

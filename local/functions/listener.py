@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from azure.core.exceptions import AzureError
 
 from local.functions.balancing import leases_to_take
+from local.functions.documents import PageWithheld
 from local.functions.errors import HostError, describe
 from local.functions.feed import ChangeFeed
 from local.functions.leases import Lease, LeaseLost, LeaseStore
@@ -180,6 +181,11 @@ class Listener:
                 "leases are rebalanced across instances. %s",
                 token,
                 lost,
+            )
+        except PageWithheld as withheld:
+            self._status.last_error = f"a page of changes could not be parsed: {withheld}"
+            logger.warning(
+                "Lease %s encountered an unhandled user exception during processing. %s", token, withheld
             )
         except Exception as error:  # like the real processor, give the lease back to the balancer
             logger.exception("Lease %s experienced an error during processing.", token)

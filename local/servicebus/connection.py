@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, cast
 
 from proton import (
     Collector,
-    Condition,
     Connection,
     Delivery,
     Event,
@@ -58,6 +57,7 @@ class AmqpConnection(asyncio.Protocol):
         self.broker = broker
         self.claims: dict[str, Claim] = {}
         self.writable = True
+        self.active_s = asyncio.get_running_loop().time()
         self.gone = asyncio.Event()
         self._attach = attach
         self._frames = FrameReader(MAX_FRAME_BYTES)
@@ -142,9 +142,15 @@ class AmqpConnection(asyncio.Protocol):
             endpoint.pump()
         self.flush()
 
-    def close(self) -> None:
-        """Close the connection in an orderly way, saying that the broker stops."""
-        self._connection.condition = Condition("amqp:connection:forced", "The broker is shutting down.")
+    @property
+    def is_open(self) -> bool:
+        """Whether the client can still be reached."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def close(self, error: ServiceBusError | None) -> None:
+        """Close the connection in an orderly way, with a reason or without one."""
+        if error is not None:
+            self._connection.condition = condition_of(error)
         self._connection.close()
         self.flush()
         if self._transport:
@@ -275,12 +281,13 @@ class AmqpConnection(asyncio.Protocol):
         self._endpoints.pop(link, None)
         self.schedule_flush()
 
-    def detach(self, link: Link, error: ServiceBusError) -> None:
-        """End a link that was open."""
+    def detach(self, link: Link, error: ServiceBusError | None) -> None:
+        """End a link that was open, with a reason or without one."""
         endpoint = self._endpoints.get(link)
         if endpoint is not None:
             self._forget(link, endpoint)
-        link.condition = condition_of(error)
+        if error is not None:
+            link.condition = condition_of(error)
         link.close()
         self.schedule_flush()
 
@@ -300,17 +307,20 @@ class AmqpConnection(asyncio.Protocol):
 
     def _forget(self, link: Link, endpoint: LinkEndpoint) -> None:
         self._endpoints.pop(link, None)
+        self.active_s = asyncio.get_running_loop().time()
         endpoint.closed()
 
     def _link_flow(self, event: Event) -> None:
         endpoint = self._endpoints.get(cast(Link, event.link))
         if endpoint is not None:
+            endpoint.touch()
             endpoint.pump()
 
     def _delivery(self, event: Event) -> None:
         delivery = cast(Delivery, event.delivery)
         endpoint = self._endpoints.get(delivery.link)
         if endpoint is not None:
+            endpoint.touch()
             endpoint.on_delivery(delivery, self._deliveries.message_format)
 
     def _transport_error(self, event: Event) -> None:

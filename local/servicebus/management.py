@@ -13,9 +13,9 @@ from uuid import UUID
 
 from proton import UNDESCRIBED, Array, Data, Message, timestamp
 
+from .consuming import SessionEndpoint
 from .entry import Entry, Lock
 from .errors import ArgumentInvalid, NotAllowed, NotImplementedHere, ServiceBusError
-from .links import SessionEndpoint
 from .message import parse
 from .namespace import MANAGEMENT_SUFFIX
 from .queue import MessageQueue

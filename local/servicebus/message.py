@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from . import codec
-from .errors import ArgumentInvalid, DecodeFailed, NotAllowed
+from .errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
 
 HEADER = 0x70
 DELIVERY_ANNOTATIONS = 0x71
@@ -29,6 +29,7 @@ BATCH_FORMAT = 0x80013700
 MAX_ID_LENGTH = 128
 MAX_PROPERTIES_BYTES = 64 * 1024
 MAX_PROPERTY_BYTES = 32 * 1024
+"""One property of a message, and all that goes before its body ("Service Bus quotas", learn.microsoft.com)."""
 
 _UNLIMITED_TTL_MS = 0xFFFFFFFF
 
@@ -213,12 +214,14 @@ class Message:
 
 
 def parse(data: bytes) -> Message:
-    """Read an encoded message. Raises DecodeFailed, or ArgumentInvalid and NotAllowed for what it says."""
+    """Read an encoded message.
+
+    Raises DecodeFailed, or ArgumentInvalid, NotAllowed and PropertiesTooLarge for what it says.
+    """
     durable, priority, ttl_ms = False, None, None
     properties: tuple[codec.Value, ...] = ()
     annotations = _NO_ANNOTATIONS
     bare_start = body_start = -1
-    largest_section = 0
     try:
         for code, start, value, end in sections(data):
             if code == HEADER:
@@ -228,10 +231,11 @@ def parse(data: bytes) -> Message:
             elif code == PROPERTIES:
                 bare_start = start
                 properties = tuple(codec.decode(data, value)[0])
+                if end - value > MAX_PROPERTY_BYTES:
+                    _refuse_large_property(data, value)
             elif code == APPLICATION_PROPERTIES:
                 bare_start = start if bare_start < 0 else bare_start
-                largest_section = end - value
-                if largest_section > MAX_PROPERTY_BYTES:
+                if end - value > MAX_PROPERTY_BYTES:
                     _refuse_large_property(data, value)
             elif code >= DATA and body_start < 0:
                 body_start = start
@@ -240,9 +244,7 @@ def parse(data: bytes) -> Message:
     if body_start < 0:
         body_start = len(data)
     if body_start > MAX_PROPERTIES_BYTES:
-        raise ArgumentInvalid(
-            f"The properties of the message take {body_start} bytes; the limit is {MAX_PROPERTIES_BYTES}."
-        )
+        raise PropertiesTooLarge
     message = Message(
         bare=data[bare_start if bare_start >= 0 else body_start :],
         durable=durable,
@@ -315,13 +317,8 @@ def _check_ids(message: Message) -> None:
 
 
 def _refuse_large_property(data: bytes, at: int) -> None:
-    encoded = list(codec.items(data, at))
-    for key, value in zip(encoded[::2], encoded[1::2], strict=True):
-        if len(value) > MAX_PROPERTY_BYTES:
-            name = codec.decode(key)[0]
-            raise ArgumentInvalid(
-                f"The property '{name}' takes {len(value)} bytes; the limit is {MAX_PROPERTY_BYTES}."
-            )
+    if any(len(each) > MAX_PROPERTY_BYTES for each in codec.items(data, at)):
+        raise PropertiesTooLarge
 
 
 def _encode_property(name: str, value: codec.Value) -> bytes:

@@ -3,6 +3,9 @@
 The order comes from the change feed: within a physical partition, and so within a partition key, it is the order
 of commits. A query cannot give it: `_ts` has whole seconds, so `ORDER BY c._ts` leaves open what came first within
 one second, and within one transactional batch always. The query serves for what it is good at, counting.
+
+Within one commit, whose documents have one `_lsn`, the feed's order is not specified: there the documents' own
+`order` decides, where all of them have it.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from relay.operations.containers import open_container, telling_service_errors
+from relay.leases import Positions, read_positions
+from relay.operations.containers import open_database, telling_service_errors
 from relay.settings import Settings
 
 if TYPE_CHECKING:
@@ -68,8 +73,14 @@ class Range:
 class Outbox:
     """Reads the outbox container."""
 
-    def __init__(self, container: ContainerProxy) -> None:
+    def __init__(self, container: ContainerProxy, leases: ContainerProxy) -> None:
         self._container = container
+        self._leases = leases
+
+    async def positions(self) -> Positions:
+        """How far the relay has come."""
+        with telling_service_errors(self._leases.id):
+            return await read_positions(self._leases, self._container)
 
     async def resource_id(self) -> str:
         """The container's `_rid`: another container of the same name has another."""
@@ -102,6 +113,8 @@ class Outbox:
         settled = chosen.until < time.time() - _SETTLED_S
         start = datetime.fromtimestamp(max(0, chosen.since - _START_MARGIN_S), UTC)
         found = 0
+        # A page may end within a commit: its last one waits for what comes next.
+        commit: list[Document] = []
         if settled and count == 0:
             return
         with telling_service_errors(self._container.id):
@@ -109,12 +122,37 @@ class Outbox:
                 feed_range=feed_range, start_time=start, max_item_count=_PAGE_ITEMS
             ).by_page()
             async for page in pages:
-                documents = [document async for document in page if chosen.holds(document)]
-                found += len(documents)
-                if documents:
-                    yield documents
+                documents = commit + [document async for document in page if chosen.holds(document)]
+                found += len(documents) - len(commit)
+                whole, commit = _split_last_commit(documents)
                 if settled and found >= count:
-                    return
+                    break
+                if whole:
+                    yield in_commit_order(whole)
+            else:
+                whole = []
+        if whole or commit:
+            yield in_commit_order(whole + commit)
+
+
+def _split_last_commit(documents: list[Document]) -> tuple[list[Document], list[Document]]:
+    """The documents of all commits but the last, and those of the last, which may not be whole yet."""
+    last = documents[-1].get("_lsn") if documents else None
+    start = len(documents)
+    while last is not None and start and documents[start - 1].get("_lsn") == last:
+        start -= 1
+    return documents[:start], documents[start:]
+
+
+def in_commit_order(documents: list[Document]) -> list[Document]:
+    """Documents in the feed's order, those of one commit in the order of their events."""
+    ordered: list[Document] = []
+    for lsn, group in groupby(documents, key=lambda document: document.get("_lsn")):
+        commit = list(group)
+        if lsn is not None and all(type(document.get("order")) is int for document in commit):
+            commit.sort(key=lambda document: int(document["order"]))
+        ordered += commit
+    return ordered
 
 
 @asynccontextmanager
@@ -124,5 +162,8 @@ async def open_outbox(settings: Settings) -> AsyncIterator[Outbox]:
     Raises:
         ServiceError: The account cannot be reached, or refuses.
     """
-    async with open_container(settings, settings.cosmos_container) as container:
-        yield Outbox(container)
+    async with open_database(settings) as database:
+        yield Outbox(
+            database.get_container_client(settings.cosmos_container),
+            database.get_container_client(settings.cosmos_lease_container),
+        )

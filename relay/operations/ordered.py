@@ -12,9 +12,10 @@ from relay.errors import ConfigurationError, SendError
 from relay.events import DomainEvent
 from relay.messages import Encoder
 from relay.operations.results import ExitCode
-from relay.pipeline import group
-from relay.publisher import PartitionOutcome, Publisher, Rejected
+from relay.publisher import Publisher
+from relay.selection import group
 from relay.settings import Settings
+from relay.turn import PartitionOutcome, Rejected
 
 # There is no retry policy of a host around a command. These ride out a throttled moment, not an outage.
 _PAUSES_S = (0.5, 2.0)

@@ -146,11 +146,15 @@ class Repository(Generic[E]):
 
 
 class EventRepository:
-    """Events besides those that entities raise: what is told without a change of the entity's own state."""
+    """Events besides those that entities raise: what is told without a change of the entity's own data."""
 
     def __init__(self, context: ContainerContext) -> None:
         self._context = context
 
     def create(self, event: DomainEvent, about: DomainEntity) -> None:
-        """Have `event` saved by the commit, in the partition of the entity it is about."""
+        """Have `event` saved by the commit, together with the entity it is about, which counts its events.
+
+        Raises:
+            NotFound: The entity is deleted, and nothing more can happen to it.
+        """
         self._context.add_event(event, about)

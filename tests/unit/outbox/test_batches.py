@@ -18,12 +18,14 @@ from outbox import (
     EventRepository,
     InvalidDocument,
     MixedPartitions,
+    NotFound,
     OutboxError,
     Repository,
     errors,
 )
 from outbox.batch import Batch
 from outbox.context import ContainerContext
+from outbox.entities import restore
 from tests.unit.outbox.orders import Customer, Name, Order, OrderResized, OrderViewed
 
 SPAN = trace.NonRecordingSpan(
@@ -56,6 +58,7 @@ def test_the_envelope_of_an_entity_and_of_its_event(context: ContainerContext) -
         "type": "order",
         "data": {"itemName": "tea", "quantity": 1, "paid": None, "note": None, "id": "o1", "deleted": False},
         "ttl": -1,
+        "sequence": 1,
     }
     raised = order.domain_events[0]
     assert event == {
@@ -71,6 +74,8 @@ def test_the_envelope_of_an_entity_and_of_its_event(context: ContainerContext) -
             "createdAt": raised.created_at,
         },
         "ttl": 864_000,
+        "sequence": 1,
+        "order": 0,
     }
 
 
@@ -83,21 +88,92 @@ def test_a_class_has_its_own_type_and_time_to_live(context: ContainerContext) ->
     assert event["data"]["name"] == {"firstName": "Ada", "lastName": "Lovelace"}
 
 
-def test_each_entity_is_followed_by_its_events_and_other_events_come_last(context: ContainerContext) -> None:
+def test_entities_are_followed_by_all_events_in_the_order_they_happened(context: ContainerContext) -> None:
     first, second = (Order("tea", id=name, partition_key="p") for name in ("o1", "o2"))
-    EventRepository(context).create(OrderViewed(), first)
-    for order in (first, second):
+    # What counts is when something happened, not when it was made known to the unit of work.
+    for order in (second, first):
         Repository(context, Order).create(order)
+    second.add_line("milk")
+    EventRepository(context).create(OrderViewed(), first)
+    first.add_line("sugar")
+    second.add_line("lemon")
 
-    names = [source.name.split(" '")[0] for source in context.data_objects]
+    entities, events = documents(context)[:2], documents(context)[2:]
 
-    assert names == [
-        "order",
-        "OrderPlaced domainEvent",
-        "order",
-        "OrderPlaced domainEvent",
-        "OrderViewed domainEvent",
+    assert [(entity["id"], entity["sequence"]) for entity in entities] == [("o2", 3), ("o1", 3)]
+    assert [(event["data"]["orderId"], event["data"]["action"], event["sequence"]) for event in events] == [
+        ("o1", "OrderPlaced", 1),
+        ("o2", "OrderPlaced", 1),
+        ("o2", "OrderLineAdded", 2),
+        ("o1", "OrderViewed", 2),
+        ("o1", "OrderLineAdded", 3),
+        ("o2", "OrderLineAdded", 3),
     ]
+    assert [event["order"] for event in events] == [0, 1, 2, 3, 4, 5]
+
+
+def stored(context: ContainerContext, **members: Any) -> Order:
+    """Order o1, as if it had been read."""
+    data = {"itemName": "tea", "deleted": False}
+    document = {"id": "o1", "partitionKey": "o1", "type": "order", "data": data, "_etag": '"1"', **members}
+    order = restore(Order, document)
+    context.add(order, EntityState.READ)
+    return order
+
+
+def test_numbers_go_on_where_the_stored_entity_left_off(context: ContainerContext) -> None:
+    order = stored(context, sequence=7)
+    order.resize(2)
+    order.pay("1.00")
+
+    entity, *events = documents(context)
+
+    assert entity["sequence"] == 9
+    assert [(event["sequence"], event["order"]) for event in events] == [(8, 0), (9, 1)]
+
+
+def test_an_entity_that_was_stored_before_events_were_numbered_begins_with_one(context: ContainerContext) -> None:
+    stored(context).pay("1.00")
+
+    assert [document["sequence"] for document in documents(context)] == [1, 1]
+
+
+def test_a_change_without_an_event_keeps_the_number_of_the_last(context: ContainerContext) -> None:
+    Repository(context, Order).update(stored(context, sequence=7))
+
+    assert [document["sequence"] for document in documents(context)] == [7]
+
+
+def test_an_event_besides_an_entitys_own_is_counted_by_the_entity(context: ContainerContext) -> None:
+    EventRepository(context).create(OrderViewed(), stored(context, sequence=7))
+
+    entity, event = context.data_objects
+
+    assert (entity.state, entity.etag, entity.sequence) == (EntityState.UPDATED, '"1"', 8)
+    assert (event.sequence, event.order) == (8, 0)
+
+
+def test_an_event_about_an_entity_that_is_not_stored_is_refused(context: ContainerContext) -> None:
+    EventRepository(context).create(OrderViewed(), Order("tea", id="o1"))
+
+    with pytest.raises(InvalidDocument, match=r"order 'o1' is new, and an event is about it: create\(\) it"):
+        batch(context)
+
+
+def test_nothing_happens_to_a_deleted_entity_any_more(context: ContainerContext) -> None:
+    order = stored(context)
+    order.delete()
+
+    with pytest.raises(NotFound, match="order 'o1' is deleted: OrderViewed cannot happen"):
+        EventRepository(context).create(OrderViewed(), order)
+
+
+def test_a_batch_that_is_made_again_gives_the_same_numbers(context: ContainerContext) -> None:
+    order = stored(context, sequence=7)
+    order.resize(2)
+    EventRepository(context).create(OrderViewed(), order)
+
+    assert batch(context) == batch(context)
 
 
 def test_a_batch_does_not_change_with_the_entity(context: ContainerContext) -> None:
@@ -217,8 +293,7 @@ def test_an_event_that_tells_another_entitys_id_is_refused(context: ContainerCon
         def to_data(self) -> dict[str, Any]:
             return {"orderId": "another"}
 
-    order = Order("tea", id="o1")
-    EventRepository(context).create(Misled(1), order)
+    EventRepository(context).create(Misled(1), stored(context))
 
     with pytest.raises(InvalidDocument, match="tells another 'orderId'"):
         batch(context)
@@ -229,9 +304,9 @@ def test_an_event_may_tell_its_entitys_id_itself(context: ContainerContext) -> N
         def to_data(self) -> dict[str, Any]:
             return {"orderId": "o1"}
 
-    EventRepository(context).create(Careful(1), Order("tea", id="o1"))
+    EventRepository(context).create(Careful(1), stored(context))
 
-    assert documents(context)[0]["data"]["orderId"] == "o1"
+    assert documents(context)[1]["data"]["orderId"] == "o1"
 
 
 @pytest.fixture
@@ -292,8 +367,8 @@ def test_an_update_of_what_is_created_in_the_same_commit_stays_a_creation(contex
     Repository(context, Order).create(order)
     order.resize(9)
 
-    assert [source.state for source in context.data_objects] == [EntityState.CREATED] * 2
-    assert context.data_objects[1].data["quantity"] == 9
+    assert [source.state for source in context.data_objects] == [EntityState.CREATED] * 3
+    assert [source.data["quantity"] for source in context.data_objects] == [9] * 3
 
 
 def test_every_error_says_what_to_do() -> None:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import aiohttp
 from azure.cosmos.aio import ContainerProxy
+from yarl import URL
 
 MakeContainer = Callable[..., Awaitable[ContainerProxy]]
 
@@ -63,14 +64,17 @@ class RawClient:
         headers: Mapping[str, str] | None = None,
         body: Any = None,
         sign: bool = True,
+        encoded: bool = False,
     ) -> Answer:
+        """`encoded` says that the path is percent-encoded already, and goes out as it is."""
         date = formatdate(usegmt=True)
         sent = {"x-ms-date": date, "x-ms-version": "2020-07-15", **(headers or {})}
         if sign:
-            sent["authorization"] = self._signature(method, path, date)
+            sent["authorization"] = self._signature(method, unquote(path) if encoded else path, date)
         content = body if isinstance(body, bytes) or body is None else str(body).encode()
-        async with self._session.request(method, self._endpoint + path, headers=sent, data=content) as response:
-            return Answer(response.status, response.headers, await response.text())
+        url = URL(self._endpoint + path, encoded=encoded)
+        async with self._session.request(method, url, headers=sent, data=content) as response:
+            return Answer(response.status, response.headers, await response.text("utf-8", "replace"))
 
     def _signature(self, method: str, path: str, date: str) -> str:
         segments = [segment for segment in path.split("/") if segment]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -58,14 +60,19 @@ async def test_containers_are_created_read_listed_queried_and_deleted(
         await database.get_container_client("data").read()
 
 
-async def test_deleting_a_container_deletes_its_items(client: CosmosClient, make_container: MakeContainer) -> None:
+async def test_deleting_a_container_deletes_its_items(
+    server: CosmosServer, client: CosmosClient, make_container: MakeContainer
+) -> None:
     container = await make_container()
     await container.create_item({"id": "1", "pk": "a"})
 
     await client.get_database_client("outbox").delete_container(container)
-    container = await make_container()
+    await make_container()
 
-    assert [item async for item in container.read_all_items()] == []
+    # The client that deleted the container still sends its session token, which is ahead of the new one.
+    async with CosmosClient.from_connection_string(server.connection_string) as other:
+        container = other.get_database_client("outbox").get_container_client("data")
+        assert [item async for item in container.read_all_items()] == []
 
 
 async def test_a_partition_key_cannot_be_changed(client: CosmosClient, container: ContainerProxy) -> None:
@@ -157,3 +164,37 @@ async def test_there_are_no_conflicts(container: ContainerProxy) -> None:
     assert [each async for each in container.list_conflicts()] == []
     with pytest.raises(CosmosResourceNotFoundError):
         await container.get_conflict("1", "a")
+
+
+async def test_ten_thousand_fresh_containers_have_sound_resource_ids() -> None:
+    # As ResourceId.cs of azure-cosmos-dotnet-v3 reads them: four bytes of database, then four whose first bit
+    # tells a container from a user, then eight of an item, in whose last byte the upper half says that it is one.
+    async with CosmosServer(physical_partitions=1) as server:
+        catalog = server.account.catalog
+        databases = [catalog.create_database(f"db{number}") for number in range(10)]
+        rids = []
+        for database in databases:
+            for number in range(1000):
+                definition = {"id": f"c{number}", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}
+                container = catalog.create_container(database, definition)
+                raw = base64.b64decode(container.rid, b"+-", validate=True)
+                rids.append(raw)
+                assert len(raw) == 8
+                assert raw[4] & 0x80
+                assert raw[:4] == base64.b64decode(database.rid, b"+-", validate=True)
+        async with CosmosClient.from_connection_string(server.connection_string) as client:
+            last = client.get_database_client("db9").get_container_client("c999")
+            item = await last.create_item({"id": "1", "pk": "a"})
+
+    assert len(set(rids)) == 10_000
+    raw = base64.b64decode(item["_rid"], b"+-", validate=True)
+    assert len(raw) == 16
+    assert raw[:8] == rids[-1]
+    assert raw[15] >> 4 == 0
+
+
+async def test_the_account_tells_its_query_engines_limits(raw: RawClient) -> None:
+    engine = json.loads((await raw.send("GET", "/")).body["queryEngineConfiguration"])
+
+    assert engine["maxSqlQueryInputLength"] > 0
+    assert engine["sqlAllowNonFiniteNumbers"] is False

@@ -84,8 +84,10 @@ async def test_a_feed_from_a_point_in_time_holds_what_changed_since(
     clock.advance(100)
     await create(container, "3", pk="b")
 
-    assert sorted(item["id"] for item in await read(container, start_time=since)) == ["2", "3"]
-    assert [item["id"] for item in await read(container, start_time=since, partition_key="a")] == ["2"]
+    before = since - timedelta(seconds=1)
+    assert sorted(item["id"] for item in await read(container, start_time=before)) == ["2", "3"]
+    assert [item["id"] for item in await read(container, start_time=before, partition_key="a")] == ["2"]
+    assert [item["id"] for item in await read(container, start_time=since)] == ["3"]
     assert await read(container, start_time=since + timedelta(hours=1)) == []
 
 

@@ -136,7 +136,7 @@ def write_app(
     handling = {"serializerSettings": {"dateParseHandling": "None"}} if keep_dates else {}
     content = {
         "version": "2.0",
-        "extensionBundle": {"id": "Microsoft.Azure.Functions.ExtensionBundle", "version": "[4.*, 5.0.0)"},
+        "extensionBundle": {"id": "Microsoft.Azure.Functions.ExtensionBundle", "version": "[4.28.0, 5.0.0)"},
         "extensions": {"cosmosDB": handling},
         **(host_json or {}),
     }

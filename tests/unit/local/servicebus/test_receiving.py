@@ -18,11 +18,12 @@ from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusRe
 from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,
-    MessagingEntityNotFoundError,
     ServiceBusError,
 )
 
 from local.servicebus.server import ServiceBusServer
+
+from .support import told_as_missing
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 WAIT_S = 5
@@ -229,5 +230,5 @@ async def test_a_receiver_with_sessions_is_refused_where_there_are_none(client: 
 
 
 async def test_there_is_no_transfer_dead_letter_queue(client: ServiceBusClient) -> None:
-    with pytest.raises(MessagingEntityNotFoundError):
+    with told_as_missing("orders/$Transfer/$DeadLetterQueue"):
         await client.get_queue_receiver("orders", sub_queue="transferdeadletter").__aenter__()
