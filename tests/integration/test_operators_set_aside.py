@@ -66,17 +66,6 @@ async def test_a_blocking_event_is_set_aside_at_its_next_attempt_and_its_key_goe
     assert subscriber.ids() == {"k": ["k-0", "k-2"]}
 
 
-async def test_an_id_that_no_item_could_be_addressed_by_is_found(
-    environment: dict[str, str], trigger: TriggerLeases
-) -> None:
-    # The Python SDK refuses to create such an item by itself; others do not.
-    await trigger.data.execute_item_batch([("create", (event("a/b?c#d", "k"),))], partition_key="k")
-
-    run = await relay_command(environment, "quarantine", "add", "k", "a/b?c#d", "--yes", "--json")
-
-    assert (run.code, run.json["found"]) == (0, True)
-
-
 async def test_an_event_that_is_not_in_the_outbox_is_ordered_only_by_force(environment: dict[str, str]) -> None:
     run = await relay_command(environment, "quarantine", "add", "k", "nothing", "--yes", "--json")
     forced = await relay_command(environment, "quarantine", "add", "k", "nothing", "--yes", "--force", "--json")
