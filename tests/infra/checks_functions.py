@@ -181,8 +181,8 @@ def the_logs_of_the_relay_alone_are_exported(project: Project) -> None:
 
 @check
 def the_bundle_holds_only_extensions_that_heed_the_date_setting(project: Project) -> None:
-    # The Cosmos DB extension heeds dateParseHandling from 4.9.0 on (azure-webjobs-sdk-extensions pull 923); an older one
-    # ignores it without a word, and rewrites dates: "2019-01-01T00:00:01.0000000Z" becomes "2019-01-01T00:00:01Z".
+    # The Cosmos DB extension heeds dateParseHandling from 4.9.0 on (azure-webjobs-sdk-extensions pull 923); an
+    # older one ignores it without a word, and "2019-01-01T00:00:01.0000000Z" becomes "2019-01-01T00:00:01Z".
     # Bundle 4.21 has extension 4.7, 4.23.1 has 4.9.0, 4.28 has 4.10.0. The upper bound keeps to one major version.
     host = project.json("host.json")
     bundle = host["extensionBundle"]
@@ -197,7 +197,7 @@ def the_bundle_holds_only_extensions_that_heed_the_date_setting(project: Project
 
 @check
 def an_attempt_has_ten_minutes(project: Project) -> None:
-    # A function that reaches it takes the worker with it, and all that the worker runs. docs/operations.md tells it.
+    # A function that reaches it takes the worker with it, and all that the worker runs.
     assert project.json("host.json")["functionTimeout"] == "00:10:00"
 
 
