@@ -26,7 +26,7 @@ from relay.events import Document
 _LONG_INTEGER = re.compile(r"[0-9]{19}")
 
 
-class ChangeBatch(func.DocumentList):  # type: ignore[misc]  # azure-functions exports it untyped
+class ChangeBatch(func.DocumentList):
     """One batch of changes, as text. A DocumentList by its type alone, as the worker checks annotations."""
 
     def __init__(self, text: str) -> None:
@@ -91,4 +91,4 @@ def install_decoder() -> None:
             return ChangeBatch(data.value.decode())
         raise NotImplementedError(f"the trigger's value is of the type {data.type!r}; a text was expected")
 
-    CosmosDBTriggerConverter.decode = staticmethod(decode)
+    CosmosDBTriggerConverter.decode = staticmethod(decode)  # type: ignore[method-assign]

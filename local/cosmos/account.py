@@ -7,22 +7,25 @@ from pathlib import Path
 from local.cosmos.catalog import Catalog, Container, Partition
 from local.cosmos.changefeed import ChangeFeed
 from local.cosmos.clock import Clock
+from local.cosmos.edges import Edge, Edges
 from local.cosmos.errors import COLLECTION_RID_MISMATCH, PARTITION_KEY_RANGE_GONE, BadRequest, Gone
 from local.cosmos.items import Items
 from local.cosmos.messages import Request
 from local.cosmos.offers import Offers
+from local.cosmos.sessions import SessionNotAvailable, check_session
 from local.cosmos.storage import NOT_EXPIRED, Storage
 
 
 class Account:
     """The parts, each over the same storage and the same clock."""
 
-    def __init__(self, database: str | Path, clock: Clock, physical_partitions: int) -> None:
+    def __init__(self, database: str | Path, clock: Clock, physical_partitions: int, edges: Edges) -> None:
         self.clock = clock
         self.storage = Storage(database)
         self.catalog = Catalog(self.storage, clock, physical_partitions)
-        self.items = Items(self.storage, clock)
-        self.feed = ChangeFeed(self.storage, clock)
+        self.edges = edges
+        self.items = Items(self.storage, clock, edges)
+        self.feed = ChangeFeed(self.storage, clock, edges)
         self.offers = Offers(self.storage, clock)
 
     def container_of(self, request: Request) -> Container:
@@ -35,6 +38,14 @@ class Account:
                 COLLECTION_RID_MISMATCH,
             )
         return container
+
+    def check_session(self, request: Request, partition: Partition) -> None:
+        """SessionNotAvailable where the request's session token is ahead of the partition; BadRequest."""
+        try:
+            check_session(request.headers, partition)
+        except SessionNotAvailable:
+            self.edges.met(Edge.SESSION_TOKEN_AHEAD)
+            raise
 
     def item_id_of(self, request: Request, container: Container) -> str:
         """The id of the item a path names: by id, or, where the container is named by rid, by rid too."""

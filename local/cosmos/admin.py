@@ -1,6 +1,7 @@
 """What is served beside the service itself, under `/admin/`, and without a signature.
 
 GET    /admin/counts       items, by database and container
+GET    /admin/edges        the seed, and how often each edge was met
 POST   /admin/faults       begin one: a FaultPlan as JSON
 GET    /admin/faults       the pending ones, and how often each kind was applied
 DELETE /admin/faults       end all
@@ -23,7 +24,10 @@ from local.cosmos.faults import Fault, Faults
 from local.cosmos.messages import JSON
 
 PATH = "/admin/"
-_RESOURCES = "There are GET /admin/counts; GET, POST and DELETE /admin/faults; GET and DELETE /admin/faults/ID."
+_RESOURCES = (
+    "There are GET /admin/counts and /admin/edges; GET, POST and DELETE /admin/faults; GET and DELETE "
+    "/admin/faults/ID."
+)
 
 
 class _Refusal(Exception):
@@ -50,6 +54,8 @@ class Admin:
     def _resource(self, method: str, name: str, body: bytes) -> Any:
         if name == "counts":
             return _by_method(method, GET=self._account.counts)
+        if name == "edges":
+            return _by_method(method, GET=self._account.edges.as_json)
         if name == "faults":
             return _by_method(
                 method, GET=self._list_faults, POST=lambda: self._add_fault(body), DELETE=self._remove_faults

@@ -11,7 +11,6 @@ from local.cosmos.changefeed import FeedPosition
 from local.cosmos.errors import BadRequest, NotFound
 from local.cosmos.messages import Reply, Request, data_headers, documents_reply, json_page, refused_at
 from local.cosmos.scopes import ReadScope
-from local.cosmos.sessions import check_session
 
 _INCREMENTAL = "incremental feed"
 
@@ -28,12 +27,12 @@ def read_change_feed(account: Account, request: Request) -> Reply:
             raise BadRequest("The change feed needs a partition key range id or a partition key.")
         partition = container.partitions[0]
     with refused_at(container, partition):
-        check_session(request.headers, partition)
+        account.check_session(request, partition)
         position = _position(request, partition)
     page = account.feed.read(partition, scope.key_range, position, request.page_size)
     texts = [item.rendered(container.raw_rid, container.self_link, with_lsn=True) for item in page.items]
     headers = data_headers(container, partition, charges.feed(texts))
-    headers["etag"] = f'"{page.lsn}"'
+    headers["etag"] = f'"{page.number}"'
     if not texts:
         # The .NET SDK's pull model reads the count of every answer, of an empty one too.
         return Reply(304, b"", headers | {"x-ms-item-count": "0"})

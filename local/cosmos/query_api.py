@@ -21,7 +21,6 @@ from local.cosmos.query.parsing import parse_query
 from local.cosmos.query.planning import plan_of
 from local.cosmos.query.syntax import Query
 from local.cosmos.scopes import ReadScope, scope_in_query
-from local.cosmos.sessions import check_session
 from local.cosmos.storage import NOT_EXPIRED
 
 _EVERYTHING = "SELECT * FROM c"
@@ -105,7 +104,7 @@ async def _run(
     continuation = _continuation(request)
     partition = scope.partition or _partition_to_read(container, continuation)
     with refused_at(container, partition):
-        check_session(request.headers, partition)
+        account.check_session(request, partition)
     execution = Execution(query, parameters)
     after = continuation.place.number if continuation and execution.resumes_in_order else -1
     rows = _scan(account, container, partition, scope, required.get(("id",)), after)

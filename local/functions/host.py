@@ -14,12 +14,13 @@ from local.functions.app import Function, importable, load_functions
 from local.functions.connections import Connections
 from local.functions.containers import open_containers
 from local.functions.crashing import Crash
+from local.functions.edges import Edges
 from local.functions.environment import applied, read_local_settings
 from local.functions.executor import Executor
 from local.functions.feed import ChangeFeed
 from local.functions.host_json import HostConfiguration
 from local.functions.leases import Lease, LeaseStore
-from local.functions.listener import Listener
+from local.functions.listener import Listener, Source
 from local.functions.partition import PartitionProcessor
 from local.functions.settings import Settings
 from local.functions.status import FunctionStatus
@@ -36,7 +37,7 @@ class Host:
     `instance` is the name under which leases are owned, followed by the function's name; a new one is made up
     where it is None, as the real host does. The `lease_…_ms` take the place of what the trigger says,
     `function_timeout_ms` that of host.json's functionTimeout. `stop` waits `shutdown_timeout_s` for invocations
-    under way.
+    under way. `edges` counts and draws what the platform leaves unspecified.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Host:
         lease_expiration_ms: int | None = None,
         function_timeout_ms: int | None = None,
         shutdown_timeout_s: float = DEFAULT_SHUTDOWN_TIMEOUT_S,
+        edges: Edges | None = None,
     ) -> None:
         self.instance = instance or str(uuid.uuid4())
         self._app_directory = app_directory.resolve()
@@ -58,13 +60,19 @@ class Host:
         self._function_timeout_ms = function_timeout_ms
         self._shutdown_timeout_s = shutdown_timeout_s
         self.crash = Crash()
+        self.edges = edges or Edges()
         self._stopping = asyncio.Event()
         self._stack = AsyncExitStack()
         self._listeners: list[Listener] = []
         self._statuses: list[FunctionStatus] = []
 
     async def start(self) -> None:
-        """Load the app, take leases, and return once they are polled. Raises HostError; then nothing runs."""
+        """Load the app, take leases, and return once they are polled, or once that is known to take its time.
+
+        A function whose account does not answer, or whose containers are not there, does not keep the others from
+        running; its listener is started in the background as soon as that is possible. Raises HostError where the
+        app or its settings must be changed; then nothing runs.
+        """
         try:
             await self._start()
         except BaseException:
@@ -115,32 +123,22 @@ class Host:
         ]
         connections = Connections(settings, self._stack)
         for function, trigger in zip(functions, triggers, strict=True):
-            listener = await self._listener(function, trigger, configuration, connections)
+            listener = self._listener(function, trigger, configuration, connections)
             self._listeners.append(listener)
-            await listener.start()
-            logger.info("Function %s listens to %s/%s", function.name, trigger.database, trigger.container)
+            if await listener.start():
+                logger.info("Function %s listens to %s/%s", function.name, trigger.database, trigger.container)
 
-    async def _listener(
+    def _listener(
         self,
         function: Function,
         trigger: CosmosTrigger,
         configuration: HostConfiguration,
         connections: Connections,
     ) -> Listener:
-        containers = await open_containers(function.name, trigger, connections)
         status = FunctionStatus(function.name)
         self._statuses.append(status)
         # Functions that share their leases, for want of a prefix, compete for them, as they do in Azure.
         owner = f"{self.instance}-{function.name}"
-        store = LeaseStore(
-            containers.leases,
-            prefix=containers.lease_prefix,
-            owner=owner,
-            partitioned_by_id=containers.leases_partitioned_by_id,
-        )
-        feed = ChangeFeed(
-            containers.monitored, start_from=trigger.start_from, max_items=trigger.max_items_per_invocation
-        )
         executor = Executor(
             function,
             container=trigger.container,
@@ -149,11 +147,28 @@ class Host:
             status=status,
         )
 
-        def processor(lease: Lease) -> PartitionProcessor:
+        async def open_source() -> Source:
+            containers = await open_containers(function.name, trigger, connections)
+            return Source(
+                LeaseStore(
+                    containers.leases,
+                    prefix=containers.lease_prefix,
+                    owner=owner,
+                    partitioned_by_id=containers.leases_partitioned_by_id,
+                    edges=self.edges,
+                ),
+                ChangeFeed(
+                    containers.monitored,
+                    start_from=trigger.start_from,
+                    max_items=trigger.max_items_per_invocation,
+                ),
+            )
+
+        def processor(lease: Lease, source: Source) -> PartitionProcessor:
             return PartitionProcessor(
                 lease,
-                store=store,
-                feed=feed,
+                store=source.store,
+                feed=source.feed,
                 executor=executor,
                 rewrite_dates=configuration.rewrite_dates,
                 poll_delay_s=trigger.feed_poll_delay_s,
@@ -161,16 +176,17 @@ class Host:
                 stopping=self._stopping,
                 status=status,
                 crash=self.crash,
+                edges=self.edges,
             )
 
         return Listener(
             owner=owner,
-            store=store,
-            feed=feed,
+            open_source=open_source,
             timings=trigger.timings,
             processor=processor,
             stopping=self._stopping,
             status=status,
+            edges=self.edges,
         )
 
     def _timeout_s(self, configuration: HostConfiguration) -> float | None:

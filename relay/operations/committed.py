@@ -15,17 +15,16 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from relay.events import Document
 from relay.leases import Positions, read_positions
 from relay.operations.containers import open_database, telling_service_errors
+from relay.selection import in_commit_order
 from relay.settings import Settings
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
-
-Document = dict[str, Any]
 
 _PAGE_ITEMS = 500
 
@@ -128,11 +127,11 @@ class Outbox:
                 if settled and found >= count:
                     break
                 if whole:
-                    yield in_commit_order(whole)
+                    yield list(in_commit_order(whole))
             else:
                 whole = []
         if whole or commit:
-            yield in_commit_order(whole + commit)
+            yield list(in_commit_order(whole + commit))
 
 
 def _split_last_commit(documents: list[Document]) -> tuple[list[Document], list[Document]]:
@@ -142,17 +141,6 @@ def _split_last_commit(documents: list[Document]) -> tuple[list[Document], list[
     while last is not None and start and documents[start - 1].get("_lsn") == last:
         start -= 1
     return documents[:start], documents[start:]
-
-
-def in_commit_order(documents: list[Document]) -> list[Document]:
-    """Documents in the feed's order, those of one commit in the order of their events."""
-    ordered: list[Document] = []
-    for lsn, group in groupby(documents, key=lambda document: document.get("_lsn")):
-        commit = list(group)
-        if lsn is not None and all(type(document.get("order")) is int for document in commit):
-            commit.sort(key=lambda document: int(document["order"]))
-        ordered += commit
-    return ordered
 
 
 @asynccontextmanager

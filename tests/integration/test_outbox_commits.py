@@ -259,6 +259,81 @@ async def test_a_clients_etag_is_demanded_instead_of_the_one_that_was_read(conta
     assert (await actions(container))[-1] == "OrderResized"
 
 
+async def test_any_version_is_overwritten_and_its_events_are_counted_on(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        await pay_elsewhere(container)
+        order.resize(2)
+        work.repository(Order).update(order, if_match="*")
+        await work.commit()
+
+    document = await container.read_item("o1", "o1")
+    assert (document["data"]["quantity"], document["data"]["paid"]) == (2, None)
+    events = [item for item in await stored(container) if item["type"] == "domainEvent"]
+    assert [(event["data"]["action"], event["sequence"]) for event in events] == [
+        ("OrderPlaced", 1),
+        ("OrderPaid", 2),
+        ("OrderResized", 3),
+    ]
+    assert document["sequence"] == 3
+
+
+async def test_any_version_is_overwritten_by_many_at_once_and_no_number_is_given_twice(
+    container: ContainerProxy,
+) -> None:
+    await given(container, Order("tea", id="o1"))
+
+    async def resize(quantity: int) -> None:
+        async with UnitOfWork(container) as work:
+            order = await work.repository(Order).read("o1")
+            order.resize(quantity)
+            work.repository(Order).update(order, if_match="*")
+            await work.commit()
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        for quantity in range(5):
+            tasks.create_task(resize(quantity))
+
+    events = [item for item in await stored(container) if item["type"] == "domainEvent"]
+    assert [event["sequence"] for event in events] == [1, 2, 3, 4, 5, 6]
+
+
+async def test_any_version_does_not_bring_back_what_was_deleted_or_removed(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work, UnitOfWork(container) as other:
+        orders = work.repository(Order)
+        order = await orders.read("o1")
+        other.repository(Order).delete(await other.repository(Order).read("o1"))
+        await other.commit()
+        order.resize(2)
+        orders.update(order, if_match="*")
+        with pytest.raises(NotFound, match="order 'o1' is deleted"):
+            await work.commit()
+        await container.delete_item("o1", "o1")
+        with pytest.raises(NotFound, match="There is no order 'o1' any more"):
+            await work.commit()
+
+    assert await actions(container) == ["OrderPlaced", "OrderWithdrawn"]
+
+
+async def test_an_etag_of_a_version_that_was_not_read_is_refused_whatever_is_stored(
+    container: ContainerProxy,
+) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        order = await orders.read("o1")
+        await pay_elsewhere(container)
+        order.resize(2)
+        # To overwrite this one with what was made of another would undo it.
+        orders.update(order, if_match=(await container.read_item("o1", "o1"))["_etag"])
+        with pytest.raises(PreconditionFailed, match="order 'o1' was read in another version"):
+            await work.commit()
+
+    assert (await container.read_item("o1", "o1"))["data"]["paid"] == "1.00"
+
+
 async def test_a_taken_id_is_a_conflict_and_leaves_neither_entity_nor_event(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1", partition_key="p"))
     async with UnitOfWork(container) as work:

@@ -10,17 +10,31 @@ from azure.cosmos.aio import ContainerProxy
 from outbox import traceparent
 from outbox.batch import Batch
 from outbox.data_object import DataObject, EntityState, Position, entity_object, event_object
-from outbox.entities import DomainEntity, mark_saved, name_of, raised_by, sequence_of
+from outbox.entities import (
+    DomainEntity,
+    adopt_version,
+    mark_saved,
+    name_of,
+    partition_of,
+    raised_by,
+    sequence_of,
+)
 from outbox.errors import (
+    CommitUncertain,
     Conflict,
     InvalidDocument,
     NotFound,
     PreconditionFailed,
     Refused,
     ServiceRefused,
+    Unavailable,
 )
 from outbox.events import DomainEvent, Raised, next_moment
-from outbox.execution import execute
+from outbox.execution import execute, read_document
+
+_ANY_VERSION = "*"
+# Of a commit that overwrites whatever is stored, where others write meanwhile.
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +52,7 @@ class _Tracked:
             return entity_object(self.entity, EntityState.CREATED, None, sequence)
         if self.entity.is_new:
             raise InvalidDocument(f"{name_of(self.entity)} is new, and an event is about it: create() it as well.")
-        etag = self.if_match or self.entity.etag
-        return entity_object(self.entity, EntityState.UPDATED, etag, sequence)
+        return entity_object(self.entity, EntityState.UPDATED, self.entity.etag, sequence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +84,7 @@ class ContainerContext:
         self._saving = False
 
     def add(self, entity: DomainEntity, state: EntityState, if_match: str | None = None) -> None:
-        """Track an entity; `if_match` is the ETag to demand instead of the one it was read with."""
+        """Track an entity; `if_match` is the ETag that it must have been read with, `*` stands for any version."""
         self._tracked[id(entity)] = _Tracked(entity, state, if_match)
 
     def add_event(self, event: DomainEvent, about: DomainEntity) -> None:
@@ -132,6 +145,16 @@ class ContainerContext:
             self._saving = False
 
     async def _save(self) -> list[DataObject[Any]]:
+        self._check_demanded()
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await self._attempt()
+            except PreconditionFailed:
+                if self._unsettled is not None or not await self._adopt_versions():
+                    raise
+        return await self._attempt()
+
+    async def _attempt(self) -> list[DataObject[Any]]:
         objects = self.data_objects
         if not objects:
             return []
@@ -155,6 +178,33 @@ class ContainerContext:
             raise
         self._saved(objects, etags)
         return objects
+
+    def _check_demanded(self) -> None:
+        for each in self._to_be_saved():
+            if each.if_match not in (None, _ANY_VERSION, each.entity.etag):
+                raise PreconditionFailed(f"{name_of(each.entity)} was read in another version than demanded.")
+
+    async def _adopt_versions(self) -> bool:
+        """Go on with the stored version of each entity that is to be saved over any; whether one was another.
+
+        Not without a condition: the numbers of an entity's events go on where those of the stored version end, and
+        the repetition of a commit that was done is known by the version it replaced.
+
+        Raises:
+            NotFound: An entity is deleted, or gone.
+            OutboxError: It could not be read; nothing was written.
+        """
+        adopted = False
+        for each in self._to_be_saved():
+            if each.if_match == _ANY_VERSION:
+                adopted |= adopt_version(each.entity, await self._stored(each.entity))
+        return adopted
+
+    async def _stored(self, entity: DomainEntity) -> dict[str, Any]:
+        try:
+            return await read_document(self.container, entity.id, partition_of(entity), name_of(entity))
+        except Unavailable as error:
+            raise CommitUncertain(error.what) from error
 
     def _saved(self, objects: list[DataObject[Any]], etags: list[str]) -> None:
         told = {source.id for source in objects if isinstance(source.source, DomainEvent)}

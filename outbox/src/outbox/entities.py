@@ -199,6 +199,20 @@ def restore(kind: type[E], document: Mapping[str, Any]) -> E:
     return entity
 
 
+def adopt_version(entity: DomainEntity, document: Mapping[str, Any]) -> bool:
+    """Have the entity saved over the version stored as `document`; whether that is another than it would be.
+
+    Raises:
+        NotFound: That version is deleted.
+    """
+    if document["data"].get("deleted") is True:
+        raise NotFound(f"{name_of(entity)} is deleted.")
+    is_another = bool(entity._etag != document["_etag"])
+    entity._etag = document["_etag"]
+    entity._sequence = _stored_sequence(document)
+    return is_another
+
+
 def mark_saved(entity: DomainEntity, etag: str, told: Collection[str], sequence: int) -> None:
     """Take note that a commit stored the entity as version `etag`, with the events whose ids are `told`; the last
     of all its events has the number `sequence`.

@@ -81,7 +81,9 @@ class Repository(Generic[E]):
 
         Args:
             entity: One that was read, or saved before.
-            if_match: The ETag to demand, in its quotes; None stands for that of the version that was read.
+            if_match: The ETag to demand, in its quotes: PreconditionFailed where the entity was read in another
+                version, or it is stored in another. None stands for that of the version that was read, `*` for
+                whatever is stored at the commit: it is overwritten, unless it is deleted.
 
         Raises:
             ValueError: It is new.
@@ -98,7 +100,7 @@ class Repository(Generic[E]):
 
         Args:
             entity: One that was read, or saved before.
-            if_match: The ETag to demand, in its quotes; None stands for that of the version that was read.
+            if_match: As for `update`.
             ttl: Seconds after which Cosmos DB removes the document for good; None keeps it as long as the others.
 
         Raises:
