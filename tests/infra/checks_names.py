@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from relay.operations.times import parse_duration
 from relay.settings import Settings
 from tests.infra.checks_functions import CONNECTION_STRINGS, known_settings
 from tests.infra.project import (
@@ -97,8 +98,11 @@ def the_topic_and_its_subscriptions_are_those_of_the_emulators(project: Project)
 def containers_and_topic_are_those_of_the_local_settings_sample(project: Project) -> None:
     sample = project.json("local.settings.sample.json")["Values"]
     settings = app_settings(project.trial)
-    # The Service Bus emulator takes ten connections, and each sender is one.
-    shared = {name for name in sample if name in settings and name != "RELAY_SENDERS"}
+    # The Service Bus emulator takes ten connections, and each sender is one. Its topic has another window.
+    own = {"RELAY_SENDERS", "RELAY_DUPLICATE_WINDOW_S"}
+    shared = {name for name in sample if name in settings} - own
+    window = parse_duration(entities(project)["Properties"]["DuplicateDetectionHistoryTimeWindow"])
+    assert float(sample["RELAY_DUPLICATE_WINDOW_S"]) == window.total_seconds()
 
     assert {name: settings[name] for name in shared} == {name: sample[name] for name in shared}
     assert shared >= {"COSMOS_DATABASE", "COSMOS_CONTAINER", "COSMOS_LEASE_CONTAINER", "SERVICEBUS_TOPIC"}
