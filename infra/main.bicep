@@ -174,7 +174,7 @@ param operatorEmails array = []
 @description('Where the operators read docs/operations.md, as the address of your copy: each alert gives it with its own section.')
 param runbook string = 'docs/operations.md'
 
-@description('Thresholds of alerts that differ from the defaults: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
+@description('Thresholds of alerts that differ from the defaults: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), leaseWarnings (10), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
 param alertThresholds object = {}
 
 @minValue(30)
