@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from azure.cosmos.aio import CosmosClient
 
+from local.functions.edges import Edges
 from local.functions.feed import ChangeFeed
 from local.functions.leases import Lease, LeaseStore
 from local.stack.environment import DATABASE
@@ -27,7 +28,11 @@ class TriggerLeases:
         host = urlsplit(self.data.client_connection.url_connection).hostname
         rids = f"{(await self._database.read())['_rid']}_{(await self.data.read())['_rid']}"
         store = LeaseStore(
-            self.leases, prefix=f"{self._prefix}{host}_{rids}", owner=self._owner, partitioned_by_id=True
+            self.leases,
+            prefix=f"{self._prefix}{host}_{rids}",
+            owner=self._owner,
+            partitioned_by_id=True,
+            edges=Edges(None),
         )
         await store.initialize(await self._feed.ranges())
         return store
