@@ -114,6 +114,17 @@ param relayPollDelayMs int = 500
 param relaySenders int = 32
 param relaySendTimeoutS int = 30
 
+@description('Seconds for one attempt at a batch, less than functionTimeout of host.json.')
+param relayAttemptTimeoutS int = 480
+
+@allowed([
+  'skip'
+  'park'
+  'block'
+])
+@description('What becomes of a partition key\'s later events when one can never be sent: they go on, are set aside too until it is released, or wait.')
+param relayOnPoison string = 'skip'
+
 @allowed([
   'plain'
   'cloudevents'
@@ -163,7 +174,7 @@ param operatorEmails array = []
 @description('Where the operators read docs/operations.md, as the address of your copy: each alert gives it with its own section.')
 param runbook string = 'docs/operations.md'
 
-@description('Thresholds of alerts that differ from the defaults: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
+@description('Thresholds of alerts that differ from the defaults: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), leaseWarnings (10), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
 param alertThresholds object = {}
 
 @minValue(30)
@@ -188,6 +199,8 @@ var serviceBusName = 'sbns-relay-${resourceToken}'
 var functionAppName = 'func-relay-${resourceToken}'
 var networkName = 'vnet-relay-${resourceToken}'
 var deploymentContainer = 'app-package'
+// ISO 8601 to seconds. The relay is told the window of the topic itself, so that the two cannot differ.
+var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
 var serverless = cosmosCapacityMode == 'Serverless'
 
 // Private endpoints of Service Bus exist on Premium alone; serverless accounts have one region.
@@ -411,6 +424,9 @@ module functionApp 'modules/functions.bicep' = {
       RELAY_POLL_DELAY_MS: string(relayPollDelayMs)
       RELAY_SENDERS: string(relaySenders)
       RELAY_SEND_TIMEOUT_S: string(relaySendTimeoutS)
+      RELAY_ATTEMPT_TIMEOUT_S: string(relayAttemptTimeoutS)
+      RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
+      RELAY_ON_POISON: relayOnPoison
       RELAY_MESSAGE_FORMAT: relayMessageFormat
       RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
     }
@@ -497,6 +513,10 @@ output settings object = {
   SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
   SERVICEBUS_TOPIC: serviceBusTopic
   RELAY_EVENT_TYPE: relayEventType
+  RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
+  RELAY_ON_POISON: relayOnPoison
+  RELAY_MESSAGE_FORMAT: relayMessageFormat
+  RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
 }
 
 output COSMOS__accountEndpoint string = cosmos.outputs.endpoint
@@ -507,6 +527,10 @@ output COSMOS_QUARANTINE_CONTAINER string = cosmosQuarantineContainer
 output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
 output SERVICEBUS_TOPIC string = serviceBusTopic
 output RELAY_EVENT_TYPE string = relayEventType
+output RELAY_DUPLICATE_WINDOW_S string = string(duplicateDetectionSeconds)
+output RELAY_ON_POISON string = relayOnPoison
+output RELAY_MESSAGE_FORMAT string = relayMessageFormat
+output RELAY_CLOUDEVENTS_SOURCE string = relayCloudEventsSource
 output SERVICE_RELAY_NAME string = functionApp.outputs.name
 output AZURE_LOCATION string = location
 output AZURE_RESOURCE_GROUP string = resourceGroup().name

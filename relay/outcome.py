@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -100,4 +101,11 @@ class Outcome:
         ]
         if len(self.failed) > _NAMED_KEYS:
             lines.append(f"  and {len(self.failed) - _NAMED_KEYS} more partition key(s)")
+        lines += [
+            f"  The event {key.blocked_by!r} alone holds up {key.partition_key!r} while others go through. To set "
+            "it "
+            f"aside: python -m relay quarantine add {shlex.quote(key.partition_key)} "
+            f"{shlex.quote(key.blocked_by or '')}"
+            for key in self.blocking[:_NAMED_KEYS]
+        ]
         return "\n".join(lines)

@@ -33,6 +33,9 @@ var defaults = {
   quarantined: 0
   // Retries come within a second to a minute: more in 15 minutes is no passing fault, but an outage or a wrong setting.
   failedAttempts: 5
+  // The trigger gives one each 13 seconds for a document that it cannot hand over, and now and then one in passing, as
+  // when an instance is stopped.
+  leaseWarnings: 10
   // Each is an event that a consumer could not take.
   deadLetters: 0
   // The SDKs wait and try again: some in 15 minutes delay events by seconds, a hundred a quarter of an hour's.
@@ -107,6 +110,20 @@ var logAlerts = [
     operator: 'GreaterThan'
     threshold: limits.failedAttempts
     dimensions: ['Error']
+    window: 'PT15M'
+    frequency: 'PT5M'
+    resolves: true
+  }
+  {
+    name: 'undelivered'
+    says: 'The host cannot hand a document to the relay; nothing of its physical partition goes on.'
+    severity: 1
+    query: loadTextContent('../queries/undelivered.kql')
+    measure: { metricMeasureColumn: 'Warnings' }
+    timeAggregation: 'Total'
+    operator: 'GreaterThan'
+    threshold: limits.leaseWarnings
+    dimensions: ['Lease']
     window: 'PT15M'
     frequency: 'PT5M'
     resolves: true

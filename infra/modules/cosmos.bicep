@@ -167,9 +167,9 @@ resource quarantine 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containe
         ]
         version: partitionKeyVersion
       }
-      // What python -m relay asks for, and not the quarantined documents, which are read by id.
+      // What the relay and python -m relay ask for, and not the quarantined documents, which are read by id.
       indexingPolicy: union(onlyIds, {
-        includedPaths: map(['type', 'reason', 'partitionKey', 'quarantinedAt', 'eventId'], name => { path: '/${name}/?' })
+        includedPaths: map(['type', 'reason', 'partitionKey', 'quarantinedAt'], name => { path: '/${name}/?' })
       })
     }
     options: smallOptions

@@ -95,14 +95,21 @@ var logPanels = [
     title: 'Silent although there is something to do (the last 30 minutes; best empty)'
     query: replace(loadTextContent('../queries/silent.kql'), '$(container)', outboxContainer)
     visualization: 'table'
-    width: '40'
+    width: '30'
+  }
+  {
+    row: 6
+    title: 'Documents that the host cannot hand over, by lease (best empty)'
+    query: loadTextContent('../queries/undelivered.kql')
+    visualization: 'table'
+    width: '30'
   }
   {
     row: 6
     title: 'Errors of the Functions host'
     query: loadTextContent('../queries/host.kql')
     visualization: 'table'
-    width: '60'
+    width: '40'
   }
 ]
 

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from local.cosmos.catalog import Catalog, Container, Partition
 from local.cosmos.changefeed import ChangeFeed
 from local.cosmos.clock import Clock
+from local.cosmos.edges import Edge, Edges
 from local.cosmos.errors import COLLECTION_RID_MISMATCH, PARTITION_KEY_RANGE_GONE, BadRequest, Gone
 from local.cosmos.items import Items
 from local.cosmos.messages import Request
 from local.cosmos.offers import Offers
+from local.cosmos.sessions import SessionNotAvailable, check_session
 from local.cosmos.storage import NOT_EXPIRED, Storage
 
 
 class Account:
     """The parts, each over the same storage and the same clock."""
 
-    def __init__(self, database: str | Path, clock: Clock, physical_partitions: int) -> None:
+    def __init__(self, database: str | Path, clock: Clock, physical_partitions: int, edges: Edges) -> None:
         self.clock = clock
         self.storage = Storage(database)
         self.catalog = Catalog(self.storage, clock, physical_partitions)
-        self.items = Items(self.storage, clock)
-        self.feed = ChangeFeed(self.storage, clock)
+        self.edges = edges
+        self.items = Items(self.storage, clock, edges)
+        self.feed = ChangeFeed(self.storage, clock, edges)
         self.offers = Offers(self.storage, clock)
 
     def container_of(self, request: Request) -> Container:
@@ -35,6 +39,14 @@ class Account:
                 COLLECTION_RID_MISMATCH,
             )
         return container
+
+    def check_session(self, request: Request, partition: Partition) -> None:
+        """SessionNotAvailable where the request's session token is ahead of the partition; BadRequest."""
+        try:
+            check_session(request.headers, partition)
+        except SessionNotAvailable:
+            self.edges.met(Edge.SESSION_TOKEN_AHEAD)
+            raise
 
     def item_id_of(self, request: Request, container: Container) -> str:
         """The id of the item a path names: by id, or, where the container is named by rid, by rid too."""
@@ -51,15 +63,22 @@ class Account:
         }
 
     def count(self, container: Container) -> int:
-        (count,) = self.storage.execute(
-            f"SELECT count(*) FROM items WHERE partition BETWEEN :first AND :last AND {NOT_EXPIRED}",
-            {
-                "first": container.partitions[0].number,
-                "last": container.partitions[-1].number,
-                "now": self.clock.seconds(),
-            },
-        ).fetchone()
-        return int(count)
+        counts = (
+            self.storage.execute(
+                f"SELECT count(*) FROM items WHERE partition=:partition AND {NOT_EXPIRED}",
+                {"partition": partition.number, "now": self.clock.seconds()},
+            ).fetchone()[0]
+            for partition in container.partitions
+        )
+        return sum(counts)
+
+    def split(self, database: str, container: str, range_id: str) -> dict[str, Any]:
+        """Split a physical partition; which one, and into which. NotFound, Gone, BadRequest."""
+        found = self.catalog.container(database, container)
+        partition = partition_by_id(found, range_id)
+        children = self.catalog.split_partition(found, partition)
+        self.edges.met(Edge.PARTITION_SPLIT)
+        return {"split": partition.id, "into": [child.id for child in children]}
 
     def close(self) -> None:
         self.storage.close()

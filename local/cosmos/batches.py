@@ -99,7 +99,7 @@ def _run(
     items: Items, container: Container, key: PartitionKey, requested: list[BatchOperation], holds: Condition
 ) -> list[Outcome]:
     outcomes = []
-    with items.commit(container, key) as commit:
+    with items.commit(container, key, len(requested)) as commit:
         for index, operation in enumerate(requested):
             try:
                 outcomes.append(_apply(commit, operation, holds))

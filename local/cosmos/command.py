@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from local.cosmos.edges import DEFAULT_SEED, OFF, seed_of
 from local.cosmos.provisioning import ContainerSpec, provision
 from local.cosmos.server import DEFAULT_KEY, CosmosServer
 from local.cosmos.storage import IN_MEMORY
@@ -34,6 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DATABASE/CONTAINER:/KEY[:TTL]",
         help="have this container from the start; TTL in seconds or -1 (on, no default); can be repeated",
     )
+    parser.add_argument(
+        "--edges",
+        type=seed_of,
+        default=DEFAULT_SEED,
+        metavar="SEED",
+        help=f"draw what the service leaves open from this seed; '{OFF}' for the kindest (default: %(default)s)",
+    )
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input")
 
 
@@ -45,6 +53,7 @@ async def run(arguments: argparse.Namespace) -> int:
             database=arguments.data,
             key=arguments.key,
             physical_partitions=arguments.partitions,
+            edges=arguments.edges,
         )
         await server.start()
     except (RuntimeError, OSError, ValueError) as error:

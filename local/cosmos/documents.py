@@ -17,6 +17,8 @@ MAX_ID_BYTES = 1023  # https://learn.microsoft.com/azure/cosmos-db/concepts-limi
 MAX_ITEM_BYTES = 2 * 1024 * 1024
 MAX_TTL_S = 2**31 - 1
 NO_EXPIRY = -1
+INDEX_BITS = 7
+"""Enough for the place of an operation within a transaction."""
 SYSTEM_PROPERTIES = frozenset({"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"})
 
 _ILLEGAL_IN_ID = frozenset("/\\?#")
@@ -54,10 +56,29 @@ class Item:
     """Unique in the account, never changed by an update, ascending with creation within a partition."""
     id: str
     lsn: int
+    """The number of its commit: the last, where the commit took several."""
     position: int
-    """Place within the commit."""
+    """Place within the commit in the lowest bits, and above them how many numbers the commit took beyond one."""
     ts: int
     text: str
+
+    @property
+    def place(self) -> int:
+        """The number up to which a reader of the change feed is who has read this item."""
+        return self.lsn - self._numbers_beyond_one + self._index if self._numbers_beyond_one else self.lsn
+
+    @property
+    def before(self) -> int:
+        """The last number before those of its commit."""
+        return self.lsn - self._numbers_beyond_one - 1
+
+    @property
+    def _index(self) -> int:
+        return self.position & (1 << INDEX_BITS) - 1
+
+    @property
+    def _numbers_beyond_one(self) -> int:
+        return self.position >> INDEX_BITS
 
     @property
     def etag(self) -> str:

@@ -11,7 +11,6 @@ from local.cosmos.changefeed import FeedPosition
 from local.cosmos.errors import BadRequest, NotFound
 from local.cosmos.messages import Reply, Request, data_headers, documents_reply, json_page, refused_at
 from local.cosmos.scopes import ReadScope
-from local.cosmos.sessions import check_session
 
 _INCREMENTAL = "incremental feed"
 
@@ -28,12 +27,12 @@ def read_change_feed(account: Account, request: Request) -> Reply:
             raise BadRequest("The change feed needs a partition key range id or a partition key.")
         partition = container.partitions[0]
     with refused_at(container, partition):
-        check_session(request.headers, partition)
+        account.check_session(request, partition)
         position = _position(request, partition)
     page = account.feed.read(partition, scope.key_range, position, request.page_size)
     texts = [item.rendered(container.raw_rid, container.self_link, with_lsn=True) for item in page.items]
     headers = data_headers(container, partition, charges.feed(texts))
-    headers["etag"] = f'"{page.lsn}"'
+    headers["etag"] = f'"{page.number}"'
     if not texts:
         # The .NET SDK's pull model reads the count of every answer, of an empty one too.
         return Reply(304, b"", headers | {"x-ms-item-count": "0"})
@@ -41,9 +40,10 @@ def read_change_feed(account: Account, request: Request) -> Reply:
 
 
 def read_partition_key_ranges(account: Account, request: Request) -> Reply:
-    """`GET …/pkranges`: the physical partitions, which here never split, or 304."""
+    """`GET …/pkranges`: the physical partitions, or 304. Those that were split are told as parents alone."""
     container = account.container_of(request)
-    etag = f'"{container.number}"'
+    splits = max(partition.index for partition in container.partitions) + 1 - len(container.partitions)
+    etag = f'"{container.number}-{splits}"' if splits else f'"{container.number}"'
     headers = {"etag": etag, "x-ms-request-charge": "1.0", "x-ms-item-count": str(len(container.partitions))}
     if "a-im" in request.headers and request.headers.get("if-none-match") == etag:
         return Reply(304, b"", headers)
@@ -58,7 +58,7 @@ def read_partition_key_ranges(account: Account, request: Request) -> Reply:
             "_self": f"{container.self_link}pkranges/{partition.id}/",
             "throughputFraction": 1 / len(container.partitions),
             "status": "online",
-            "parents": [],
+            "parents": list(partition.parents),
             "_ts": container.ts,
         }
         for partition in container.partitions

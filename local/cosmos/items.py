@@ -7,8 +7,10 @@ from contextlib import contextmanager
 
 from local.cosmos.catalog import Container, Partition
 from local.cosmos.clock import Clock
-from local.cosmos.documents import Document, Item, expiry, raw_resource_id
+from local.cosmos.documents import INDEX_BITS, Document, Item, expiry, raw_resource_id
+from local.cosmos.edges import Edges
 from local.cosmos.partitioning import PartitionKey
+from local.cosmos.replicas import Replicas
 from local.cosmos.storage import NOT_EXPIRED, Storage
 from local.cosmos.unique_keys import claim
 
@@ -16,22 +18,23 @@ ITEM_COLUMNS = "number, id, lsn, position, ts, text"
 
 # An item's number is made of the partition's number and of where in that partition's history it was created,
 # so that numbers never repeat and scanning by them is scanning a partition in order of creation.
-_POSITION_BITS = 7
 _LSN_BITS = 37
+_NUMBER_BITS = _LSN_BITS + INDEX_BITS
 
 
 def item_numbers(partition: Partition) -> range:
-    """The numbers that items of this partition can have."""
-    bits = _LSN_BITS + _POSITION_BITS
-    return range(partition.number << bits, partition.number + 1 << bits)
+    """The numbers that items of this partition can have; those it took over from before a split are the lowest."""
+    return range(partition.oldest << _NUMBER_BITS, partition.number + 1 << _NUMBER_BITS)
 
 
 class Items:
     """Items by logical partition and id."""
 
-    def __init__(self, storage: Storage, clock: Clock) -> None:
+    def __init__(self, storage: Storage, clock: Clock, edges: Edges) -> None:
         self._storage = storage
         self._clock = clock
+        self._edges = edges
+        self.replicas = Replicas(edges)
 
     def find(self, partition: Partition, key: PartitionKey, item_id: str) -> Item | None:
         """The item, or None where there is none or its time to live has passed."""
@@ -40,6 +43,11 @@ class Items:
             {"partition": partition.number, "pk": key.text, "id": item_id, "now": self._clock.seconds()},
         ).fetchone()
         return None if row is None else Item(*row)
+
+    def find_at(self, partition: Partition, lsn: int, key: PartitionKey, item_id: str) -> Item | None:
+        """The item as a replica has it that may lag behind, at an LSN."""
+        latest = self.find(partition, key, item_id)
+        return self.replicas.item_at(partition, lsn, (key.text, item_id), latest)
 
     def id_of(self, container: Container, rid: str) -> str | None:
         """The id of the item with this `_rid`, or None where the container holds none."""
@@ -60,15 +68,20 @@ class Items:
         return [row[0] for row in rows]
 
     @contextmanager
-    def commit(self, container: Container, key: PartitionKey) -> Iterator[Commit]:
-        """A commit to one logical partition: on leaving, all of it happened at one LSN; on an error, none."""
+    def commit(self, container: Container, key: PartitionKey, operations: int = 1) -> Iterator[Commit]:
+        """A commit to one logical partition: on leaving, all of it happened at one LSN; on an error, none.
+
+        It takes as many numbers as there are operations where a page of the change feed may end between them.
+        """
         partition = container.partition_of(key.effective)
+        numbers = 1 if self._edges.seed is None else max(operations, 1)
         with self._storage.transaction():
-            commit = Commit(self, self._storage, container, partition, key, self._clock.seconds())
+            commit = Commit(self, self._storage, container, partition, key, self._clock.seconds(), numbers)
             yield commit
             if commit.changes:
                 self._storage.execute("UPDATE partitions SET lsn=? WHERE number=?", (commit.lsn, partition.number))
         if commit.changes:
+            self.replicas.committed(partition, commit.lsn, commit.replaced)
             partition.lsn = commit.lsn
 
     def remove_expired(self, limit: int) -> int:
@@ -91,23 +104,29 @@ class Commit:
         partition: Partition,
         key: PartitionKey,
         ts: int,
+        numbers: int,
     ) -> None:
         self._items = items
         self._storage = storage
         self._partition = partition
         self.container = container
         self.key = key
-        self.lsn = partition.lsn + 1
+        self.lsn = partition.lsn + numbers
+        self._numbers_beyond_one = numbers - 1
         self.ts = ts
         self.changes = 0
+        self.replaced: dict[tuple[str, str], Item | None] = {}
+        """What was there before, by logical partition and id."""
 
     def find(self, item_id: str) -> Item | None:
         return self._items.find(self._partition, self.key, item_id)
 
     def insert(self, document: Document) -> Item:
         """Store an item whose id is known to be free."""
+        self._remember(document.id, None)
         position = self._next_position()
-        number = item_numbers(self._partition).start + (self.lsn << _POSITION_BITS) + position
+        index = position & (1 << INDEX_BITS) - 1
+        number = (self._partition.number << _NUMBER_BITS) + (self.lsn << INDEX_BITS) + index
         self._storage.execute(
             "INSERT OR REPLACE INTO items(number, partition, pk, id, epk, lsn, position, ts, expires, text) "
             "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -129,6 +148,8 @@ class Commit:
 
     def update(self, existing: Item, document: Document) -> Item:
         """Store a new version of an item."""
+        self._remember(existing.id, existing)
+        self._remember(document.id, None)
         position = self._next_position()
         self._storage.execute(
             "UPDATE OR REPLACE items SET id=?, lsn=?, position=?, ts=?, expires=?, text=? WHERE number=?",
@@ -138,13 +159,17 @@ class Commit:
         return Item(existing.number, document.id, self.lsn, position, self.ts, document.text)
 
     def delete(self, existing: Item) -> None:
+        self._remember(existing.id, existing)
         self._next_position()
         self._storage.execute("DELETE FROM items WHERE number=?", (existing.number,))
 
+    def _remember(self, item_id: str, before: Item | None) -> None:
+        self.replaced.setdefault((self.key.text, item_id), before)
+
     def _next_position(self) -> int:
-        position = self.changes
+        index = self.changes
         self.changes += 1
-        return position
+        return self._numbers_beyond_one << INDEX_BITS | index
 
     def _claim_unique_values(self, number: int, document: Document) -> None:
         if self.container.unique_keys:

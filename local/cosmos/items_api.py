@@ -15,7 +15,7 @@ from local.cosmos.messages import Reply, Request, data_headers, item_reply, refu
 from local.cosmos.operations import Outcome
 from local.cosmos.partitioning import PartitionKey
 from local.cosmos.query.predicate import condition_holds
-from local.cosmos.sessions import check_session
+from local.cosmos.sessions import demanded_lsn
 
 # A body may hold more than the item that is kept of it: blanks, escapes, system properties.
 _MAX_BODY_BYTES = 2 * MAX_ITEM_BYTES
@@ -38,12 +38,14 @@ def read(account: Account, request: Request) -> Reply:
     container, key = _target(account, request)
     partition = container.partition_of(key.effective)
     with refused_at(container, partition):
-        check_session(request.headers, partition)
-        item = account.items.find(partition, key, account.item_id_of(request, container))
+        account.check_session(request, partition)
+    lsn = account.items.replicas.choose(partition, demanded_lsn(request.headers, partition))
+    with refused_at(container, partition, lsn):
+        item = account.items.find_at(partition, lsn, key, account.item_id_of(request, container))
         if item is None:
             raise NotFound("Entity with the specified id does not exist in the system.")
         request.precondition.check_read(item)
-    return item_reply(200, container, partition, item, 1.0)
+    return item_reply(200, container, partition, item, 1.0, lsn)
 
 
 def replace(account: Account, request: Request) -> Reply:
@@ -87,7 +89,7 @@ def batch(account: Account, request: Request) -> Reply:
     with refused_at(container, partition):
         requested = parse_batch(request.body)
         if any(operation.kind == "Read" for operation in requested):
-            check_session(request.headers, partition)
+            account.check_session(request, partition)
         result = execute_batch(
             account.items,
             container,

@@ -94,33 +94,45 @@ def error_reply(error: CosmosError, activity: str) -> Reply:
     return Reply(error.status, json.dumps(body).encode(), headers)
 
 
-def data_headers(container: Container, partition: Partition | None, charge: float) -> dict[str, str]:
-    """The headers of an answer about items: charge, place, and the session token of what was touched."""
+def data_headers(
+    container: Container, partition: Partition | None, charge: float, lsn: int | None = None
+) -> dict[str, str]:
+    """The headers of an answer about items: charge, place, and the session token of what was touched.
+
+    `lsn` is that of the replica which answers, where it lags behind its partition.
+    """
     partitions = container.partitions if partition is None else [partition]
     headers = {
         "x-ms-request-charge": str(charge),
-        HEADER: ",".join(token_of(each) for each in partitions),
+        HEADER: ",".join(token_of(each, lsn) for each in partitions),
         "x-ms-alt-content-path": container.path,
         "x-ms-content-path": container.rid,
     }
     if partition is not None:
-        headers["lsn"] = headers["x-ms-global-committed-lsn"] = str(partition.lsn)
+        headers["lsn"] = headers["x-ms-global-committed-lsn"] = str(partition.lsn if lsn is None else lsn)
         headers["x-ms-documentdb-partitionkeyrangeid"] = partition.id
     return headers
 
 
 @contextmanager
-def refused_at(container: Container, partition: Partition | None) -> Iterator[None]:
+def refused_at(container: Container, partition: Partition | None, lsn: int | None = None) -> Iterator[None]:
     """Refusals tell where they were decided, and with which session token the refused thing can be seen."""
     try:
         yield
     except CosmosError as error:
-        error.headers = data_headers(container, partition, 1.0)
+        error.headers = data_headers(container, partition, 1.0, lsn)
         raise
 
 
-def item_reply(status: int, container: Container, partition: Partition, item: Item, charge: float) -> Reply:
-    headers = data_headers(container, partition, charge)
+def item_reply(
+    status: int,
+    container: Container,
+    partition: Partition,
+    item: Item,
+    charge: float,
+    lsn: int | None = None,
+) -> Reply:
+    headers = data_headers(container, partition, charge, lsn)
     headers["etag"] = item.etag
     headers["x-ms-item-lsn"] = str(item.lsn)
     return Reply(status, item.rendered(container.raw_rid, container.self_link).encode(), headers)

@@ -16,6 +16,7 @@ from aiohttp import web
 from local.cosmos.account import Account
 from local.cosmos.authorization import EMULATOR_KEY, Authorization
 from local.cosmos.clock import Clock
+from local.cosmos.edges import DEFAULT_SEED, Edges
 from local.cosmos.faults import Faults
 from local.cosmos.gateway import Gateway
 from local.cosmos.storage import IN_MEMORY
@@ -33,7 +34,8 @@ class CosmosServer:
     """The subset of the Cosmos DB NoSQL REST API that azure-cosmos needs, over plain HTTP, on SQLite.
 
     `database` is a file, kept from one run to the next, or ":memory:". `physical_partitions` counts for
-    containers created from now on. `clock` gives seconds since 1970, and a test may turn it.
+    containers created from now on. `clock` gives seconds since 1970, and a test may turn it. `edges` is the seed
+    from which the behaviour is drawn that the service leaves open; None for the kindest.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class CosmosServer:
         key: str = DEFAULT_KEY,
         physical_partitions: int = 4,
         clock: Callable[[], float] = time.time,
+        edges: int | None = DEFAULT_SEED,
     ) -> None:
         if physical_partitions < 1:
             raise ValueError(f"physical_partitions is {physical_partitions}; there has to be at least one.")
@@ -54,6 +57,7 @@ class CosmosServer:
         self._key = key
         self._physical_partitions = physical_partitions
         self._clock = Clock(clock)
+        self._edges = edges
         self._authorization = Authorization(key)
         self._account: Account | None = None
         self._faults = Faults()
@@ -63,7 +67,7 @@ class CosmosServer:
 
     async def start(self) -> None:
         """Serve; RuntimeError where the file is in use, OSError where the port is."""
-        self._account = Account(self._database, self._clock, self._physical_partitions)
+        self._account = Account(self._database, self._clock, self._physical_partitions, Edges(self._edges))
         self._faults = Faults()
         gateway = Gateway(self._account, self._authorization, lambda: self.endpoint, self._faults)
         self._runner = web.ServerRunner(

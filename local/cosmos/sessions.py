@@ -26,9 +26,9 @@ class SessionNotAvailable(NotFound):
         )
 
 
-def token_of(partition: Partition) -> str:
-    """What a client is to send with its next read, to see what this answer saw."""
-    return f"{partition.id}:-1#{partition.lsn}"
+def token_of(partition: Partition, lsn: int | None = None) -> str:
+    """What a client is to send with its next read, to see what this answer saw: all, or up to this LSN."""
+    return f"{partition.id}:-1#{partition.lsn if lsn is None else lsn}"
 
 
 def demanded_lsn(headers: Mapping[str, str], partition: Partition) -> int | None:

@@ -28,5 +28,5 @@ def from_text(text: str) -> Any:
 
     That is azure-functions' own, which answers with a DocumentList, unless the app has registered another.
     """
-    converter = get_binding_registry().get(_BINDING)
+    converter = get_binding_registry().get(_BINDING)  # type: ignore[no-untyped-call]
     return converter.decode(Datum(text, "string"), trigger_metadata={})

@@ -10,7 +10,8 @@ from .duplicates import DuplicateHistory
 from .entities import Receiving, Sending, Upkeep
 from .errors import EntityDisabled, NotAllowed, NotFound, Refused
 from .message import Message
-from .queue import MessageQueue, QueueSettings
+from .queue import MessageQueue
+from .queue_settings import QueueSettings
 from .sessions import SessionQueue
 from .status import Status
 
@@ -144,6 +145,7 @@ def _settings(path: str, receiving: Receiving, default_ttl_ms: int | None) -> tu
         max_delivery_count=None,
         default_ttl_ms=None,
         dead_letter_on_expiry=False,
+        counts_deliveries=False,
     )
     return live, dead
 

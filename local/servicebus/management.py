@@ -139,7 +139,7 @@ class ManagementNode:
             data = bytes(each["message"])
             if len(data) > limit:
                 raise ArgumentInvalid(f"A message takes {len(data)} bytes; the limit is {limit}.")
-            message = parse(data)
+            message = parse(data).identified()
             if message.scheduled_ms is None:
                 raise ArgumentInvalid("A message to schedule has no x-opt-scheduled-enqueue-time.")
             messages.append(message)

@@ -135,12 +135,12 @@ class PublishEndpoint(LinkEndpoint):
 
     def _messages(self, data: bytes, message_format: int | None) -> list[Message]:
         if message_format != BATCH_FORMAT:
-            return [parse(data)]
+            return [parse(data).identified()]
         if len(data) > self._limits.batch:
             raise MessageTooLarge(
                 f"The batch takes {len(data)} bytes, which exceeds the limit of {self._limits.batch} bytes."
             )
-        return [parse(each) for each in split_batch(data)]
+        return [parse(each).identified() for each in split_batch(data)]
 
     def closed(self) -> None:
         self._acknowledgements.cancel()

@@ -6,39 +6,19 @@ import heapq
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import Protocol
 from uuid import UUID
 
 from . import codec
 from .agenda import Agenda
 from .counts import Counts
 from .entry import Entry, Line, Lock, State
-from .errors import MessageLockLost, MessageNotFound
+from .errors import MessageLockLost, MessageNotFound, NotAllowed
 from .message import Message
+from .queue_settings import Consumer, QueueSettings
 
 DEAD_LETTER_REASON = "DeadLetterReason"
 DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
-
-
-class Consumer(Protocol):
-    """Whoever receives from a queue. It takes what it has credit for when it is woken."""
-
-    def wake(self) -> None:
-        """Come and take: a message may be there."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """How a queue or subscription behaves. Durations are milliseconds; None is without end."""
-
-    path: str
-    lock_ms: int
-    max_delivery_count: int | None
-    default_ttl_ms: int | None
-    dead_letter_on_expiry: bool
-    requires_session: bool = False
 
 
 class MessageQueue:
@@ -205,8 +185,9 @@ class MessageQueue:
         self._fail_delivery(entry)
 
     def defer(self, token: UUID, changes: Mapping[str, codec.Value] | None = None) -> None:
-        """Set a locked message aside, to be received by its sequence number only."""
+        """Set a locked message aside, to be received by its sequence number only; the delivery counts."""
         entry = self.locked_entry(token)
+        self._count_delivery(entry)
         entry.message = entry.message.with_application_properties(changes or {})
         entry.state = State.DEFERRED
         self._deferred.add(entry.sequence_number)
@@ -219,8 +200,10 @@ class MessageQueue:
         description: str | None = None,
         changes: Mapping[str, codec.Value] | None = None,
     ) -> None:
-        """Move a locked message to the dead-letter queue."""
+        """Move a locked message to the dead-letter queue. Raises NotAllowed for one that is there already."""
         entry = self.locked_entry(token)
+        if self.dead_letters is None:
+            raise NotAllowed("A message of a dead-letter queue cannot be moved to a dead-letter queue.")
         entry.message = entry.message.with_application_properties(changes or {})
         self._bury(entry, reason, description)
 
@@ -251,7 +234,7 @@ class MessageQueue:
         return [(entry, self._lock(entry)) for entry in entries]
 
     def _fail_delivery(self, entry: Entry) -> None:
-        entry.delivery_count += 1
+        self._count_delivery(entry)
         limit = self.settings.max_delivery_count
         if limit is not None and entry.delivery_count >= limit:
             self._bury(
@@ -261,6 +244,12 @@ class MessageQueue:
             )
         else:
             self._unlock(entry)
+
+    def _count_delivery(self, entry: Entry) -> None:
+        # Microsoft's live tests (azure-sdk-for-js, deferredMessage.spec.ts and the dead-letter queue's): deferring
+        # counts, abandoning a dead letter does not.
+        if self.settings.counts_deliveries:
+            entry.delivery_count += 1
 
     def _unlock(self, entry: Entry) -> None:
         self._forget_lock(entry)
@@ -283,7 +272,6 @@ class MessageQueue:
 
     def _bury(self, entry: Entry, reason: str | None, description: str | None) -> None:
         if self.dead_letters is None:
-            # A message that is dead-lettered in the dead-letter queue stays there.
             self._unlock(entry)
             return
         self._drop(entry)

@@ -15,17 +15,16 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from relay.events import Document
 from relay.leases import Positions, read_positions
 from relay.operations.containers import open_database, telling_service_errors
+from relay.selection import in_commit_order
 from relay.settings import Settings
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
-
-Document = dict[str, Any]
 
 _PAGE_ITEMS = 500
 
@@ -70,6 +69,14 @@ class Range:
         return text, [{"name": name, "value": value} for name, value in values.items()]
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A document as it is now: its type, and its place in the change feed where the feed tells it."""
+
+    type: object
+    lsn: int | None
+
+
 class Outbox:
     """Reads the outbox container."""
 
@@ -101,6 +108,30 @@ class Outbox:
             counts = self._container.query_items(text, parameters=parameters, feed_range=feed_range)
             return sum([int(str(count)) async for count in counts])
 
+    async def find(self, partition_key: str, identifier: str) -> Stored | None:
+        """Look for a document; None where there is none. Ids with `/`, `?` or `#` are found too.
+
+        Raises:
+            ServiceError: The container cannot be read.
+        """
+        with telling_service_errors(self._container.id):
+            rows = self._container.query_items(
+                "SELECT c.type, c._ts FROM c WHERE c.id = @id",
+                parameters=[{"name": "@id", "value": identifier}],
+                partition_key=partition_key,
+            )
+            found = [row async for row in rows]
+            if not found:
+                return None
+            # Only the change feed has the _lsn.
+            start = datetime.fromtimestamp(max(0, found[0]["_ts"] - _START_MARGIN_S), UTC)
+            feed_range = await self._container.feed_range_from_partition_key(partition_key)
+            feed = self._container.query_items_change_feed(feed_range=feed_range, start_time=start)
+            async for document in feed:
+                if document["id"] == identifier:
+                    return Stored(document.get("type"), document.get("_lsn"))
+        return Stored(found[0].get("type"), None)
+
     async def pages(
         self, chosen: Range, feed_range: dict[str, Any], count: int
     ) -> AsyncGenerator[list[Document], None]:
@@ -128,11 +159,11 @@ class Outbox:
                 if settled and found >= count:
                     break
                 if whole:
-                    yield in_commit_order(whole)
+                    yield list(in_commit_order(whole))
             else:
                 whole = []
         if whole or commit:
-            yield in_commit_order(whole + commit)
+            yield list(in_commit_order(whole + commit))
 
 
 def _split_last_commit(documents: list[Document]) -> tuple[list[Document], list[Document]]:
@@ -142,17 +173,6 @@ def _split_last_commit(documents: list[Document]) -> tuple[list[Document], list[
     while last is not None and start and documents[start - 1].get("_lsn") == last:
         start -= 1
     return documents[:start], documents[start:]
-
-
-def in_commit_order(documents: list[Document]) -> list[Document]:
-    """Documents in the feed's order, those of one commit in the order of their events."""
-    ordered: list[Document] = []
-    for lsn, group in groupby(documents, key=lambda document: document.get("_lsn")):
-        commit = list(group)
-        if lsn is not None and all(type(document.get("order")) is int for document in commit):
-            commit.sort(key=lambda document: int(document["order"]))
-        ordered += commit
-    return ordered
 
 
 @asynccontextmanager

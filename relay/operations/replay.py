@@ -16,9 +16,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from relay.errors import UsageError
-from relay.events import MAX_KEY_LENGTH, DomainEvent, InvalidEvent
+from relay.events import MAX_KEY_LENGTH, Document, DomainEvent, InvalidEvent
 from relay.leases import Positions
-from relay.operations.committed import Document, Outbox, Range, open_outbox
+from relay.operations.committed import Outbox, Range, open_outbox
 from relay.operations.console import Console
 from relay.operations.ordered import OrderedSender, ordered_sender
 from relay.operations.replay_state import Invalid, ReplayIdentity, ReplayState
@@ -258,10 +258,13 @@ def new_id(identifier: str, run: str) -> str:
     An id too long for that is cut, and a digest of it keeps it apart from others that begin alike.
     """
     suffix = f":replay:{run}"
+    # Service Bus counts UTF-16 units, and so a character beyond the basic plane twice.
     room = MAX_KEY_LENGTH - len(suffix)
-    if len(identifier) > room:
-        digest = hashlib.sha256(identifier.encode()).hexdigest()[:_DIGEST_CHARACTERS]
-        identifier = f"{identifier[: room - len(digest) - 1]}~{digest}"
+    units = identifier.encode("utf-16-le", errors="surrogatepass")
+    if len(units) > 2 * room:
+        digest = hashlib.sha256(units).hexdigest()[:_DIGEST_CHARACTERS]
+        kept = units[: 2 * (room - len(digest) - 1)].decode("utf-16-le", errors="ignore")
+        identifier = f"{kept}~{digest}"
     return identifier + suffix
 
 

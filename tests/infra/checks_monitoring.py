@@ -62,6 +62,7 @@ ALERTS = {
     "ttl-headroom": Alert(0, "HeadroomHours", "Minimum", "LessThan", 24),
     "quarantine": Alert(2, "Quarantined", "Total", "GreaterThan", 0),
     "failing": Alert(1, "Failures", "Total", "GreaterThan", 5),
+    "undelivered": Alert(1, "Warnings", "Total", "GreaterThan", 10),
     "silent": Alert(1, "", "Count", "GreaterThan", 0),
     "dead-letters": Alert(2, "DeadletteredMessages", "Maximum", "GreaterThan", 0),
     "backlog": Alert(3, "ActiveMessages", "Minimum", "GreaterThan", 1000),
@@ -132,11 +133,13 @@ def queries_ask_for_metrics_that_the_relay_has_and_in_their_kind(project: Projec
         asked |= query.metrics
         assert query.metrics <= set(kinds), query.name
         assert ("AppMetrics" in query.tables) is bool(query.metrics), query.name
-        for column, name in re.findall(r'if\((\w+), Name == "([^"]+)"\)', query.text):
+        chosen = re.findall(r'if\((\w+), Name == "([^"]+)"\)', query.text)
+        chosen += [(column, name) for name, column in re.findall(r'iff\(Name == "([^"]+)", (\w+),', query.text)]
+        for column, name in chosen:
             assert column == "Sum" or kinds[name] == "histogram", f"{query.name}: {column} of {name}"
         if len(query.metrics) == 1:
             [kind] = {kinds[name] for name in query.metrics}
-            used = {token.text for token in query.tokens} & {"Max", "Min", "ItemCount"}
+            used = set(query.tokens) & {"Max", "Min", "ItemCount"}
             assert not used or kind == "histogram", f"{query.name}: {used} of a {kind}"
             # Of several instances' gauges the least counts: a sum of them says nothing.
             assert kind != "gauge" or "min(Sum)" in query.text, query.name
@@ -328,6 +331,7 @@ def thresholds_can_be_changed_one_by_one_and_a_misspelt_one_is_refused(project: 
         "headroomHours": ("ttl-headroom", 72),
         "quarantined": ("quarantine", 3),
         "failedAttempts": ("failing", 50),
+        "leaseWarnings": ("undelivered", 20),
         "deadLetters": ("dead-letters", 7),
         "activeMessages": ("backlog", 5),
         "connections": ("connections", 900),

@@ -239,6 +239,7 @@ def values_that_azure_would_refuse_are_not_allowed(project: Project) -> None:
         ("instanceMemoryMB", 1024),
         ("maximumInstanceCount", 0),
         ("relayMessageFormat", "xml"),
+        ("relayOnPoison", "ignore"),
         ("logRetentionInDays", 7),
         ("environmentName", ""),
     ):

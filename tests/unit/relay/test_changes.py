@@ -9,7 +9,7 @@ from typing import Any
 import azure.functions as func
 import pytest
 from azure.functions import meta
-from azure.functions.cosmosdb import CosmosDBTriggerConverter
+from azure.functions.cosmosdb import CosmosDBConverter, CosmosDBTriggerConverter
 
 from relay.changes import ChangeBatch, install_decoder, parse
 from relay.errors import ChangesError
@@ -20,11 +20,11 @@ def converter() -> Iterator[Any]:
     """What the worker decodes a trigger's value with; put back afterwards."""
     original = CosmosDBTriggerConverter.__dict__.get("decode")
     install_decoder()
-    yield meta._ConverterMeta.get("cosmosDBTrigger")
+    yield CosmosDBTriggerConverter
     if original is None:
         del CosmosDBTriggerConverter.decode
     else:
-        CosmosDBTriggerConverter.decode = original
+        CosmosDBTriggerConverter.decode = original  # type: ignore[method-assign]
 
 
 def test_the_worker_hands_the_text_to_the_function_unparsed(converter: Any) -> None:
@@ -35,6 +35,14 @@ def test_the_worker_hands_the_text_to_the_function_unparsed(converter: Any) -> N
     assert isinstance(batch, ChangeBatch)
     assert batch.text == broken
     assert converter.check_input_type_annotation(ChangeBatch)
+
+
+def test_to_another_function_the_batch_is_the_list_of_documents_that_it_expects(converter: Any) -> None:
+    batch = converter.decode(meta.Datum('[{"id": "1"}, null]', "string"), trigger_metadata=None)
+
+    assert len(batch) == 2
+    assert [None if document is None else document["id"] for document in batch] == ["1", None]
+    assert isinstance(batch[0], func.Document)
 
 
 def test_bytes_and_json_are_taken_and_nothing_is_nothing(converter: Any) -> None:
@@ -50,9 +58,7 @@ def test_a_value_of_another_kind_is_an_error_and_not_an_empty_batch(converter: A
 
 
 def test_other_bindings_are_decoded_as_before(converter: Any) -> None:
-    decoded = meta._ConverterMeta.get("cosmosDB").decode(
-        meta.Datum('[{"id": "1"}]', "json"), trigger_metadata=None
-    )
+    decoded = CosmosDBConverter.decode(meta.Datum('[{"id": "1"}]', "json"), trigger_metadata=None)
 
     assert isinstance(decoded, func.DocumentList)
     assert not isinstance(decoded, ChangeBatch)

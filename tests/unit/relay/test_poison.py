@@ -142,7 +142,7 @@ def test_block_stops_a_key_of_which_nothing_was_to_be_sent() -> None:
 
 @pytest.mark.parametrize("policy", [SKIP, PARK, BLOCK])
 def test_what_has_no_key_to_be_ordered_by_is_quarantined_and_holds_up_nothing(policy: OnPoison) -> None:
-    chosen = selection(document("e1", partitionKey=7), document("e2"))  # type: ignore[arg-type]
+    chosen = selection(document("e1", partitionKey=7), document("e2"))
     planned = made(chosen, policy)
     outcomes = publish(planned, stop=policy is not SKIP)
 

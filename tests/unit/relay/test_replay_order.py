@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.operations.committed import Outbox, Range, in_commit_order
+from relay.operations.committed import Outbox, Range
 
 EVENTS = Range("domainEvent", 0, 10)
 
@@ -57,11 +57,3 @@ async def test_documents_of_other_types_between_do_not_matter() -> None:
     found = [document["id"] async for page in outbox.pages(EVENTS, {}, 2) for document in page]
 
     assert found == ["1.0", "1.2"]
-
-
-def test_a_commit_with_a_document_that_has_no_order_keeps_the_feeds() -> None:
-    documents = [event(1, 1), event(1), event(1, 0), event(2, 1), event(2, 0)]
-
-    ordered = [document["id"] for document in in_commit_order(documents)]
-
-    assert ordered == ["1.1", "1.None", "1.0", "2.0", "2.1"]

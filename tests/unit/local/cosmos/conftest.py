@@ -10,6 +10,7 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from local.cosmos.edges import DEFAULT_SEED
 from local.cosmos.server import CosmosServer
 from tests.unit.local.cosmos.support import FaultClient, MakeContainer, RawClient, TurnableClock
 
@@ -20,8 +21,14 @@ def clock() -> TurnableClock:
 
 
 @pytest.fixture
-async def server(clock: TurnableClock) -> AsyncIterator[CosmosServer]:
-    async with CosmosServer(clock=clock) as running:
+def edges() -> int | None:
+    """The seed of what the service leaves open; a test whose point is something else asks for None."""
+    return DEFAULT_SEED
+
+
+@pytest.fixture
+async def server(clock: TurnableClock, edges: int | None) -> AsyncIterator[CosmosServer]:
+    async with CosmosServer(clock=clock, edges=edges) as running:
         yield running
 
 

@@ -20,7 +20,7 @@ async def replaying(exchanges: list[Exchange], monkeypatch: pytest.MonkeyPatch) 
     clock = TurnableClock(0)
     partitions = physical_partitions(exchanges)
     async with (
-        CosmosServer(clock=clock, physical_partitions=partitions) as server,
+        CosmosServer(clock=clock, physical_partitions=partitions, edges=None) as server,
         aiohttp.ClientSession() as session,
     ):
         client = RawClient(session, server.endpoint, server.key)

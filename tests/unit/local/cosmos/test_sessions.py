@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ def ahead_of(token: str) -> str:
     return f"{range_id}:-1#{int(lsn) + 1}"
 
 
-async def reads(raw: RawClient, headers: Mapping[str, str]) -> dict[str, Answer]:
+async def reads(raw: RawClient, headers: dict[str, str]) -> dict[str, Answer]:
     """Every kind of read of one logical partition, each with these headers."""
     operations = json.dumps([{"operationType": "Read", "id": "1"}])
     query = json.dumps({"query": "SELECT * FROM c"})

@@ -67,7 +67,8 @@ def nested(levels: int) -> dict[str, Any]:
     value: Any = {} if levels % 2 else []
     for level in range(levels - 1):
         value = {"a": value} if isinstance(value, list) or level == levels - 2 else [value]
-    return value
+    document: dict[str, Any] = value
+    return document
 
 
 def test_a_document_of_63_levels_passes_and_one_of_64_withholds_the_page() -> None:
@@ -90,10 +91,10 @@ def test_half_a_surrogate_pair_is_replaced_as_grpc_does() -> None:
 def test_the_converter_that_the_app_registered_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
     class Converter:
         @classmethod
-        def decode(cls, data: Datum, *, trigger_metadata: object) -> tuple[str, str]:
+        def decode(cls, data: Datum, *, trigger_metadata: object) -> tuple[str | None, str]:
             return data.type, data.value
 
-    registry = func.get_binding_registry()
+    registry = func.get_binding_registry()  # type: ignore[no-untyped-call]
     monkeypatch.setitem(registry._bindings, "cosmosDBTrigger", Converter)
     assert from_text("[1]") == ("string", "[1]")
 

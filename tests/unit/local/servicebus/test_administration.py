@@ -224,6 +224,17 @@ async def test_a_deleted_topic_takes_its_subscriptions_with_it(management: Any, 
         await client.get_subscription_receiver("events", "named").__aenter__()
 
 
+async def test_filters_that_cannot_be_evaluated_dead_letter_unless_told_otherwise(management: Any) -> None:
+    await management.create_subscription("events", "strict")
+    await management.create_subscription("events", "loose", dead_lettering_on_filter_evaluation_exceptions=False)
+
+    told = {
+        name: (await management.get_subscription("events", name)).dead_lettering_on_filter_evaluation_exceptions
+        for name in ("named", "strict", "loose")
+    }
+    assert told == {"named": True, "strict": True, "loose": False}
+
+
 async def test_a_deleted_subscription_leaves_its_topic(management: Any, client: ServiceBusClient) -> None:
     await management.delete_subscription("events", "named")
 

@@ -102,6 +102,23 @@ def test_ids_may_have_128_characters_and_no_more(name: str) -> None:
         a_message(**{name: "x" * 129})
 
 
+@pytest.mark.parametrize("name", ["message_id", "session_id", "partition_key"])
+def test_a_character_outside_the_basic_plane_counts_twice(name: str) -> None:
+    assert a_message(**{name: "\N{GRINNING FACE}" * 64})
+    with pytest.raises(ArgumentInvalid, match="130 characters"):
+        a_message(**{name: "\N{GRINNING FACE}" * 65})
+
+
+def test_a_message_without_an_id_gets_one_of_its_own() -> None:
+    one, other = (parse(encoded(b"x", subject="s")).identified() for _ in range(2))
+
+    assert one.message_id
+    assert other.message_id
+    assert one.message_id != other.message_id
+    received = decoded(one.encode(0, None, ()))
+    assert (received.id, received.subject, bytes(received.body)) == (one.message_id, "s", b"x")
+
+
 def test_a_partition_key_other_than_the_session_id_is_refused() -> None:
     assert a_message(session_id="a", partition_key="a")
     assert a_message(partition_key="b")
