@@ -64,6 +64,7 @@ ALERTS = {
     "failing": Alert(1, "Failures", "Total", "GreaterThan", 5),
     "undelivered": Alert(1, "Warnings", "Total", "GreaterThan", 10),
     "silent": Alert(1, "", "Count", "GreaterThan", 0),
+    "quota": Alert(1, "Refusals", "Total", "GreaterThan", 0),
     "dead-letters": Alert(2, "DeadletteredMessages", "Maximum", "GreaterThan", 0),
     "backlog": Alert(3, "ActiveMessages", "Minimum", "GreaterThan", 1000),
     "connections": Alert(2, "ActiveConnections", "Total", "GreaterThan", 4000),
@@ -274,7 +275,7 @@ def every_alert_is_looked_into_often_enough_and_over_a_window_that_exists(projec
 def an_alert_resolves_itself_where_the_trouble_can(project: Project) -> None:
     for name, rule in rules(project.trial).items():
         resolves = rule.at("properties.autoMitigate")
-        assert resolves is (name != "quarantine"), name
+        assert resolves is (name not in ("quarantine", "quota")), name
         # Azure refuses the two together.
         assert (rule.at("properties.muteActionsDuration") is None) is resolves, name
 
