@@ -27,11 +27,16 @@ _LONG_INTEGER = re.compile(r"[0-9]{19}")
 
 
 class ChangeBatch(func.DocumentList):
-    """One batch of changes, as text. A DocumentList by its type alone, as the worker checks annotations."""
+    """One batch of changes, as text; a DocumentList like any other to whoever iterates over it."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
+        # UserList's own constructor would store a list, where `data` is worked out from the text.
         self.text = text
+
+    @property
+    def data(self) -> list[func.Document | None]:  # type: ignore[override]
+        """What a DocumentList holds. Raises ChangesError."""
+        return [None if each is None else func.Document.from_dict(dict(each)) for each in self.documents()]
 
     def documents(self) -> list[Document | None]:
         """The documents, value for value.

@@ -12,5 +12,6 @@
 
 Not served, and refused as the service refuses what an account has not enabled: stored procedures, triggers,
 user-defined functions, users and permissions, the change feed of all versions and deletes, vector and full-text
-search, JOIN, GROUP BY and subqueries. Never happening: throttling, splits of physical partitions.
+search, JOIN, GROUP BY and subqueries. Never happening of itself: throttling, splits of physical
+partitions.
 """

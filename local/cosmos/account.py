@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from local.cosmos.catalog import Catalog, Container, Partition
 from local.cosmos.changefeed import ChangeFeed
@@ -62,15 +63,22 @@ class Account:
         }
 
     def count(self, container: Container) -> int:
-        (count,) = self.storage.execute(
-            f"SELECT count(*) FROM items WHERE partition BETWEEN :first AND :last AND {NOT_EXPIRED}",
-            {
-                "first": container.partitions[0].number,
-                "last": container.partitions[-1].number,
-                "now": self.clock.seconds(),
-            },
-        ).fetchone()
-        return int(count)
+        counts = (
+            self.storage.execute(
+                f"SELECT count(*) FROM items WHERE partition=:partition AND {NOT_EXPIRED}",
+                {"partition": partition.number, "now": self.clock.seconds()},
+            ).fetchone()[0]
+            for partition in container.partitions
+        )
+        return sum(counts)
+
+    def split(self, database: str, container: str, range_id: str) -> dict[str, Any]:
+        """Split a physical partition; which one, and into which. NotFound, Gone, BadRequest."""
+        found = self.catalog.container(database, container)
+        partition = partition_by_id(found, range_id)
+        children = self.catalog.split_partition(found, partition)
+        self.edges.met(Edge.PARTITION_SPLIT)
+        return {"split": partition.id, "into": [child.id for child in children]}
 
     def close(self) -> None:
         self.storage.close()

@@ -2,6 +2,7 @@
 
 GET    /admin/counts       items, by database and container
 GET    /admin/edges        the seed, and how often each edge was met
+POST   /admin/split        split a physical partition: {"database": …, "container": …, "range": "0"}
 POST   /admin/faults       begin one: a FaultPlan as JSON
 GET    /admin/faults       the pending ones, and how often each kind was applied
 DELETE /admin/faults       end all
@@ -18,6 +19,7 @@ from typing import Any
 from aiohttp import web
 
 from local.cosmos.account import Account
+from local.cosmos.errors import CosmosError
 from local.cosmos.fault_plans import FaultPlan
 from local.cosmos.fault_targets import InvalidFault
 from local.cosmos.faults import Fault, Faults
@@ -25,8 +27,8 @@ from local.cosmos.messages import JSON
 
 PATH = "/admin/"
 _RESOURCES = (
-    "There are GET /admin/counts and /admin/edges; GET, POST and DELETE /admin/faults; GET and DELETE "
-    "/admin/faults/ID."
+    "There are GET /admin/counts and /admin/edges; POST /admin/split; GET, POST and DELETE /admin/faults; "
+    "GET and DELETE /admin/faults/ID."
 )
 
 
@@ -56,6 +58,8 @@ class Admin:
             return _by_method(method, GET=self._account.counts)
         if name == "edges":
             return _by_method(method, GET=self._account.edges.as_json)
+        if name == "split":
+            return _by_method(method, POST=lambda: self._split(body))
         if name == "faults":
             return _by_method(
                 method, GET=self._list_faults, POST=lambda: self._add_fault(body), DELETE=self._remove_faults
@@ -66,6 +70,15 @@ class Admin:
     def _list_faults(self) -> dict[str, Any]:
         pending = [self._describe(fault) for fault in self._faults.pending()]
         return {"pending": pending, "applied": dict(self._faults.applied)}
+
+    def _split(self, body: bytes) -> dict[str, Any]:
+        try:
+            wanted = json.loads(body)
+            return self._account.split(wanted["database"], wanted["container"], wanted["range"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise _Refusal(400, 'Write {"database": …, "container": …, "range": "0"}.') from error
+        except CosmosError as error:
+            raise _Refusal(error.status, error.message) from error
 
     def _add_fault(self, body: bytes) -> dict[str, Any]:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,11 @@ class Partition:
     lsn: int
     parents: tuple[str, ...] = ()
     """The ids of the partitions from which it came by splits, the oldest first."""
+    oldest: int = 0
+    """The number of the first of these, or its own: its items' numbers are no lower than that partition's."""
+
+    def __post_init__(self) -> None:
+        self.oldest = self.oldest or self.number
 
     @property
     def id(self) -> str:
@@ -58,7 +63,12 @@ class Container:
     def __post_init__(self) -> None:
         self.rid = resource_id(self.raw_rid)
         self.self_link = f"{self.database.self_link}colls/{self.rid}/"
-        self._ranges = [partition.key_range for partition in self.partitions]
+        self.arrange(self.partitions)
+
+    def arrange(self, partitions: list[Partition]) -> None:
+        """The physical partitions, from now on, in the order of their keys."""
+        self.partitions = partitions
+        self._ranges = [partition.key_range for partition in partitions]
 
     @property
     def path(self) -> str:
@@ -195,6 +205,43 @@ class Catalog:
         container.definition, container.default_ttl = definition, default_ttl
         container.ts, container.version = now, version
 
+    def split_partition(self, container: Container, partition: Partition) -> list[Partition]:
+        """Put two partitions in the place of one; each takes over the items of half of its keys, and its LSN."""
+        cut = container.partition_key.middle(partition.key_range)
+        next_index = 1 + max(each.index for each in container.partitions)
+        with self._storage.transaction():
+            self._insert(
+                "INSERT INTO splits(container, partition, cut) VALUES(?, ?, ?)",
+                (container.number, partition.number, cut),
+            )
+            numbers = [
+                self._insert(
+                    "INSERT INTO partitions(container, lsn) VALUES(?, ?)", (container.number, partition.lsn)
+                )
+                for _ in range(2)
+            ]
+            children = _children(partition, cut, numbers, [partition.lsn] * 2, next_index)
+            for child in children:
+                self._move_items(partition, child)
+        container.arrange(_with_children(container.partitions, partition, children))
+        return children
+
+    def _move_items(self, partition: Partition, child: Partition) -> None:
+        values = {
+            "parent": partition.number,
+            "child": child.number,
+            "minimum": child.key_range.minimum,
+            "maximum": child.key_range.maximum,
+        }
+        self._storage.execute(
+            "UPDATE unique_values SET partition=:child WHERE partition=:parent AND number IN "
+            "(SELECT number FROM items WHERE partition=:parent AND epk>=:minimum AND epk<:maximum)",
+            values,
+        )
+        self._storage.execute(
+            "UPDATE items SET partition=:child WHERE partition=:parent AND epk>=:minimum AND epk<:maximum", values
+        )
+
     def delete_container(self, container: Container) -> None:
         with self._storage.transaction():
             self._delete_rows(container)
@@ -204,6 +251,7 @@ class Catalog:
         for partition in container.partitions:
             self._storage.execute("DELETE FROM items WHERE partition=?", (partition.number,))
         self._storage.execute("DELETE FROM partitions WHERE container=?", (container.number,))
+        self._storage.execute("DELETE FROM splits WHERE container=?", (container.number,))
         self._storage.execute("DELETE FROM containers WHERE number=?", (container.number,))
 
     def _reschedule_expiry(self, container: Container, default_ttl: int | None) -> None:
@@ -235,16 +283,7 @@ class Catalog:
         version: int,
         definition: dict[str, Any],
     ) -> Container:
-        rows = self._storage.execute(
-            "SELECT number, lsn FROM partitions WHERE container=? ORDER BY number", (number,)
-        ).fetchall()
         partition_key = PartitionKeyDefinition.from_json(definition["partitionKey"])
-        partitions = [
-            Partition(partition, index, key_range, lsn)
-            for index, ((partition, lsn), key_range) in enumerate(
-                zip(rows, partition_key.split(len(rows)), strict=True)
-            )
-        ]
         container = Container(
             number=number,
             id=name,
@@ -254,17 +293,55 @@ class Catalog:
             version=version,
             definition=definition,
             partition_key=partition_key,
-            partitions=partitions,
+            partitions=self._partitions(number, partition_key),
             default_ttl=default_ttl_of(definition),
             unique_keys=unique_keys_of(definition),
         )
         database.containers[name] = container
         return container
 
+    def _partitions(self, container: int, partition_key: PartitionKeyDefinition) -> list[Partition]:
+        """The physical partitions of a container: those it was made with, after every split since."""
+        rows = self._storage.execute(
+            "SELECT number, lsn FROM partitions WHERE container=? ORDER BY number", (container,)
+        ).fetchall()
+        splits = self._storage.execute(
+            "SELECT partition, cut FROM splits WHERE container=? ORDER BY number", (container,)
+        ).fetchall()
+        count = len(rows) - 2 * len(splits)
+        partitions = [
+            Partition(number, index, key_range, lsn)
+            for index, ((number, lsn), key_range) in enumerate(
+                zip(rows[:count], partition_key.split(count), strict=True)
+            )
+        ]
+        for split, (parent_number, cut) in enumerate(splits):
+            start = count + 2 * split
+            (parent,) = [each for each in partitions if each.number == parent_number]
+            numbers, lsns = zip(*rows[start : start + 2], strict=True)
+            children = _children(parent, cut, numbers, lsns, start)
+            partitions = _with_children(partitions, parent, children)
+        return partitions
+
     def _insert(self, statement: str, values: tuple[object, ...]) -> int:
         number = self._storage.execute(statement, values).lastrowid
         assert number is not None
         return number
+
+
+def _children(
+    parent: Partition, cut: str, numbers: Sequence[int], lsns: Sequence[int], first_index: int
+) -> list[Partition]:
+    ranges = (KeyRange(parent.key_range.minimum, cut), KeyRange(cut, parent.key_range.maximum))
+    return [
+        Partition(number, index, key_range, lsn, (*parent.parents, parent.id), parent.oldest)
+        for index, (number, key_range, lsn) in enumerate(zip(numbers, ranges, lsns, strict=True), first_index)
+    ]
+
+
+def _with_children(partitions: list[Partition], parent: Partition, children: list[Partition]) -> list[Partition]:
+    place = partitions.index(parent)
+    return [*partitions[:place], *children, *partitions[place + 1 :]]
 
 
 def _new_raw_rid(parent: bytes, taken: Collection[bytes]) -> bytes:

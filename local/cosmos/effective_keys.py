@@ -6,6 +6,7 @@ Version 2 keys are hashes of 128 bits; version 1 keys a hash of 32 bits and then
 
 from __future__ import annotations
 
+import bisect
 import struct
 from collections.abc import Sequence
 from enum import Enum
@@ -43,11 +44,30 @@ def effective_key(components: Sequence[Any], scheme: Scheme) -> str:
 def bounds(count: int, scheme: Scheme) -> list[str]:
     """Where to cut the space so that documents fill `count` parts evenly: "", the cuts, "FF"."""
     if scheme is Scheme.HASH_V1:
-        cuts = [_encoded(float(number * (1 << 32) // count)).hex().upper() for number in range(1, count)]
+        cuts = [_of_hash_v1(number * (1 << 32) // count) for number in range(1, count)]
     else:
         # Hashes of version 2 have their two top bits cleared.
         cuts = [f"{number * (1 << 126) // count:032X}" for number in range(1, count)]
     return ["", *cuts, "FF"]
+
+
+def middle(minimum: str, maximum: str, scheme: Scheme) -> str:
+    """Where to cut a range that `bounds` or this made, so that documents fill both parts evenly."""
+    if scheme is Scheme.HASH_V1:
+        # Their order is that of the hashes, but far from evenly spread.
+        hashes = range((1 << 32) + 1)
+        low, high = (bisect.bisect_left(hashes, end, key=_of_hash_v1) for end in (minimum, maximum))
+        return _of_hash_v1((low + min(high, 1 << 32)) // 2)
+    high = 1 << 126 if maximum == "FF" else _as_number(maximum)
+    return f"{(_as_number(minimum) + high) // 2:032X}"
+
+
+def _of_hash_v1(hashed: int) -> str:
+    return _encoded(float(hashed)).hex().upper()
+
+
+def _as_number(key: str) -> int:
+    return int(key[:32].ljust(32, "0"), 16)
 
 
 def _hash_v2(data: bytes) -> str:

@@ -40,9 +40,10 @@ def read_change_feed(account: Account, request: Request) -> Reply:
 
 
 def read_partition_key_ranges(account: Account, request: Request) -> Reply:
-    """`GET …/pkranges`: the physical partitions, which here never split, or 304."""
+    """`GET …/pkranges`: the physical partitions, or 304. Those that were split are told as parents alone."""
     container = account.container_of(request)
-    etag = f'"{container.number}"'
+    splits = max(partition.index for partition in container.partitions) + 1 - len(container.partitions)
+    etag = f'"{container.number}-{splits}"' if splits else f'"{container.number}"'
     headers = {"etag": etag, "x-ms-request-charge": "1.0", "x-ms-item-count": str(len(container.partitions))}
     if "a-im" in request.headers and request.headers.get("if-none-match") == etag:
         return Reply(304, b"", headers)
@@ -57,7 +58,7 @@ def read_partition_key_ranges(account: Account, request: Request) -> Reply:
             "_self": f"{container.self_link}pkranges/{partition.id}/",
             "throughputFraction": 1 / len(container.partitions),
             "status": "online",
-            "parents": [],
+            "parents": list(partition.parents),
             "_ts": container.ts,
         }
         for partition in container.partitions

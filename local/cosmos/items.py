@@ -19,12 +19,12 @@ ITEM_COLUMNS = "number, id, lsn, position, ts, text"
 # An item's number is made of the partition's number and of where in that partition's history it was created,
 # so that numbers never repeat and scanning by them is scanning a partition in order of creation.
 _LSN_BITS = 37
+_NUMBER_BITS = _LSN_BITS + INDEX_BITS
 
 
 def item_numbers(partition: Partition) -> range:
-    """The numbers that items of this partition can have."""
-    bits = _LSN_BITS + INDEX_BITS
-    return range(partition.number << bits, partition.number + 1 << bits)
+    """The numbers that items of this partition can have; those it took over from before a split are the lowest."""
+    return range(partition.oldest << _NUMBER_BITS, partition.number + 1 << _NUMBER_BITS)
 
 
 class Items:
@@ -126,7 +126,7 @@ class Commit:
         self._remember(document.id, None)
         position = self._next_position()
         index = position & (1 << INDEX_BITS) - 1
-        number = item_numbers(self._partition).start + (self.lsn << INDEX_BITS) + index
+        number = (self._partition.number << _NUMBER_BITS) + (self.lsn << INDEX_BITS) + index
         self._storage.execute(
             "INSERT OR REPLACE INTO items(number, partition, pk, id, epk, lsn, position, ts, expires, text) "
             "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

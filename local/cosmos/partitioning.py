@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from local.cosmos import jsontext
-from local.cosmos.effective_keys import Scheme, bounds, effective_key
+from local.cosmos.effective_keys import Scheme, bounds, effective_key, middle
 from local.cosmos.errors import PARTITION_KEY_MISMATCH, BadRequest
 
 MAX_KEY_BYTES = 2048  # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
@@ -91,6 +91,13 @@ class PartitionKeyDefinition:
     def split(self, count: int) -> list[KeyRange]:
         """Cut the space of effective partition keys into `count` ranges."""
         return [KeyRange(low, high) for low, high in itertools.pairwise(bounds(count, self.scheme))]
+
+    def middle(self, key_range: KeyRange) -> str:
+        """Where to cut a range so that documents fill both parts evenly; BadRequest where it is too small."""
+        cut = middle(key_range.minimum, key_range.maximum, self.scheme)
+        if not key_range.minimum < cut < key_range.maximum:
+            raise BadRequest(f"The partition from '{key_range.minimum}' to '{key_range.maximum}' cannot be split.")
+        return cut
 
     def check(self, document: Mapping[str, Any], expected: PartitionKey) -> None:
         """BadRequest unless the document belongs to the partition the request named."""

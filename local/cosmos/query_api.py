@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from local.cosmos import charges
 from local.cosmos.account import Account
 from local.cosmos.catalog import Container, Partition
 from local.cosmos.documents import Item
-from local.cosmos.errors import CROSS_PARTITION_QUERY_NOT_SERVABLE, BadRequest
+from local.cosmos.errors import (
+    CROSS_PARTITION_QUERY_NOT_SERVABLE,
+    PARTITION_KEY_RANGE_GONE,
+    BadRequest,
+    Gone,
+)
 from local.cosmos.feed_api import list_conflicts
 from local.cosmos.items import ITEM_COLUMNS, item_numbers
 from local.cosmos.messages import Reply, Request, data_headers, documents_reply, json_reply, refused_at
@@ -110,8 +116,8 @@ async def _run(
     rows = _scan(account, container, partition, scope, required.get(("id",)), after)
     page = await execution.page(rows, request.page_size, continuation)
     following = page.continuation
-    if following is None and scope.partition is None and partition is not container.partitions[-1]:
-        following = Continuation(Place((), item_numbers(partition).stop - 1))
+    if scope.partition is None:
+        following = _in_container(container, partition, following)
     headers = data_headers(container, partition, charges.query(page.scanned, len(page.texts)))
     if following is not None:
         headers["x-ms-continuation"] = following.encode()
@@ -126,11 +132,22 @@ def _partition_to_read(container: Container, continuation: Continuation | None) 
     """A read of the whole container goes from one physical partition to the next, a page never spans two."""
     if continuation is None:
         return container.partitions[0]
-    next_number = continuation.place.number + 1
     for partition in container.partitions:
-        if next_number in item_numbers(partition):
+        if partition.number == continuation.partition:
             return partition
-    raise BadRequest("The continuation token is malformed: it does not belong to this container.")
+    raise Gone("The partition that the continuation token is of was split.", PARTITION_KEY_RANGE_GONE)
+
+
+def _in_container(
+    container: Container, partition: Partition, following: Continuation | None
+) -> Continuation | None:
+    """Where the read of a whole container goes on: in this partition, in the next one, or nowhere."""
+    if following is not None:
+        return replace(following, partition=partition.number)
+    if partition is container.partitions[-1]:
+        return None
+    next_one = container.partitions[container.partitions.index(partition) + 1]
+    return Continuation(Place((), item_numbers(next_one).start - 1), partition=next_one.number)
 
 
 def _check_servable(request: Request, query: Query, named: ReadScope | None) -> None:
@@ -151,9 +168,12 @@ async def _scan(
         "now": account.clock.seconds(),
     }
     conditions = ["number > :after", "number < :end", NOT_EXPIRED]
+    if scope.key is not None or partition.parents:
+        conditions.append("partition = :partition")
+        values["partition"] = partition.number
     if scope.key is not None:
-        conditions += ["partition = :partition", "pk = :pk"]
-        values |= {"partition": partition.number, "pk": scope.key.text}
+        conditions.append("pk = :pk")
+        values["pk"] = scope.key.text
     elif scope.key_range is not None:
         conditions += ["epk >= :minimum", "epk < :maximum"]
         values |= {"minimum": scope.key_range.minimum, "maximum": scope.key_range.maximum}

@@ -46,13 +46,13 @@ class Edges:
 
     def __init__(self, seed: int | None = DEFAULT_SEED, journal: Path | None = None) -> None:
         self._seed = seed
-        self._journal = journal
+        self.journal = journal
         self._counts: Counter[str] = Counter()
 
     def met(self, edge: Edge) -> None:
         self._counts[edge.value] += 1
-        if self._journal is not None:
-            descriptor = os.open(self._journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        if self.journal is not None:
+            descriptor = os.open(self.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             try:
                 os.write(descriptor, f"{edge.value}\n".encode())
             finally:

@@ -10,10 +10,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from local.functions.app import Function, importable, load_functions
 from local.functions.connections import Connections
 from local.functions.containers import open_containers
-from local.functions.crashing import Crash
+from local.functions.crashing import Crash, Victim, kill_this_process
 from local.functions.edges import Edges
 from local.functions.environment import applied, read_local_settings
 from local.functions.executor import Executor
@@ -25,6 +24,9 @@ from local.functions.partition import PartitionProcessor
 from local.functions.settings import Settings
 from local.functions.status import FunctionStatus
 from local.functions.trigger import CosmosTrigger, LeaseOverrides
+from local.functions.worker.inprocess import InProcessWorker
+from local.functions.worker.interface import IndexedFunction, Worker
+from local.functions.worker.process import ProcessWorker
 
 DEFAULT_SHUTDOWN_TIMEOUT_S = 10.0
 
@@ -32,7 +34,9 @@ logger = logging.getLogger(__name__)
 
 
 class Host:
-    """Runs the app in `app_directory` in this process, with `settings` as (part of) the process environment.
+    """Runs the app in `app_directory`, with `settings` as (part of) the process environment.
+
+    With `separate_worker` the app runs in a process of its own, as in Azure, else in this one.
 
     `instance` is the name under which leases are owned, followed by the function's name; a new one is made up
     where it is None, as the real host does. The `lease_…_ms` take the place of what the trigger says,
@@ -52,6 +56,7 @@ class Host:
         function_timeout_ms: int | None = None,
         shutdown_timeout_s: float = DEFAULT_SHUTDOWN_TIMEOUT_S,
         edges: Edges | None = None,
+        separate_worker: bool = False,
     ) -> None:
         self.instance = instance or str(uuid.uuid4())
         self._app_directory = app_directory.resolve()
@@ -59,8 +64,16 @@ class Host:
         self._overrides = LeaseOverrides(lease_acquire_ms, lease_renew_ms, lease_expiration_ms)
         self._function_timeout_ms = function_timeout_ms
         self._shutdown_timeout_s = shutdown_timeout_s
-        self.crash = Crash()
+        self.crash = Crash(
+            {
+                Victim.MACHINE: self._kill_all,
+                Victim.HOST: kill_this_process,
+                Victim.WORKER: self._kill_worker,
+            }
+        )
         self.edges = edges or Edges()
+        self._separate_worker = separate_worker
+        self._worker: Worker | None = None
         self._stopping = asyncio.Event()
         self._stack = AsyncExitStack()
         self._listeners: list[Listener] = []
@@ -83,13 +96,15 @@ class Host:
         """Stop the listeners, release the leases and put the environment back.
 
         An invocation under way is finished but, as outside the platform's drain mode, not checkpointed: its
-        documents are delivered again. A wait for a retry ends at once.
+        documents are delivered again. A wait for a retry ends at once. The worker is killed in the end.
         """
         self._stopping.set()
         async with asyncio.TaskGroup() as group:
             for listener in self._listeners:
                 group.create_task(listener.stop(within_s=self._shutdown_timeout_s))
         self._listeners.clear()
+        if self._worker is not None:
+            await self._worker.stop()
         await self._stack.aclose()
 
     def status(self) -> dict[str, Any]:
@@ -115,22 +130,36 @@ class Host:
         defaults = read_local_settings(self._app_directory)
         environment = self._stack.enter_context(applied(self._settings, defaults=defaults))
         settings = Settings(environment)
-        self._stack.enter_context(importable(self._app_directory))
-        functions = load_functions(self._app_directory)
+        self._worker = worker = self._make_worker(environment)
+        functions = await worker.start()
         triggers = [
             CosmosTrigger.from_binding(function.name, function.trigger, settings, self._overrides)
             for function in functions
         ]
         connections = Connections(settings, self._stack)
         for function, trigger in zip(functions, triggers, strict=True):
-            listener = self._listener(function, trigger, configuration, connections)
+            listener = self._listener(worker, function, trigger, configuration, connections)
             self._listeners.append(listener)
             if await listener.start():
                 logger.info("Function %s listens to %s/%s", function.name, trigger.database, trigger.container)
 
+    def _make_worker(self, environment: Mapping[str, str]) -> Worker:
+        if self._separate_worker:
+            return ProcessWorker(self._app_directory, environment, self.edges)
+        return InProcessWorker(self._app_directory)
+
+    def _kill_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+
+    def _kill_all(self) -> None:
+        self._kill_worker()
+        kill_this_process()
+
     def _listener(
         self,
-        function: Function,
+        worker: Worker,
+        function: IndexedFunction,
         trigger: CosmosTrigger,
         configuration: HostConfiguration,
         connections: Connections,
@@ -141,6 +170,7 @@ class Host:
         owner = f"{self.instance}-{function.name}"
         executor = Executor(
             function,
+            worker=worker,
             container=trigger.container,
             timeout_s=self._timeout_s(configuration),
             stopping=self._stopping,

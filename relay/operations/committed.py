@@ -69,6 +69,14 @@ class Range:
         return text, [{"name": name, "value": value} for name, value in values.items()]
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A document as it is now: its type, and its place in the change feed where the feed tells it."""
+
+    type: object
+    lsn: int | None
+
+
 class Outbox:
     """Reads the outbox container."""
 
@@ -99,6 +107,30 @@ class Outbox:
         with telling_service_errors(self._container.id):
             counts = self._container.query_items(text, parameters=parameters, feed_range=feed_range)
             return sum([int(str(count)) async for count in counts])
+
+    async def find(self, partition_key: str, identifier: str) -> Stored | None:
+        """Look for a document; None where there is none. Ids with `/`, `?` or `#` are found too.
+
+        Raises:
+            ServiceError: The container cannot be read.
+        """
+        with telling_service_errors(self._container.id):
+            rows = self._container.query_items(
+                "SELECT c.type, c._ts FROM c WHERE c.id = @id",
+                parameters=[{"name": "@id", "value": identifier}],
+                partition_key=partition_key,
+            )
+            found = [row async for row in rows]
+            if not found:
+                return None
+            # Only the change feed has the _lsn.
+            start = datetime.fromtimestamp(max(0, found[0]["_ts"] - _START_MARGIN_S), UTC)
+            feed_range = await self._container.feed_range_from_partition_key(partition_key)
+            feed = self._container.query_items_change_feed(feed_range=feed_range, start_time=start)
+            async for document in feed:
+                if document["id"] == identifier:
+                    return Stored(document.get("type"), document.get("_lsn"))
+        return Stored(found[0].get("type"), None)
 
     async def pages(
         self, chosen: Range, feed_range: dict[str, Any], count: int

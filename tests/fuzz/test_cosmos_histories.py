@@ -25,12 +25,14 @@ _REFUSED = 0
 
 
 class CosmosHistories(RuleBasedStateMachine):
-    """The model: what is stored by key and id, in the order of its latest change."""
+    """The model: what is stored by key and id, and the commit of its latest change."""
 
     def __init__(self) -> None:
         super().__init__()
         self._runner = asyncio.Runner()
         self._stored: dict[tuple[str, str], Any] = {}
+        self._commits: dict[tuple[str, str], int] = {}
+        self._commit = 0
         self._etags: dict[tuple[str, str], str] = {}
         self._old_etags: dict[tuple[str, str], str] = {}
         self._run(self._start())
@@ -56,6 +58,7 @@ class CosmosHistories(RuleBasedStateMachine):
     def _status(self, action: Callable[[], Awaitable[Any]]) -> tuple[int, Any]:
         """The status of an operation, 200 for every success, and its answer."""
         tried["operations"] += 1
+        self._commit += 1
         try:
             return 200, self._run(action())
         except CosmosHttpResponseError as error:
@@ -64,6 +67,7 @@ class CosmosHistories(RuleBasedStateMachine):
     def _changed(self, name: tuple[str, str], value: Any, answer: Any) -> None:
         self._stored.pop(name, None)
         self._stored[name] = value
+        self._commits[name] = self._commit
         if name in self._etags:
             self._old_etags[name] = self._etags[name]
         self._etags[name] = answer["_etag"]
@@ -113,6 +117,7 @@ class CosmosHistories(RuleBasedStateMachine):
         after = {item: value for (of, item), value in self._stored.items() if of == key}
         failed = next((n for n, each in enumerate(operations) if not apply(after, *each)), None)
         tried["operations"] += 1
+        self._commit += 1
         try:
             answers = self._run(
                 self._container.execute_item_batch([in_batch(key, *each) for each in operations], key)
@@ -134,8 +139,12 @@ class CosmosHistories(RuleBasedStateMachine):
     def the_change_feed_holds_each_item_at_its_latest_change(self) -> None:
         for key in {key for key, _ in self._stored}:
             feed = self._run(self._feed(key))
-            wanted = [(item, told(value)) for (of, item), value in self._stored.items() if of == key]
-            assert [(each["id"], told(each["value"])) for each in feed] == wanted
+            wanted = {(item, told(value)) for (of, item), value in self._stored.items() if of == key}
+            assert len(feed) == len(wanted)
+            assert {(each["id"], told(each["value"])) for each in feed} == wanted
+            # The order within one commit is not given.
+            commits = [self._commits[(key, each["id"])] for each in feed]
+            assert commits == sorted(commits)
 
     async def _feed(self, key: str) -> list[dict[str, Any]]:
         feed = self._container.query_items_change_feed(start_time="Beginning", partition_key=key)

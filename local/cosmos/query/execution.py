@@ -45,24 +45,28 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What was given out so far: the last place, and how much OFFSET and LIMIT have used up."""
+    """What was given out so far: the last place, and how much OFFSET and LIMIT have used up.
+
+    `partition` is the number of the physical partition to go on with, where all of a container is read.
+    """
 
     place: Place
     skipped: int = 0
     taken: int = 0
+    partition: int | None = None
 
     def encode(self) -> str:
         keys = [[] if key is UNDEFINED else [key] for key in self.place.keys]
-        state = jsontext.dump([keys, self.place.number, self.skipped, self.taken])
+        state = jsontext.dump([keys, self.place.number, self.skipped, self.taken, self.partition])
         return base64.urlsafe_b64encode(state.encode()).decode()
 
     @classmethod
     def decode(cls, text: str) -> Continuation:
         """BadRequest where the text was not made by `encode`."""
         try:
-            keys, number, skipped, taken = orjson.loads(base64.urlsafe_b64decode(text))
+            keys, number, skipped, taken, partition = orjson.loads(base64.urlsafe_b64decode(text))
             place = Place(tuple(key[0] if key else UNDEFINED for key in keys), int(number))
-            return cls(place, int(skipped), int(taken))
+            return cls(place, int(skipped), int(taken), None if partition is None else int(partition))
         except (ValueError, TypeError, binascii.Error) as error:
             raise BadRequest("The continuation token is malformed.") from error
 

@@ -74,7 +74,8 @@ Errors (`errors`, all derived from `OutboxError`; each says what to do)
     Refused               400  cannot be done as asked, and is not sent: one of the following
       BatchTooLarge       413  more than 100 operations or 2 MB: `operations`, `size` (bytes)
       MixedPartitions          more than one partition key: `partition_keys`
-      InvalidDocument          an id, a partition key or data that cannot be stored
+      InvalidDocument          an id, a partition key or data that cannot be stored or relayed as it is: more than
+                               63 levels, an integer beyond ±(2^53 - 1), what is no JSON
       InvalidContinuation      not a token of `read_page` with these arguments
     CommitUncertain       503  the answer was lost: `commit()` again, it is done once
     Unavailable           503  a read could not be answered: try again

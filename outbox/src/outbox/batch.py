@@ -20,6 +20,7 @@ from outbox.errors import (
 )
 from outbox.events import DomainEvent
 from outbox.payload import copied, encode
+from outbox.relayable import check_values
 
 SdkOperation = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -37,6 +38,7 @@ class Operation:
     def of(cls, source: DataObject[Any]) -> Operation:
         """A copy that nothing changes any more, whatever becomes of the entity while the batch is under way."""
         document = copied(source.to_document(), source.name)
+        check_values(document, source.name)
         return cls(source.name, source.state, document, source.etag)
 
     def as_sdk(self) -> SdkOperation:

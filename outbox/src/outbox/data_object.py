@@ -20,13 +20,11 @@ from typing import Any, Generic, TypeVar
 from outbox.entities import DomainEntity, name_of, partition_of, ttl_of
 from outbox.errors import InvalidDocument
 from outbox.events import DomainEvent
+from outbox.relayable import check_key, check_properties, too_deep
 
 T_co = TypeVar("T_co", bound=DomainEntity | DomainEvent, covariant=True)
 
 MAX_ID_BYTES = 1023  # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
-# What becomes a message's id and session:
-# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas.
-MAX_KEY_LENGTH = 128
 _ILLEGAL_IN_ID = frozenset("/\\?#")
 
 
@@ -103,7 +101,7 @@ def entity_object(
     """
     data = {**entity.to_data(), "id": entity.id, "deleted": entity.deleted}
     _check_id(entity.id, name_of(entity))
-    _check_key(partition_of(entity), "partition key", name_of(entity))
+    check_key(partition_of(entity), "partition key", name_of(entity))
     return DataObject(
         entity.id,
         partition_of(entity),
@@ -129,7 +127,8 @@ def event_object(
     """The document of an event about `entity`.
 
     Raises:
-        InvalidDocument: Its id or its partition key cannot be relayed, or a field of it has a name that is taken.
+        InvalidDocument: Its id, its partition key or what becomes a property of the message cannot be relayed, or
+            a field of it has a name that is taken.
     """
     name = f"{event.action} of {name_of(entity)}"
     own = {
@@ -138,12 +137,14 @@ def event_object(
         "id": event.id,
         "createdAt": event.created_at,
     }
-    told = event.to_data()
+    told = _told_by(event, name)
     if taken := [key for key, value in own.items() if told.get(key, value) != value]:
         raise InvalidDocument(f"{name} tells another '{taken[0]}' than the library writes: rename the field.")
     _check_id(event.id, name)
-    _check_key(event.id, "id", name)
-    _check_key(partition_of(entity), "partition key", name)
+    check_key(event.id, "id", name)
+    check_key(partition_of(entity), "partition key", name)
+    traced = {} if traceparent is None else {"traceparent": traceparent}
+    check_properties({"action": event.action, "createdAt": event.created_at, **traced}, name)
     return DataObject(
         event.id,
         partition_of(entity),
@@ -168,9 +169,8 @@ def _check_id(value: str, name: str) -> None:
         raise InvalidDocument(f"The id of {name} has to be 1 to {MAX_ID_BYTES} bytes long, without / \\ ? and #.")
 
 
-def _check_key(value: str, what: str, name: str) -> None:
-    if not 0 < len(value) <= MAX_KEY_LENGTH:
-        raise InvalidDocument(
-            f"The {what} of {name} has {len(value)} characters: it has to have 1 to {MAX_KEY_LENGTH}, "
-            "which is what Service Bus takes."
-        )
+def _told_by(event: DomainEvent, name: str) -> dict[str, Any]:
+    try:
+        return event.to_data()
+    except RecursionError as error:
+        raise too_deep(name) from error

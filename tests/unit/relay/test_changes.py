@@ -37,6 +37,14 @@ def test_the_worker_hands_the_text_to_the_function_unparsed(converter: Any) -> N
     assert converter.check_input_type_annotation(ChangeBatch)
 
 
+def test_to_another_function_the_batch_is_the_list_of_documents_that_it_expects(converter: Any) -> None:
+    batch = converter.decode(meta.Datum('[{"id": "1"}, null]', "string"), trigger_metadata=None)
+
+    assert len(batch) == 2
+    assert [None if document is None else document["id"] for document in batch] == ["1", None]
+    assert isinstance(batch[0], func.Document)
+
+
 def test_bytes_and_json_are_taken_and_nothing_is_nothing(converter: Any) -> None:
     assert converter.decode(meta.Datum(b'["\xc3\xbc"]', "bytes"), trigger_metadata=None).text == '["ü"]'
     assert converter.decode(meta.Datum("[]", "json"), trigger_metadata=None).documents() == []

@@ -11,7 +11,7 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
 
-WITHIN_S = 15.0
+WITHIN_S = 30.0
 UNLIMITED_RETRIES = 'strategy="fixed_delay", max_retry_count="-1", delay_interval="00:00:00"'
 
 _SCRIPT = """\

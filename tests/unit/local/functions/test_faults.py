@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from local.functions.crashing import Crash, CrashPoint
+from local.functions.crashing import Crash, CrashPoint, Victim
 from local.functions.host import Host
 from local.functions.host_json import DEFAULT_FUNCTION_TIMEOUT_S
 from tests.unit.local.cosmos.support import FaultClient
@@ -196,14 +197,21 @@ async def test_a_function_timeout_in_milliseconds_takes_the_place_of_the_apps_ow
 
 
 def test_death_comes_once_and_only_at_the_point_that_is_armed() -> None:
-    deaths: list[None] = []
-    crash = Crash(lambda: deaths.append(None))
+    deaths: list[Victim] = []
+    crash = Crash({victim: partial(deaths.append, victim) for victim in Victim})
 
     crash.reached(CrashPoint.BEFORE_CHECKPOINT)
     assert deaths == []
-    crash.armed = CrashPoint.BEFORE_CHECKPOINT
+    crash.arm(CrashPoint.BEFORE_CHECKPOINT)
     crash.reached(CrashPoint.BEFORE_INVOCATION)
     assert deaths == []
     crash.reached(CrashPoint.BEFORE_CHECKPOINT)
     crash.reached(CrashPoint.BEFORE_CHECKPOINT)
-    assert deaths == [None]
+    assert deaths == [Victim.MACHINE]
+    crash.arm(CrashPoint.AFTER_CHECKPOINT, Victim.WORKER)
+    crash.disarm()
+    crash.reached(CrashPoint.AFTER_CHECKPOINT)
+    assert deaths == [Victim.MACHINE]
+    crash.arm(CrashPoint.AFTER_CHECKPOINT, Victim.WORKER)
+    crash.reached(CrashPoint.AFTER_CHECKPOINT)
+    assert deaths == [Victim.MACHINE, Victim.WORKER]
