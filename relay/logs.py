@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 # The Azure SDKs log every request and every state of a connection at INFO: the Cosmos DB client with the
-# partition key, azure-servicebus with some thirty lines a failed send, and the exporter its own requests, which would
-# be rows for its next one.
+# partition key, azure-servicebus with some thirty lines a failed send, and the exporter its own requests, which
+# would be rows for its next one.
 _LIBRARIES = ("azure",)
 
 
