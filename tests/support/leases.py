@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import urlsplit
 
 from azure.cosmos.aio import CosmosClient
@@ -10,6 +11,10 @@ from local.functions.edges import Edges
 from local.functions.feed import ChangeFeed
 from local.functions.leases import Lease, LeaseStore
 from local.stack.environment import DATABASE
+
+
+def _nobody_else_initializes() -> None:
+    raise AssertionError("the initialization lock is held by somebody else")
 
 
 class TriggerLeases:
@@ -34,7 +39,9 @@ class TriggerLeases:
             partitioned_by_id=True,
             edges=Edges(None),
         )
-        await store.initialize(await self._feed.ranges())
+        await store.initialize(
+            self._feed.ranges, wait_s=0.1, stopping=asyncio.Event(), awaited=_nobody_else_initializes
+        )
         return store
 
     async def reach(self, lsn: int) -> None:
