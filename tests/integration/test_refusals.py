@@ -108,7 +108,7 @@ async def test_one_condition_on_every_transfer_quarantines_nothing(
     relay = make_relay(RELAY_SENDERS="2")
     documents = [event(f"e{number}-{key}", f"k{key}") for number in range(3) for key in range(20)]
     fault = {"kind": "reject", "entity": "domain-events", "condition": "amqp:not-allowed", "count": 100_000}
-    await inject(servicebus.admin_port, **fault)  # type: ignore[arg-type]
+    await inject(servicebus.admin_port, **fault)
 
     with pytest.raises(PublishError, match="refused alike"):
         await relay.handle(documents, "i1")
