@@ -83,7 +83,7 @@ def test_every_relay_command_of_the_runbook_is_one(command: str) -> None:
 def test_every_query_that_the_runbook_asks_is_there() -> None:
     asked = set(re.findall(r"^ask (\w+)", OPERATIONS, re.MULTILINE)) | set(re.findall(r"`ask (\w+)", OPERATIONS))
 
-    assert asked == {"failing", "headroom", "host", "lag", "quarantine", "sends", "silent", "undelivered"}
+    assert asked == {"failing", "headroom", "host", "lag", "quarantine", "quota", "sends", "silent", "undelivered"}
     for name in asked:
         assert (ROOT / f"infra/queries/{name}.kql").is_file()
 

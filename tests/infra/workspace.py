@@ -43,6 +43,13 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "ExceptionMessage": "string",
         "Message": "string",
     },
+    "_LogOperation": {
+        "TimeGenerated": "datetime",
+        "Category": "string",
+        "Operation": "string",
+        "Level": "string",
+        "Detail": "string",
+    },
     "CDBDataPlaneRequests5M": {
         "TimeGenerated": "datetime",
         "CollectionName": "string",
@@ -53,7 +60,8 @@ SCHEMAS: dict[str, dict[str, str]] = {
 """Tables, and those of their columns that the queries may read, with their types.
 
 https://learn.microsoft.com/azure/azure-monitor/reference/tables/appexceptions, /appmetrics, /apptraces,
-/functionapplogs and /cdbdataplanerequests5m.
+/functionapplogs and /cdbdataplanerequests5m. _LogOperation is what each workspace makes of its table Operation:
+https://learn.microsoft.com/azure/azure-monitor/logs/daily-cap and /monitor-workspace.
 """
 
 _SQL_TYPES = {

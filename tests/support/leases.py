@@ -13,6 +13,10 @@ from local.functions.leases import Lease, LeaseStore
 from local.stack.environment import DATABASE
 
 
+def _nobody_else_initializes() -> None:
+    raise AssertionError("the initialization lock is held by somebody else")
+
+
 class TriggerLeases:
     """The leases of one trigger on the container `data`, in the container `leases`."""
 
@@ -33,10 +37,11 @@ class TriggerLeases:
             prefix=f"{self._prefix}{host}_{rids}",
             owner=self._owner,
             partitioned_by_id=True,
-            edges=Edges(seed=None),
+            edges=Edges(None),
         )
-        stopping = asyncio.Event()
-        await store.initialize(self._feed.ranges, wait_s=0.1, stopping=stopping, awaited=stopping.set)
+        await store.initialize(
+            self._feed.ranges, wait_s=0.1, stopping=asyncio.Event(), awaited=_nobody_else_initializes
+        )
         return store
 
     async def reach(self, lsn: int) -> None:

@@ -196,3 +196,22 @@ async def test_a_document_that_the_host_cannot_hand_over_is_told_of(table: str) 
     assert alarms(every_13_s, missing=NEW - {table}) == {"undelivered": {("3",)}}
     assert alarms(stopping) == {}
     assert alarms(moved(every_13_s, minutes=-16)) == {}
+
+
+def test_a_workspace_that_has_reached_its_daily_quota_is_told_of() -> None:
+    """The row is that of https://learn.microsoft.com/azure/azure-monitor/logs/daily-cap."""
+    said = {
+        "TimeGenerated": ago(minutes=2),
+        "Category": "Ingestion",
+        "Operation": "Data collection stopped",
+        "Level": "Warning",
+        "Detail": "The data ingestion has stopped. Status of subscription is OverQuota.",
+    }
+    other = said | {
+        "Operation": "Ingestion rate",
+        "Detail": "The data ingestion volume rate crossed the threshold",
+    }
+
+    assert alarms({"_LogOperation": [said]}) == {"quota": {()}}
+    assert alarms({"_LogOperation": [other]}) == {}
+    assert alarms(moved({"_LogOperation": [said]}, minutes=-16)) == {}
