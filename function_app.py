@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import functools
 import os
+from pathlib import Path
 
 import azure.functions as func
 
+from relay import host, logs
+from relay.changes import ChangeBatch, install_decoder
 from relay.pipeline import Relay
 from relay.settings import Settings
 
-settings = Settings.from_environment(os.environ)
+logs.quiet_libraries()
+settings = Settings.from_environment(os.environ, function_timeout_s=host.function_timeout_s(Path(__file__).parent))
+install_decoder()
 app = func.FunctionApp()
 
 
@@ -40,6 +45,6 @@ def relay() -> Relay:
     start_from_beginning=True,  # type: ignore[arg-type]  # the binding's is a boolean; the stub says time
 )
 @app.function_name("relay")
-async def relay_changes(documents: func.DocumentList, context: func.Context) -> None:
+async def relay_changes(documents: ChangeBatch, context: func.Context) -> None:
     """Relay one batch of changes; raising keeps the checkpoint where it is until the retry succeeds."""
-    await relay().handle(documents, context.invocation_id, context.retry_context.retry_count)
+    await relay().handle(documents.documents(), context.invocation_id, context.retry_context.retry_count)

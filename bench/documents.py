@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, count
@@ -104,7 +105,7 @@ class Source:
             "data": data,
             "ttl": 864_000,
             "_etag": '"18005bce-0000-1500-0000-614456b80000"',
-            "_ts": 1_770_630_457,
+            "_ts": int(time.time()),
         }
 
     def contact(self, size: int = ARTICLE) -> dict[str, Any]:
@@ -126,7 +127,7 @@ class Source:
             "data": data,
             "ttl": -1,
             "_etag": '"180014cc-0000-1500-0000-614455330000"',
-            "_ts": 1_770_630_457,
+            "_ts": int(time.time()),
         }
 
     def _identifier(self) -> str:

@@ -54,6 +54,16 @@ param cosmosContainer string = 'data'
 param cosmosLeaseContainer string = 'leases'
 param cosmosQuarantineContainer string = 'quarantine'
 
+@allowed([
+  1
+  2
+])
+@description('2 takes partition keys of 2048 bytes. 1 takes 101 bytes, and is only for containers that were created without a version: it cannot be changed.')
+param cosmosPartitionKeyVersion int = 2
+
+@description('Lock the lease and quarantine containers against deletion. It takes the right Microsoft.Authorization/locks/write, which Owner and User Access Administrator have.')
+param lockContainers bool = true
+
 // Service Bus
 
 @allowed([
@@ -104,6 +114,17 @@ param relayPollDelayMs int = 500
 param relaySenders int = 32
 param relaySendTimeoutS int = 30
 
+@description('Seconds for one attempt at a batch, less than functionTimeout of host.json.')
+param relayAttemptTimeoutS int = 480
+
+@allowed([
+  'skip'
+  'park'
+  'block'
+])
+@description('What becomes of a partition key\'s later events when one can never be sent: they go on, are set aside too until it is released, or wait.')
+param relayOnPoison string = 'skip'
+
 @allowed([
   'plain'
   'cloudevents'
@@ -126,8 +147,11 @@ param instanceMemoryMB int = 2048
 param maximumInstanceCount int = 40
 
 @minValue(0)
-@description('Instances that never sleep. With 0 the first event after a quiet time waits some seconds for a cold start; zoneRedundant wants 2.')
-param alwaysReadyInstances int = 0
+@description('Instances that never sleep. With 0 the first event after a quiet time waits for a cold start, and a Python app with a Cosmos DB trigger does not always wake (azure-functions-host issue 11308); zoneRedundant wants 2.')
+param alwaysReadyInstances int = 1
+
+@description('Replace instances batch by batch when the app changes, letting attempts under way finish. In preview, and not in every region; without it, all instances restart at once.')
+param rollingUpdates bool = false
 
 // People and services
 
@@ -150,12 +174,19 @@ param operatorEmails array = []
 @description('Where the operators read docs/operations.md, as the address of your copy: each alert gives it with its own section.')
 param runbook string = 'docs/operations.md'
 
-@description('Thresholds of alerts that differ from the defaults: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), deadLetters (0), throttledRequests (100), topicSizePercent (60).')
+@description('Thresholds of alerts that differ from the defaults: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), leaseWarnings (10), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
 param alertThresholds object = {}
 
 @minValue(30)
 @maxValue(730)
 param logRetentionInDays int = 30
+
+@minValue(-1)
+@description('Gigabytes of logs and metrics a day; what comes after them is dropped until the next day, and alerts on it are blind. -1 for no limit.')
+param dailyLogQuotaInGigabytes int = 5
+
+@description('Let Cosmos DB sum up its requests (DataPlaneRequests5M, in preview), so that the alert silent sees an outbox that is written to and not relayed.')
+param summarizeWrites bool = false
 
 // Names that modules are told, and do not hear from one another: what-if can then look into every module.
 var resourceToken = toLower(uniqueString(subscription().id, resourceGroup().id, environmentName))
@@ -168,6 +199,8 @@ var serviceBusName = 'sbns-relay-${resourceToken}'
 var functionAppName = 'func-relay-${resourceToken}'
 var networkName = 'vnet-relay-${resourceToken}'
 var deploymentContainer = 'app-package'
+// ISO 8601 to seconds. The relay is told the window of the topic itself, so that the two cannot differ.
+var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
 var serverless = cosmosCapacityMode == 'Serverless'
 
 // Private endpoints of Service Bus exist on Premium alone; serverless accounts have one region.
@@ -191,6 +224,7 @@ module monitoring 'modules/monitoring.bicep' = {
     location: location
     tags: allTags
     retentionInDays: logRetentionInDays
+    dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
   }
@@ -226,6 +260,8 @@ module cosmos 'modules/cosmos.bicep' = {
     zoneRedundant: zoneRedundant
     backupTier: cosmosBackupTier
     publicAccess: !privateNetworking
+    partitionKeyVersion: cosmosPartitionKeyVersion
+    lockContainers: lockContainers
   }
 }
 
@@ -388,12 +424,16 @@ module functionApp 'modules/functions.bicep' = {
       RELAY_POLL_DELAY_MS: string(relayPollDelayMs)
       RELAY_SENDERS: string(relaySenders)
       RELAY_SEND_TIMEOUT_S: string(relaySendTimeoutS)
+      RELAY_ATTEMPT_TIMEOUT_S: string(relayAttemptTimeoutS)
+      RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
+      RELAY_ON_POISON: relayOnPoison
       RELAY_MESSAGE_FORMAT: relayMessageFormat
       RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
     }
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
     alwaysReadyInstances: alwaysReadyInstances
+    rollingUpdates: rollingUpdates
     zoneRedundant: zoneRedundant
     publicAccess: functionAppPublicAccess
     integrationSubnetId: privateNetworking ? network!.outputs.integrationSubnetId : ''
@@ -415,6 +455,7 @@ module diagnostics 'modules/diagnostics.bicep' = {
     serviceBusNamespaceName: serviceBusName
     storageAccountName: storageName
     functionAppName: functionAppName
+    summarizeWrites: summarizeWrites
   }
   dependsOn: [
     cosmos
@@ -434,6 +475,7 @@ module alerts 'modules/alerts.bicep' = {
     serviceBusNamespaceId: serviceBus.outputs.id
     topicName: serviceBusTopic
     cosmosAccountId: cosmos.outputs.id
+    functionAppId: functionApp.outputs.id
     outboxContainer: cosmosContainer
     topicCapacityInMegabytes: topicMaxSizeInMegabytes * (serviceBusSku == 'Standard' ? 16 : 1)
     operatorEmails: operatorEmails
@@ -471,6 +513,10 @@ output settings object = {
   SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
   SERVICEBUS_TOPIC: serviceBusTopic
   RELAY_EVENT_TYPE: relayEventType
+  RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
+  RELAY_ON_POISON: relayOnPoison
+  RELAY_MESSAGE_FORMAT: relayMessageFormat
+  RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
 }
 
 output COSMOS__accountEndpoint string = cosmos.outputs.endpoint
@@ -481,6 +527,10 @@ output COSMOS_QUARANTINE_CONTAINER string = cosmosQuarantineContainer
 output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
 output SERVICEBUS_TOPIC string = serviceBusTopic
 output RELAY_EVENT_TYPE string = relayEventType
+output RELAY_DUPLICATE_WINDOW_S string = string(duplicateDetectionSeconds)
+output RELAY_ON_POISON string = relayOnPoison
+output RELAY_MESSAGE_FORMAT string = relayMessageFormat
+output RELAY_CLOUDEVENTS_SOURCE string = relayCloudEventsSource
 output SERVICE_RELAY_NAME string = functionApp.outputs.name
 output AZURE_LOCATION string = location
 output AZURE_RESOURCE_GROUP string = resourceGroup().name

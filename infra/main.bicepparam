@@ -3,18 +3,23 @@ using './main.bicep'
 
 var operator = readEnvironmentVariable('AZURE_PRINCIPAL_ID', '')
 var private = bool(readEnvironmentVariable('PRIVATE_NETWORKING', 'false'))
+// The default has to be a literal: with a choice of two, the compiler reports BCP427 where the variable is not set.
+var publicAccess = readEnvironmentVariable('FUNCTION_APP_PUBLIC_ACCESS', '')
 var email = readEnvironmentVariable('OPERATOR_EMAIL', '')
 
 param environmentName = readEnvironmentVariable('AZURE_ENV_NAME', 'trial')
 param location = readEnvironmentVariable('AZURE_LOCATION', 'westeurope')
 param privateNetworking = private
-param functionAppPublicAccess = bool(readEnvironmentVariable('FUNCTION_APP_PUBLIC_ACCESS', private ? 'false' : 'true'))
+param functionAppPublicAccess = empty(publicAccess) ? !private : toLower(publicAccess) == 'true'
 param zoneRedundant = bool(readEnvironmentVariable('ZONE_REDUNDANT', 'false'))
-param alwaysReadyInstances = int(readEnvironmentVariable('ALWAYS_READY_INSTANCES', '0'))
+param alwaysReadyInstances = int(readEnvironmentVariable('ALWAYS_READY_INSTANCES', '1'))
 param serviceBusSku = readEnvironmentVariable('MESSAGING_SKU', 'Standard')
 param duplicateDetectionWindow = readEnvironmentVariable('DUPLICATE_DETECTION_WINDOW', 'P1D')
 param cosmosCapacityMode = readEnvironmentVariable('CAPACITY_MODE', 'Serverless')
 param cosmosBackupTier = readEnvironmentVariable('BACKUP_TIER', 'Continuous7Days')
+param rollingUpdates = bool(readEnvironmentVariable('ROLLING_UPDATES', 'false'))
+param summarizeWrites = bool(readEnvironmentVariable('SUMMARIZE_WRITES', 'false'))
+param lockContainers = bool(readEnvironmentVariable('LOCK_CONTAINERS', 'false'))
 param operatorPrincipalIds = empty(operator) ? [] : [operator]
 param operatorPrincipalType = readEnvironmentVariable('AZURE_PRINCIPAL_TYPE', 'User')
 param operatorEmails = empty(email) ? [] : [email]

@@ -9,6 +9,7 @@ param alwaysReadyInstances = 2
 param cosmosCapacityMode = 'Autoscale'
 param cosmosMaxThroughput = 10000
 param cosmosBackupTier = 'Continuous30Days'
+param lockContainers = true
 
 param serviceBusSku = 'Premium'
 param serviceBusMessagingUnits = 1
@@ -36,3 +37,6 @@ param operatorPrincipalIds = []
 param operatorPrincipalType = 'Group'
 param operatorEmails = []
 param logRetentionInDays = 90
+param dailyLogQuotaInGigabytes = 20
+// In preview: set it to false where the deployment of diagnostic settings is refused for it.
+param summarizeWrites = true

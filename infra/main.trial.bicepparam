@@ -6,3 +6,5 @@ param serviceBusSku = 'Standard'
 param cosmosCapacityMode = 'Serverless'
 param cosmosBackupTier = 'Continuous7Days'
 param duplicateDetectionWindow = 'P1D'
+// So that the resource group can be deleted as a whole.
+param lockContainers = false

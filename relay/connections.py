@@ -18,26 +18,27 @@ if TYPE_CHECKING:
     from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 
-# Enough for a dropped connection. What lasts longer is for the trigger's retry policy, and its reason is to be
-# told before RELAY_SEND_TIMEOUT_S is over: by default the SDK would try for 8 seconds and more.
-_RETRIES: dict[str, Any] = {"retry_total": 2, "retry_backoff_factor": 0.2}
+def servicebus_client(connection: Connection, *, retry_total: int = 2) -> ServiceBusClient:
+    """A client for the namespace that repeats what failed `retry_total` times. Nothing is connected yet.
 
-
-def servicebus_client(connection: Connection) -> ServiceBusClient:
-    """A client for the namespace. Nothing is connected yet. Turns the Azure SDKs' own tracing off."""
+    Turns the Azure SDKs' own tracing off.
+    """
     # The Functions worker turns it on together with telemetry. The SDK (7.15.0) then makes a span of each message
     # and gives the message a second `traceparent`, which is the one that the consumer sees: the request that
     # caused the event could not be followed to it. There is no switch for one client.
     azure_settings.tracing_implementation = None
     # Left to itself, the SDK reads the certificates anew for each sender's connection: 25 ms of processor
     # time each. These are the ones it would read.
-    certificates = ssl.create_default_context(cafile=certifi.where())
+    options: dict[str, Any] = {
+        "ssl_context": ssl.create_default_context(cafile=certifi.where()),
+        "retry_total": retry_total,
+        # By default the SDK would pause for 8 seconds and more.
+        "retry_backoff_factor": 0.2,
+    }
     if connection.connection_string is not None:
-        return ServiceBusClient.from_connection_string(
-            connection.connection_string, ssl_context=certificates, **_RETRIES
-        )
+        return ServiceBusClient.from_connection_string(connection.connection_string, **options)
     address, identity = _by_identity(connection)
-    return ServiceBusClient(address, _credential(identity), ssl_context=certificates, **_RETRIES)
+    return ServiceBusClient(address, _credential(identity), **options)
 
 
 def cosmos_client(connection: Connection) -> CosmosClient:

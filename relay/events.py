@@ -7,9 +7,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-# MessageId, SessionId and PartitionKey hold 128 characters at most.
+# MessageId, SessionId and PartitionKey hold 128 characters at most. The service is written in .NET, where a
+# character is a UTF-16 unit: an emoji counts as two.
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
 MAX_KEY_LENGTH = 128
+
+# A property holds 32 KB at most, all properties together 64 KB (the same page), and a message beyond that is
+# answered with an internal error that asks to try again (Azure/azure-sdk-for-net issue 15325). What an event
+# brings is bounded so that both hold however the service counts, CloudEvents included, which repeats each of
+# these.
+MAX_PROPERTIES_BYTES = 15_000
 
 Document = Mapping[str, Any]
 
@@ -27,8 +34,11 @@ class Reason(StrEnum):
     PARTITION_KEY_TOO_LONG = "partition-key-too-long"
     DATA_NOT_OBJECT = "data-not-object"
     ACTION_NOT_STRING = "action-not-string"
+    PROPERTIES_TOO_LARGE = "properties-too-large"
     MESSAGE_TOO_LARGE = "message-too-large"
     MESSAGE_REFUSED = "message-refused"
+    KEY_PARKED = "key-parked"
+    SET_ASIDE = "set-aside"
 
 
 class InvalidEvent(Exception):
@@ -55,6 +65,7 @@ class DomainEvent:
         action: What happened (`data.action`): the message's subject.
         data: The payload, as stored.
         document: The whole document as the trigger gave it.
+        position: The document's place among those it came with, from 0.
     """
 
     id: str
@@ -62,9 +73,10 @@ class DomainEvent:
     action: str
     data: Mapping[str, Any]
     document: Document
+    position: int = 0
 
     @classmethod
-    def from_document(cls, document: Document) -> DomainEvent:
+    def from_document(cls, document: Document, position: int = 0) -> DomainEvent:
         """Check `document` and take from it what a message needs.
 
         Raises:
@@ -79,7 +91,41 @@ class DomainEvent:
         if not isinstance(action, str):
             found = _json_kind(data, "action")
             raise InvalidEvent(Reason.ACTION_NOT_STRING, f"data.action is {found}, not a string")
-        return cls(identifier, partition_key, action, data, document)
+        _check_properties(document, data, action)
+        return cls(identifier, partition_key, action, data, document, position)
+
+
+def usable_key(document: Document) -> str | None:
+    """The partition key under which an event would have been published; None where it has none to be ordered "
+    "by."""
+    key = document.get("partitionKey")
+    return key if isinstance(key, str) and 0 < _utf16_units(key) <= MAX_KEY_LENGTH else None
+
+
+def _check_properties(document: Document, data: Mapping[str, Any], action: str) -> None:
+    texts = {"data.action": action}
+    texts |= {
+        name: value
+        for name, value in (
+            ("data.createdAt", data.get("createdAt")),
+            ("traceparent", document.get("traceparent")),
+        )
+        if isinstance(value, str)
+    }
+    if sum(map(len, texts.values())) <= MAX_PROPERTIES_BYTES // 4:
+        return
+    sizes = {name: len(text.encode(errors="surrogatepass")) for name, text in texts.items()}
+    if sum(sizes.values()) > MAX_PROPERTIES_BYTES:
+        found = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise InvalidEvent(
+            Reason.PROPERTIES_TOO_LARGE,
+            f"what becomes properties of the message has {sum(sizes.values())} bytes ({found}); "
+            f"{MAX_PROPERTIES_BYTES} at most can be sent",
+        )
+
+
+def _utf16_units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", errors="surrogatepass")) // 2
 
 
 _KeyReasons = tuple[Reason, Reason, Reason, Reason]
@@ -102,9 +148,9 @@ def _checked_key(document: Document, name: str, reasons: _KeyReasons) -> str:
         raise InvalidEvent(not_string, f"{name} is {_json_kind(document, name)}, not a string")
     if not value:
         raise InvalidEvent(empty, f"{name} is the empty string")
-    if len(value) > MAX_KEY_LENGTH:
+    if (units := _utf16_units(value)) > MAX_KEY_LENGTH:
         raise InvalidEvent(
-            too_long, f"{name} has {len(value)} characters; Service Bus takes {MAX_KEY_LENGTH} at most"
+            too_long, f"{name} has {units} characters (UTF-16); Service Bus takes {MAX_KEY_LENGTH} at most"
         )
     return value
 

@@ -10,7 +10,8 @@
 | subject                | `data.action`                                                     |
 | content_type           | `application/json`                                                |
 | application_properties | `type`, `cosmosTimestamp` (`_ts`, whole seconds), `createdAt` and |
-|                        | `traceparent` where the document has them as strings              |
+|                        | `traceparent` where the document has them as strings, `sequence`  |
+|                        | where it has one as an integer                                    |
 
 With the format `cloudevents` the attributes of CloudEvents 1.0 stand beside these, in AMQP binary mode.
 """
@@ -104,12 +105,17 @@ def _message(event: DomainEvent, properties: dict[str, Any]) -> AmqpAnnotatedMes
 def _properties(event: DomainEvent) -> dict[str, Any]:
     document = event.document
     properties: dict[str, Any] = {"type": document["type"]}
-    timestamp = document.get("_ts")
-    if isinstance(timestamp, int) and not isinstance(timestamp, bool):
-        _put_integer(timestamp, "cosmosTimestamp", properties)
+    _copy_integer(document, "_ts", "cosmosTimestamp", properties)
     _copy_string(event.data, "createdAt", properties)
     _copy_string(document, "traceparent", properties)
+    _copy_integer(document, "sequence", "sequence", properties)
     return properties
+
+
+def _copy_integer(source: Mapping[str, Any], name: str, to: str, properties: dict[str, Any]) -> None:
+    value = source.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        _put_integer(value, to, properties)
 
 
 def _put_integer(value: int, name: str, properties: dict[str, Any]) -> None:

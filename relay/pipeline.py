@@ -1,39 +1,60 @@
-"""The whole way of a batch of changes: select, group, publish, quarantine, outcome."""
+"""The whole way of a batch of changes: select, plan, publish, judge, quarantine, outcome."""
 
 from __future__ import annotations
 
-from collections import UserDict
 from collections.abc import Iterable
 
 from relay import messages
 from relay.attempt import attempting
+from relay.brake import Brake
+from relay.containers import Containers
 from relay.errors import PublishError
-from relay.events import Document, DomainEvent, InvalidEvent
+from relay.events import Document
+from relay.fence import Fence
 from relay.outcome import Outcome
-from relay.publisher import PartitionOutcome, Publisher
-from relay.quarantine import Quarantine, Quarantined
-from relay.selection import Selection
-from relay.settings import Settings
+from relay.poison import conclude, plan
+from relay.publisher import Publisher
+from relay.quarantine import Holds, Quarantine
+from relay.selection import select
+from relay.settings import OnPoison, Settings
+
+# From this attempt on, an error that may pass is traced to the one event it is about.
+_ISOLATE_FROM = 3
 
 
 class Relay:
     """Relays batches of changed documents; one for a process, used by its invocations concurrently."""
 
-    def __init__(self, publisher: Publisher, quarantine: Quarantine, event_type: str) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        quarantine: Quarantine,
+        fence: Fence,
+        event_type: str,
+        on_poison: OnPoison = OnPoison.SKIP,
+    ) -> None:
         self._publisher = publisher
         self._quarantine = quarantine
+        self._fence = fence
         self._event_type = event_type
+        self._on_poison = on_poison
+        self._brake = Brake()
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Relay:
         """Put the relay together. Nothing is connected until the first event needs it."""
         publisher = Publisher.from_settings(settings, messages.encoder(settings.cloudevents_source))
-        return cls(publisher, Quarantine(settings), settings.event_type)
+        containers = Containers(settings)
+        fence = Fence(settings.duplicate_window_s, containers.positions)
+        return cls(publisher, Quarantine(settings, containers), fence, settings.event_type, settings.on_poison)
 
     async def handle(
         self, documents: Iterable[Document | None], invocation_id: str, retry_count: int = 0
     ) -> Outcome:
         """Relay one batch of changes, in the order of the change feed.
+
+        To raise is the mechanism: the trigger's retry policy withholds the checkpoint and delivers the same
+        documents again, so whatever is not accounted for here comes back.
 
         Args:
             documents: What the trigger delivered; documents of another type are ignored, and counted.
@@ -45,63 +66,43 @@ class Relay:
 
         Raises:
             PublishError: Some events were not accepted. The others were; a retry sends only the rest.
-            QuarantineError: A document could not be stored in quarantine.
+            QuarantineError: The quarantine could not be read, or a document could not be stored in it.
+            LeaseError: Old events could not be compared with the leases.
+            AccountingError: A document is not accounted for.
         """
         with attempting(invocation_id, retry_count, self._publisher.topic) as attempt:
             selection = select(documents, self._event_type)
             attempt.received(selection, self._publisher.has_accepted)
-            partitions = group(selection.events)
-            published = await self._publisher.publish(partitions)
-            rejected = in_order_of_arrival(selection, published)
-            outcome = Outcome.of(selection.ignored, published, rejected)
+            holds = await self._holds(retry_count)
+            planned = plan(selection, holds, self._on_poison, self._publisher.has_accepted)
+            published = await self._publisher.publish(
+                planned.partitions,
+                clearance=await self._fence.clear(selection.events),
+                isolate=retry_count >= _ISOLATE_FROM,
+                stop_at_rejection=self._on_poison is not OnPoison.SKIP,
+            )
+            self._brake.judge(published)
+            rejected = conclude(planned, published, self._on_poison)
+            outcome = Outcome.of(
+                documents=selection.documents,
+                ignored=selection.ignored,
+                published=published,
+                rejected=rejected,
+            )
             attempt.settled(outcome)
-            await self._quarantine.store(rejected, invocation_id)
+            await self._quarantine.store(rejected, invocation_id, park=self._on_poison is OnPoison.PARK)
             if outcome.failed:
                 raise PublishError(outcome.explain())
             return outcome
+
+    async def _holds(self, retry_count: int) -> Holds:
+        """What is held back. Without parking, only an attempt that repeats another can meet an operator's "
+        "order."""
+        if self._on_poison is OnPoison.PARK or retry_count:
+            return await self._quarantine.holds()
+        return Holds()
 
     async def close(self) -> None:
         """Close every connection; no invocation may be under way."""
         await self._publisher.close()
         await self._quarantine.close()
-
-
-def select(documents: Iterable[Document | None], event_type: str) -> Selection:
-    """Pick the documents of `event_type`, in their order, and check each."""
-    selection = Selection()
-    for wrapped in documents:
-        # The trigger's Document is a UserDict, every look into which is two calls: look into its dict instead.
-        document: Document | None = wrapped.data if isinstance(wrapped, UserDict) else wrapped
-        if document is None or document.get("type") != event_type:
-            selection.ignored += 1
-            continue
-        try:
-            selection.events.append(DomainEvent.from_document(document))
-        except InvalidEvent as invalid:
-            selection.rejected.append(Quarantined(document, invalid.reason, invalid.detail))
-            selection.rejected_after.append(len(selection.events))
-    return selection
-
-
-def group(events: Iterable[DomainEvent]) -> dict[str, list[DomainEvent]]:
-    """Events by partition key; within each key, the order of the change feed."""
-    partitions: dict[str, list[DomainEvent]] = {}
-    for event in events:
-        partitions.setdefault(event.partition_key, []).append(event)
-    return partitions
-
-
-def in_order_of_arrival(selection: Selection, published: list[PartitionOutcome]) -> list[Quarantined]:
-    """What was rejected before and by publishing, in the one order in which it is to be released again."""
-    refused = [rejected for partition in published for rejected in partition.rejected]
-    if not refused:
-        return selection.rejected
-    places = {id(event): place for place, event in enumerate(selection.events)}
-    arrived = [
-        ((before, 0), item) for before, item in zip(selection.rejected_after, selection.rejected, strict=True)
-    ]
-    arrived += [
-        ((places[id(each.event)], 1), Quarantined(each.event.document, each.reason, each.detail))
-        for each in refused
-    ]
-    return [item for _, item in sorted(arrived, key=lambda pair: pair[0])]

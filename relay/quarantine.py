@@ -2,156 +2,168 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
 
-from relay import jsontext, telemetry
-from relay.connections import cosmos_client
+from relay import telemetry
+from relay.containers import Containers
 from relay.errors import QuarantineError, first_line
-from relay.events import Document, Reason
+from relay.events import Reason
+from relay.holds import Holds, order_id, read_holds, touch
+from relay.parking import NotParked, ParkedKey
+from relay.quarantine_record import RECORD_TYPE, Quarantined, create, record_of
 from relay.settings import Settings
 
 if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy, CosmosClient
+    from azure.cosmos.aio import ContainerProxy
 
-RECORD_TYPE = "quarantinedEvent"
-PART_TYPE = "quarantinedEventPart"
+__all__ = ["RECORD_TYPE", "Holds", "Quarantine", "Quarantined", "record_of"]
 
-# Where a document has no string for a partition key, its record needs one all the same.
-NO_PARTITION_KEY = "(no partition key)"
-
-# A part's JSON text is sent as a JSON string, in which the SDK (4.17.1) escapes all but ASCII: a character takes
-# 12 bytes at most (a surrogate pair), and an item, as a request, may have 2 MB.
-# https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
-_PART_CHARACTERS = 150_000
-
-# How Cosmos DB refuses what is too large (413), or, with the record's level around the document's own, nested
-# more than 128 levels deep (400).
-_DOES_NOT_FIT = (400, 413)
-
-
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """A document, and why it is set aside."""
-
-    document: Document
-    reason: Reason
-    detail: str
+# Documents without a key that a session could have: nothing of theirs can follow, so there is nothing to park.
+_KEYLESS = frozenset(
+    {
+        Reason.PARTITION_KEY_MISSING,
+        Reason.PARTITION_KEY_NOT_STRING,
+        Reason.PARTITION_KEY_EMPTY,
+        Reason.PARTITION_KEY_TOO_LONG,
+    }
+)
 
 
 class Quarantine:
-    """Writes quarantine records. The connection is made when the first one has to be written."""
+    """Writes quarantine records, and reads what is held back. The connection is made when it is first needed."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._opening = asyncio.Lock()
-        self._client: CosmosClient | None = None
-        self._container: ContainerProxy | None = None
+    def __init__(self, settings: Settings, containers: Containers | None = None) -> None:
+        """`containers` is the connection to use, a new one by default; it is closed with the quarantine."""
+        self._name = settings.cosmos_quarantine_container
+        self._containers = containers or Containers(settings)
+        # Keys that this process has parked. A read may be answered by a replica that does not know of it yet.
+        self._parked: set[str] = set()
 
-    async def store(self, items: Sequence[Quarantined], invocation_id: str) -> None:
-        """Store every item; one that is there already from an earlier attempt is left as it is.
+    async def holds(self) -> Holds:
+        """What must not be published now: one query, to be asked before an attempt publishes anything.
+
+        It is needed at every attempt where poison parks its key, else only from the second attempt on, for the
+        orders to set an event aside. A key that this process has parked is in it until its release, however far
+        behind the replica that answers; what another process has just written may be missing.
 
         Raises:
-            QuarantineError: The container could not be written. Nothing is lost: the invocation fails, and its
-                next attempt stores the rest.
+            QuarantineError: The container could not be read. Nothing was published; the next attempt asks again.
+        """
+        with self._telling("parked keys and orders to set events aside must be read", "read"):
+            container = await self._open()
+            found = await read_holds(container)
+            for key in self._parked - found.parked:
+                if not await _still_parked(container, key):
+                    self._parked.discard(key)
+        return Holds(found.parked | self._parked, found.set_aside)
+
+    async def store(self, items: Sequence[Quarantined], invocation_id: str, park: bool = False) -> None:
+        """Store every item; one that is there already from an earlier attempt is left as it is.
+
+        Args:
+            items: The documents, in order of arrival.
+            invocation_id: Stands in the records.
+            park: Whether the first document of a partition key parks the key, atomically with its record.
+                Those with `Reason.KEY_PARKED` need a key that is parked; `holds` tells which are.
+
+        An order to set an event aside is removed once its record (`Reason.SET_ASIDE`) is stored.
+
+        Raises:
+            QuarantineError: The container could not be written, or a parked key was released in the meantime.
+                Nothing is lost: the invocation fails, and its next attempt stores or publishes the rest.
         """
         if not items:
             return
-        try:
+        with self._telling(f"{len(items)} document(s) must be quarantined", "written"):
             container = await self._open()
-            for position, item in enumerate(items):
-                if await _create(container, record_of(item, invocation_id, position)):
-                    telemetry.quarantined(item.reason)
+            if park:
+                await self._store_parking(container, items, invocation_id)
+            else:
+                for record in _records(enumerate(items), invocation_id):
+                    if await create(container, record):
+                        _count(record)
+            for item in items:
+                if item.reason is Reason.SET_ASIDE:
+                    await _remove_order(container, item)
+
+    async def _store_parking(
+        self, container: ContainerProxy, items: Sequence[Quarantined], invocation_id: str
+    ) -> None:
+        keyed = sorted(enumerate(items), key=lambda pair: _key_to_park(pair[1]) or "")
+        for key, group in groupby(keyed, key=lambda pair: _key_to_park(pair[1])):
+            its_items = list(group)
+            records = list(_records(its_items, invocation_id))
+            if key is None:
+                for record in records:
+                    if await create(container, record):
+                        _count(record)
+                continue
+            try:
+                parks = its_items[0][1].reason is not Reason.KEY_PARKED
+                await ParkedKey(container, key, _count).store(records, parks=parks)
+            except NotParked:
+                self._parked.discard(key)
+                raise QuarantineError(
+                    "a parked partition key was released while further events of it were being stored; the next "
+                    "attempt publishes them"
+                ) from None
+            self._parked.add(key)
+
+    @contextmanager
+    def _telling(self, why: str, done: str) -> Iterator[None]:
+        try:
+            yield
         except (AzureError, OSError) as error:
             raise QuarantineError(
-                f"{len(items)} document(s) must be quarantined, but the container "
-                f"'{self._settings.cosmos_quarantine_container}' could not be written: {first_line(error)} "
-                "Check that it exists with the partition key /partitionKey, and that the app may write to it."
+                f"{why}, but the container '{self._name}' could not be {done}: "
+                f"{first_line(error)} Check that it exists with the partition key /partitionKey, and that the app "
+                "may write to it."
             ) from error
 
     async def _open(self) -> ContainerProxy:
-        async with self._opening:
-            if self._container is None:
-                client = cosmos_client(self._settings.cosmos)
-                try:
-                    await client.__aenter__()
-                except BaseException:
-                    await client.close()
-                    raise
-                database = client.get_database_client(self._settings.cosmos_database)
-                self._client = client
-                self._container = database.get_container_client(self._settings.cosmos_quarantine_container)
-            return self._container
+        return await self._containers.open(self._name)
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
-        client, self._client, self._container = self._client, None, None
-        if client is not None:
-            await client.close()
+        await self._containers.close()
 
 
-def record_of(item: Quarantined, invocation_id: str, position: int) -> dict[str, Any]:
-    """The record of one document.
-
-    Its id is a digest of the document's content, `_etag` and `_ts` included: writing it again is harmless,
-    while a later version of the document gets a record of its own. `quarantinedAt` (UTC) and `position` (the
-    document's place among those quarantined together) give the order of arrival.
-    """
-    document = dict(item.document)
-    partition_key = document.get("partitionKey")
-    digest = hashlib.sha256(jsontext.encode(document, sort_keys=True)).hexdigest()
-    return {
-        "id": digest[:40],
-        "partitionKey": partition_key if isinstance(partition_key, str) else NO_PARTITION_KEY,
-        "type": RECORD_TYPE,
-        "reason": str(item.reason),
-        "detail": item.detail,
-        "quarantinedAt": datetime.now(UTC).isoformat(),
-        "invocationId": invocation_id,
-        "position": position,
-        "document": document,
-    }
+def _records(items: Iterable[tuple[int, Quarantined]], invocation_id: str) -> Iterator[dict[str, Any]]:
+    return (record_of(item, invocation_id, position) for position, item in items)
 
 
-async def _create(container: ContainerProxy, record: Mapping[str, Any]) -> bool:
-    """Returns whether it is new: False where an earlier attempt has written it."""
-    from azure.cosmos.exceptions import (
-        CosmosHttpResponseError,
-        CosmosResourceExistsError,
-    )
+def _key_to_park(item: Quarantined) -> str | None:
+    partition_key = item.document.get("partitionKey")
+    if not isinstance(partition_key, str) or not partition_key or item.reason in _KEYLESS:
+        return None
+    return partition_key
 
+
+def _count(record: Mapping[str, Any]) -> None:
+    telemetry.quarantined(Reason(record["reason"]))
+
+
+async def _still_parked(container: ContainerProxy, key: str) -> bool:
+    """A write asks the primary replica, which is never behind."""
+    from azure.cosmos.exceptions import CosmosResourceNotFoundError
+
+    _, (marker, operations) = touch()
     try:
-        await container.create_item(dict(record))
-    except CosmosResourceExistsError:
+        await container.patch_item(marker, key, operations)
+    except CosmosResourceNotFoundError:
         return False
-    except CosmosHttpResponseError as error:
-        if error.status_code not in _DOES_NOT_FIT or "document" not in record:
-            raise
-        return await _create_in_parts(container, record)
     return True
 
 
-async def _create_in_parts(container: ContainerProxy, record: Mapping[str, Any]) -> bool:
-    """A document near a limit does not fit into a record: its JSON text goes into items beside it."""
-    text = jsontext.encode(record["document"]).decode()
-    parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
-    for number, part in enumerate(parts):
-        await _create(
-            container,
-            {
-                "id": f"{record['id']}-{number}",
-                "partitionKey": record["partitionKey"],
-                "type": PART_TYPE,
-                "recordId": record["id"],
-                "part": number,
-                "text": part,
-            },
-        )
-    head = {name: value for name, value in record.items() if name != "document"}
-    return await _create(container, {**head, "documentParts": len(parts)})
+async def _remove_order(container: ContainerProxy, item: Quarantined) -> None:
+    from azure.cosmos.exceptions import CosmosResourceNotFoundError
+
+    try:
+        await container.delete_item(order_id(item.document["id"]), item.document["partitionKey"])
+    except CosmosResourceNotFoundError:
+        return

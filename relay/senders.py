@@ -9,19 +9,85 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from azure.core.exceptions import AzureError
+from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+
+from relay.errors import classify
 
 _CLOSE_TIMEOUT_S = 5.0
 
 logger = logging.getLogger(__name__)
 
+Transfer = AmqpAnnotatedMessage | ServiceBusMessageBatch
 
-@dataclass(slots=True)
-class PooledSender:
-    """A sender, and the largest batch in bytes that its link takes; None until the link was opened."""
 
-    sender: ServiceBusSender
-    batch_limit: int | None = None
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """What the link takes, in bytes: `message` for a transfer of one message, `batch` for one of a batch."""
+
+    batch: int
+    message: int
+
+
+class Sender:
+    """One task's way to the topic: a link that is replaced by a fresh one after any failed send.
+
+    After a failure nothing is known of a link. The service may have detached it, and the SDK (7.15.0) reports that
+    at a later send, as if it were that one's outcome; the limits may have changed with the topic's tier.
+    """
+
+    def __init__(self, pool: SenderPool) -> None:
+        self._pool = pool
+        self._link: ServiceBusSender | None = None
+        self._limits: LinkLimits | None = None
+
+    async def limits(self, timeout_s: float) -> LinkLimits:
+        """The limits of the link, which is opened where it is not open.
+
+        Raises:
+            RetryableError, ConfigurationError: The link could not be opened within `timeout_s` seconds.
+        """
+        if self._limits is None:
+            self._link = self._pool.new_link()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    # Asking for a batch opens the link, and only the open link knows its limits.
+                    batch = await self._link.create_message_batch()
+            except Exception as error:
+                self.discard()
+                raise classify(error) from error
+            # The limit of a single message has no public name; on a topic that takes large messages it is above a
+            # batch's.
+            self._limits = LinkLimits(batch.max_size_in_bytes, self._link._max_message_size_on_link)
+        return self._limits
+
+    async def send(self, transfer: Transfer, timeout_s: float) -> None:
+        """Send once, on a link that `limits` has opened. Returns when the service has accepted the transfer.
+
+        Raises:
+            SendError: The transfer was refused, or it is not known what became of it. The link is discarded.
+        """
+        if self._link is None:
+            raise RuntimeError("a link is opened, by limits(), before it is sent on")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._link.send_messages(transfer, timeout=timeout_s)
+        except Exception as error:
+            self.discard()
+            raise classify(error) from error
+
+    def discard(self) -> None:
+        """Give the link up; the next one is opened when it is needed."""
+        if self._link is not None:
+            self._pool.give_up(self._link)
+        self._link = self._limits = None
+
+    async def close(self) -> None:
+        """Close the link, if there is one."""
+        link, self._link, self._limits = self._link, None, None
+        if link is not None:
+            await _close(link)
 
 
 class SenderPool:
@@ -32,46 +98,54 @@ class SenderPool:
     """
 
     def __init__(self, client: ServiceBusClient, topic: str, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"a pool of {size} senders would send nothing")
         self._client = client
         self._free = asyncio.Semaphore(size)
-        self._idle: list[PooledSender] = []
+        self._idle: list[Sender] = []
         self._closing: set[asyncio.Task[None]] = set()
         self.topic = topic
         self.size = size
 
     @asynccontextmanager
-    async def borrow(self) -> AsyncIterator[PooledSender]:
-        """Lend a sender; waits while all are lent.
+    async def borrow(self) -> AsyncIterator[Sender]:
+        """Acquire a sender, waiting until one is free.
 
-        A sender whose borrower raised, or was cancelled, is closed instead of lent again: a transfer may still
-        be under way on its connection.
+        The link of a sender whose borrower raised, or was cancelled, is closed instead of used again: a transfer
+        may still be under way on it.
         """
         async with self._free:
             # The one used last is the one whose connection is least likely to have gone idle.
-            pooled = self._idle.pop() if self._idle else PooledSender(self._client.get_topic_sender(self.topic))
+            sender = self._idle.pop() if self._idle else Sender(self)
             try:
-                yield pooled
+                yield sender
             except BaseException:
-                self._discard(pooled)
+                sender.discard()
                 raise
-            self._idle.append(pooled)
+            finally:
+                self._idle.append(sender)
 
-    def _discard(self, pooled: PooledSender) -> None:
-        task = asyncio.create_task(_close(pooled.sender))
+    def new_link(self) -> ServiceBusSender:
+        """A link that is not open yet."""
+        return self._client.get_topic_sender(self.topic)
+
+    def give_up(self, link: ServiceBusSender) -> None:
+        """Close a link in the background."""
+        task = asyncio.create_task(_close(link))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """Close every sender that is not lent, and the client."""
         idle, self._idle = self._idle, []
-        await asyncio.gather(*(_close(pooled.sender) for pooled in idle), *self._closing)
+        await asyncio.gather(*(sender.close() for sender in idle), *self._closing)
         await self._client.close()
 
 
-async def _close(sender: ServiceBusSender) -> None:
+async def _close(link: ServiceBusSender) -> None:
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-            await sender.close()
+            await link.close()
     except (AzureError, OSError, TimeoutError) as error:
-        # The sender is given up either way; what it had not sent is sent again by another.
+        # The link is given up either way; what it had not sent is sent again on another.
         logger.debug("closing a sender: %s", error)

@@ -6,11 +6,23 @@ import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from urllib.parse import urlsplit
 
 from relay.errors import SettingsError
 
 MAX_SENDERS = 256
+
+# What an attempt may take beside sending: comparing with the leases, and writing to quarantine.
+ATTEMPT_MARGIN_S = 60.0
+
+
+class OnPoison(StrEnum):
+    """What becomes of a partition key's later events when one is set aside (RELAY_ON_POISON)."""
+
+    SKIP = "skip"
+    PARK = "park"
+    BLOCK = "block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +74,21 @@ class Settings:
     poll_delay_ms: int
     senders: int
     send_timeout_s: float
+    attempt_timeout_s: float
+    duplicate_window_s: float
+    on_poison: OnPoison
     cloudevents_source: str | None
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Settings:
+    def from_environment(
+        cls, environment: Mapping[str, str], *, function_timeout_s: float | None = None
+    ) -> Settings:
         """Read and check every setting. A blank value counts as not set.
+
+        Args:
+            environment: Names and values.
+            function_timeout_s: The host's `functionTimeout`, below which an attempt has to end; None where no host
+                ends it.
 
         Raises:
             SettingsError: Naming everything that is missing or wrong, not only the first.
@@ -92,9 +114,14 @@ class Settings:
             poll_delay_ms=reader.integer("RELAY_POLL_DELAY_MS", 500, at_least=1, at_most=3_600_000),
             senders=reader.integer("RELAY_SENDERS", 32, at_least=1, at_most=MAX_SENDERS),
             send_timeout_s=reader.seconds("RELAY_SEND_TIMEOUT_S", 30.0),
+            attempt_timeout_s=reader.seconds("RELAY_ATTEMPT_TIMEOUT_S", 480.0),
+            # The range of the service; its default is ten minutes.
+            duplicate_window_s=reader.seconds("RELAY_DUPLICATE_WINDOW_S", 600.0, at_least=20, at_most=604_800),
+            on_poison=reader.on_poison(),
             cloudevents_source=reader.cloudevents_source(),
         )
         reader.distinct_containers(settings)
+        reader.nested_timeouts(settings, function_timeout_s)
         reader.misspelt()
         if reader.problems:
             raise SettingsError(reader.problems)
@@ -130,7 +157,7 @@ class _Reader:
             return default
         return number
 
-    def seconds(self, name: str, default: float) -> float:
+    def seconds(self, name: str, default: float, *, at_least: float = 0.001, at_most: float = 3600) -> float:
         value = self._get(name)
         if value is None:
             return default
@@ -138,10 +165,18 @@ class _Reader:
             number = float(value)
         except ValueError:
             number = math.nan
-        if not 0 < number <= 3600:
-            self.problems.append(f"{name} is {value!r}: set a number of seconds above 0, up to 3600")
+        if not at_least <= number <= at_most:
+            self.problems.append(f"{name} is {value!r}: set a number of seconds from {at_least:g} to {at_most:g}")
             return default
         return number
+
+    def on_poison(self) -> OnPoison:
+        value = self._get("RELAY_ON_POISON") or OnPoison.SKIP
+        try:
+            return OnPoison(value)
+        except ValueError:
+            self.problems.append(f"RELAY_ON_POISON is {value!r}: set 'skip', 'park' or 'block'")
+            return OnPoison.SKIP
 
     def connection(self, name: str, *, address: str, parts: tuple[str, ...], scheme: bool) -> Connection:
         whole = self._get(name)
@@ -205,6 +240,23 @@ class _Reader:
         }
         if len(set(names.values())) < len(names):
             self.problems.append(f"{', '.join(names)} must name three different containers")
+
+    def nested_timeouts(self, settings: Settings, function_timeout_s: float | None) -> None:
+        """A send has to end within its attempt, and an attempt before the host ends the whole process."""
+        if settings.send_timeout_s > settings.attempt_timeout_s / 2:
+            self.problems.append(
+                f"RELAY_SEND_TIMEOUT_S is {settings.send_timeout_s:g}: set at most half of "
+                "RELAY_ATTEMPT_TIMEOUT_S "
+                f"({settings.attempt_timeout_s:g})"
+            )
+        if function_timeout_s is not None:
+            longest = function_timeout_s - ATTEMPT_MARGIN_S
+            if settings.attempt_timeout_s > longest:
+                self.problems.append(
+                    f"RELAY_ATTEMPT_TIMEOUT_S is {settings.attempt_timeout_s:g}: set at most {longest:g}, which "
+                    "is "
+                    f"host.json's functionTimeout less {ATTEMPT_MARGIN_S:g} s, or raise functionTimeout"
+                )
 
     def misspelt(self) -> None:
         """A name that is nearly a setting's would be ignored in silence: say so instead."""

@@ -7,6 +7,7 @@ param workspaceId string
 param serviceBusNamespaceId string
 param topicName string
 param cosmosAccountId string
+param functionAppId string
 
 @description('The container of business documents and events.')
 param outboxContainer string
@@ -32,10 +33,19 @@ var defaults = {
   quarantined: 0
   // Retries come within a second to a minute: more in 15 minutes is no passing fault, but an outage or a wrong setting.
   failedAttempts: 5
+  // The trigger gives one each 13 seconds for a document that it cannot hand over, and now and then one in passing, as
+  // when an instance is stopped.
+  leaseWarnings: 10
   // Each is an event that a consumer could not take.
   deadLetters: 0
   // The SDKs wait and try again: some in 15 minutes delay events by seconds, a hundred a quarter of an hour's.
   throttledRequests: 100
+  // What all subscriptions together have not received: a burst is gone within minutes, the backlog of a consumer that is
+  // away is not.
+  activeMessages: 1000
+  // A namespace takes 5000, of which each sender of each instance is one; then it refuses new ones.
+  // https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
+  connections: 4000
   // A full topic refuses sends. The sessions of a partitioned topic fill its partitions unevenly, hence not later.
   topicSizePercent: 60
 }
@@ -105,6 +115,20 @@ var logAlerts = [
     resolves: true
   }
   {
+    name: 'undelivered'
+    says: 'The host cannot hand a document to the relay; nothing of its physical partition goes on.'
+    severity: 1
+    query: loadTextContent('../queries/undelivered.kql')
+    measure: { metricMeasureColumn: 'Warnings' }
+    timeAggregation: 'Total'
+    operator: 'GreaterThan'
+    threshold: limits.leaseWarnings
+    dimensions: ['Lease']
+    window: 'PT15M'
+    frequency: 'PT5M'
+    resolves: true
+  }
+  {
     name: 'silent'
     says: 'The relay receives nothing although there is something to do.'
     severity: 1
@@ -117,6 +141,21 @@ var logAlerts = [
     window: 'PT30M'
     frequency: 'PT15M'
     resolves: true
+  }
+  {
+    name: 'quota'
+    says: 'The daily quota of the workspace is reached: telemetry is dropped until tomorrow, and alerts on it are blind.'
+    severity: 1
+    query: loadTextContent('../queries/quota.kql')
+    measure: { metricMeasureColumn: 'Refusals' }
+    timeAggregation: 'Total'
+    operator: 'GreaterThan'
+    threshold: 0
+    dimensions: []
+    window: 'PT15M'
+    frequency: 'PT5M'
+    // The workspace says it once, and it holds until the next day.
+    resolves: false
   }
 ]
 
@@ -140,6 +179,42 @@ var metricAlerts = [
       }
     ]
     window: 'PT5M'
+    frequency: 'PT5M'
+  }
+  {
+    name: 'backlog'
+    says: 'Messages wait in the topic: the consumer of a subscription is slow or away.'
+    severity: 3
+    resourceId: serviceBusNamespaceId
+    // The sum over the subscriptions of the topic. Azure Monitor has no such metric of a single subscription.
+    // https://github.com/Azure/azure-service-bus/issues/119
+    metric: 'ActiveMessages'
+    namespace: 'Microsoft.ServiceBus/namespaces'
+    timeAggregation: 'Minimum'
+    threshold: limits.activeMessages
+    dimensions: [
+      {
+        name: 'EntityName'
+        operator: 'Include'
+        values: [topicName]
+      }
+    ]
+    window: 'PT15M'
+    frequency: 'PT5M'
+  }
+  {
+    name: 'connections'
+    says: 'The namespace nears its limit of connections; beyond it, the relay and the consumers are refused.'
+    severity: 2
+    resourceId: serviceBusNamespaceId
+    metric: 'ActiveConnections'
+    namespace: 'Microsoft.ServiceBus/namespaces'
+    // The only aggregation there is; over more than a minute it would add up the same connections again.
+    timeAggregation: 'Total'
+    threshold: limits.connections
+    dimensions: []
+    window: 'PT1M'
+    frequency: 'PT1M'
   }
   {
     name: 'servicebus-throttling'
@@ -152,6 +227,7 @@ var metricAlerts = [
     threshold: limits.throttledRequests
     dimensions: []
     window: 'PT15M'
+    frequency: 'PT5M'
   }
   {
     name: 'cosmos-throttling'
@@ -170,6 +246,7 @@ var metricAlerts = [
       }
     ]
     window: 'PT15M'
+    frequency: 'PT5M'
   }
   {
     name: 'topic-size'
@@ -188,6 +265,7 @@ var metricAlerts = [
       }
     ]
     window: 'PT5M'
+    frequency: 'PT5M'
   }
 ]
 
@@ -206,7 +284,7 @@ resource operators 'Microsoft.Insights/actionGroups@2023-01-01' = {
   }
 }
 
-resource logRules 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [for rule in logAlerts: {
+resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rule in logAlerts: {
   name: 'relay-${rule.name}-${resourceToken}'
   location: location
   tags: tags
@@ -227,7 +305,6 @@ resource logRules 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [for rul
       allOf: [
         union({
           query: rule.query
-          criterionType: 'StaticThresholdCriterion'
           timeAggregation: rule.timeAggregation
           operator: rule.operator
           threshold: rule.threshold
@@ -247,7 +324,7 @@ resource logRules 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [for rul
   }, rule.resolves ? { autoMitigate: true } : { autoMitigate: false, muteActionsDuration: 'PT1H' })
 }]
 
-resource metricRules 'Microsoft.Insights/metricAlerts@2026-01-01' = [for rule in metricAlerts: {
+resource metricRules 'Microsoft.Insights/metricAlerts@2018-03-01' = [for rule in metricAlerts: {
   name: 'relay-${rule.name}-${resourceToken}'
   location: 'global'
   tags: tags
@@ -258,7 +335,7 @@ resource metricRules 'Microsoft.Insights/metricAlerts@2026-01-01' = [for rule in
     scopes: [
       rule.resourceId
     ]
-    evaluationFrequency: 'PT5M'
+    evaluationFrequency: rule.frequency
     windowSize: rule.window
     autoMitigate: true
     criteria: {
@@ -283,5 +360,42 @@ resource metricRules 'Microsoft.Insights/metricAlerts@2026-01-01' = [for rule in
     ]
   }
 }]
+
+// Nothing else tells of an app that was stopped: it sends no telemetry, and its metrics cannot be told from those of a quiet one.
+resource stopped 'Microsoft.Insights/activityLogAlerts@2020-10-01' = {
+  name: 'relay-stopped-${resourceToken}'
+  location: 'global'
+  tags: tags
+  properties: {
+    description: 'Outbox Relay: stopped. Somebody stopped the function app: no event is published. ${runbook}#stopped'
+    enabled: true
+    scopes: [
+      functionAppId
+    ]
+    condition: {
+      allOf: [
+        {
+          field: 'category'
+          equals: 'Administrative'
+        }
+        {
+          field: 'operationName'
+          equals: 'Microsoft.Web/sites/stop/action'
+        }
+        {
+          field: 'status'
+          equals: 'Succeeded'
+        }
+      ]
+    }
+    actions: {
+      actionGroups: [
+        {
+          actionGroupId: operators.id
+        }
+      ]
+    }
+  }
+}
 
 output actionGroupId string = operators.id

@@ -16,7 +16,7 @@ param writerPrincipalIds array
 @description('Principal ids of those who run python -m relay.')
 param operatorPrincipalIds array
 
-resource account 'Microsoft.DocumentDB/databaseAccounts@2026-03-15' existing = {
+resource account 'Microsoft.DocumentDB/databaseAccounts@2025-04-15' existing = {
   name: accountName
 }
 
@@ -32,7 +32,7 @@ var dataContributor = '${account.id}/sqlRoleDefinitions/00000000-0000-0000-0000-
 // at the containers: the trigger's change feed processor has read the database too (SDK 3.31.2), and was refused with
 // 403, substatus 5301, when its role was given at the container. The account's scope is not needed.
 // https://github.com/Azure/azure-cosmos-dotnet-v3/issues/3638 and pull 3566
-resource metadataReader 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinitions@2026-03-15' = {
+resource metadataReader 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinitions@2024-11-15' = {
   parent: account
   name: guid(account.id, 'outbox-relay-metadata-reader')
   properties: {
@@ -51,8 +51,10 @@ resource metadataReader 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinition
   }
 }
 
-// The relay only ever adds to the quarantine: what is in it is an operator's to read, release or discard.
-resource quarantineWriter 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinitions@2026-03-15' = {
+// The relay adds records, asks which keys are parked and what is to be set aside, and touches and removes such entries. It has no
+// right to the change feed or to stored procedures there. Which action a patch takes is not documented, hence items/*.
+// https://learn.microsoft.com/azure/cosmos-db/reference-data-plane-security
+resource quarantineWriter 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinitions@2024-11-15' = {
   parent: account
   name: guid(account.id, 'outbox-relay-quarantine-writer')
   properties: {
@@ -65,7 +67,8 @@ resource quarantineWriter 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefiniti
       {
         dataActions: [
           'Microsoft.DocumentDB/databaseAccounts/readMetadata'
-          'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/items/create'
+          'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/executeQuery'
+          'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/items/*'
         ]
       }
     ]
@@ -124,7 +127,7 @@ var operatorsOutbox = [for principalId in operatorPrincipalIds: {
 // One after another: Cosmos DB takes an exclusive lock on the account for each, and refuses a second with 412.
 // https://github.com/hashicorp/terraform-provider-azurerm/issues/15842
 @batchSize(1)
-resource rights 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2026-03-15' = [for right in concat(relayRights, writersMetadata, writersData, operatorsOutbox): {
+resource rights 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = [for right in concat(relayRights, writersMetadata, writersData, operatorsOutbox): {
   parent: account
   name: guid(right.scope, right.who, right.roleDefinitionId)
   properties: {

@@ -6,6 +6,9 @@ param serviceBusNamespaceName string
 param storageAccountName string
 param functionAppName string
 
+@description('Whether Cosmos DB sums up its requests over five minutes (DataPlaneRequests5M, a category in preview).')
+param summarizeWrites bool
+
 var settingName = 'to-log-analytics'
 var allMetrics = [
   {
@@ -14,19 +17,19 @@ var allMetrics = [
   }
 ]
 
-resource cosmos 'Microsoft.DocumentDB/databaseAccounts@2026-03-15' existing = {
+resource cosmos 'Microsoft.DocumentDB/databaseAccounts@2025-04-15' existing = {
   name: cosmosAccountName
 }
 
-resource serviceBus 'Microsoft.ServiceBus/namespaces@2026-01-01' existing = {
+resource serviceBus 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
   name: serviceBusNamespaceName
 }
 
-resource storage 'Microsoft.Storage/storageAccounts@2025-08-01' existing = {
+resource storage 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   name: storageAccountName
 }
 
-resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2025-08-01' existing = {
+resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2025-01-01' existing = {
   parent: storage
   name: 'default'
 }
@@ -36,14 +39,16 @@ resource functionApp 'Microsoft.Web/sites@2025-03-01' existing = {
 }
 
 // Not DataPlaneRequests: one row for each request of the change feed would cost more than the outbox. Summed up over five
-// minutes (a category in preview) it tells whether anything is written, which the alert of a silent relay asks.
+// minutes it tells whether anything is written, which the alert of a silent relay asks where it can.
+var summaries = summarizeWrites ? [{ category: 'DataPlaneRequests5M', enabled: true }] : []
+
 resource fromCosmos 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: settingName
   scope: cosmos
   properties: {
     workspaceId: workspaceId
     logAnalyticsDestinationType: 'Dedicated'
-    logs: [
+    logs: concat([
       {
         category: 'ControlPlaneRequests'
         enabled: true
@@ -52,11 +57,7 @@ resource fromCosmos 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' =
         category: 'PartitionKeyStatistics'
         enabled: true
       }
-      {
-        category: 'DataPlaneRequests5M'
-        enabled: true
-      }
-    ]
+    ], summaries)
     metrics: allMetrics
   }
 }

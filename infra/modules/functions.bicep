@@ -19,7 +19,7 @@ param relaySettings object
 param instanceMemoryMB int
 param maximumInstanceCount int
 
-@description('Instances that never sleep; 0 lets the app go to sleep between changes, and costs seconds on waking.')
+@description('Instances that never sleep. With 0 the app goes to sleep between changes, and may not wake for the next one.')
 param alwaysReadyInstances int
 param zoneRedundant bool
 param publicAccess bool
@@ -27,8 +27,15 @@ param publicAccess bool
 @description('Subnet for what the app sends; empty for none.')
 param integrationSubnetId string
 
+@description('Replace instances batch by batch, letting attempts under way finish, instead of all at once. In preview.')
+param rollingUpdates bool
+
 var alwaysReady = alwaysReadyInstances > 0 ? [{ name: 'function:relay', instanceCount: alwaysReadyInstances }] : []
 var network = empty(integrationSubnetId) ? {} : { virtualNetworkSubnetId: integrationSubnetId }
+
+// Left out unless it is asked for: a region that does not know it could refuse the app. The default is to recreate.
+// https://learn.microsoft.com/azure/azure-functions/flex-consumption-site-updates
+var updates = rollingUpdates ? { siteUpdateStrategy: { type: 'RollingUpdate' } } : {}
 
 // FUNCTIONS_WORKER_RUNTIME and FUNCTIONS_EXTENSION_VERSION are not for Flex Consumption: functionAppConfig says it.
 // https://learn.microsoft.com/azure/azure-functions/functions-app-settings#flex-consumption-plan-deprecations
@@ -39,6 +46,8 @@ var hostSettings = {
   APPLICATIONINSIGHTS_CONNECTION_STRING: applicationInsightsConnectionString
   APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identityClientId};Authorization=AAD'
   PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY: 'true'
+  // Else every library's log is exported, that of the exporter itself too: each export makes rows for the next one.
+  PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME: 'relay'
 }
 var identitySettings = {
   COSMOS__credential: 'managedidentity'
@@ -82,7 +91,7 @@ resource app 'Microsoft.Web/sites@2025-03-01' = {
       scmMinTlsVersion: '1.2'
       ftpsState: 'Disabled'
     }
-    functionAppConfig: {
+    functionAppConfig: union({
       runtime: {
         name: 'python'
         version: '3.13'
@@ -102,7 +111,7 @@ resource app 'Microsoft.Web/sites@2025-03-01' = {
         maximumInstanceCount: maximumInstanceCount
         alwaysReady: alwaysReady
       }
-    }
+    }, updates)
   }, network)
 }
 

@@ -6,6 +6,9 @@ param location string
 param tags object
 param retentionInDays int
 
+@description('Gigabytes a day that the workspace takes in, and no more until the next day; -1 for no limit.')
+param dailyQuotaInGigabytes int
+
 @description('Resource id and principal id of the identity of the function app. Names are made of the former, which what-if knows.')
 param relayIdentityId string
 param relayPrincipalId string
@@ -22,6 +25,9 @@ resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = {
       name: 'PerGB2018'
     }
     retentionInDays: retentionInDays
+    workspaceCapping: {
+      dailyQuotaGb: dailyQuotaInGigabytes
+    }
     features: {
       disableLocalAuth: true
       enableLogAccessUsingOnlyResourcePermissions: true

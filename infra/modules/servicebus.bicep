@@ -51,7 +51,7 @@ var premiumSku = {
   capacity: messagingUnits
 }
 
-resource namespace 'Microsoft.ServiceBus/namespaces@2026-01-01' = {
+resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
   name: name
   location: location
   tags: tags
@@ -66,7 +66,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2026-01-01' = {
 // Duplicate detection and partitioning are fixed when the topic is created. A redeployment with another value is
 // refused by Service Bus (400, the property of an existing topic cannot be changed) and changes nothing: deploy a
 // topic of another name and move the subscribers (infra/README.md). The window itself may be changed at any time.
-resource topic 'Microsoft.ServiceBus/namespaces/topics@2026-01-01' = {
+resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
   parent: namespace
   name: topicName
   properties: union({
@@ -75,7 +75,9 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2026-01-01' = {
     // On a partitioned topic duplicates are told by partition key and message id, as the outbox tells documents.
     // Premium has no partitioned topics in an unpartitioned namespace: there, ids must be unique by themselves.
     enablePartitioning: !premium
-    // Without it a topic may hand messages to its subscriptions by several pumps at once, out of order.
+    // Where a topic is not partitioned (Premium), it hands messages to its subscriptions by several pumps at once, out of
+    // order, unless this is set. On a partitioned topic (Standard) it has no effect: there, a session's messages are in
+    // order because its id is their partition key, so they are of one partition.
     // https://github.com/Azure/azure-service-bus/issues/56
     supportOrdering: true
     defaultMessageTimeToLive: messageTimeToLive

@@ -15,7 +15,7 @@ param relayPrincipalId string
 // https://learn.microsoft.com/azure/azure-functions/functions-reference#connecting-to-host-storage-with-an-identity
 var storageBlobDataOwner = 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
 
-resource account 'Microsoft.Storage/storageAccounts@2025-08-01' = {
+resource account 'Microsoft.Storage/storageAccounts@2025-01-01' = {
   name: name
   location: location
   tags: tags
@@ -38,12 +38,12 @@ resource account 'Microsoft.Storage/storageAccounts@2025-08-01' = {
   }
 }
 
-resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2025-08-01' = {
+resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2025-01-01' = {
   parent: account
   name: 'default'
 }
 
-resource deployments 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-08-01' = {
+resource deployments 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-01-01' = {
   parent: blobs
   name: deploymentContainer
   properties: {

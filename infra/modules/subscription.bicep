@@ -35,18 +35,18 @@ var oneAction = {
   }
 }
 
-resource namespace 'Microsoft.ServiceBus/namespaces@2026-01-01' existing = {
+resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
   name: namespaceName
 }
 
-resource topic 'Microsoft.ServiceBus/namespaces/topics@2026-01-01' existing = {
+resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' existing = {
   parent: namespace
   name: topicName
 }
 
 // Sessions are fixed when the subscription is created: a redeployment with another value is refused.
 // No autoDeleteOnIdle: a subscription that deletes itself while its consumer is away loses that consumer's events.
-resource subscription 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2026-01-01' = {
+resource subscription 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = {
   parent: topic
   name: name
   properties: {
@@ -63,7 +63,7 @@ resource subscription 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2026
 
 // Every subscription is born with the rule $Default, which lets everything through. A filter under another name would
 // stand beside it and filter nothing: so it takes its place.
-resource rule 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2026-01-01' = {
+resource rule 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = {
   parent: subscription
   name: '$Default'
   properties: empty(action) ? everything : oneAction

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -150,7 +150,7 @@ class Campaign:
             finally:
                 working.cancel()
                 await end_tasks(background)
-            return self._summary(injector, await _quarantined(quarantine))
+            return self._summary(injector, await _quarantined(quarantine), await injector.edges())
 
     async def _strike(self, injector: Injector) -> None:
         for fault in self._faults:
@@ -190,7 +190,9 @@ class Campaign:
         # A copy too many would come with the retry of a host that was struck last.
         await asyncio.sleep(3)
 
-    def _summary(self, injector: Injector, quarantined: dict[str, str]) -> dict[str, Any]:
+    def _summary(
+        self, injector: Injector, quarantined: dict[str, str], edges: Mapping[str, int]
+    ) -> dict[str, Any]:
         verdict = self._history.judge()
         table = Table("fault", "set off", "strikes", title=f"What struck, seed {self._arguments.seed}")
         for kind, times in sorted(injector.applied.items()):
@@ -214,6 +216,7 @@ class Campaign:
             "events": self._history.committed,
             "faults": injector.applied.total(),
             "kinds": dict(sorted(injector.applied.items())),
+            "edges": dict(sorted(edges.items())),
             "missing": verdict.missing,
             "duplicated": verdict.duplicated,
             "out_of_order": verdict.out_of_order,

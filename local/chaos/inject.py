@@ -11,6 +11,7 @@ import aiohttp
 
 from local.chaos.history import History
 from local.chaos.schedule import COSMOS_KINDS, Fault
+from local.functions.edges import read_journal
 from local.stack.parts import Part, PartFailed
 from local.stack.supervisor import Stack
 
@@ -49,7 +50,7 @@ class Injector:
         """
         if fault.kind in COSMOS_KINDS:
             await self._post(self._stack.cosmos, "faults", {"kind": fault.kind, **fault.options})
-        elif fault.kind in ("kill-host", "stop-host", "steal-lease"):
+        elif fault.kind in ("kill-host", "kill-worker", "stop-host", "steal-lease"):
             await self._strike_host(fault.kind)
         elif fault.kind == "restart-broker":
             await self._post_broker("restart", {"keep": True})
@@ -73,6 +74,18 @@ class Injector:
         for port in self._ports():
             await self._request("DELETE", port, "faults", None)
 
+    async def edges(self) -> Counter[str]:
+        """How often each edge was met, by all parts, hosts that were killed included.
+
+        A part that does not count them has none.
+        """
+        met = read_journal(self._stack.host_edges)
+        for port in self._ports():
+            async with self._http.get(f"http://127.0.0.1:{port}/admin/edges") as response:
+                if response.status == 200:
+                    met.update((await response.json())["edges"])
+        return met
+
     def _ports(self) -> tuple[int, int]:
         return self._stack.cosmos.details["port"], self._stack.servicebus.details["admin_port"]
 
@@ -91,8 +104,12 @@ class Injector:
         if not hosts:
             return
         host = self._rng.choice(hosts)
-        if kind == "kill-host":
-            host.signal_kill()
+        if kind == "kill-host" and self._rng.randrange(2):
+            host.signal_kill_all()
+        elif kind == "kill-host":
+            host.signal_kill()  # its worker finishes what it has
+        elif kind == "kill-worker":
+            await self._post(host, "crash", {"kill": "worker"})
         elif kind == "stop-host":
             host.signal_stop()
         else:

@@ -23,7 +23,7 @@ BROKER_KINDS = {
     "restart-broker": 2,
 }
 COSMOS_KINDS = {"throttle": 6, "unavailable": 4, "timeout": 3, "drop": 5, "drop-after": 5}
-HOST_KINDS = {"kill-host": 4, "stop-host": 3, "steal-lease": 5, "time-out-function": 2}
+HOST_KINDS = {"kill-host": 4, "kill-worker": 4, "stop-host": 3, "steal-lease": 5, "time-out-function": 2}
 KINDS = BROKER_KINDS | COSMOS_KINDS | HOST_KINDS
 
 

@@ -12,11 +12,12 @@ _PAGE = 1000
 
 
 async def read_committed(container: ContainerProxy, tally: Tally) -> None:
-    """Tell the tally of every event document, in the order of the change feed: within a partition key, that of the
-    commits.
+    """Tell the tally of every event document: within a partition key in the order of the commits, and within a
+    commit in the order that the events state, as the change feed promises none there.
 
     Its time is when the service raised it, just before its commit, by the clock of this machine.
     """
-    async for document in container.query_items_change_feed(start_time="Beginning", max_item_count=_PAGE):
-        if document["type"] == "domainEvent":
-            tally.wrote(document, datetime.fromisoformat(document["data"]["createdAt"]).timestamp())
+    feed = container.query_items_change_feed(start_time="Beginning", max_item_count=_PAGE)
+    events = [document async for document in feed if document["type"] == "domainEvent"]
+    for event in sorted(events, key=lambda event: (event["_lsn"], event["order"])):
+        tally.wrote(event, datetime.fromisoformat(event["data"]["createdAt"]).timestamp())

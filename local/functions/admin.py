@@ -3,12 +3,15 @@
 GET    /health
 GET    /admin/status
 POST   /admin/steal   {"lease": "2" | null}           take this lease, or all, from hosts that are alive
-POST   /admin/crash   {"at": a CrashPoint}            die by SIGKILL when processing gets there
+POST   /admin/crash   {"at": a CrashPoint, "kill": a Victim}   have the victim die by SIGKILL when processing gets
+                      there; without "at" now, without "kill" host and worker
 DELETE /admin/crash                                   go on living
+GET    /admin/edges                                   how often what the platform leaves unspecified was met
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,12 +19,13 @@ from typing import Any
 from aiohttp import web
 from azure.core.exceptions import AzureError
 
-from local.functions.crashing import CrashPoint
+from local.functions.crashing import CrashPoint, Victim
 from local.functions.errors import describe
 from local.functions.host import Host
 
 _ADDRESS = "127.0.0.1"
 _UNREADABLE = "unreadable"
+_LAST_WORDS_S = 0.05
 
 
 @asynccontextmanager
@@ -52,6 +56,7 @@ class _Admin:
                 web.post("/admin/steal", self.steal),
                 web.post("/admin/crash", self.crash),
                 web.delete("/admin/crash", self.live),
+                web.get("/admin/edges", self.edges),
             ]
         )
         return application
@@ -76,16 +81,28 @@ class _Admin:
         return web.json_response({"leases": leases})
 
     async def crash(self, request: web.Request) -> web.Response:
-        body = await _object(request)
-        points = [str(point) for point in CrashPoint]
-        if body.keys() != {"at"} or body["at"] not in points:
-            return _problem(400, f'write {{"at": …}} with one of {", ".join(points)}')
-        self._host.crash.armed = CrashPoint(body["at"])
-        return web.json_response({"at": body["at"]})
+        body = {"at": None, "kill": str(Victim.MACHINE), **await _object(request)}
+        points, victims = [str(point) for point in CrashPoint], [str(victim) for victim in Victim]
+        if body.keys() != {"at", "kill"} or body["at"] not in [None, *points] or body["kill"] not in victims:
+            return _problem(
+                400,
+                f'write {{"at": …, "kill": …}} with one of {", ".join(points)}, or null for now, '
+                f"and one of {', '.join(victims)}",
+            )
+        victim = Victim(body["kill"])
+        if body["at"] is None:
+            # The answer first: there may be nobody left to give it.
+            asyncio.get_running_loop().call_later(_LAST_WORDS_S, self._host.crash.strike, victim)
+        else:
+            self._host.crash.arm(CrashPoint(body["at"]), victim)
+        return web.json_response({"at": body["at"], "kill": victim})
 
     async def live(self, _: web.Request) -> web.Response:
-        self._host.crash.armed = None
+        self._host.crash.disarm()
         return web.json_response({"at": None})
+
+    async def edges(self, _: web.Request) -> web.Response:
+        return web.json_response(self._host.edges.as_json())
 
 
 async def _object(request: web.Request) -> dict[str, Any]:

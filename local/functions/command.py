@@ -9,6 +9,7 @@ from pathlib import Path
 
 from local import process
 from local.functions.admin import served
+from local.functions.edges import DEFAULT_SEED, Edges
 from local.functions.environment import read_env_file
 from local.functions.errors import HostError
 from local.functions.host import DEFAULT_SHUTDOWN_TIMEOUT_S, Host
@@ -46,6 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="time an invocation may take; functionTimeout of host.json if not given",
     )
+    parser.add_argument(
+        "--edges",
+        type=_seed,
+        default=DEFAULT_SEED,
+        metavar="SEED",
+        help="draw what the platform leaves unspecified from this number; off for none of it",
+    )
+    parser.add_argument(
+        "--edges-journal",
+        type=Path,
+        metavar="FILE",
+        help="append each such thing that is met, a line each, which outlives a host that is killed",
+    )
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input as well")
     parser.add_argument(
         "--shutdown-timeout-s",
@@ -71,6 +85,8 @@ async def run(arguments: argparse.Namespace) -> int:
             lease_expiration_ms=arguments.lease_expiration_ms,
             function_timeout_ms=arguments.function_timeout_ms,
             shutdown_timeout_s=arguments.shutdown_timeout_s,
+            edges=Edges(arguments.edges, arguments.edges_journal),
+            separate_worker=True,
         )
         await host.start()
     except HostError as error:
@@ -93,3 +109,7 @@ def _positive(text: str) -> int:
     if number <= 0:
         raise argparse.ArgumentTypeError(f"{text} must be above zero")
     return number
+
+
+def _seed(text: str) -> int | None:
+    return None if text == "off" else int(text)

@@ -8,7 +8,7 @@ from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError
 from azure.cosmos.aio import CosmosClient
 
-from local.functions.errors import HostError, describe
+from local.functions.errors import HostError, describe, is_transient
 from local.functions.settings import Connection, Settings
 
 _MANAGED_IDENTITY = "managedidentity"
@@ -23,13 +23,18 @@ class Connections:
         self._clients: dict[str, CosmosClient] = {}
 
     async def client(self, name: str) -> CosmosClient:
-        """The client for the connection of that name. Raises HostError if it is not set or does not work."""
+        """The client for the connection of that name.
+
+        Raises HostError if it is not set or does not work, and AzureError where it may work later.
+        """
         if name not in self._clients:
             client = await self._client(name, self._settings.connection(name))
             try:
                 self._clients[name] = await self._stack.enter_async_context(client)
             except (AzureError, ValueError) as error:
                 await client.close()
+                if isinstance(error, AzureError) and is_transient(error):
+                    raise
                 raise HostError(f"the connection {name!r} does not work: {describe(error)}") from error
         return self._clients[name]
 

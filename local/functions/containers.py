@@ -11,7 +11,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
 from local.functions.connections import Connections
-from local.functions.errors import HostError, describe
+from local.functions.errors import ContainerMissing, HostError, describe, is_transient
 from local.functions.trigger import CosmosTrigger
 
 LEASE_PARTITION_KEY = "/id"
@@ -29,13 +29,18 @@ class TriggerContainers:
 
 
 async def open_containers(function: str, trigger: CosmosTrigger, connections: Connections) -> TriggerContainers:
-    """Raises HostError naming the container that is missing or unsuitable, and the remedy."""
+    """Raises HostError naming the container that is missing or unsuitable, and the remedy.
+
+    Raises AzureError where the account may answer later.
+    """
     account = await connections.client(trigger.connection)
     lease_account = await connections.client(trigger.lease_connection)
     try:
         monitored, rids = await _monitored(function, trigger, account)
         leases, lease_paths = await _leases(function, trigger, lease_account)
     except AzureError as error:
+        if is_transient(error):
+            raise
         raise HostError(f"function {function}: its containers cannot be read: {describe(error)}") from error
     if lease_paths not in ([LEASE_PARTITION_KEY], [_GREMLIN_LEASE_PARTITION_KEY]):
         raise HostError(
@@ -59,7 +64,7 @@ async def _monitored(function: str, trigger: CosmosTrigger, account: CosmosClien
     try:
         return container, f"{(await database.read())['_rid']}_{(await container.read())['_rid']}"
     except CosmosResourceNotFoundError as error:
-        raise HostError(
+        raise ContainerMissing(
             f"function {function}: the container {trigger.container!r} (in database {trigger.database!r}, "
             f"connection {trigger.connection!r}) does not exist: create it, or correct the trigger's names"
         ) from error
@@ -81,7 +86,7 @@ async def _leases(
     try:
         properties = await container.read()
     except CosmosResourceNotFoundError as error:
-        raise HostError(
+        raise ContainerMissing(
             f"function {function}: the lease container {trigger.lease_container!r} (in database "
             f"{trigger.lease_database!r}, connection {trigger.lease_connection!r}) does not exist: create it with "
             f"partition key {LEASE_PARTITION_KEY}, or set create_lease_container_if_not_exists on the trigger"

@@ -14,6 +14,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from local.functions.json_text import PageWithheld
+
 # The two digits that may follow the fraction without a sign are a quirk of the parser: it takes them for the
 # minutes of an offset and drops them. The possessive fraction keeps the match from giving digits back to them.
 _ISO = re.compile(
@@ -27,9 +29,17 @@ _FIRST_SECOND = int((datetime.min - _EPOCH).total_seconds())
 _LAST_SECOND = int((datetime(9999, 12, 31, 23, 59, 59) - _EPOCH).total_seconds())
 _ISO_LENGTHS = range(19, 41)
 
+# DateTime counts ticks of 100 ns since the year 1; JavaScript's milliseconds are turned into them unchecked.
+_INT64 = range(-(2**63), 2**63)
+_TICKS_AT_EPOCH = 621_355_968_000_000_000
+_TICKS_OF_DATES = range(3_155_378_976_000_000_000)
+
 
 def rewritten(value: Any) -> Any:
-    """The JSON value with every date-like string in it, at any depth, as the host would hand it on."""
+    """The JSON value with every date-like string in it, at any depth, as the host would hand it on.
+
+    Raises PageWithheld for a `/Date(…)/` outside the years 1 to 9999, at which the parser throws.
+    """
     if isinstance(value, str):
         return rewritten_string(value)
     if isinstance(value, dict):
@@ -40,7 +50,10 @@ def rewritten(value: Any) -> Any:
 
 
 def rewritten_string(text: str) -> str:
-    """The string itself unless it reads as a date; then the date as Newtonsoft.Json writes it."""
+    """The string itself unless it reads as a date; then the date as Newtonsoft.Json writes it.
+
+    Raises PageWithheld as `rewritten` does.
+    """
     if len(text) in _ISO_LENGTHS and text[10] == "T":
         return _rewritten_iso(text)
     if text.startswith("/Date("):
@@ -79,13 +92,18 @@ def _seconds_since_epoch(match: re.Match[str]) -> int | None:
 
 def _rewritten_microsoft(text: str) -> str:
     match = _MICROSOFT.fullmatch(text)
-    if match is None:
+    if match is None or int(match["milliseconds"]) not in _INT64:
         return text
-    seconds, milliseconds = divmod(int(match["milliseconds"]), 1_000)
-    if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
-        return text
-    fraction = f"{milliseconds:03d}".rstrip("0")
+    ticks = _wrapped(int(match["milliseconds"]) * 10_000 + _TICKS_AT_EPOCH)
+    if ticks not in _TICKS_OF_DATES:
+        raise PageWithheld("Ticks must be between DateTime.MinValue.Ticks and DateTime.MaxValue.Ticks.")
+    seconds, rest = divmod(ticks - _TICKS_AT_EPOCH, 10_000_000)
+    fraction = f"{rest:07d}".rstrip("0")
     return _written_locally(seconds, fraction) if match["offset"] else _written(seconds, fraction, "Z")
+
+
+def _wrapped(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _written_locally(seconds: int, fraction: str) -> str:

@@ -6,15 +6,13 @@ import asyncio
 import logging
 import random
 import time
-import traceback
 import uuid
 from datetime import UTC, datetime
 
-from local.functions.app import Function
 from local.functions.context import RetryContext, RpcException
-from local.functions.invocation import invoke
 from local.functions.pause import pause
 from local.functions.status import FunctionStatus
+from local.functions.worker.interface import IndexedFunction, Invocation, InvocationFailed, Worker
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +27,16 @@ class Executor:
 
     def __init__(
         self,
-        function: Function,
+        function: IndexedFunction,
         *,
+        worker: Worker,
         container: str,
         timeout_s: float | None,
         stopping: asyncio.Event,
         status: FunctionStatus,
     ) -> None:
         self._function = function
+        self._worker = worker
         self._container = container
         self._timeout_s = timeout_s
         self._stopping = stopping
@@ -73,7 +73,7 @@ class Executor:
         self._status.documents_delivered += count
         return True
 
-    async def _attempt(self, documents: str, invocation_id: str, retry: RetryContext) -> Exception | None:
+    async def _attempt(self, documents: str, invocation_id: str, retry: RetryContext) -> InvocationFailed | None:
         name = f"Functions.{self._function.name}"
         now = datetime.now(UTC).isoformat()
         logger.info(
@@ -85,28 +85,28 @@ class Executor:
         )
         self._status.invocations += 1
         started = time.monotonic()
-        failure: Exception | None = None
+        failure: InvocationFailed | None = None
+        invocation = Invocation(self._function.name, invocation_id, documents, retry)
         try:
-            await invoke(
-                self._function, documents, invocation_id=invocation_id, retry=retry, timeout_s=self._timeout_s
-            )
-        except Exception as error:  # noqa: BLE001 - whatever the app raises is a failed attempt
+            await self._worker.invoke(invocation, timeout_s=self._timeout_s)
+        except InvocationFailed as error:
             failure = error
         duration_ms = int((time.monotonic() - started) * 1_000)
         if failure is None:
             logger.info("Executed '%s' (Succeeded, Id=%s, Duration=%dms)", name, invocation_id, duration_ms)
         else:
             self._status.failures += 1
-            self._status.last_error = f"{type(failure).__name__}: {failure}"
+            self._status.last_error = str(failure)
             logger.error(
-                "Executed '%s' (Failed, Id=%s, Duration=%dms)", name, invocation_id, duration_ms, exc_info=failure
+                "Executed '%s' (Failed, Id=%s, Duration=%dms)\nResult: Failure\nException: %s\n%s",
+                name,
+                invocation_id,
+                duration_ms,
+                failure,
+                failure.stack_trace,
             )
         return failure
 
 
-def _as_rpc(error: Exception) -> RpcException:
-    return RpcException(
-        source=type(error).__module__,
-        stack_trace="".join(traceback.format_tb(error.__traceback__)),
-        message=f"{type(error).__name__}: {error}",
-    )
+def _as_rpc(failure: InvocationFailed) -> RpcException:
+    return RpcException(source=failure.source, stack_trace=failure.stack_trace, message=str(failure))

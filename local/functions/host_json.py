@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,22 @@ DEFAULT_FUNCTION_TIMEOUT_S = 30 * 60.0
 MINIMUM_FUNCTION_TIMEOUT_S = 1.0
 _UNLIMITED_S = -86_400.0
 _DATE_HANDLING = "extensions.cosmosDB.serializerSettings.dateParseHandling"
+_BUNDLE = "extensionBundle.version"
+
+# The first bundle whose Cosmos DB extension (4.9.0) knows the date setting.
+_KNOWS_DATE_HANDLING = (4, 23, 1)
+_LOWEST_OF_RANGE = re.compile(r"\s*[\[(]?\s*(?P<major>\d+)(?:\.(?P<minor>\d+|\*))?(?:\.(?P<patch>\d+|\*))?")
 
 
 @dataclass(frozen=True, slots=True)
 class HostConfiguration:
-    """`function_timeout_s` is None where an invocation may last for ever; `rewrite_dates` is FACT 2's trap."""
+    """What host.json says.
+
+    Attributes:
+        function_timeout_s: Seconds an invocation may take; None where it may last for ever.
+        rewrite_dates: Whether date-like strings are normalised on their way to the function.
+        has_extension_bundle: Whether the app gets its trigger from a bundle.
+    """
 
     function_timeout_s: float | None
     rewrite_dates: bool
@@ -38,7 +50,7 @@ class HostConfiguration:
             raise HostError(f'{path} must be an object with "version": "2.0"')
         return cls(
             function_timeout_s=_function_timeout(content.get("functionTimeout")),
-            rewrite_dates=_rewrites_dates(_at(content, _DATE_HANDLING)),
+            rewrite_dates=_rewrites_dates(content),
             has_extension_bundle="extensionBundle" in content,
         )
 
@@ -67,9 +79,26 @@ def _function_timeout(value: Any) -> float | None:
     return seconds
 
 
-def _rewrites_dates(value: Any) -> bool:
-    """True unless dates are left alone, as extension 4.9.0 and later can (azure-webjobs-sdk-extensions 923)."""
-    handling = "datetime" if value is None else str(value).casefold()
-    if handling not in {"datetime", "none"}:
-        raise HostError(f"{_DATE_HANDLING} in host.json is {value!r}: this host knows None and DateTime")
-    return handling == "datetime"
+def _rewrites_dates(content: Any) -> bool:
+    """True unless dates are left alone, as the extension can since 4.9.0 (azure-webjobs-sdk-extensions pull 923).
+
+    An older extension ignores the setting without a word, whatever its value. The lowest bundle of the range
+    decides: a host that has it on disk uses it (ExtensionBundleManager of Azure/azure-functions-host).
+    """
+    bundle = _at(content, _BUNDLE)
+    if bundle is not None and _lowest(str(bundle)) < _KNOWS_DATE_HANDLING:
+        return True
+    value = _at(content, _DATE_HANDLING)
+    handling = "default" if value is None else str(value).casefold()
+    if handling not in {"default", "none"}:
+        raise HostError(f"{_DATE_HANDLING} in host.json is {value!r}: the extension knows None and Default")
+    return handling == "default"
+
+
+def _lowest(version_range: str) -> tuple[int, int, int]:
+    """The lowest version of a NuGet version range, where an asterisk begins at 0."""
+    match = _LOWEST_OF_RANGE.match(version_range)
+    if match is None:
+        raise HostError(f"{_BUNDLE} in host.json is {version_range!r}: write a range, as [4.28.0, 5.0.0)")
+    part = {name: int(text) if text and text != "*" else 0 for name, text in match.groupdict().items()}
+    return part["major"], part["minor"], part["patch"]

@@ -6,8 +6,8 @@ ChangeFeedProcessor/LeaseManagement), so that tools which read leases find what 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,14 +20,16 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
+from local.functions.edges import Edge, Edges
 from local.functions.feed import PartitionRange
+from local.functions.pause import pause
 
 PREFIX_SEPARATOR = ".."
 INITIALIZED_MARKER = ".info"
+INITIALIZATION_LOCK = ".lock"
+LOCK_TTL_S = 30
 _MODE = "Incremental Feed"
 _CONFLICTS = 5
-
-logger = logging.getLogger(__name__)
 
 
 class LeaseLost(Exception):
@@ -79,24 +81,44 @@ class Lease:
 class LeaseStore:
     """The leases of one trigger in the lease container, as one host (`owner`) sees and changes them."""
 
-    def __init__(self, container: ContainerProxy, *, prefix: str, owner: str, partitioned_by_id: bool) -> None:
+    def __init__(
+        self, container: ContainerProxy, *, prefix: str, owner: str, partitioned_by_id: bool, edges: Edges
+    ) -> None:
         self._container = container
         self._prefix = prefix
         self._owner = owner
         self._partitioned_by_id = partitioned_by_id
+        self._edges = edges
 
-    async def initialize(self, ranges: Iterable[PartitionRange]) -> None:
-        """Create the leases, once for all hosts; a marker document tells those that come later.
+    async def initialize(
+        self,
+        ranges: Callable[[], Awaitable[Sequence[PartitionRange]]],
+        *,
+        wait_s: float,
+        stopping: asyncio.Event,
+        awaited: Callable[[], None],
+    ) -> None:
+        """Create the missing leases, once for all hosts; a marker document tells those that come later.
 
-        Creating a lease that another host has just created changes nothing, so no lock is taken.
+        As BootstrapperCore of the .NET processor, under a lock that expires after 30 s where the container has a
+        default TTL (-1 will do). Where it has none, the lock of a host that died holding it stays: every other
+        host looks again each `wait_s` seconds, without a word and without end, until `stopping`; `awaited` is
+        called before it waits.
         """
-        marker = self._prefix + INITIALIZED_MARKER
-        try:
-            await self._container.read_item(marker, partition_key=marker)
-        except CosmosResourceNotFoundError:
-            for partition_range in ranges:
-                await self._create(self._new_document(partition_range))
-            await self._create(self._with_partition_key({"id": marker}))
+        while not await self._is_initialized():
+            lock = await self._take_lock()
+            if lock is None:
+                self._edges.met(Edge.LOCK_AWAITED)
+                awaited()
+                if await pause(wait_s, until=stopping):
+                    return
+                continue
+            try:
+                await self._create_missing(await ranges())
+                await self._create({"id": self._prefix + INITIALIZED_MARKER})
+            finally:
+                await self._release_lock(lock)
+            return
 
     async def all(self) -> list[Lease]:
         """Every lease of this trigger, whoever owns it, in the order of their ids."""
@@ -113,34 +135,52 @@ class LeaseStore:
 
     async def renew(self, lease: Lease) -> Lease:
         """Show that the owner is alive. Raises LeaseLost."""
-        return await self._update(lease, lambda current: current, expected=self._owner)
+        return await self._update(await self._read(lease), lambda current: current, expected=self._owner)
 
     async def checkpoint(self, lease: Lease, continuation: str) -> Lease:
         """Record that everything up to there is done. Raises LeaseLost."""
         return await self._update(
-            lease, lambda current: replace(current, continuation=continuation), expected=self._owner
+            lease,
+            lambda current: replace(current, continuation=continuation),
+            expected=self._owner,
+            conflicted=lambda: self._edges.met(Edge.CHECKPOINT_CONFLICT),
         )
 
     async def release(self, lease: Lease) -> Lease:
         """Leave it to whoever wants it. Raises LeaseLost."""
-        return await self._update(lease, lambda current: replace(current, owner=None), expected=self._owner)
+        return await self._update(
+            await self._read(lease), lambda current: replace(current, owner=None), expected=self._owner
+        )
 
-    async def _update(self, lease: Lease, change: Callable[[Lease], Lease], *, expected: str | None) -> Lease:
-        """Write the change against the lease's ETag; on a conflict look again, while `expected` still owns it."""
+    async def _update(
+        self,
+        lease: Lease,
+        change: Callable[[Lease], Lease],
+        *,
+        expected: str | None,
+        conflicted: Callable[[], None] = lambda: None,
+    ) -> Lease:
+        """Write the change against the lease's ETag; on a conflict look again, while `expected` still owns it.
+
+        The answer has the ETag that was sent, not the new one: the .NET processor keeps it since its SDK's
+        version 3.19, so that the next write of that lease is refused once (412), read and written again.
+        """
         for _ in range(_CONFLICTS + 1):
             if lease.owner != expected:
                 raise LeaseLost(f"{lease.token} lease token was taken over by owner '{lease.owner}'")
             changed = replace(change(lease), timestamp=datetime.now(UTC))
             try:
-                return Lease.from_document(await self._replace(changed))
+                await self._replace(changed)
+                return changed
             except CosmosAccessConditionFailedError:
+                conflicted()
                 lease = await self._read(lease)
             except CosmosResourceNotFoundError:
                 raise LeaseLost(f"{lease.token} lease was deleted") from None
         raise LeaseLost(f"{lease.token} lease was changed by others {_CONFLICTS + 1} times in a row")
 
-    async def _replace(self, lease: Lease) -> Mapping[str, Any]:
-        return await self._container.replace_item(
+    async def _replace(self, lease: Lease) -> None:
+        await self._container.replace_item(
             lease.id, lease.to_document(), etag=lease.etag, match_condition=MatchConditions.IfNotModified
         )
 
@@ -151,25 +191,56 @@ class LeaseStore:
         except CosmosResourceNotFoundError:
             raise LeaseLost(f"{lease.token} lease was deleted") from None
 
+    async def _is_initialized(self) -> bool:
+        marker = self._prefix + INITIALIZED_MARKER
+        try:
+            await self._container.read_item(marker, partition_key=marker)
+        except CosmosResourceNotFoundError:
+            return False
+        return True
+
+    async def _take_lock(self) -> Mapping[str, Any] | None:
+        """The lock's document, or None where another host holds it."""
+        lock = {"id": self._prefix + INITIALIZATION_LOCK, "ttl": LOCK_TTL_S}
+        try:
+            return await self._container.create_item(self._with_partition_key(lock))
+        except CosmosResourceExistsError:
+            return None
+
+    async def _release_lock(self, lock: Mapping[str, Any]) -> None:
+        try:
+            await self._container.delete_item(
+                lock["id"],
+                partition_key=lock["id"],
+                etag=lock["_etag"],
+                match_condition=MatchConditions.IfNotModified,
+            )
+        except (CosmosResourceNotFoundError, CosmosAccessConditionFailedError):
+            return  # It expired, and another host may hold it now.
+
+    async def _create_missing(self, ranges: Sequence[PartitionRange]) -> None:
+        present = {lease.token for lease in await self.all()}
+        for partition_range in ranges:
+            if partition_range.id not in present:
+                await self._create(self._new_document(partition_range))
+
     async def _create(self, document: dict[str, Any]) -> None:
         try:
-            await self._container.create_item(document)
+            await self._container.create_item(self._with_partition_key(document))
         except CosmosResourceExistsError:
-            logger.debug("another host created %s", document["id"])
+            return  # Another host whose lock had expired created it.
 
     def _new_document(self, partition_range: PartitionRange) -> dict[str, Any]:
-        return self._with_partition_key(
-            {
-                "id": self._prefix + PREFIX_SEPARATOR + partition_range.id,
-                "version": 0,
-                "LeaseToken": partition_range.id,
-                "FeedRange": {"Range": {"min": partition_range.minimum, "max": partition_range.maximum}},
-                "Owner": None,
-                "ContinuationToken": None,
-                "properties": {},
-                "Mode": _MODE,
-            }
-        )
+        return {
+            "id": self._prefix + PREFIX_SEPARATOR + partition_range.id,
+            "version": 0,
+            "LeaseToken": partition_range.id,
+            "FeedRange": {"Range": {"min": partition_range.minimum, "max": partition_range.maximum}},
+            "Owner": None,
+            "ContinuationToken": None,
+            "properties": {},
+            "Mode": _MODE,
+        }
 
     def _with_partition_key(self, document: dict[str, Any]) -> dict[str, Any]:
         """A lease container partitioned by /partitionKey, which Gremlin accounts need, holds the id there too."""

@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from azure.core.exceptions import AzureError
-from azure.cosmos.exceptions import CosmosHttpResponseError
-
 from local.functions.crashing import Crash, CrashPoint
 from local.functions.documents import to_text
+from local.functions.edges import Edge, Edges
 from local.functions.errors import describe
 from local.functions.executor import Executor
 from local.functions.feed import ChangeFeed, Page
 from local.functions.leases import Lease, LeaseLost, LeaseStore
 from local.functions.pause import pause
 from local.functions.status import FunctionStatus
-
-_RETRY_AFTER = "x-ms-retry-after-ms"
-_READ_RETRY_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +22,9 @@ class PartitionProcessor:
     """From the acquisition of a lease to its loss or release.
 
     As FeedProcessorCore and LeaseRenewerCore of the .NET change feed processor and ProcessChangesAsync of the
-    trigger's listener do, an invocation under way is never interrupted. When the lease turns out to be lost, the
-    invocation goes on, its retries included, beside the new owner's, and only its checkpoint fails. One thing
-    differs: a failed read is retried in place, where the real processor gives the lease up and takes it again at
-    the next acquire interval.
+    trigger's listener do: an invocation under way is never interrupted. When the lease turns out to be lost, the
+    invocation goes on, its retries included, beside the new owner's, and only its checkpoint fails. One failed
+    read, once the SDK has given it up, ends the processing of the lease.
     """
 
     def __init__(
@@ -46,6 +40,7 @@ class PartitionProcessor:
         stopping: asyncio.Event,
         status: FunctionStatus,
         crash: Crash,
+        edges: Edges,
     ) -> None:
         self.lease = lease
         self.polled = asyncio.Event()
@@ -58,16 +53,19 @@ class PartitionProcessor:
         self._stopping = stopping
         self._status = status
         self._crash = crash
+        self._edges = edges
         self._ending = asyncio.Event()
         self._lost: LeaseLost | None = None
-        self._lease_writes = asyncio.Lock()
 
     def end(self) -> None:
         """Stop reading; an invocation under way is finished first."""
         self._ending.set()
 
     async def run(self) -> None:
-        """Process until `end` is called. Raises LeaseLost, or what Cosmos DB answers to a checkpoint."""
+        """Process until `end` is called.
+
+        Raises LeaseLost, PageWithheld, and what Cosmos DB answers to a read of the feed or to a checkpoint.
+        """
         renewer = asyncio.create_task(self._keep_renewing())
         try:
             await self._process()
@@ -80,31 +78,18 @@ class PartitionProcessor:
     async def _process(self) -> None:
         continuation = self.lease.continuation
         while not self._ending.is_set():
-            page = await self._read(continuation)
+            page = await self._feed.read(self.lease.partition, continuation)
             self.polled.set()
-            if page is None:
-                continue
             continuation = page.continuation
             if not page.documents:
                 await pause(self._poll_delay_s, until=self._ending)
             elif not self._ending.is_set():
                 await self._deliver(page)
 
-    async def _read(self, continuation: str | None) -> Page | None:
-        """The next page, or None after a failed read and a wait."""
-        try:
-            return await self._feed.read(self.lease.partition, continuation)
-        except AzureError as error:
-            self.polled.set()
-            delay = _retry_delay(error, self._poll_delay_s)
-            self._status.last_error = f"the change feed could not be read: {describe(error)}"
-            logger.warning("Lease %s, next try in %.3f s: %s", self.lease.token, delay, self._status.last_error)
-            await pause(delay, until=self._ending)
-            return None
-
     async def _deliver(self, page: Page) -> None:
+        text = to_text(page.documents, rewrite_dates=self._rewrite_dates)
         self._crash.reached(CrashPoint.BEFORE_INVOCATION)
-        succeeded = await self._invoke(page)
+        succeeded = await self._invoke(text, len(page.documents))
         if self._stopping.is_set():
             # Outside drain mode the listener throws here, and even a batch that succeeded is delivered again.
             logger.info("Lease %s is not checkpointed: the host is stopping", self.lease.token)
@@ -120,15 +105,21 @@ class PartitionProcessor:
             )
         if page.continuation is not None:
             self._crash.reached(CrashPoint.BEFORE_CHECKPOINT)
-            async with self._lease_writes:
-                self.lease = await self._store.checkpoint(self.lease, page.continuation)
+            await self._checkpoint(page.continuation)
             self._crash.reached(CrashPoint.AFTER_CHECKPOINT)
 
-    async def _invoke(self, page: Page) -> bool:
-        text = to_text(page.documents, rewrite_dates=self._rewrite_dates)
+    async def _checkpoint(self, continuation: str) -> None:
+        try:
+            self.lease = await self._store.checkpoint(self.lease, continuation)
+        except LeaseLost:
+            if self._lost is None:  # else it was counted when it was found
+                self._edges.met(Edge.LEASE_LOST_MID_INVOCATION)
+            raise
+
+    async def _invoke(self, text: str, count: int) -> bool:
         self._status.invoking.append(self.lease.token)
         try:
-            return await self._executor.execute(text, len(page.documents))
+            return await self._executor.execute(text, count)
         finally:
             self._status.invoking.remove(self.lease.token)
 
@@ -137,21 +128,13 @@ class PartitionProcessor:
         await asyncio.sleep(self._renew_interval_s / 2)
         while True:
             try:
-                async with self._lease_writes:
-                    self.lease = await self._store.renew(self.lease)
+                await self._store.renew(self.lease)
             except LeaseLost as lost:
+                if self.lease.token in self._status.invoking:
+                    self._edges.met(Edge.LEASE_LOST_MID_INVOCATION)
                 self._lost = lost
                 self.end()
                 return
             except Exception as error:  # noqa: BLE001 - like the real renewer, try again at the next interval
                 logger.warning("Lease %s could not be renewed: %s", self.lease.token, describe(error))
             await asyncio.sleep(self._renew_interval_s)
-
-
-def _retry_delay(error: AzureError, poll_delay_s: float) -> float:
-    """Seconds: what the service asked for, else the poll delay, but a second at most."""
-    headers = (error.headers or {}) if isinstance(error, CosmosHttpResponseError) else {}
-    try:
-        return float(headers[_RETRY_AFTER]) / 1_000
-    except (KeyError, ValueError):
-        return min(poll_delay_s, _READ_RETRY_S)

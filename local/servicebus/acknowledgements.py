@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from proton import Delivery
 
 from .errors import ServiceBusError
 
-Give = Callable[[Delivery, ServiceBusError | None], None]
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a transfer came to: accepted without an error, rejected with it, and then, perhaps, a detach."""
+
+    error: ServiceBusError | None = None
+    detaches: bool = False
+
+
+Give = Callable[[Delivery, Outcome], None]
 
 
 class Acknowledgements:
@@ -20,18 +30,23 @@ class Acknowledgements:
         """`give` tells one outcome; `after` is called when some were given late, to send them."""
         self._give = give
         self._after = after
-        self._owed: deque[tuple[float, Delivery, ServiceBusError | None]] = deque()
+        self._owed: deque[tuple[float, Delivery, Outcome]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    def owe(self, delivery: Delivery, error: ServiceBusError | None, delay_ms: int) -> None:
+    @property
+    def pending(self) -> bool:
+        """Whether an outcome is owed."""
+        return bool(self._owed)
+
+    def owe(self, delivery: Delivery, outcome: Outcome, delay_ms: int) -> None:
         """Give an outcome after a delay, or at once if there is none and nothing is owed."""
         if not delay_ms and not self._owed:
-            self._give(delivery, error)
+            self._give(delivery, outcome)
             return
         due = asyncio.get_running_loop().time() + delay_ms / 1000
         if self._owed:
             due = max(due, self._owed[-1][0])
-        self._owed.append((due, delivery, error))
+        self._owed.append((due, delivery, outcome))
         if self._timer is None:
             self._arm()
 
@@ -49,8 +64,8 @@ class Acknowledgements:
         self._timer = None
         now = asyncio.get_running_loop().time()
         while self._owed and self._owed[0][0] <= now:
-            _, delivery, error = self._owed.popleft()
-            self._give(delivery, error)
+            _, delivery, outcome = self._owed.popleft()
+            self._give(delivery, outcome)
         if self._owed:
             self._arm()
         self._after()

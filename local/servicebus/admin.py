@@ -42,6 +42,7 @@ class Admin:
                 web.post("/admin/entities/{name:.+}/status", self.set_status),
                 web.post("/admin/refuse", self.refuse),
                 web.delete("/admin/refuse", self.stop_refusing),
+                web.get("/admin/edges", self.edges),
                 *FaultApi(self._broker).routes(),
                 web.route("*", "/admin/{rest:.*}", self.unknown),
                 *ManagementApi(self._broker).routes(),
@@ -71,6 +72,10 @@ class Admin:
                 outlet = subscription.outlet
                 found[outlet.path] = _held(outlet) | {"status": outlet.status.value}
         return web.json_response(found)
+
+    async def edges(self, request: web.Request) -> web.Response:
+        """Answer {"seed", "edges"}: what was met, by name, of all that a client may meet rarely."""
+        return web.json_response(self._broker.edges.as_object())
 
     async def sessions(self, request: web.Request) -> web.Response:
         """Counts by session of a queue or subscription."""

@@ -8,11 +8,13 @@ from proton import Link, Receiver, Sender, Terminus
 
 from .cbs import cbs_endpoint
 from .connection import AmqpConnection
+from .consuming import consume_endpoint
 from .errors import NotFound, NotImplementedHere, Unauthorized
 from .fault_plans import FaultKind
-from .links import LinkEndpoint, PublishEndpoint, consume_endpoint
+from .links import LinkEndpoint
 from .management import ManagementNode
 from .namespace import CBS, MANAGEMENT_SUFFIX, path_of
+from .publishing import PublishEndpoint
 from .requests import request_endpoint
 
 

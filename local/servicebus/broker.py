@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from .auth import SharedAccess
+from .edges import Edges
 from .ends import Entity
 from .entities import Sending
-from .errors import NotFound
+from .errors import NotFound, ServiceBusError
+from .fault_plans import Role
 from .faults import Faults
 from .namespace import Namespace
 from .status import Status
 
 if TYPE_CHECKING:
+    from proton import Link
+
     from .connection import AmqpConnection
 
 Tier = Literal["standard", "premium"]
@@ -41,10 +45,17 @@ class Broker:
     """The namespace and its connections."""
 
     def __init__(
-        self, namespace: Namespace, access: SharedAccess, *, tier: Tier = "standard", ack_delay_ms: int = 0
+        self,
+        namespace: Namespace,
+        access: SharedAccess,
+        edges: Edges,
+        *,
+        tier: Tier = "standard",
+        ack_delay_ms: int = 0,
     ) -> None:
         self.namespace = namespace
         self.access = access
+        self.edges = edges
         self.tier = tier
         self.ack_delay_ms = ack_delay_ms
         self.connections: set[AmqpConnection] = set()
@@ -95,6 +106,28 @@ class Broker:
         for connection in found:
             connection.abort(reset=reset)
         return len(found)
+
+    def detach_idle(self, covers: Callable[[str], bool], role: Role, error: ServiceBusError | None) -> int:
+        """Detach the links of clients in a role that have nothing under way; returns how many."""
+        found = self._idle(covers, role)
+        for connection, link in found:
+            connection.detach(link, error)
+        return len(found)
+
+    def close_idle(self, covers: Callable[[str], bool], role: Role, error: ServiceBusError | None) -> int:
+        """Close the connections of such links; returns how many."""
+        found = {connection for connection, _ in self._idle(covers, role)}
+        for connection in found:
+            connection.close(error)
+        return len(found)
+
+    def _idle(self, covers: Callable[[str], bool], role: Role) -> list[tuple[AmqpConnection, Link]]:
+        return [
+            (connection, link)
+            for connection in self.connections
+            for link, endpoint in connection.endpoints()
+            if endpoint.role is role and endpoint.path and covers(endpoint.path) and not endpoint.is_busy
+        ]
 
     @property
     def is_down(self) -> bool:

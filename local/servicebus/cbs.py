@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from proton import Link, Message
 
 from .auth import Claim
-from .errors import ServiceBusError, Unauthorized
+from .edges import Edge
+from .errors import NotFound, ServiceBusError, Unauthorized
 from .fault_plans import FaultKind
 from .links import LinkEndpoint
-from .namespace import CBS, path_of
+from .namespace import CBS, MANAGEMENT_SUFFIX, path_of
 from .requests import properties_of, request_endpoint, response
 
 if TYPE_CHECKING:
@@ -39,8 +40,25 @@ def _put_token(connection: AmqpConnection, request: Message) -> None:
     if connection.broker.faults.strike(FaultKind.REFUSE_TOKEN, path_of(audience)):
         raise Unauthorized("InvalidSignature: The token is refused for now.")
     claim = connection.broker.access.check(str(request.body), audience)
+    _check_entity(connection, audience)
     connection.claims[path_of(audience).lower()] = claim
     _check_later(connection, claim)
+
+
+def _check_entity(connection: AmqpConnection, audience: str) -> None:
+    """Raise NotFound for an entity that is not there.
+
+    The service says so here already, in its words (azure-service-bus issues 304 and 451), once it has seen that
+    the caller is authorized (azure-sdk-for-net issue 44734).
+    """
+    path = path_of(audience)
+    entity = path[: -len(MANAGEMENT_SUFFIX)] if path.lower().endswith(MANAGEMENT_SUFFIX) else path
+    if entity and not connection.broker.namespace.knows(entity):
+        connection.broker.edges.meet(Edge.ENTITY_NOT_FOUND_AT_TOKEN)
+        raise NotFound(
+            f"The messaging entity '{audience}' could not be found. To know more visit "
+            "https://aka.ms/sbResourceMgrExceptions."
+        )
 
 
 def _check_later(connection: AmqpConnection, claim: Claim) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from local import process
 
+from .edges import DEFAULT_SEED, parse_seed
 from .entities import Entities
 from .server import ServiceBusServer
 
@@ -37,6 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ack-delay-ms", type=int, default=0, metavar="MS", help="how late sends are acknowledged (%(default)s)"
     )
+    parser.add_argument(
+        "--edges",
+        type=parse_seed,
+        default=DEFAULT_SEED,
+        metavar="SEED",
+        help="seed of what the service leaves open, drawn at its worst; 'off' for its usual ways (%(default)s)",
+    )
+    parser.add_argument(
+        "--idle-ms",
+        type=int,
+        metavar="MS",
+        help="how long a link may carry nothing before it is detached (60 000; with --edges off 600 000)",
+    )
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
 
 
@@ -51,6 +65,8 @@ async def run(arguments: argparse.Namespace) -> int:
         admin_port=arguments.admin_port,
         tier=arguments.tier,
         ack_delay_ms=arguments.ack_delay_ms,
+        edges=arguments.edges,
+        idle_ms=arguments.idle_ms,
     )
     async with server:
         process.announce(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, cast
 
 from proton import (
     Collector,
-    Condition,
     Connection,
     Delivery,
     Event,
@@ -32,6 +31,7 @@ from .errors import ServiceBusError, Unauthorized
 from .fault_plans import Role
 from .frame_strikes import FrameStrikes
 from .frames import DeliveryTracker, FrameReader, middle_of_last
+from .sasl import Sasl
 from .settlement import condition_of
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class AmqpConnection(asyncio.Protocol):
         self.broker = broker
         self.claims: dict[str, Claim] = {}
         self.writable = True
+        self.active_s = asyncio.get_running_loop().time()
         self.gone = asyncio.Event()
         self._attach = attach
         self._frames = FrameReader(MAX_FRAME_BYTES)
@@ -68,8 +69,7 @@ class AmqpConnection(asyncio.Protocol):
         self._engine = Transport(Transport.SERVER)
         self._engine.max_frame_size = MAX_FRAME_BYTES
         self._engine.idle_timeout = IDLE_TIMEOUT_S
-        sasl = self._engine.sasl()
-        sasl.allowed_mechs("ANONYMOUS EXTERNAL")
+        self._sasl = Sasl(self._accepts_key)
         self._connection = Connection()
         self._connection.container = CONTAINER
         self._collector = Collector()
@@ -92,6 +92,9 @@ class AmqpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._frames.feed(data):
+                if Sasl.concerns(frame):
+                    self._answer_sasl(frame)
+                    continue
                 if self.broker.faults.pending and (cut := self._strikes.find(frame)):
                     self._push(frame[: cut.taken])
                     self.abort(reset=cut.reset)
@@ -104,6 +107,20 @@ class AmqpConnection(asyncio.Protocol):
         except TransportException as error:
             LOG.info("connection closed on a protocol error: %s", error)
         self.flush()
+
+    def _answer_sasl(self, frame: bytes) -> None:
+        # The engine knows fewer mechanisms than the service: it begins with AMQP itself.
+        if self._transport is not None:
+            self._transport.write(self._sasl.answer(frame))
+            if self._sasl.refused:
+                self._transport.close()
+
+    def _accepts_key(self, name: str, key: str) -> bool:
+        try:
+            self.claims[""] = self.broker.access.check_key(name, key)
+        except Unauthorized:
+            return False
+        return True
 
     def _push(self, frame: bytes) -> None:
         at = 0
@@ -142,9 +159,15 @@ class AmqpConnection(asyncio.Protocol):
             endpoint.pump()
         self.flush()
 
-    def close(self) -> None:
-        """Close the connection in an orderly way, saying that the broker stops."""
-        self._connection.condition = Condition("amqp:connection:forced", "The broker is shutting down.")
+    @property
+    def is_open(self) -> bool:
+        """Whether the client can still be reached."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def close(self, error: ServiceBusError | None) -> None:
+        """Close the connection in an orderly way, with a reason or without one."""
+        if error is not None:
+            self._connection.condition = condition_of(error)
         self._connection.close()
         self.flush()
         if self._transport:
@@ -275,12 +298,13 @@ class AmqpConnection(asyncio.Protocol):
         self._endpoints.pop(link, None)
         self.schedule_flush()
 
-    def detach(self, link: Link, error: ServiceBusError) -> None:
-        """End a link that was open."""
+    def detach(self, link: Link, error: ServiceBusError | None) -> None:
+        """End a link that was open, with a reason or without one."""
         endpoint = self._endpoints.get(link)
         if endpoint is not None:
             self._forget(link, endpoint)
-        link.condition = condition_of(error)
+        if error is not None:
+            link.condition = condition_of(error)
         link.close()
         self.schedule_flush()
 
@@ -300,17 +324,20 @@ class AmqpConnection(asyncio.Protocol):
 
     def _forget(self, link: Link, endpoint: LinkEndpoint) -> None:
         self._endpoints.pop(link, None)
+        self.active_s = asyncio.get_running_loop().time()
         endpoint.closed()
 
     def _link_flow(self, event: Event) -> None:
         endpoint = self._endpoints.get(cast(Link, event.link))
         if endpoint is not None:
+            endpoint.touch()
             endpoint.pump()
 
     def _delivery(self, event: Event) -> None:
         delivery = cast(Delivery, event.delivery)
         endpoint = self._endpoints.get(delivery.link)
         if endpoint is not None:
+            endpoint.touch()
             endpoint.on_delivery(delivery, self._deliveries.message_format)
 
     def _transport_error(self, event: Event) -> None:

@@ -68,7 +68,8 @@ class Sending:
 class Upkeep:
     """What can be set over the management API only. It bears on no message, but an idle entity may be deleted.
 
-    `window_ms` is the duplicate detection window told where duplicates are not detected.
+    `window_ms` is the duplicate detection window told where duplicates are not detected. No filter fails here: one
+    that cannot be evaluated for a message does not match it.
     """
 
     auto_delete_on_idle_ms: int | None = None
@@ -78,6 +79,7 @@ class Upkeep:
     express: bool = False
     ordering: bool = True
     user_metadata: str | None = None
+    dead_letter_on_filter_errors: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,22 +7,33 @@
     ├── NotImplementedHere       amqp:not-implemented
     ├── DecodeFailed             amqp:decode-error
     ├── MessageTooLarge          amqp:link:message-size-exceeded
+    ├── PropertiesTooLarge       amqp:internal-error
     ├── ArgumentInvalid          com.microsoft:argument-error
     ├── EntityDisabled           com.microsoft:entity-disabled
     ├── ServerBusy               com.microsoft:server-busy
+    ├── ConnectionForced         amqp:connection:forced
     ├── DetachForced             amqp:link:detach-forced
+    │   └── IdleTimerExpired
     ├── TimedOut                 com.microsoft:timeout
     ├── MessageLockLost          com.microsoft:message-lock-lost
     ├── MessageNotFound          com.microsoft:message-not-found
     ├── SessionLockLost          com.microsoft:session-lock-lost
     ├── SessionCannotBeLocked    com.microsoft:session-cannot-be-locked
     └── Refused                  any condition, set by a test
+        └── RefusedWithLink
 
 Conditions are those azure-servicebus maps to its exceptions (`_transport/_pyamqp_transport.py`) and those users
 report from the service: `amqp:not-allowed` wherever the .NET SDK raises InvalidOperationException.
 """
 
 from __future__ import annotations
+
+from datetime import timedelta
+
+UNABLE_TO_PROCESS = (
+    "The service was unable to process the request; please retry the operation. For more information on exception "
+    "types and proper exception handling, please refer to http://go.microsoft.com/fwlink/?LinkId=761101"
+)
 
 
 class ServiceBusError(Exception):
@@ -81,6 +92,17 @@ class MessageTooLarge(ServiceBusError):
     status = 400
 
 
+class PropertiesTooLarge(ServiceBusError):
+    """The properties of the message take more than they may: a defect of the content, told as one of the service.
+
+    The limits are those of "Service Bus quotas" (learn.microsoft.com). The answer is that which azure-sdk-for-net
+    issue 15325 shows; it names neither the property nor the limit, and asks for a retry.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(UNABLE_TO_PROCESS)
+
+
 class ArgumentInvalid(ServiceBusError):
     """A property of the message or an argument of the request has a value that is not valid."""
 
@@ -107,6 +129,25 @@ class DetachForced(ServiceBusError):
 
     condition = "amqp:link:detach-forced"
     status = 410
+
+
+class IdleTimerExpired(DetachForced):
+    """A link has carried nothing for longer than it may."""
+
+    def __init__(self, name: str, role: str | None, idle_s: float) -> None:
+        """`role` is the client's: "sender" or "receiver"."""
+        kind = "publisher" if role == "sender" else "consumer"
+        super().__init__(
+            f"The link '{name}' is force detached. Code: {kind}. Details: AmqpMessage{kind.capitalize()}."
+            f"IdleTimerExpired: Idle timeout: {timedelta(seconds=idle_s)}."
+        )
+
+
+class ConnectionForced(ServiceBusError):
+    """The broker closes a connection for reasons of its own."""
+
+    condition = "amqp:connection:forced"
+    status = 503
 
 
 class TimedOut(ServiceBusError):
@@ -150,3 +191,7 @@ class Refused(ServiceBusError):
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(description)
         self.condition = condition
+
+
+class RefusedWithLink(Refused):
+    """A test asked for this refusal, and for the link to be detached with it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from .edges import Oversized
 from .properties import Problems, Reader
 from .status import Status
 
@@ -28,12 +29,24 @@ class FaultKind(StrEnum):
     """Transfers with messages of one partition of the broker are rejected, others accepted."""
     DETACH_LINK = "detach-link"
     """The link is detached in place of taking, or delivering, the next message."""
+    REJECT = "reject"
+    """The transfer is rejected with a condition that is asked for, whatever it holds."""
+    REJECT_THEN_DETACH = "reject-then-detach"
+    """It is rejected with a condition, then the link is detached with the same one."""
+    INTERNAL_ERROR = "internal-error"
+    """It is rejected as if the service had failed: "please retry"."""
+    ANSWER_OVERSIZED = "answer-oversized"
+    """Transfers that are too large are answered in the way that is asked for; it makes none too large."""
     REFUSE_TOKEN = "refuse-token"
     """Tokens are answered with 401 and links are not let in."""
     DISABLE_ENTITY = "disable-entity"
     """The entity has another status for a while."""
     CUT_RECEIVER = "cut-receiver"
     """The connections that receive from the entity are cut, at once."""
+    DETACH_IDLE = "detach-idle"
+    """The links to the entity with nothing under way are detached, at once."""
+    CLOSE_IDLE = "close-idle"
+    """The connections of such links are closed, at once."""
     EXPIRE_LOCKS = "expire-locks"
     """All locks on messages or sessions of the entity expire, at once."""
 
@@ -54,6 +67,8 @@ class Direction(StrEnum):
 
 SERVER_BUSY = "com.microsoft:server-busy"
 INTERNAL_ERROR = "amqp:internal-error"
+NOT_ALLOWED = "amqp:not-allowed"
+SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 
 _MOST = 2**31 - 1
 _TRANSFER_KINDS = frozenset(
@@ -63,11 +78,16 @@ _TRANSFER_KINDS = frozenset(
         FaultKind.CUT_MID_FRAME,
         FaultKind.DELAY_ACK,
         FaultKind.SERVER_BUSY,
+        FaultKind.REJECT,
+        FaultKind.REJECT_THEN_DETACH,
+        FaultKind.INTERNAL_ERROR,
         FaultKind.DETACH_LINK,
         FaultKind.REFUSE_TOKEN,
     }
 )
-_IMMEDIATE = frozenset({FaultKind.CUT_RECEIVER, FaultKind.EXPIRE_LOCKS})
+_IMMEDIATE = frozenset(
+    {FaultKind.CUT_RECEIVER, FaultKind.DETACH_IDLE, FaultKind.CLOSE_IDLE, FaultKind.EXPIRE_LOCKS}
+)
 
 
 class FaultError(ValueError):
@@ -95,16 +115,19 @@ class FaultPlan:
     condition: str = SERVER_BUSY
     status: Status = Status.DISABLED
     reset: bool = False
+    silent: bool = False
+    answer: Oversized = Oversized.REJECTED_THEN_DETACHED
 
     @classmethod
     def from_object(cls, body: Any) -> FaultPlan:
         """Read the body of `POST /admin/faults`. Raises FaultError.
 
-        Options: `direction` and `role` of cut-mid-frame, `role` of detach-link, `reset` (a TCP reset in place of
-        an orderly end) of all that cut, `ms` of delay-ack, `partition`, `of` and `condition` of
-        partition-unavailable, `status` of disable-entity. Where neither `count` nor `for_ms` is given, faults that
-        strike transfers, and refuse-token, strike once; disable-entity and partition-unavailable last until they
-        are deleted.
+        Options: `direction` and `role` of cut-mid-frame, `role` of detach-link, detach-idle and close-idle, which
+        tell no reason if they are `silent`, `condition` of reject and reject-then-detach, `reset` (a TCP reset in
+        place of an orderly end) of all that cut, `ms` of delay-ack, `partition`, `of` and `condition` of
+        partition-unavailable, `status` of disable-entity, `answer` of answer-oversized. Where neither `count` nor
+        `for_ms` is given, faults that strike transfers, and refuse-token, strike once; answer-oversized,
+        disable-entity and partition-unavailable last until they are deleted.
         """
         problems: Problems = []
         reader = Reader(body, "", problems)
@@ -165,11 +188,19 @@ def _condition(reader: Reader) -> str:
     return condition
 
 
+def _any_condition(reader: Reader, default: str) -> str:
+    condition = reader.string("condition") or default
+    if not condition.isascii():
+        reader.wrong("condition", "must be ASCII, as AMQP's symbols are")
+    return condition
+
+
 _FIELDS = {"ms": "delay_ms"}
 """Options whose field has another name."""
 
 _Options = Mapping[str, Callable[[Reader], Any]]
 _RESET: _Options = {"reset": lambda reader: reader.boolean("reset")}
+_SILENT: _Options = {"silent": lambda reader: reader.boolean("silent")}
 _ROLE: _Options = {"role": lambda reader: _choice(reader, "role", Role, Role.SENDER)}
 _OPTIONS: Mapping[FaultKind, _Options] = {
     FaultKind.CUT_BEFORE_TRANSFER: _RESET,
@@ -180,12 +211,17 @@ _OPTIONS: Mapping[FaultKind, _Options] = {
         **_RESET,
     },
     FaultKind.CUT_RECEIVER: _RESET,
-    FaultKind.DETACH_LINK: _ROLE,
+    FaultKind.DETACH_LINK: {**_ROLE, **_SILENT},
+    FaultKind.DETACH_IDLE: {**_ROLE, **_SILENT},
+    FaultKind.CLOSE_IDLE: {**_ROLE, **_SILENT},
+    FaultKind.REJECT: {"condition": lambda reader: _any_condition(reader, NOT_ALLOWED)},
+    FaultKind.REJECT_THEN_DETACH: {"condition": lambda reader: _any_condition(reader, SIZE_EXCEEDED)},
     FaultKind.DELAY_ACK: {"ms": lambda reader: reader.integer("ms", 1000, 1, _MOST)},
     FaultKind.PARTITION_UNAVAILABLE: {
         "partition": lambda reader: reader.integer("partition", 0, 0, _MOST),
         "of": lambda reader: reader.integer("of", 16, 1, _MOST),
         "condition": _condition,
     },
+    FaultKind.ANSWER_OVERSIZED: {"answer": lambda reader: _choice(reader, "answer", Oversized, None)},
     FaultKind.DISABLE_ENTITY: {"status": lambda reader: _choice(reader, "status", Status, Status.DISABLED)},
 }

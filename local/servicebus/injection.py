@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from .broker import Broker
+from .errors import ConnectionForced, DetachForced
 from .fault_plans import FaultKind, FaultPlan
 from .faults import Fault
+from .links import DETACHED
 
 RESTART = "restart"
 
@@ -24,6 +26,12 @@ class FaultInjector:
             return self._disable(plan)
         if plan.kind is FaultKind.CUT_RECEIVER:
             return self._at_once(plan, self._broker.cut_receivers(plan.covers, reset=plan.reset))
+        if plan.kind is FaultKind.DETACH_IDLE:
+            error = None if plan.silent else DetachForced(DETACHED)
+            return self._at_once(plan, self._broker.detach_idle(plan.covers, plan.role, error))
+        if plan.kind is FaultKind.CLOSE_IDLE:
+            forced = None if plan.silent else ConnectionForced("The connection was closed by the broker.")
+            return self._at_once(plan, self._broker.close_idle(plan.covers, plan.role, forced))
         if plan.kind is FaultKind.EXPIRE_LOCKS:
             queue = namespace.source(plan.entity or "").queue
             return self._at_once(plan, queue.expire_all_locks())

@@ -1,37 +1,20 @@
-"""The ends of links that carry messages: in to a queue or topic, and out of a queue or subscription."""
+"""What every link has in common, as the broker's end of it."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from proton import Data, Delivery, Link, Receiver, Sender, symbol, ulong
+from proton import Delivery, Link
 
-from . import settlement
-from .acknowledgements import Acknowledgements
-from .entry import Entry, Lock
-from .errors import DetachForced, MessageTooLarge, NotAllowed, ServiceBusError, SessionLockLost, TimedOut
-from .fault_plans import Direction, Role
-from .frames import DISPOSITION, TRANSFER
-from .message import BATCH_FORMAT, Message, parse, split_batch
-from .namespace import Source
-from .queue import MessageQueue
-from .sessions import Session, SessionQueue
+from .fault_plans import Role
 from .strikes import LinkStrikes
-from .topic import Destination
 
 if TYPE_CHECKING:
     from .connection import AmqpConnection
 
-SEND_CREDIT = 1000
-SESSION_FILTER = "com.microsoft:session-filter"
-SESSION_LOCKED_UNTIL = "com.microsoft:locked-until-utc"
-ACCEPT_TIMEOUT = "com.microsoft:timeout"
-DEFAULT_ACCEPT_TIMEOUT_MS = 60_000
 
-_TICKS_PER_MS = 10_000
-_UNIX_EPOCH_TICKS = 621_355_968_000_000_000
+DETACHED = "The link was detached by the broker."
 
 
 class LinkEndpoint:
@@ -47,6 +30,17 @@ class LinkEndpoint:
     def __init__(self, connection: AmqpConnection, link: Link) -> None:
         self.connection = connection
         self.link = link
+        self.active_s = 0.0
+        self.touch()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way on the link, so that it does not idle."""
+        return False
+
+    def touch(self) -> None:
+        """The link carries something, now. `active_s` is when it last did, in seconds of the loop's clock."""
+        self.active_s = self.connection.active_s = asyncio.get_running_loop().time()
 
     def check(self) -> None:
         """Raise what forbids the link as its entity is now."""
@@ -67,322 +61,3 @@ class LinkEndpoint:
 
     def closed(self) -> None:
         """The link is gone, by whichever way."""
-
-
-class PublishEndpoint(LinkEndpoint):
-    """Takes messages and batches for a queue or topic."""
-
-    role = Role.SENDER
-    strikes: LinkStrikes
-
-    def __init__(self, connection: AmqpConnection, link: Receiver, destination: Destination, path: str) -> None:
-        super().__init__(connection, link)
-        self.path = path
-        self.destination = destination
-        self._receiver = link
-        self._limits = connection.broker.limits(destination.inlet.settings)
-        self._oversized: dict[Delivery, int] = {}
-        self.strikes = LinkStrikes(connection.broker.faults, path, Role.SENDER)
-        self._acknowledgements = Acknowledgements(self._acknowledge, connection.schedule_flush)
-
-    def check(self) -> None:
-        self.destination.inlet.check(())
-
-    def open(self) -> None:
-        self.check()
-        self.link.max_message_size = self._limits.message
-        self.link.properties = {
-            symbol("com.microsoft:max-message-batch-size"): ulong(self._limits.batch),
-        }
-        super().open()
-        self._receiver.flow(SEND_CREDIT)
-
-    def on_delivery(self, delivery: Delivery, message_format: int | None) -> None:
-        if delivery.aborted:
-            self._oversized.pop(delivery, None)
-            delivery.settle()
-            self._receiver.flow(1)
-            return
-        if delivery.pending > self._limits.message or delivery in self._oversized:
-            self._swallow(delivery)
-        if delivery.partial or not (delivery.readable or delivery in self._oversized):
-            return
-        if self.strikes.detaches():
-            self.connection.detach(self.link, DetachForced("The link was detached by the broker."))
-            return
-        error = self._publish(delivery, message_format)
-        if error is None and (plan := self.strikes.cuts_after()):
-            self.connection.abort(reset=plan.reset)
-            return
-        self._receiver.flow(1)
-        if delivery.settled:
-            delivery.settle()
-        else:
-            delay_ms = self.connection.broker.ack_delay_ms + self.strikes.delay_ms()
-            self._acknowledgements.owe(delivery, error, delay_ms)
-
-    def _acknowledge(self, delivery: Delivery, error: ServiceBusError | None) -> None:
-        settlement.answer(delivery, error)
-        if error is None and (plan := self.strikes.breaks_off(Direction.OUT)):
-            self.connection.break_off(DISPOSITION, reset=plan.reset)
-
-    def _publish(self, delivery: Delivery, message_format: int | None) -> ServiceBusError | None:
-        """Take in a complete delivery; return the error if it is refused."""
-        size = self._oversized.pop(delivery, 0)
-        data = bytes(self._receiver.recv(delivery.pending) or b"")
-        self._receiver.advance()
-        try:
-            if size:
-                raise MessageTooLarge(
-                    f"The received message (size:{size} bytes) exceeds the limit ({self._limits.message} bytes) "
-                    "currently allowed on the link."
-                )
-            messages = self._messages(data, message_format)
-            self.strikes.refuse(messages)
-            self.destination.publish(messages)
-            self.destination.inlet.accessed_ms = self.connection.broker.namespace.agenda.now()
-        except ServiceBusError as refusal:
-            self.destination.inlet.counts.refused += 1
-            return refusal
-        return None
-
-    def _swallow(self, delivery: Delivery) -> None:
-        """Read what a message has too much and keep only its size: it is refused when it has come to its end."""
-        pending = delivery.pending
-        if pending:
-            self._receiver.recv(pending)
-        self._oversized[delivery] = self._oversized.get(delivery, 0) + pending
-
-    def _messages(self, data: bytes, message_format: int | None) -> list[Message]:
-        if message_format != BATCH_FORMAT:
-            return [parse(data)]
-        if len(data) > self._limits.batch:
-            raise MessageTooLarge(
-                f"The batch takes {len(data)} bytes, which exceeds the limit of {self._limits.batch} bytes."
-            )
-        return [parse(each) for each in split_batch(data)]
-
-    def closed(self) -> None:
-        self._acknowledgements.cancel()
-        self._oversized.clear()
-
-
-class ConsumeEndpoint(LinkEndpoint):
-    """Delivers the messages of a queue to one receiver."""
-
-    role = Role.RECEIVER
-    strikes: LinkStrikes
-
-    def __init__(self, connection: AmqpConnection, link: Sender, source: Source) -> None:
-        super().__init__(connection, link)
-        self.path = source.path
-        self.source = source
-        self.queue: MessageQueue = source.queue
-        self.strikes = LinkStrikes(connection.broker.faults, source.path, Role.RECEIVER)
-        self._sender = link
-        self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
-        self._unsettled: dict[Delivery, UUID] = {}
-        self._pump_scheduled = False
-        self._is_open = False
-
-    def check(self) -> None:
-        self.source.check()
-
-    def open(self) -> None:
-        self.check()
-        self._is_open = True
-        super().open()
-
-    def wake(self) -> None:
-        """A message may be there: take it at the end of this turn of the loop."""
-        if not self._pump_scheduled:
-            self._pump_scheduled = True
-            asyncio.get_running_loop().call_soon(self._woken)
-
-    def _woken(self) -> None:
-        self._pump_scheduled = False
-        self.pump()
-        self.connection.schedule_flush()
-
-    def pump(self) -> None:
-        if not self._is_open:
-            return
-        self.source.outlet.accessed_ms = self.connection.broker.namespace.agenda.now()
-        credit = self._sender.credit
-        while credit > 0 and self.connection.writable and not self.connection.breaks_off:
-            if self._has_next() and self.strikes.detaches():
-                self.connection.detach(self.link, DetachForced("The link was detached by the broker."))
-                return
-            taken = self._take()
-            if taken is None:
-                break
-            self._deliver(*taken)
-            credit -= 1
-            if plan := self.strikes.breaks_off(Direction.OUT):
-                self.connection.break_off(TRANSFER, reset=plan.reset)
-        else:
-            self._pass_on()
-        if self._sender.drain_mode:
-            self._sender.drained()
-
-    def _take(self) -> tuple[Entry, Lock | None] | None:
-        return self.queue.take(self, delete=self._deletes)
-
-    def _has_next(self) -> bool:
-        return self.queue.has_next
-
-    def _pass_on(self) -> None:
-        """There is no credit for more: what waits is for another receiver."""
-        self.queue.wake_waiting()
-
-    def _deliver(self, entry: Entry, lock: Lock | None) -> None:
-        if lock is None:
-            delivery = self._sender.delivery(str(entry.sequence_number))
-            self._sender.send(entry.encode())
-            self._sender.advance()
-            delivery.settle()
-            return
-        # The tag is the lock token as .NET lays out a GUID; the annotation in the type proton gives is text.
-        delivery = self._sender.delivery(lock.token.bytes_le)  # type: ignore[arg-type]
-        self._sender.send(entry.encode(lock.until_ms))
-        self._sender.advance()
-        self._unsettled[delivery] = lock.token
-
-    def on_delivery(self, delivery: Delivery, message_format: int | None) -> None:
-        if not delivery.updated:
-            return
-        token = self._unsettled.get(delivery)
-        if token is None:
-            return
-        outcome = settlement.read(delivery)
-        if outcome is None:
-            if delivery.settled:
-                del self._unsettled[delivery]
-                delivery.settle()
-            return
-        del self._unsettled[delivery]
-        try:
-            outcome.apply(self.queue, token)
-        except ServiceBusError as error:
-            settlement.answer(delivery, error)
-        else:
-            outcome.confirm(delivery)
-        self.connection.schedule_flush()
-
-    def closed(self) -> None:
-        self._is_open = False
-        self._unsettled.clear()
-        self.queue.leave(self)
-
-
-class SessionEndpoint(ConsumeEndpoint):
-    """Delivers the messages of one session to the receiver that holds it.
-
-    The attach is answered only when a session has been locked, or when the time for that is over.
-    """
-
-    queue: SessionQueue
-
-    def __init__(self, connection: AmqpConnection, link: Sender, source: Source, session_id: str | None) -> None:
-        super().__init__(connection, link, source)
-        self._wanted = session_id
-        self._waits = False
-        self.session: Session | None = None
-
-    def open(self) -> None:
-        self.check()
-        if self._wanted is not None:
-            self.session_granted(self.queue.accept(self._wanted, self))
-            return
-        session = self.queue.accept_next(self)
-        if session is not None:
-            self.session_granted(session)
-            return
-        self._waits = True
-        agenda = self.connection.broker.namespace.agenda
-        agenda.at(agenda.now() + self._accept_timeout_ms(), self._give_up)
-
-    def _accept_timeout_ms(self) -> int:
-        properties = self.link.remote_properties or {}
-        return int(properties.get(symbol(ACCEPT_TIMEOUT), DEFAULT_ACCEPT_TIMEOUT_MS))
-
-    def session_granted(self, session: Session) -> None:
-        self._waits = False
-        self._is_open = True
-        self.session = session
-        link = self.link
-        link.source.copy(link.remote_source)
-        link.target.copy(link.remote_target)
-        link.snd_settle_mode = link.remote_snd_settle_mode
-        link.rcv_settle_mode = link.remote_rcv_settle_mode
-        chosen = link.source.filter
-        chosen.clear()
-        chosen.put_dict({symbol(SESSION_FILTER): session.id})
-        ticks = session.locked_until_ms * _TICKS_PER_MS + _UNIX_EPOCH_TICKS
-        link.properties = {symbol(SESSION_LOCKED_UNTIL): ticks}
-        link.open()
-        self.connection.schedule_flush()
-
-    def session_lost(self) -> None:
-        self.connection.detach(
-            self.link,
-            SessionLockLost("The session lock was lost. Request a new session receiver."),
-        )
-
-    def _give_up(self) -> None:
-        if self._waits:
-            self._waits = False
-            self.queue.stop_waiting(self)
-            self.connection.refuse(
-                self.link,
-                TimedOut("The operation did not complete within the allotted timeout. No session was available."),
-            )
-
-    def _take(self) -> tuple[Entry, Lock | None] | None:
-        if self.session is None:
-            return None
-        return self.queue.take_from(self.session, self, delete=self._deletes)
-
-    def _has_next(self) -> bool:
-        return self.session is not None and len(self.session.line) > 0
-
-    def _pass_on(self) -> None:
-        pass
-
-    def closed(self) -> None:
-        self._is_open = False
-        self._unsettled.clear()
-        self._waits = False
-        self.queue.stop_waiting(self)
-        if self.session is not None:
-            self.queue.close_session(self.session, self)
-
-
-def consume_endpoint(connection: AmqpConnection, link: Sender, source: Source) -> ConsumeEndpoint:
-    """Make the endpoint a receiver asks for. Raises NotAllowed when sessions and the entity do not match."""
-    asks, session_id = _session_filter(link)
-    if isinstance(source.queue, SessionQueue):
-        if not asks:
-            raise NotAllowed(
-                "It is not possible for an entity that requires sessions to create a non-sessionful message "
-                "receiver."
-            )
-        return SessionEndpoint(connection, link, source, session_id)
-    if asks:
-        raise NotAllowed(
-            "A sessionful message receiver cannot be created on an entity that does not require sessions. Ensure "
-            "RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior."
-        )
-    return ConsumeEndpoint(connection, link, source)
-
-
-def _session_filter(link: Sender) -> tuple[bool, str | None]:
-    """Return whether a receiver asks for a session, and for which; None is any that is free."""
-    wanted: Data = link.remote_source.filter
-    wanted.rewind()
-    filters = wanted.get_object() if wanted.next() else None
-    for name, value in (filters or {}).items():
-        if str(name) == SESSION_FILTER:
-            plain = getattr(value, "value", value)
-            return True, None if plain is None else str(plain)
-    return False, None

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from proton import UNDESCRIBED, Array, Data, Message, timestamp
 
+from .consuming import SessionEndpoint
 from .entry import Entry, Lock
 from .errors import ArgumentInvalid, NotAllowed, NotImplementedHere, ServiceBusError
-from .links import SessionEndpoint
 from .message import parse
 from .namespace import MANAGEMENT_SUFFIX
 from .queue import MessageQueue
@@ -139,7 +139,7 @@ class ManagementNode:
             data = bytes(each["message"])
             if len(data) > limit:
                 raise ArgumentInvalid(f"A message takes {len(data)} bytes; the limit is {limit}.")
-            message = parse(data)
+            message = parse(data).identified()
             if message.scheduled_ms is None:
                 raise ArgumentInvalid("A message to schedule has no x-opt-scheduled-enqueue-time.")
             messages.append(message)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
+from uuid import uuid4
 
 from . import codec
-from .errors import ArgumentInvalid, DecodeFailed, NotAllowed
+from .errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
 
 HEADER = 0x70
 DELIVERY_ANNOTATIONS = 0x71
@@ -27,8 +28,10 @@ BATCH_FORMAT = 0x80013700
 """The message-format of a transfer whose data sections are messages (Service Bus AMQP protocol guide)."""
 
 MAX_ID_LENGTH = 128
+"""UTF-16 units that a message id, session id or partition key may have ("Service Bus quotas")."""
 MAX_PROPERTIES_BYTES = 64 * 1024
 MAX_PROPERTY_BYTES = 32 * 1024
+"""One property of a message, and all that goes before its body ("Service Bus quotas", learn.microsoft.com)."""
 
 _UNLIMITED_TTL_MS = 0xFFFFFFFF
 
@@ -182,6 +185,15 @@ class Message:
         section = _section(APPLICATION_PROPERTIES, codec.encode_map(len(pairs), body))
         return replace(self, bare=self.bare[:start] + section + self.bare[end:])
 
+    def identified(self) -> Message:
+        """Return the message with a text for its id, as the service has every message.
+
+        One without an id gets one (azure-service-bus-java issue 69); an id of another type is told as text.
+        """
+        if type(self.field(Property.MESSAGE_ID)) is str:
+            return self
+        return self.with_property(Property.MESSAGE_ID, self.message_id or uuid4().hex)
+
     def with_property(self, field: Property, value: codec.Value) -> Message:
         """Return the message with one field of its properties section set."""
         found = {section.code: section for section in sections(self.bare)}
@@ -213,12 +225,14 @@ class Message:
 
 
 def parse(data: bytes) -> Message:
-    """Read an encoded message. Raises DecodeFailed, or ArgumentInvalid and NotAllowed for what it says."""
+    """Read an encoded message.
+
+    Raises DecodeFailed, or ArgumentInvalid, NotAllowed and PropertiesTooLarge for what it says.
+    """
     durable, priority, ttl_ms = False, None, None
     properties: tuple[codec.Value, ...] = ()
     annotations = _NO_ANNOTATIONS
     bare_start = body_start = -1
-    largest_section = 0
     try:
         for code, start, value, end in sections(data):
             if code == HEADER:
@@ -228,10 +242,11 @@ def parse(data: bytes) -> Message:
             elif code == PROPERTIES:
                 bare_start = start
                 properties = tuple(codec.decode(data, value)[0])
+                if end - value > MAX_PROPERTY_BYTES:
+                    _refuse_large_property(data, value)
             elif code == APPLICATION_PROPERTIES:
                 bare_start = start if bare_start < 0 else bare_start
-                largest_section = end - value
-                if largest_section > MAX_PROPERTY_BYTES:
+                if end - value > MAX_PROPERTY_BYTES:
                     _refuse_large_property(data, value)
             elif code >= DATA and body_start < 0:
                 body_start = start
@@ -240,9 +255,7 @@ def parse(data: bytes) -> Message:
     if body_start < 0:
         body_start = len(data)
     if body_start > MAX_PROPERTIES_BYTES:
-        raise ArgumentInvalid(
-            f"The properties of the message take {body_start} bytes; the limit is {MAX_PROPERTIES_BYTES}."
-        )
+        raise PropertiesTooLarge
     message = Message(
         bare=data[bare_start if bare_start >= 0 else body_start :],
         durable=durable,
@@ -277,11 +290,12 @@ def _parse_annotations(data: bytes, at: int) -> _Annotations:
         name = codec.decode(key)[0]
         if name in _BROKER_ANNOTATIONS:
             continue
-        kept += (key, value)
         if name == PARTITION_KEY:
             partition_key = _text(codec.decode(value)[0])
+            value = codec.NULL if partition_key is None else codec.encode_string(partition_key)
         elif name == SCHEDULED_ENQUEUE_TIME:
             scheduled_ms = codec.decode(value)[0]
+        kept += (key, value)
     return _Annotations(b"".join(kept), len(kept) // 2, partition_key, scheduled_ms)
 
 
@@ -305,8 +319,8 @@ def _check_ids(message: Message) -> None:
         ("SessionId", message.session_id),
         ("PartitionKey", message.partition_key),
     ):
-        if value is not None and len(value) > MAX_ID_LENGTH:
-            raise ArgumentInvalid(f"The {name} has {len(value)} characters; the limit is {MAX_ID_LENGTH}.")
+        if value is not None and (units := _utf16_units(value)) > MAX_ID_LENGTH:
+            raise ArgumentInvalid(f"The {name} has {units} characters; the limit is {MAX_ID_LENGTH}.")
     if message.session_id is not None and message.partition_key not in (None, message.session_id):
         raise NotAllowed(
             f"The PartitionKey '{message.partition_key}' and the SessionId '{message.session_id}' of a message "
@@ -315,13 +329,8 @@ def _check_ids(message: Message) -> None:
 
 
 def _refuse_large_property(data: bytes, at: int) -> None:
-    encoded = list(codec.items(data, at))
-    for key, value in zip(encoded[::2], encoded[1::2], strict=True):
-        if len(value) > MAX_PROPERTY_BYTES:
-            name = codec.decode(key)[0]
-            raise ArgumentInvalid(
-                f"The property '{name}' takes {len(value)} bytes; the limit is {MAX_PROPERTY_BYTES}."
-            )
+    if any(len(each) > MAX_PROPERTY_BYTES for each in codec.items(data, at)):
+        raise PropertiesTooLarge
 
 
 def _encode_property(name: str, value: codec.Value) -> bytes:
@@ -339,5 +348,14 @@ def _text(value: codec.Value) -> str | None:
     if value is None or type(value) is str:
         return value
     if isinstance(value, bytes):
-        return value.hex()
+        # azure-servicebus gives what it received as bytes, and sends it so when the message is sent again.
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.hex()
     return str(value)
+
+
+def _utf16_units(text: str) -> int:
+    """The length of a text as .NET counts it, which the service is written in."""
+    return len(text.encode("utf-16-le", errors="surrogatepass")) // 2

@@ -6,39 +6,20 @@ import heapq
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import Protocol
 from uuid import UUID
 
 from . import codec
 from .agenda import Agenda
 from .counts import Counts
-from .entry import Entry, Line, Lock, State
-from .errors import MessageLockLost, MessageNotFound
+from .entry import Entry, Lock, State
+from .errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
+from .lines import Line, LineMaker
 from .message import Message
+from .queue_settings import Consumer, QueueSettings
 
 DEAD_LETTER_REASON = "DeadLetterReason"
 DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
-
-
-class Consumer(Protocol):
-    """Whoever receives from a queue. It takes what it has credit for when it is woken."""
-
-    def wake(self) -> None:
-        """Come and take: a message may be there."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """How a queue or subscription behaves. Durations are milliseconds; None is without end."""
-
-    path: str
-    lock_ms: int
-    max_delivery_count: int | None
-    default_ttl_ms: int | None
-    dead_letter_on_expiry: bool
-    requires_session: bool = False
 
 
 class MessageQueue:
@@ -47,14 +28,22 @@ class MessageQueue:
     SessionQueue changes where messages wait and what a lock belongs to; all else is here.
     """
 
-    def __init__(self, settings: QueueSettings, agenda: Agenda, dead_letters: MessageQueue | None = None) -> None:
+    def __init__(
+        self,
+        settings: QueueSettings,
+        agenda: Agenda,
+        dead_letters: MessageQueue | None = None,
+        *,
+        lines: LineMaker = Line,
+    ) -> None:
         self.settings = settings
         self.dead_letters = dead_letters
         self._agenda = agenda
         self._entries: dict[int, Entry] = {}
         self._locked: dict[UUID, Entry] = {}
         self._last_sequence_number = 0
-        self._line = Line()
+        self._make_line = lines
+        self._line = lines()
         self._waiting: dict[Consumer, None] = {}
         self._lock_expiries: deque[tuple[int, UUID]] = deque()
         self._expiries: list[tuple[int, int]] = []
@@ -184,11 +173,15 @@ class MessageQueue:
         """Return the entry a lock token stands for. Raises MessageLockLost."""
         entry = self._locked.get(token)
         if entry is None:
-            raise MessageLockLost(
-                "The lock supplied is invalid. Either the lock expired, or the message has already been "
-                "removed from the queue."
-            )
+            raise self.lock_lost()
         return entry
+
+    def lock_lost(self) -> ServiceBusError:
+        """The error for a lock that is over."""
+        return MessageLockLost(
+            "The lock supplied is invalid. Either the lock expired, or the message has already been removed from "
+            "the queue."
+        )
 
     def complete(self, token: UUID) -> None:
         """Remove a locked message for good."""
@@ -205,8 +198,9 @@ class MessageQueue:
         self._fail_delivery(entry)
 
     def defer(self, token: UUID, changes: Mapping[str, codec.Value] | None = None) -> None:
-        """Set a locked message aside, to be received by its sequence number only."""
+        """Set a locked message aside, to be received by its sequence number only; the delivery counts."""
         entry = self.locked_entry(token)
+        self._count_delivery(entry)
         entry.message = entry.message.with_application_properties(changes or {})
         entry.state = State.DEFERRED
         self._deferred.add(entry.sequence_number)
@@ -219,10 +213,30 @@ class MessageQueue:
         description: str | None = None,
         changes: Mapping[str, codec.Value] | None = None,
     ) -> None:
-        """Move a locked message to the dead-letter queue."""
+        """Move a locked message to the dead-letter queue. Raises NotAllowed for one that is there already."""
         entry = self.locked_entry(token)
+        if self.dead_letters is None:
+            raise NotAllowed("A message of a dead-letter queue cannot be moved to a dead-letter queue.")
         entry.message = entry.message.with_application_properties(changes or {})
         self._bury(entry, reason, description)
+
+    def has_slow_lock(self, token: UUID, slow_ms: int) -> bool:
+        """Tell whether a lock was taken so many milliseconds ago, and may end without making a dead letter."""
+        entry = self._locked.get(token)
+        if entry is None or entry.lock is None or not self.settings.counts_deliveries:
+            return False
+        return self._is_slow(entry.lock.until_ms, slow_ms) and self._may_fail(entry)
+
+    def _is_slow(self, until_ms: int, slow_ms: int) -> bool:
+        return self._agenda.now() - (until_ms - self.settings.lock_ms) >= slow_ms
+
+    def _may_fail(self, entry: Entry) -> bool:
+        limit = self.settings.max_delivery_count
+        return limit is None or entry.delivery_count + 2 <= limit
+
+    def expire_lock(self, token: UUID) -> None:
+        """Have a lock end now, as if its time were over. Raises MessageLockLost."""
+        self._fail_delivery(self.locked_entry(token))
 
     def renew_lock(self, token: UUID) -> int:
         """Extend the lock on a message; return when it now ends."""
@@ -251,7 +265,7 @@ class MessageQueue:
         return [(entry, self._lock(entry)) for entry in entries]
 
     def _fail_delivery(self, entry: Entry) -> None:
-        entry.delivery_count += 1
+        self._count_delivery(entry)
         limit = self.settings.max_delivery_count
         if limit is not None and entry.delivery_count >= limit:
             self._bury(
@@ -261,6 +275,12 @@ class MessageQueue:
             )
         else:
             self._unlock(entry)
+
+    def _count_delivery(self, entry: Entry) -> None:
+        # Microsoft's live tests (azure-sdk-for-js, deferredMessage.spec.ts and the dead-letter queue's): deferring
+        # counts, abandoning a dead letter does not.
+        if self.settings.counts_deliveries:
+            entry.delivery_count += 1
 
     def _unlock(self, entry: Entry) -> None:
         self._forget_lock(entry)
@@ -283,7 +303,6 @@ class MessageQueue:
 
     def _bury(self, entry: Entry, reason: str | None, description: str | None) -> None:
         if self.dead_letters is None:
-            # A message that is dead-lettered in the dead-letter queue stays there.
             self._unlock(entry)
             return
         self._drop(entry)
@@ -322,7 +341,7 @@ class MessageQueue:
         self._entries.clear()
         self.size_bytes = 0
         self._locked.clear()
-        self._line = Line()
+        self._line = self._make_line()
         self._lock_expiries.clear()
         self._expiries.clear()
         self._schedule.clear()

@@ -14,7 +14,10 @@ from .attach import attach
 from .auth import DEFAULT_KEY, KEY_NAME, SharedAccess
 from .broker import Broker, Tier
 from .connection import AmqpConnection
+from .edges import DEFAULT_SEED, Edges
 from .entities import Entities
+from .errors import ConnectionForced
+from .idle_links import IdleLinks, default_idle_ms
 from .namespace import Namespace
 
 LOG = logging.getLogger(__name__)
@@ -25,7 +28,9 @@ CLOSE_TIMEOUT_S = 1.0
 class ServiceBusServer:
     """An AMQP 1.0 broker with Service Bus semantics, on the running asyncio loop.
 
-    Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement.
+    Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement;
+    `edges` is the seed of what varies, None for the service's usual ways; `idle_ms` is how long a link may idle
+    (see `idle_links`).
     Messages are kept in memory and go when it stops.
     """
 
@@ -39,6 +44,8 @@ class ServiceBusServer:
         key: str = DEFAULT_KEY,
         tier: Tier = "standard",
         ack_delay_ms: int = 0,
+        edges: int | None = DEFAULT_SEED,
+        idle_ms: int | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self._host = host
@@ -47,12 +54,15 @@ class ServiceBusServer:
         self._key = key
         self._agenda = Agenda(clock)
         self._runner = AgendaRunner(self._agenda)
+        chosen = Edges(edges)
         self.broker = Broker(
-            Namespace(entities, self._agenda),
+            Namespace(entities, self._agenda, chosen),
             SharedAccess(key, lambda: clock() / 1000),
+            chosen,
             tier=tier,
             ack_delay_ms=ack_delay_ms,
         )
+        self._idle = IdleLinks(self.broker, default_idle_ms(edges) if idle_ms is None else idle_ms)
         self._server: asyncio.Server | None = None
         self._web: web.AppRunner | None = None
 
@@ -60,6 +70,7 @@ class ServiceBusServer:
         """Listen. Raises OSError when a port is taken."""
         loop = asyncio.get_running_loop()
         self._runner.start()
+        self._idle.start()
         self._server = await loop.create_server(
             lambda: AmqpConnection(self.broker, attach), self._host, self._port
         )
@@ -78,6 +89,7 @@ class ServiceBusServer:
     async def stop(self) -> None:
         """Close the connections and the ports."""
         self._runner.stop()
+        self._idle.stop()
         if self._server is not None:
             self._server.close()
             await self._close_connections()
@@ -90,7 +102,7 @@ class ServiceBusServer:
     async def _close_connections(self) -> None:
         connections = list(self.broker.connections)
         for connection in connections:
-            connection.close()
+            connection.close(ConnectionForced("The broker is shutting down."))
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 for connection in connections:

@@ -12,9 +12,13 @@ from uuid import UUID
 
 from .agenda import Agenda
 from .counts import Counts
-from .entry import Entry, Line, Lock
-from .errors import MessageNotFound, SessionCannotBeLocked, SessionLockLost
-from .queue import Consumer, MessageQueue, QueueSettings
+from .entry import Entry, Lock
+from .errors import MessageNotFound, ServiceBusError, SessionCannotBeLocked, SessionLockLost
+from .lines import Line
+from .queue import MessageQueue
+from .queue_settings import Consumer, QueueSettings
+
+_GRACE_MS = 1_000
 
 
 class SessionHolder(Consumer, Protocol):
@@ -127,7 +131,7 @@ class SessionQueue(MessageQueue):
         self, session: Session, holder: SessionHolder, *, delete: bool = False
     ) -> tuple[Entry, Lock | None] | None:
         """Hand the session's next message to its holder. The holder is woken when another comes."""
-        if session.holder is not holder:
+        if session.holder is not holder or session.locked_until_ms <= self._agenda.now():
             return None
         entry = self._next_live(session.line)
         if entry is None:
@@ -136,6 +140,16 @@ class SessionQueue(MessageQueue):
             self._drop(entry)
             return entry, None
         return entry, self._lock(entry)
+
+    def has_slow_lock(self, token: UUID, slow_ms: int) -> bool:
+        entry = self._locked.get(token)
+        if entry is None:
+            return False
+        session = self._session_of(entry)
+        return self._is_slow(session.locked_until_ms, slow_ms) and all(map(self._may_fail, session.locks.values()))
+
+    def expire_lock(self, token: UUID) -> None:
+        self._expire_session(self._session_of(self.locked_entry(token)))
 
     def expire_all_locks(self) -> int:
         """Have every lock on a session end now, as if its time were over; returns how many."""
@@ -150,14 +164,11 @@ class SessionQueue(MessageQueue):
         self._available.clear()
         self._session_expiries.clear()
 
-    def locked_entry(self, token: UUID) -> Entry:
-        entry = self._locked.get(token)
-        if entry is None:
-            raise SessionLockLost(
-                "The session lock has expired on the session, or the message was settled already. "
-                "Accept the session again to receive its messages."
-            )
-        return entry
+    def lock_lost(self) -> ServiceBusError:
+        return SessionLockLost(
+            "The session lock has expired on the session, or the message was settled already. "
+            "Accept the session again to receive its messages."
+        )
 
     def receive_deferred(
         self, sequence_numbers: Iterable[int], *, delete: bool = False, session_id: str | None = None
@@ -251,13 +262,17 @@ class SessionQueue(MessageQueue):
     def _extend(self, session: Session) -> None:
         assert session.holder is not None
         session.locked_until_ms = self._agenda.now() + self.settings.lock_ms
-        expiry = (session.locked_until_ms, session, session.holder)
+        self._note_expiry_of(session, session.locked_until_ms)
+
+    def _note_expiry_of(self, session: Session, until_ms: int) -> None:
+        assert session.holder is not None
+        expiry = (until_ms, session, session.holder)
         if self._session_expiries and expiry[0] < self._session_expiries[-1][0]:
-            # Only after the lock duration was made shorter: otherwise what is locked later ends later.
+            # After the lock duration was made shorter, or a lock was given its grace.
             insort(self._session_expiries, expiry, key=itemgetter(0))
         else:
             self._session_expiries.append(expiry)
-        self._arm(session.locked_until_ms)
+        self._arm(until_ms)
 
     def _held(self, session_id: str, owned: Iterable[SessionHolder]) -> Session:
         session = self._sessions.get(session_id)
@@ -268,8 +283,21 @@ class SessionQueue(MessageQueue):
     def _expire_locks(self, now: int) -> None:
         while self._session_expiries and self._session_expiries[0][0] <= now:
             _, session, holder = self._session_expiries.popleft()
-            if session.holder is holder and session.locked_until_ms <= now:
+            if session.holder is not holder or session.locked_until_ms > now:
+                continue
+            until = session.locked_until_ms + self._grace_ms(session)
+            if until > now:
+                self._note_expiry_of(session, until)
+            else:
                 self._expire_session(session)
+
+    def _grace_ms(self, session: Session) -> int:
+        """How long a lock outlasts what was told of it.
+
+        A receiver that waits for a message exactly as long as the lock lasts, as clients do, began to wait later
+        than the broker began to count: it must see that there is none, not that its lock is lost.
+        """
+        return 0 if session.locks else min(_GRACE_MS, self.settings.lock_ms // 4)
 
     def _expire_session(self, session: Session) -> None:
         for entry in list(session.locks.values()):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .errors import Refused, ServerBusy
-from .fault_plans import Direction, FaultKind, FaultPlan, Role
+from .edges import Oversized
+from .errors import UNABLE_TO_PROCESS, Refused, RefusedWithLink, ServerBusy
+from .fault_plans import INTERNAL_ERROR, Direction, FaultKind, FaultPlan, Role
 from .faults import Faults, partition_of
 from .message import Message
 
@@ -36,12 +37,16 @@ class LinkStrikes:
             lambda plan: plan.role is self._role and plan.direction is direction,
         )
 
-    def detaches(self) -> bool:
-        """Tell whether the link is to be detached in place of its next message."""
+    def detaches(self) -> FaultPlan | None:
+        """Return the fault that detaches the link in place of its next message."""
         if not self._faults.pending:
-            return False
-        plan = self._faults.strike(FaultKind.DETACH_LINK, self._path, lambda plan: plan.role is self._role)
-        return plan is not None
+            return None
+        return self._faults.strike(FaultKind.DETACH_LINK, self._path, lambda plan: plan.role is self._role)
+
+    def answers_oversized(self) -> Oversized | None:
+        """Return how a transfer that is too large is to be answered."""
+        plan = self._strike(FaultKind.ANSWER_OVERSIZED)
+        return None if plan is None else plan.answer
 
     def delay_ms(self) -> int:
         """Return how late the disposition is to be."""
@@ -49,7 +54,10 @@ class LinkStrikes:
         return 0 if plan is None else plan.delay_ms
 
     def refuse(self, messages: Sequence[Message]) -> None:
-        """Raise ServerBusy or Refused if these messages, sent together, are to be rejected."""
+        """Raise ServerBusy or Refused if these messages, sent together, are to be rejected.
+
+        RefusedWithLink is raised where the link is to be detached with the same reason.
+        """
         if not self._faults.pending:
             return
         if self._faults.strike(FaultKind.SERVER_BUSY, self._path):
@@ -57,6 +65,12 @@ class LinkStrikes:
                 "The request was terminated because the entity is being throttled. Error code: 50009. "
                 f"Please wait 2 seconds and try again. Resource: '{self._path}'."
             )
+        if self._faults.strike(FaultKind.INTERNAL_ERROR, self._path):
+            raise Refused(INTERNAL_ERROR, UNABLE_TO_PROCESS)
+        if plan := self._faults.strike(FaultKind.REJECT, self._path):
+            raise Refused(plan.condition, f"Every transfer to '{self._path}' is refused by a test.")
+        if plan := self._faults.strike(FaultKind.REJECT_THEN_DETACH, self._path):
+            raise RefusedWithLink(plan.condition, f"The transfer to '{self._path}' is refused by a test.")
         keys = {message.routing_key for message in messages} - {None}
 
         def holds_one(plan: FaultPlan) -> bool:

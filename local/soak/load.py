@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,7 +38,7 @@ def _document(batch: int, position: int) -> dict[str, Any]:
             "createdAt": "2026-02-09T11:37:37.3022907+02:00",
         },
         "ttl": 864000,
-        "_ts": 1_770_000_000 + batch,
+        "_ts": int(time.time()),
     }
     if position == EVENTS_IN_BATCH:
         document["data"] = None

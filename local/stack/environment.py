@@ -11,7 +11,8 @@ DATABASE = "outbox"
 TOPIC = "domain-events"
 
 # What infra/ provisions in Azure: name, partition key path, default TTL in seconds (-1: each item's own).
-CONTAINERS = (("data", "/partitionKey", -1), ("leases", "/id", None), ("quarantine", "/partitionKey", None))
+# Leases have no TTL, but the lock under which a host creates them has: without a default it would never expire.
+CONTAINERS = (("data", "/partitionKey", -1), ("leases", "/id", -1), ("quarantine", "/partitionKey", None))
 
 
 def container_argument(name: str, partition_key: str, default_ttl: int | None) -> str:

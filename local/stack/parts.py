@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +123,17 @@ class Part:
                 await self.kill()
 
     def signal_kill(self) -> None:
-        """Send SIGKILL, as the failure of a machine would be; whoever watches the part sees it end."""
+        """Send SIGKILL to the part alone: a host's worker lives on. Whoever watches the part sees it end."""
         if self._process.returncode is None:
             self._process.kill()
+
+    def signal_kill_all(self) -> None:
+        """Send SIGKILL to the part and to every process that it has started, a worker without its host included.
+
+        Nothing happens where nothing of it is left.
+        """
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def signal_stop(self) -> None:
         """Send SIGTERM, as a deployment or a scale-in would."""
@@ -131,6 +141,6 @@ class Part:
             self._process.terminate()
 
     async def kill(self) -> None:
-        """Kill the part, and wait until it is gone."""
-        self.signal_kill()
+        """Kill the part with all that it has started, and wait until it is gone."""
+        self.signal_kill_all()
         await self._process.wait()

@@ -47,18 +47,22 @@ class Stack:
         settings: The environment of an app on this stack.
         cosmos, servicebus: The service parts.
         hosts: The Functions hosts that run.
+        host_edges: The journal of edges that all hosts and their workers write, those that were killed included.
     """
 
     def __init__(self, options: StackOptions) -> None:
         self._options = options
+        self.host_edges = options.logs / "functions.edges"
         self.settings: dict[str, str] = {}
         self.hosts: list[Part] = []
         self.cosmos: Part
         self.servicebus: Part
         self._services: list[Part] = []
+        self._ended_hosts: list[Part] = []
         self._started_hosts = 0
 
     async def __aenter__(self) -> Self:
+        self.host_edges.unlink(missing_ok=True)
         try:
             async with asyncio.TaskGroup() as starting:
                 starting.create_task(self._start_cosmos())
@@ -112,7 +116,10 @@ class Stack:
         port = options.functions_port if not self.hosts else 0
         host = await Part.start(
             "functions",
-            ["--app", str(options.app), "--port", str(port), "--instance", label, *options.host_options],
+            [
+                *("--app", str(options.app), "--port", str(port), "--instance", label),
+                *("--edges-journal", str(self.host_edges), *options.host_options),
+            ],
             log=options.logs / f"{label}.log",
             environment=self.settings,
             label=label,
@@ -130,6 +137,7 @@ class Stack:
                 task.cancel()
         host = waits[next(iter(done))]
         self.hosts.remove(host)
+        self._ended_hosts.append(host)
         return host
 
     async def watch(self) -> None:
@@ -153,6 +161,9 @@ class Stack:
         hosts, self.hosts = self.hosts, []
         services, self._services = self._services, []
         await asyncio.gather(*(host.stop() for host in hosts))
+        # Their workers may have outlived them.
+        for host in (*hosts, *self._ended_hosts):
+            host.signal_kill_all()
         await asyncio.gather(*(service.stop() for service in services))
 
 

@@ -3,6 +3,9 @@
 The order comes from the change feed: within a physical partition, and so within a partition key, it is the order
 of commits. A query cannot give it: `_ts` has whole seconds, so `ORDER BY c._ts` leaves open what came first within
 one second, and within one transactional batch always. The query serves for what it is good at, counting.
+
+Within one commit, whose documents have one `_lsn`, the feed's order is not specified: there the documents' own
+`order` decides, where all of them have it.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from relay.operations.containers import open_container, telling_service_errors
+from relay.events import Document
+from relay.leases import Positions, read_positions
+from relay.operations.containers import open_database, telling_service_errors
+from relay.selection import in_commit_order
 from relay.settings import Settings
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
-
-Document = dict[str, Any]
 
 _PAGE_ITEMS = 500
 
@@ -65,11 +69,25 @@ class Range:
         return text, [{"name": name, "value": value} for name, value in values.items()]
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A document as it is now: its type, and its place in the change feed where the feed tells it."""
+
+    type: object
+    lsn: int | None
+
+
 class Outbox:
     """Reads the outbox container."""
 
-    def __init__(self, container: ContainerProxy) -> None:
+    def __init__(self, container: ContainerProxy, leases: ContainerProxy) -> None:
         self._container = container
+        self._leases = leases
+
+    async def positions(self) -> Positions:
+        """How far the relay has come."""
+        with telling_service_errors(self._leases.id):
+            return await read_positions(self._leases, self._container)
 
     async def resource_id(self) -> str:
         """The container's `_rid`: another container of the same name has another."""
@@ -90,6 +108,30 @@ class Outbox:
             counts = self._container.query_items(text, parameters=parameters, feed_range=feed_range)
             return sum([int(str(count)) async for count in counts])
 
+    async def find(self, partition_key: str, identifier: str) -> Stored | None:
+        """Look for a document; None where there is none. Ids with `/`, `?` or `#` are found too.
+
+        Raises:
+            ServiceError: The container cannot be read.
+        """
+        with telling_service_errors(self._container.id):
+            rows = self._container.query_items(
+                "SELECT c.type, c._ts FROM c WHERE c.id = @id",
+                parameters=[{"name": "@id", "value": identifier}],
+                partition_key=partition_key,
+            )
+            found = [row async for row in rows]
+            if not found:
+                return None
+            # Only the change feed has the _lsn.
+            start = datetime.fromtimestamp(max(0, found[0]["_ts"] - _START_MARGIN_S), UTC)
+            feed_range = await self._container.feed_range_from_partition_key(partition_key)
+            feed = self._container.query_items_change_feed(feed_range=feed_range, start_time=start)
+            async for document in feed:
+                if document["id"] == identifier:
+                    return Stored(document.get("type"), document.get("_lsn"))
+        return Stored(found[0].get("type"), None)
+
     async def pages(
         self, chosen: Range, feed_range: dict[str, Any], count: int
     ) -> AsyncGenerator[list[Document], None]:
@@ -102,6 +144,8 @@ class Outbox:
         settled = chosen.until < time.time() - _SETTLED_S
         start = datetime.fromtimestamp(max(0, chosen.since - _START_MARGIN_S), UTC)
         found = 0
+        # A page may end within a commit: its last one waits for what comes next.
+        commit: list[Document] = []
         if settled and count == 0:
             return
         with telling_service_errors(self._container.id):
@@ -109,12 +153,26 @@ class Outbox:
                 feed_range=feed_range, start_time=start, max_item_count=_PAGE_ITEMS
             ).by_page()
             async for page in pages:
-                documents = [document async for document in page if chosen.holds(document)]
-                found += len(documents)
-                if documents:
-                    yield documents
+                documents = commit + [document async for document in page if chosen.holds(document)]
+                found += len(documents) - len(commit)
+                whole, commit = _split_last_commit(documents)
                 if settled and found >= count:
-                    return
+                    break
+                if whole:
+                    yield list(in_commit_order(whole))
+            else:
+                whole = []
+        if whole or commit:
+            yield list(in_commit_order(whole + commit))
+
+
+def _split_last_commit(documents: list[Document]) -> tuple[list[Document], list[Document]]:
+    """The documents of all commits but the last, and those of the last, which may not be whole yet."""
+    last = documents[-1].get("_lsn") if documents else None
+    start = len(documents)
+    while last is not None and start and documents[start - 1].get("_lsn") == last:
+        start -= 1
+    return documents[:start], documents[start:]
 
 
 @asynccontextmanager
@@ -124,5 +182,8 @@ async def open_outbox(settings: Settings) -> AsyncIterator[Outbox]:
     Raises:
         ServiceError: The account cannot be reached, or refuses.
     """
-    async with open_container(settings, settings.cosmos_container) as container:
-        yield Outbox(container)
+    async with open_database(settings) as database:
+        yield Outbox(
+            database.get_container_client(settings.cosmos_container),
+            database.get_container_client(settings.cosmos_lease_container),
+        )

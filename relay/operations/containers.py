@@ -13,7 +13,7 @@ from relay.errors import ServiceError, first_line
 from relay.settings import Connection, Settings
 
 if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy, CosmosClient
+    from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
 
 
 @asynccontextmanager
@@ -28,16 +28,27 @@ async def connected(connection: Connection) -> AsyncIterator[CosmosClient]:
 
 
 @asynccontextmanager
+async def open_database(settings: Settings) -> AsyncIterator[DatabaseProxy]:
+    """The settings' database.
+
+    Raises:
+        ServiceError: The account cannot be reached, or refuses.
+    """
+    async with AsyncExitStack() as stack:
+        with telling_service_errors(settings.cosmos_container):
+            client = await stack.enter_async_context(connected(settings.cosmos))
+        yield client.get_database_client(settings.cosmos_database)
+
+
+@asynccontextmanager
 async def open_container(settings: Settings, name: str) -> AsyncIterator[ContainerProxy]:
     """The container `name` of the settings' database.
 
     Raises:
         ServiceError: The account cannot be reached, or refuses.
     """
-    async with AsyncExitStack() as stack:
-        with telling_service_errors(name):
-            client = await stack.enter_async_context(connected(settings.cosmos))
-        yield client.get_database_client(settings.cosmos_database).get_container_client(name)
+    async with open_database(settings) as database:
+        yield database.get_container_client(name)
 
 
 @contextmanager

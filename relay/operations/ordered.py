@@ -12,9 +12,10 @@ from relay.errors import ConfigurationError, SendError
 from relay.events import DomainEvent
 from relay.messages import Encoder
 from relay.operations.results import ExitCode
-from relay.pipeline import group
-from relay.publisher import PartitionOutcome, Publisher, Rejected
+from relay.publisher import Publisher
+from relay.selection import group
 from relay.settings import Settings
+from relay.turn import PartitionOutcome, Rejected
 
 # There is no retry policy of a host around a command. These ride out a throttled moment, not an outage.
 _PAUSES_S = (0.5, 2.0)
@@ -66,8 +67,11 @@ class OrderedSender:
         self._accepted = 0
         self._failed_in_a_row = 0
 
-    async def send(self, events: Sequence[DomainEvent]) -> Sent:
-        """Publish a chunk, trying again what may succeed. Failed sends are told in `failures`, not raised."""
+    async def send(self, events: Sequence[DomainEvent], *, stop_at_rejection: bool = False) -> Sent:
+        """Publish a chunk, trying again what may succeed. Failed sends are told in `failures`, not raised.
+
+        With `stop_at_rejection`, what follows a rejected event of the same key is neither sent nor in the result.
+        """
         sent = Sent()
         partitions = {}
         for key, its_events in group(events).items():
@@ -77,7 +81,7 @@ class OrderedSender:
                 partitions[key] = its_events
         accepted = 0
         for pause in (*self._pauses_s, None):
-            outcomes = await self._publisher.publish(partitions)
+            outcomes = await self._publisher.publish(partitions, stop_at_rejection=stop_at_rejection)
             accepted += sum(outcome.published for outcome in outcomes)
             failed = [outcome for outcome in outcomes if outcome.error is not None]
             partitions = self._take(outcomes, partitions, sent)
@@ -96,7 +100,7 @@ class OrderedSender:
         rest = {}
         for outcome in outcomes:
             events = partitions[outcome.partition_key]
-            through = len(events) - outcome.unsent
+            through = len(events) - outcome.unsent - len(outcome.held_back)
             sent.through.setdefault(outcome.partition_key, []).extend(events[:through])
             sent.rejected += outcome.rejected
             if outcome.unsent:

@@ -1,4 +1,4 @@
-"""`python -m relay quarantine list | show | release | discard`."""
+"""`python -m relay quarantine list | show | release | discard | add`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ import json
 
 from relay.errors import UsageError
 from relay.events import Reason
-from relay.operations import release
+from relay.holds import ORDER_PREFIX
+from relay.operations import release, set_aside
+from relay.operations.committed import open_outbox
 from relay.operations.console import Console
+from relay.operations.holdings import Order, Parked
 from relay.operations.ordered import ordered_sender
+from relay.operations.parked_release import ParkedRelease
 from relay.operations.records import SHORT_ID, Filter, Head, Records, open_records
 from relay.operations.results import EXIT_CODES, ExitCode, Result
+from relay.operations.successors import Successors
 from relay.settings import Settings
 
 _DEFAULT_LIMIT = 100
 _NAMED_WHEN_ASKING = 10
+_SHORT_ORDER = len(ORDER_PREFIX) + SHORT_ID
 
 EXAMPLES = """\
 examples:
@@ -24,6 +30,7 @@ examples:
   python -m relay quarantine show 3f1c0a92b7d4
   python -m relay quarantine release --reason message-refused
   python -m relay quarantine discard 3f1c0a92b7d4 --yes
+  python -m relay quarantine add KEY ID
 
 `python -m relay quarantine COMMAND --help` tells more of each."""
 
@@ -32,7 +39,8 @@ examples:
   python -m relay quarantine list --limit 20
   python -m relay quarantine list --partition-key b5e2e7aa-4982-4735-9422-c39a7c4af5c2
 
-Records come in order of arrival, the oldest first. Their ids may be shortened wherever an id is asked for, as long
+Records come in order of arrival, the oldest first, then the parked partition keys and the pending orders to set an
+event aside. Their ids may be shortened wherever an id is asked for, as long
 as one record only begins so."""
 
 SHOW_EXAMPLES = """\
@@ -50,12 +58,20 @@ Each document is validated as the app would, and published as the app would, in 
 removed only after Service Bus has accepted its event, so repeating a release is harmless: what was accepted but
 not removed is dropped as a duplicate, within the topic's window. What is still invalid stays, with the reason it
 has now, and does not hold up the others. When a send fails, the rest of that partition key waits for the next
-release. Consumers receive a released event after those that its partition key had in the meantime."""
+release. Consumers receive a released event after those that its partition key had in the meantime; the output says
+where there were any.
+
+A parked partition key (RELAY_ON_POISON=park) is released in order, and goes on by itself once no record of it is
+left: --all --partition-key KEY releases what comes meanwhile too. There a record that is still invalid, or not
+chosen, holds up those behind it: discard it, or release it first."""
 
 DISCARD_EXAMPLES = """\
 examples:
   python -m relay quarantine discard 3f1c0a92b7d4
   python -m relay quarantine discard --reason id-too-long --yes
+  python -m relay quarantine discard set-aside:3f1c0a92b7d4   (withdraws an order of `quarantine add`)
+
+What is behind a discarded record of a parked partition key stays parked until it is released or discarded too.
 
 The documents are gone then: subscribers never learn of these events. `show` them first. Without --yes it asks,
 and where nobody can be asked it refuses (exit code 2)."""
@@ -86,6 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser, common: argparse.ArgumentPars
     discarding = add("discard", "remove records for good, after asking", DISCARD_EXAMPLES)
     _add_choice(discarding)
     discarding.add_argument("--yes", action="store_true", help="do not ask")
+    set_aside.add_arguments(add("add", "have the relay set an event aside", set_aside.EXAMPLES))
 
 
 def _add_filter(parser: argparse.ArgumentParser) -> None:
@@ -127,6 +144,8 @@ async def run(arguments: argparse.Namespace, settings: Settings, console: Consol
                 return await _show(records, arguments.id)
             case "release":
                 return await _release(arguments, settings, records, console)
+            case "add":
+                return await set_aside.run(arguments, settings, records, console)
         return await _discard(arguments, records, console)
 
 
@@ -148,9 +167,31 @@ async def _chosen(arguments: argparse.Namespace, records: Records) -> tuple[list
 async def _list(records: Records, chosen: Filter, limit: int) -> Result:
     heads = await records.heads(chosen, limit)
     total = len(heads) if len(heads) < limit else await records.count(chosen)
+    parked = list((await records.holdings.parked(chosen.partition_key)).values())
+    orders = await records.holdings.orders(chosen.partition_key)
     lines = [_line(head) for head in heads]
+    lines += [_parked_line(each) for each in parked]
+    lines += [_order_line(order) for order in orders]
     lines.append(f"{total} in quarantine" if total == len(heads) else f"{len(heads)} of {total} in quarantine")
-    return Result(ExitCode.OK, {"total": total, "records": [head.data() for head in heads]}, lines)
+    data = {
+        "total": total,
+        "records": [head.data() for head in heads],
+        "parked": [each.data() for each in parked],
+        "orders": [order.data() for order in orders],
+    }
+    return Result(ExitCode.OK, data, lines)
+
+
+def _parked_line(parked: Parked) -> str:
+    because = parked.because[:SHORT_ID]
+    return f"parked since {parked.since[:19]}Z, because of {because}  partition key {parked.partition_key!r}"
+
+
+def _order_line(order: Order) -> str:
+    return (
+        f"{order.id[:_SHORT_ORDER]}  {order.ordered_at[:19]}Z  pending  partition key {order.partition_key!r}, "
+        f"document {order.event_id!r}"
+    )
 
 
 def _line(head: Head) -> str:
@@ -179,30 +220,90 @@ async def _release(
     arguments: argparse.Namespace, settings: Settings, records: Records, console: Console
 ) -> Result:
     heads, missing = await _chosen(arguments, records)
+    parked = await records.holdings.parked(arguments.partition_key)
+    free = [head for head in heads if head.partition_key not in parked]
     progress = console.progress("released", len(heads))
-    async with ordered_sender(settings) as sender:
-        outcome = await release.release(records, sender, heads, settings.event_type, progress)
+    async with ordered_sender(settings) as sender, open_outbox(settings) as outbox:
+        successors = Successors(outbox, records, settings.event_type)
+        outcome = await release.release(records, sender, successors, free, settings.event_type, progress)
+        whole = arguments.all and arguments.reason is None
+        in_order = ParkedRelease(records, sender, settings.event_type, outcome)
+        for key in parked:
+            chosen = {head.id for head in heads if head.partition_key == key}
+            # A parked key without a record was cut off in the middle of its release.
+            if (chosen or whole) and not sender.gave_up:
+                await in_order.release(key, None if whole else chosen)
+        progress.finish(len(outcome.released))
         return release.result_of(outcome, sender, missing)
 
 
 async def _discard(arguments: argparse.Namespace, records: Records, console: Console) -> Result:
-    heads, missing = await _chosen(arguments, records)
-    if heads and not arguments.yes and not _sure(heads, console):
-        data = {"discarded": [], "missing": missing, "refused": True}
+    orders, arguments.ids, unknown = await _named_orders(arguments.ids, records)
+    heads, missing = ([], []) if orders and not arguments.ids else await _chosen(arguments, records)
+    missing += unknown
+    if (heads or orders) and not arguments.yes and not _sure(heads, orders, console):
+        data = {"discarded": [], "withdrawn": [], "unparked": [], "missing": missing, "refused": True}
         return Result(ExitCode.FINDINGS, data, ["Nothing was discarded."])
     progress = console.progress("discarded", len(heads))
     for number, head in enumerate(heads, start=1):
         await records.remove(head)
         progress.update(number)
     progress.finish(len(heads))
-    lines = [f"discarded {len(heads)}", *(f"{identifier} is not in quarantine" for identifier in missing)]
-    data = {"discarded": [head.id for head in heads], "missing": missing, "refused": False}
+    for order in orders:
+        await records.holdings.withdraw(order)
+    unparked, parked = await _unpark(heads, records)
+    lines = [f"discarded {len(heads)}"]
+    lines += [f"withdrew the order {order.id[:_SHORT_ORDER]}" for order in orders]
+    lines += [f"partition key {key!r} is parked no more" for key in unparked]
+    lines += [f"partition key {key!r} stays parked until its other records are released" for key in parked]
+    lines += [f"{identifier} is not in quarantine" for identifier in missing]
+    data = {
+        "discarded": [head.id for head in heads],
+        "withdrawn": [order.id for order in orders],
+        "unparked": unparked,
+        "missing": missing,
+        "refused": False,
+    }
     return Result(ExitCode.FINDINGS if missing else ExitCode.OK, data, lines)
 
 
-def _sure(heads: list[Head], console: Console) -> bool:
+async def _named_orders(ids: list[str], records: Records) -> tuple[list[Order], list[str], list[str]]:
+    """The orders among `ids`; the ids that are of records; those of orders that are not there."""
+    named = [identifier for identifier in ids if identifier.startswith(ORDER_PREFIX)]
+    others = [identifier for identifier in ids if identifier not in named]
+    if not named:
+        return [], others, []
+    pending = await records.holdings.orders()
+    found: dict[tuple[str, str], Order] = {}
+    unknown = []
+    for beginning in named:
+        matching = [order for order in pending if order.id.startswith(beginning)]
+        if len(matching) > 1:
+            raise UsageError(f"{len(matching)} orders begin with {beginning!r}: give more of the id")
+        found |= {(order.partition_key, order.id): order for order in matching}
+        unknown += [] if matching else [beginning]
+    return list(found.values()), others, unknown
+
+
+async def _unpark(heads: list[Head], records: Records) -> tuple[list[str], list[str]]:
+    """Let go on those parked keys that have no record left; returns them, and those that have."""
+    unparked: list[str] = []
+    parked: list[str] = []
+    if heads:
+        its_keys = {head.partition_key for head in heads}
+        for key in await records.holdings.parked():
+            if key in its_keys:
+                (unparked if await records.holdings.unpark(key) else parked).append(key)
+    return unparked, parked
+
+
+def _sure(heads: list[Head], orders: list[Order], console: Console) -> bool:
     for head in heads[:_NAMED_WHEN_ASKING]:
         console.note(_line(head))
     if len(heads) > _NAMED_WHEN_ASKING:
         console.note(f"and {len(heads) - _NAMED_WHEN_ASKING} more")
+    for order in orders:
+        console.note(_order_line(order))
+    if not heads:
+        return console.confirm(f"Withdraw {len(orders)} order(s)?")
     return console.confirm(f"Discard {len(heads)} record(s) for good?")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import UsageError
 from relay.operations.containers import open_container, telling_service_errors
+from relay.operations.holdings import Holdings
 from relay.quarantine import RECORD_TYPE
 from relay.settings import Settings
 
@@ -21,7 +22,7 @@ SHORT_ID = 12
 
 _HEAD = (
     "SELECT c.id, c.partitionKey, c.reason, c.detail, c.quarantinedAt, c.position, c.invocationId, "
-    "c.documentParts, c.document.id AS documentId FROM c"
+    'c.documentParts, c.document.id AS documentId, c.lsn, c["order"] AS place FROM c'
 )
 
 
@@ -39,6 +40,8 @@ class Head:
         invocation_id: Which invocation quarantined it.
         document_id: The document's id; None where it has no such string, or where the document is in parts.
         parts: Into how many items beside the record the document was cut; 0 where it is in the record.
+        committed: Where the document stood in the change feed: its `_lsn`, and its `order` within the commit or 0;
+            None where that is not known.
     """
 
     id: str
@@ -50,6 +53,7 @@ class Head:
     invocation_id: str
     document_id: str | None
     parts: int
+    committed: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Head:
@@ -65,6 +69,7 @@ class Head:
             invocation_id=row["invocationId"],
             document_id=document_id if isinstance(document_id, str) else None,
             parts=row.get("documentParts", 0),
+            committed=(row["lsn"], row.get("place", 0)) if "lsn" in row else None,
         )
 
     def data(self) -> dict[str, Any]:
@@ -103,10 +108,15 @@ class Filter:
 
 
 class Records:
-    """Reads and removes quarantine records."""
+    """Reads and removes quarantine records.
+
+    Attributes:
+        holdings: What else the container has: parked keys, and orders to set events aside.
+    """
 
     def __init__(self, container: ContainerProxy) -> None:
         self._container = container
+        self.holdings = Holdings(container)
 
     async def count(self, chosen: Filter) -> int:
         """How many records there are."""
@@ -116,7 +126,7 @@ class Records:
             return sum([int(str(count)) async for count in counts])
 
     async def heads(self, chosen: Filter, limit: int | None = None) -> list[Head]:
-        """Records in order of arrival, the oldest first; at most `limit`."""
+        """Records in order of arrival, the oldest first; at most `limit`. Within a key, in commit order."""
         where, parameters = chosen.clause()
         found: list[Head] = []
         with telling_service_errors(self._container.id):
@@ -125,7 +135,7 @@ class Records:
                 if limit is not None and len(found) >= limit:
                     break
                 found.append(Head.of(row))
-        return sorted(found, key=lambda head: (head.quarantined_at, head.position))
+        return in_order(found)
 
     async def named(self, ids: list[str]) -> tuple[list[Head], list[str]]:
         """The records of these ids, or of beginnings of ids, in order of arrival; and the ids that are not there.
@@ -146,7 +156,7 @@ class Records:
             if not heads:
                 missing.append(beginning)
             found |= {head.id: head for head in heads}
-        return sorted(found.values(), key=lambda head: (head.quarantined_at, head.position)), missing
+        return in_order(found.values()), missing
 
     async def document(self, head: Head) -> dict[str, Any] | None:
         """The quarantined document, put together from its parts if need be; None where the record is gone."""
@@ -202,6 +212,23 @@ async def open_records(settings: Settings) -> AsyncIterator[Records]:
     """
     async with open_container(settings, settings.cosmos_quarantine_container) as container:
         yield Records(container)
+
+
+def in_order(heads: Iterable[Head]) -> list[Head]:
+    """Records in order of arrival, those of one partition key in the order of their documents' commits.
+
+    Attempts of several hosts may quarantine a key's documents at odd times; where each of them was committed does
+    not depend on that.
+    """
+    arrived = sorted(heads, key=lambda head: (head.quarantined_at, head.position))
+    keys: dict[str, list[Head]] = {}
+    for head in arrived:
+        keys.setdefault(head.partition_key, []).append(head)
+    for its_heads in keys.values():
+        if all(head.committed is not None for head in its_heads):
+            its_heads.sort(key=lambda head: head.committed or (0, 0))
+        its_heads.reverse()
+    return [keys[head.partition_key].pop() for head in arrived]
 
 
 def _part_ids(head: Head) -> list[str]:

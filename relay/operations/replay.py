@@ -16,8 +16,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from relay.errors import UsageError
-from relay.events import MAX_KEY_LENGTH, DomainEvent, InvalidEvent
-from relay.operations.committed import Document, Outbox, Range, open_outbox
+from relay.events import MAX_KEY_LENGTH, Document, DomainEvent, InvalidEvent
+from relay.leases import Positions
+from relay.operations.committed import Outbox, Range, open_outbox
 from relay.operations.console import Console
 from relay.operations.ordered import OrderedSender, ordered_sender
 from relay.operations.replay_state import Invalid, ReplayIdentity, ReplayState
@@ -45,6 +46,9 @@ With --as-new each gets the id <id>:replay:<run> (at most 128 characters), and i
 originalId. All of them arrive again at every subscription of the topic: consumers that know events by their id
 take them for new, those that look at originalId do not.
 
+Events that the relay has not passed yet are left to it: publishing them now would overtake what it still has to
+publish. How far it has come stands in the lease container. --force publishes them all the same.
+
 With --state, progress is kept in a file, after each chunk that was accepted. Run the same command again to go on
 after an interruption: it keeps the run, so what was accepted but not noted is dropped as a duplicate."""
 
@@ -58,6 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--action", metavar="ACTION", help="only with this data.action")
     parser.add_argument("--dry-run", action="store_true", help="count and list by key and action, send nothing")
     parser.add_argument("--as-new", action="store_true", help="with ids that make them new")
+    parser.add_argument(
+        "--force", action="store_true", help="publish what the relay has not passed yet too: it overtakes the rest"
+    )
     parser.add_argument("--state", type=Path, metavar="FILE", help="keep progress here, and go on from there")
 
 
@@ -76,6 +83,7 @@ class Tally:
         matched: Events of the range read in this run.
         skipped: Those among them that an earlier run had dealt with.
         unread: Events of the range that a query counts, but the change feed did not bring.
+        ahead: Events that the relay has not passed yet, by partition key: left to it.
         keys: Those to publish, by partition key.
         actions: Those to publish, by action.
     """
@@ -83,6 +91,7 @@ class Tally:
     matched: int = 0
     skipped: int = 0
     unread: int = 0
+    ahead: Counter[str] = field(default_factory=Counter)
     keys: Counter[str] = field(default_factory=Counter)
     actions: Counter[str] = field(default_factory=Counter)
 
@@ -119,7 +128,8 @@ async def run(arguments: argparse.Namespace, settings: Settings, console: Consol
         sender = None
         if not arguments.dry_run:
             sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
-        replay = _Replay(outbox, sender, state, console)
+        positions = None if arguments.force else await outbox.positions()
+        replay = _Replay(outbox, sender, positions, state, console)
         tally = await replay.run()
         if sender is None:
             return _dry_result(state, tally)
@@ -143,11 +153,19 @@ def _namespace(connection: Connection) -> str:
 
 
 class _Replay:
-    """One run of a replay; without a sender, a dry one."""
+    """One run of a replay; without a sender, a dry one; without positions, one that may overtake the relay."""
 
-    def __init__(self, outbox: Outbox, sender: OrderedSender | None, state: ReplayState, console: Console) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        sender: OrderedSender | None,
+        positions: Positions | None,
+        state: ReplayState,
+        console: Console,
+    ) -> None:
         self._outbox = outbox
         self._sender = sender
+        self._positions = positions
         self._state = state
         self._console = console
         self._tally = Tally()
@@ -175,9 +193,10 @@ class _Replay:
                         return self._tally
             await self._compare(feed_range, count, self._tally.matched - found)
         progress.finish(self._tally.matched)
-        if self._sender is not None and not self._sender.failures and not self._tally.unread:
+        tally = self._tally
+        if self._sender is not None and not (self._sender.failures or tally.unread or tally.ahead):
             self._state.finish()
-        return self._tally
+        return tally
 
     async def _compare(self, feed_range: dict[str, Any], count: int, found: int) -> None:
         """Fewer than were counted is what expires while it is read; what is still there should have been read."""
@@ -189,7 +208,7 @@ class _Replay:
         self._tally.matched += len(documents)
         waiting = [document for document in documents if not self._state.covers(document)]
         self._tally.skipped += len(documents) - len(waiting)
-        events, invalid = _validated(waiting)
+        events, invalid = _validated([document for document in waiting if not await self._is_ahead(document)])
         self._tally.keys.update(event.partition_key for event in events)
         self._tally.actions.update(event.action for event in events)
         if self._sender is None:
@@ -210,6 +229,16 @@ class _Replay:
         dealt_with = {key: [event.document for event in through] for key, through in sent.through.items()}
         self._state.advance(dealt_with, len(sent.accepted), invalid)
 
+    async def _is_ahead(self, document: Document) -> bool:
+        """Whether a document is still the relay's to publish, or may be."""
+        if self._positions is None:
+            return False
+        key, lsn = document.get("partitionKey"), document.get("_lsn")
+        if isinstance(key, str) and isinstance(lsn, int) and await self._positions.passed(key, lsn):
+            return False
+        self._tally.ahead[str(key)] += 1
+        return True
+
 
 def _validated(documents: Iterable[Document]) -> tuple[list[DomainEvent], list[Invalid]]:
     events: list[DomainEvent] = []
@@ -229,10 +258,13 @@ def new_id(identifier: str, run: str) -> str:
     An id too long for that is cut, and a digest of it keeps it apart from others that begin alike.
     """
     suffix = f":replay:{run}"
+    # Service Bus counts UTF-16 units, and so a character beyond the basic plane twice.
     room = MAX_KEY_LENGTH - len(suffix)
-    if len(identifier) > room:
-        digest = hashlib.sha256(identifier.encode()).hexdigest()[:_DIGEST_CHARACTERS]
-        identifier = f"{identifier[: room - len(digest) - 1]}~{digest}"
+    units = identifier.encode("utf-16-le", errors="surrogatepass")
+    if len(units) > 2 * room:
+        digest = hashlib.sha256(units).hexdigest()[:_DIGEST_CHARACTERS]
+        kept = units[: 2 * (room - len(digest) - 1)].decode("utf-16-le", errors="ignore")
+        identifier = f"{kept}~{digest}"
     return identifier + suffix
 
 
@@ -246,6 +278,7 @@ def _common_data(state: ReplayState, tally: Tally) -> dict[str, Any]:
         "matched": tally.matched,
         "skipped": tally.skipped,
         "unread": tally.unread,
+        "ahead": dict(tally.ahead),
         "invalid": [each.data() for each in state.invalid.values()],
     }
 
@@ -303,13 +336,20 @@ def _result(state: ReplayState, tally: Tally, sender: OrderedSender) -> Result:
 
 
 def _code(state: ReplayState, tally: Tally, code: ExitCode) -> ExitCode:
-    return ExitCode.FINDINGS if code is ExitCode.OK and (state.invalid or tally.unread) else code
+    return ExitCode.FINDINGS if code is ExitCode.OK and (state.invalid or tally.unread or tally.ahead) else code
 
 
 def _remarks(state: ReplayState, tally: Tally) -> list[str]:
     lines = []
     if tally.skipped:
         lines.append(f"{tally.skipped} event(s) were dealt with by an earlier run.")
+    if tally.ahead:
+        lines.append(
+            f"{tally.ahead.total()} event(s) of {len(tally.ahead)} partition key(s) were left to the relay, which "
+            "has not passed them yet by its leases: published now, they would overtake those before them. Run it "
+            "again when the relay has caught up. Where no relay runs on this lease container, or you want it all "
+            "the same, add --force."
+        )
     if tally.unread:
         lines.append(f"{tally.unread} event(s) of the range were not read: run it again.")
     if state.identity.until > state.identity.started:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.errors import ServiceError, UsageError
-from relay.operations.committed import Document
+from relay.events import Document
 
 _VERSION = 1
 

@@ -9,6 +9,7 @@ IGNORED = "ignored"
 EVENT = "event"
 
 _MOST_CHARACTERS = 128
+_MOST_BYTES = 15_000
 
 
 def fate(document: dict[str, Any] | None) -> str:
@@ -22,18 +23,21 @@ def fate(document: dict[str, Any] | None) -> str:
             return prefix + "not-string"
         if document[name] == "":
             return prefix + "empty"
-        if len(document[name]) > _MOST_CHARACTERS:
+        if len(document[name].encode("utf-16-le", errors="surrogatepass")) > 2 * _MOST_CHARACTERS:
             return prefix + "too-long"
     if type(document.get("data")) is not dict:
         return "data-not-object"
     if type(document["data"].get("action")) is not str:
         return "action-not-string"
+    texts = (document["data"]["action"], document["data"].get("createdAt"), document.get("traceparent"))
+    if len("".join(text for text in texts if type(text) is str).encode(errors="surrogatepass")) > _MOST_BYTES:
+        return "properties-too-large"
     return EVENT
 
 
 def read(text: str | bytes) -> Any:
-    """JSON as Cosmos DB means it: what no 64 bits hold is a double."""
-    return json.loads(text, parse_int=_number)
+    """JSON, integers of any length kept whole."""
+    return json.loads(text)
 
 
 def kept(text: str) -> str:
@@ -55,14 +59,11 @@ def properties(document: dict[str, Any]) -> dict[str, Any]:
         wanted["createdAt"] = document["data"]["createdAt"]
     if type(document.get("traceparent")) is str:
         wanted["traceparent"] = document["traceparent"]
+    if type(document.get("sequence")) is int and -(2**63) <= document["sequence"] < 2**63:
+        wanted["sequence"] = document["sequence"]
     return wanted
 
 
 def _signed(digits: str) -> int | float:
     number = int(digits)
     return number if -(2**63) <= number < 2**63 else float(number)
-
-
-def _number(digits: str) -> int | float:
-    number = int(digits)
-    return number if -(2**63) <= number < 2**64 else float(number)

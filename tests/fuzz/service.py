@@ -21,7 +21,7 @@ from azure.servicebus.exceptions import (
 
 from local.servicebus.errors import ServiceBusError as Refusal
 from local.servicebus.message import Message, parse, split_batch
-from relay.quarantine import Quarantined, record_of
+from relay.quarantine import Holds, Quarantined, record_of
 
 # What may happen to a send: nothing, a cut before the service has it, a cut before its acknowledgement is back.
 FAULTS = ("", "before", "after")
@@ -57,10 +57,15 @@ class Topic:
             raise ServiceBusConnectionError(message="cut before the transfer")
         if len(payload) > self.limit:
             self.too_large += batch
-            raise MessageSizeExceededError(message=f"{len(payload)} bytes")
+            outcome = MessageException(condition=b"amqp:link:message-size-exceeded")
+            raise MessageSizeExceededError(message=f"{len(payload)} bytes", error=outcome)
         self._accept([parse(each) for each in (split_batch(payload) if batch else [payload])])
         if fault == "after":
             raise ServiceBusConnectionError(message="cut before the acknowledgement")
+
+    def accept_all(self) -> None:
+        """Refuse nothing any more."""
+        self._refused = frozenset()
 
     def holds(self, key: str, identifier: str) -> bool:
         """Whether an event was accepted."""
@@ -88,6 +93,7 @@ class Sender:
 
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
+        self._max_message_size_on_link = topic.limit
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         return ServiceBusMessageBatch(max_size_in_bytes=max_size_in_bytes or self._topic.limit)
@@ -124,7 +130,10 @@ class Shelf:
     def __init__(self) -> None:
         self.records: dict[str, dict[str, Any]] = {}
 
-    async def store(self, items: Sequence[Quarantined], invocation_id: str) -> None:
+    async def holds(self) -> Holds:
+        return Holds()
+
+    async def store(self, items: Sequence[Quarantined], invocation_id: str, park: bool) -> None:
         for position, item in enumerate(items):
             record = record_of(item, invocation_id, position)
             self.records.setdefault(record["id"], record)

@@ -7,22 +7,24 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from azure.cosmos.aio import CosmosClient
+from azure.cosmos.aio import ContainerProxy, CosmosClient
 from hypothesis import given
 
 from local.cosmos.provisioning import ContainerSpec, provision
 from local.cosmos.server import CosmosServer
-from local.functions.documents import from_text
 from local.servicebus.entities import Entities
 from local.servicebus.message import Message
 from local.servicebus.server import ServiceBusServer
 from local.stack.environment import DATABASE, TOPIC
 from local.stack.parts import ROOT
 from relay import messages
+from relay.changes import parse
 from relay.connections import servicebus_client
+from relay.fence import Fence
+from relay.leases import Positions
 from relay.ledger import AcceptedLedger
 from relay.outcome import Outcome
 from relay.pipeline import Relay
@@ -34,6 +36,11 @@ from tests.fuzz import oracle
 from tests.fuzz.budget import DOCUMENTS, count, trying
 from tests.fuzz.documents import batches
 from tests.fuzz.judging import judge
+
+
+async def no_leases() -> Positions:
+    """Nothing is known to be published."""
+    return Positions(cast(ContainerProxy, None), [])
 
 
 class Services:
@@ -71,10 +78,13 @@ class Services:
         name = next(self._names)
         provision(self._cosmos.account, [ContainerSpec.parse(f"{DATABASE}/{name}:/partitionKey")])
         settings = replace(self._settings, cosmos_quarantine_container=name)
-        publisher = Publisher(self._pool, messages.plain, AcceptedLedger(), send_timeout_s=10)
+        publisher = Publisher(
+            self._pool, messages.plain, AcceptedLedger(), send_timeout_s=10, attempt_timeout_s=60
+        )
         quarantine = Quarantine(settings)
         try:
-            outcome = await Relay(publisher, quarantine, settings.event_type).handle(from_text(text), "fuzz")
+            relay = Relay(publisher, quarantine, Fence(600, no_leases), settings.event_type)
+            outcome = await relay.handle(parse(text), "fuzz")
         finally:
             await quarantine.close()
         return outcome, self._accepted(), await self._records(name)

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.infra import tree
 from tests.infra.deployment import Deployment
-from tests.infra.project import COSMOS, ROLES, STORAGE, Project, check, container, relay_identity
+from tests.infra.project import (
+    CONTAINERS,
+    COSMOS,
+    LOCKS,
+    ROLES,
+    ROOT,
+    STORAGE,
+    Project,
+    check,
+    container,
+    relay_identity,
+)
 
 ACTIONS = "Microsoft.DocumentDB/databaseAccounts"
 
@@ -64,15 +77,68 @@ def business_documents_stay_and_each_event_has_its_own_time_to_live(project: Pro
     for deployment in project.both:
         data = container(deployment, "data")
         assert data.at("properties.resource.defaultTtl") == -1
-        assert data.at("properties.resource.partitionKey") == {"kind": "Hash", "paths": ["/partitionKey"]}
+        assert data.at("properties.resource.partitionKey.paths") == ["/partitionKey"]
+        assert "indexingPolicy" not in data.at("properties.resource"), "services query their documents"
 
 
 @check
-def leases_are_kept_by_id_and_for_ever(project: Project) -> None:
+def leases_are_kept_by_id_and_the_lock_beside_them_expires(project: Project) -> None:
     for deployment in project.both:
         leases = container(deployment, "leases")
-        assert "defaultTtl" not in leases.at("properties.resource")
-        assert leases.at("properties.resource.partitionKey") == {"kind": "Hash", "paths": ["/id"]}
+        # Off, the processor's initialization lock (ttl 30) outlives a killed host; above 0, leases expire.
+        assert leases.at("properties.resource.defaultTtl") == -1
+        assert leases.at("properties.resource.partitionKey.paths") == ["/id"]
+
+
+@check
+def every_container_takes_partition_keys_of_2048_bytes(project: Project) -> None:
+    for deployment in project.both:
+        keys = [each.at("properties.resource.partitionKey") for each in deployment.of(CONTAINERS)]
+        assert [(key["kind"], key["version"]) for key in keys] == [("Hash", 2)] * 3
+
+    older = project.deploy(cosmosPartitionKeyVersion=1).of(CONTAINERS)
+    assert {each.at("properties.resource.partitionKey.version") for each in older} == {1}
+
+
+def indexed(deployment: Deployment, name: str) -> set[str]:
+    """The properties of a container that its policy indexes, beside `id` and `_ts`, which always are."""
+    policy = container(deployment, name).at("properties.resource.indexingPolicy")
+    assert policy is not None, f"{name} is indexed as a whole"
+    assert (policy["automatic"], policy["indexingMode"]) == (True, "consistent")
+    assert policy["excludedPaths"] == [{"path": "/*"}]
+    paths = [re.fullmatch(r"/(\w+)/\?", each["path"]) for each in policy["includedPaths"]]
+    return {path[1] for path in paths if path}
+
+
+@check
+def what_is_asked_of_quarantine_and_leases_is_indexed_and_nothing_else(project: Project) -> None:
+    asked = queried_properties()
+    assert asked >= {"id", "type", "reason", "partitionKey", "quarantinedAt"}
+    for deployment in project.both:
+        assert indexed(deployment, "leases") == set()
+        assert indexed(deployment, "quarantine") == asked - {"id", "_ts"}
+
+
+def queried_properties() -> set[str]:
+    """What the operators' commands filter and order by, but for those on the outbox (`committed.py`)."""
+    compared = re.compile(r"\bc\.(\w+) ?(?:=|<|>|IN\b)|(?:ORDER BY|[A-Z_]+\() ?c\.(\w+)")
+    found = set()
+    for file in sorted((ROOT / "relay").rglob("*.py")):
+        if file.name != "committed.py":
+            matches = compared.findall(file.read_text(encoding="utf-8"))
+            found |= {name for match in matches for name in match if name}
+    return found
+
+
+@check
+def leases_and_quarantine_cannot_be_deleted_where_they_are_locked(project: Project) -> None:
+    assert project.trial.of(LOCKS) == [], "a trial has to be easy to take down"
+    for deployment in (project.bare, project.production):
+        locks = deployment.of(LOCKS)
+        assert {lock.scope for lock in locks} == {
+            container(deployment, name).id for name in ("leases", "quarantine")
+        }
+        assert {lock.at("properties.level") for lock in locks} == {"CanNotDelete"}
 
 
 @check
@@ -80,7 +146,7 @@ def what_is_quarantined_stays(project: Project) -> None:
     for deployment in project.both:
         quarantine = container(deployment, "quarantine")
         assert "defaultTtl" not in quarantine.at("properties.resource")
-        assert quarantine.at("properties.resource.partitionKey") == {"kind": "Hash", "paths": ["/partitionKey"]}
+        assert quarantine.at("properties.resource.partitionKey.paths") == ["/partitionKey"]
 
 
 @check
@@ -116,13 +182,19 @@ def rights(deployment: Deployment, principal: str) -> set[tuple[frozenset[str], 
 
 
 METADATA = frozenset({f"{ACTIONS}/readMetadata"})
-CREATE = frozenset({f"{ACTIONS}/readMetadata", f"{ACTIONS}/sqlDatabases/containers/items/create"})
+QUARANTINE = frozenset(
+    {
+        f"{ACTIONS}/readMetadata",
+        f"{ACTIONS}/sqlDatabases/containers/executeQuery",
+        f"{ACTIONS}/sqlDatabases/containers/items/*",
+    }
+)
 READER = frozenset({"Cosmos DB Built-in Data Reader"})
 CONTRIBUTOR = frozenset({"Cosmos DB Built-in Data Contributor"})
 
 
 @check
-def the_relay_reads_data_keeps_leases_adds_to_the_quarantine_and_no_more(project: Project) -> None:
+def the_relay_reads_data_keeps_leases_and_quarantine_and_no_more(project: Project) -> None:
     for deployment in project.both:
         _, principal = relay_identity(deployment)
 
@@ -130,7 +202,7 @@ def the_relay_reads_data_keeps_leases_adds_to_the_quarantine_and_no_more(project
             (METADATA, "/dbs/outbox"),
             (READER, "/dbs/outbox/colls/data"),
             (CONTRIBUTOR, "/dbs/outbox/colls/leases"),
-            (CREATE, "/dbs/outbox/colls/quarantine"),
+            (QUARANTINE, "/dbs/outbox/colls/quarantine"),
         }
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from relay.operations.times import parse_duration
 from relay.settings import Settings
 from tests.infra import tree
 from tests.infra.project import (
     IDENTITIES,
     SITES,
     STORAGE,
+    TOPICS,
     Project,
     app_settings,
     azure_rights,
@@ -25,6 +27,7 @@ HOST_SETTINGS = {
     "APPLICATIONINSIGHTS_CONNECTION_STRING",
     "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
     "PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY",
+    "PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME",
 }
 CONNECTION_STRINGS = {"COSMOS", "SERVICEBUS"}
 
@@ -130,9 +133,27 @@ def the_relay_understands_its_settings(project: Project) -> None:
 @check
 def settings_left_alone_have_the_relays_own_defaults(project: Project) -> None:
     settings = app_settings(project.trial)
-    connections = {name: settings[name] for name in settings if "__" in name}
+    # The window is the topic's, which is longer than the service's default.
+    given = {name: settings[name] for name in settings if "__" in name or name == "RELAY_DUPLICATE_WINDOW_S"}
 
-    assert Settings.from_environment(settings) == Settings.from_environment(connections)
+    assert Settings.from_environment(settings) == Settings.from_environment(given)
+
+
+@check
+def the_relay_is_told_the_duplicate_detection_window_of_the_topic(project: Project) -> None:
+    others = (project.deploy(duplicateDetectionWindow=window) for window in ("PT20S", "PT1H30M", "P7D"))
+    for deployment in (project.bare, *project.both, *others):
+        window = parse_duration(deployment.one(TOPICS).at("properties.duplicateDetectionHistoryTimeWindow"))
+        told = Settings.from_environment(app_settings(deployment)).duplicate_window_s
+        assert told == window.total_seconds()
+
+
+@check
+def an_attempt_ends_before_the_host_would_end_it(project: Project) -> None:
+    hours, minutes, seconds = (int(part) for part in project.json("host.json")["functionTimeout"].split(":"))
+    for deployment in project.both:
+        settings = Settings.from_environment(app_settings(deployment))
+        assert settings.send_timeout_s < settings.attempt_timeout_s < hours * 3600 + minutes * 60 + seconds
 
 
 @check
@@ -143,6 +164,8 @@ def every_parameter_of_the_relay_reaches_its_setting(project: Project) -> None:
         relayPollDelayMs=70,
         relaySenders=9,
         relaySendTimeoutS=11,
+        relayAttemptTimeoutS=99,
+        relayOnPoison="park",
         relayMessageFormat="cloudevents",
         relayCloudEventsSource="/contacts",
         cosmosDatabase="d",
@@ -155,6 +178,7 @@ def every_parameter_of_the_relay_reaches_its_setting(project: Project) -> None:
 
     assert (settings.event_type, settings.max_items, settings.poll_delay_ms) == ("fact", 7, 70)
     assert (settings.senders, settings.send_timeout_s, settings.cloudevents_source) == (9, 11, "/contacts")
+    assert (settings.attempt_timeout_s, settings.on_poison) == (99, "park")
     assert (settings.cosmos_database, settings.cosmos_container) == ("d", "c")
     assert (settings.cosmos_lease_container, settings.cosmos_quarantine_container) == ("l", "q")
     assert settings.servicebus_topic == "t"
@@ -172,12 +196,58 @@ def the_host_reaches_storage_and_telemetry_by_the_identity(project: Project) -> 
 
 
 @check
-def instances_follow_their_parameters(project: Project) -> None:
-    trial = project.trial.one(SITES).at("properties.functionAppConfig.scaleAndConcurrency")
-    production = project.production.one(SITES).at("properties.functionAppConfig.scaleAndConcurrency")
+def the_logs_of_the_relay_alone_are_exported(project: Project) -> None:
+    for deployment in project.both:
+        package = Settings.__module__.partition(".")[0]
+        assert app_settings(deployment)["PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME"] == package
 
-    assert trial == {"instanceMemoryMB": 2048, "maximumInstanceCount": 40, "alwaysReady": []}
+
+@check
+def the_bundle_holds_only_extensions_that_heed_the_date_setting(project: Project) -> None:
+    # The Cosmos DB extension heeds dateParseHandling from 4.9.0 on (azure-webjobs-sdk-extensions pull 923); an
+    # older one ignores it without a word, and "2019-01-01T00:00:01.0000000Z" becomes "2019-01-01T00:00:01Z".
+    # Bundle 4.21 has extension 4.7, 4.23.1 has 4.9.0, 4.28 has 4.10.0. The upper bound keeps to one major version.
+    host = project.json("host.json")
+    bundle = host["extensionBundle"]
+    bounds = re.fullmatch(r"\[(\d+)\.(\d+)\.(\d+), 5\.0\.0\)", bundle["version"])
+
+    assert bundle["id"] == "Microsoft.Azure.Functions.ExtensionBundle"
+    assert bounds is not None, bundle["version"]
+    assert tuple(int(number) for number in bounds.groups()) >= (4, 28, 0)
+    # The only other value is Default; anything else ends the host.
+    assert host["extensions"]["cosmosDB"] == {"serializerSettings": {"dateParseHandling": "None"}}
+
+
+@check
+def an_attempt_has_ten_minutes(project: Project) -> None:
+    # A function that reaches it takes the worker with it, and all that the worker runs.
+    assert project.json("host.json")["functionTimeout"] == "00:10:00"
+
+
+@check
+def instances_follow_their_parameters(project: Project) -> None:
+    scale = "properties.functionAppConfig.scaleAndConcurrency"
+    trial = project.trial.one(SITES).at(scale)
+    production = project.production.one(SITES).at(scale)
+
+    # A Python app with a Cosmos DB trigger does not always wake from zero: azure-functions-host issue 11308.
+    one = [{"name": "function:relay", "instanceCount": 1}]
+    assert trial == {"instanceMemoryMB": 2048, "maximumInstanceCount": 40, "alwaysReady": one}
     assert production["alwaysReady"] == [{"name": "function:relay", "instanceCount": 2}]
+    assert project.deploy(alwaysReadyInstances=0).one(SITES).at(scale)["alwaysReady"] == []
+
+
+@check
+def instances_are_replaced_batch_by_batch_where_that_is_asked_for(project: Project) -> None:
+    strategy = "properties.functionAppConfig.siteUpdateStrategy"
+    for deployment in (project.bare, *project.both):
+        assert "siteUpdateStrategy" not in deployment.one(SITES).at("properties.functionAppConfig"), "a preview"
+
+    rolling = project.deploy(rollingUpdates=True).one(SITES)
+    assert rolling.at(strategy) == {"type": "RollingUpdate"}
+    assert rolling.at("properties.functionAppConfig.runtime.name") == "python"
+    given = project.parameters("main.bicepparam", {"ROLLING_UPDATES": "true"})
+    assert project.deploy(**given).one(SITES).at(strategy) == {"type": "RollingUpdate"}
 
 
 @check

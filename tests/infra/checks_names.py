@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from relay.operations.times import parse_duration
 from relay.settings import Settings
 from tests.infra.checks_functions import CONNECTION_STRINGS, known_settings
 from tests.infra.project import (
@@ -97,8 +98,11 @@ def the_topic_and_its_subscriptions_are_those_of_the_emulators(project: Project)
 def containers_and_topic_are_those_of_the_local_settings_sample(project: Project) -> None:
     sample = project.json("local.settings.sample.json")["Values"]
     settings = app_settings(project.trial)
-    # The Service Bus emulator takes ten connections, and each sender is one.
-    shared = {name for name in sample if name in settings and name != "RELAY_SENDERS"}
+    # The Service Bus emulator takes ten connections, and each sender is one. Its topic has another window.
+    own = {"RELAY_SENDERS", "RELAY_DUPLICATE_WINDOW_S"}
+    shared = {name for name in sample if name in settings} - own
+    window = parse_duration(entities(project)["Properties"]["DuplicateDetectionHistoryTimeWindow"])
+    assert float(sample["RELAY_DUPLICATE_WINDOW_S"]) == window.total_seconds()
 
     assert {name: settings[name] for name in shared} == {name: sample[name] for name in shared}
     assert shared >= {"COSMOS_DATABASE", "COSMOS_CONTAINER", "COSMOS_LEASE_CONTAINER", "SERVICEBUS_TOPIC"}
@@ -125,7 +129,8 @@ def every_setting_is_documented_with_the_default_that_is_deployed(project: Proje
 
     assert set(documented) == known_settings(settings)
     for name, default in documented.items():
-        if default and name not in CONNECTION_STRINGS:
+        # The relay's own default of the window is the service's; it is told the topic's.
+        if default and name not in {*CONNECTION_STRINGS, "RELAY_DUPLICATE_WINDOW_S"}:
             assert settings[name] == default, name
 
 
@@ -141,6 +146,12 @@ def outputs_are_settings_that_the_relay_takes_as_they_are(project: Project) -> N
         assert set(outputs) - known == {"settings", "SERVICE_RELAY_NAME", "AZURE_LOCATION", "AZURE_RESOURCE_GROUP"}
         read = Settings.from_environment(plain)
         assert (read.cosmos_lease_container, read.servicebus_topic) == ("leases", "domain-events")
+    # What an operator releases or replays goes out as the app would send it.
+    events = project.deploy(relayMessageFormat="cloudevents", relayCloudEventsSource="/c", relayOnPoison="park")
+    by_operator = Settings.from_environment(events.outputs["settings"])
+    by_app = Settings.from_environment(app_settings(events))
+    for name in ("cloudevents_source", "on_poison", "duplicate_window_s", "event_type"):
+        assert getattr(by_operator, name) == getattr(by_app, name), name
 
 
 @check
@@ -174,6 +185,30 @@ def azd_alone_deploys_a_trial_and_heeds_its_environment(project: Project) -> Non
     ]
     assert project.deploy(**given).one(SERVICE_BUS).at("sku.name") == "Premium"
     assert (given["operatorPrincipalIds"], given["operatorEmails"]) == (["me"], ["ops@example.org"])
+
+
+@check
+def every_resource_provider_is_registered_by_the_commands_of_the_docs(project: Project) -> None:
+    text = (project.root / "docs/operations.md").read_text(encoding="utf-8")
+    [loop] = re.findall(r"for provider in ([^;]+);", text)
+    deployed = {each.type.partition("/")[0] for each in project.production.resources}
+
+    # Microsoft.App runs Flex Consumption apps, without a resource of its own; Authorization is always registered.
+    assert set(re.findall(r"Microsoft\.\w+", loop)) == {*deployed, "Microsoft.App"} - {"Microsoft.Authorization"}
+    readme = (project.infra / "README.md").read_text(encoding="utf-8")
+    assert readme.count("operations.md#register-the-resource-providers") == 2
+
+
+@check
+def azd_opens_a_private_app_for_deployment_only_where_it_is_told_to(project: Project) -> None:
+    for environment, opened in (
+        ({}, True),
+        ({"FUNCTION_APP_PUBLIC_ACCESS": "false"}, False),
+        ({"PRIVATE_NETWORKING": "true"}, False),
+        ({"PRIVATE_NETWORKING": "true", "FUNCTION_APP_PUBLIC_ACCESS": "true"}, True),
+    ):
+        given = project.parameters("main.bicepparam", environment)
+        assert given["functionAppPublicAccess"] is opened, environment
 
 
 @check

@@ -45,7 +45,8 @@ def there_is_no_secret_parameter(project: Project) -> None:
         for declaration in syntax.parse(text, name):
             assert "secure" not in declaration.decorators, f"{name}: {declaration.name}"
             if declaration.kind == "param":
-                assert not re.search(r"password|secret|key", declaration.name, re.IGNORECASE), declaration.name
+                secret = re.search(r"password|secret|(?<!partition)key", declaration.name, re.IGNORECASE)
+                assert not secret, declaration.name
 
 
 @check
@@ -116,11 +117,12 @@ def every_service_tells_the_workspace_about_itself(project: Project) -> None:
             sources = setting.at("properties.logs") + (setting.at("properties.metrics") or [])
             assert all(source["enabled"] is True for source in sources)
             told[setting.scope] = [source.get("category") or source["categoryGroup"] for source in sources]
+        summaries = ["DataPlaneRequests5M"] if deployment is project.production else []
         assert told == {
             deployment.one(COSMOS).id: [
                 "ControlPlaneRequests",
                 "PartitionKeyStatistics",
-                "DataPlaneRequests5M",
+                *summaries,
                 "AllMetrics",
             ],
             deployment.one(SERVICE_BUS).id: ["allLogs", "AllMetrics"],
@@ -237,6 +239,7 @@ def values_that_azure_would_refuse_are_not_allowed(project: Project) -> None:
         ("instanceMemoryMB", 1024),
         ("maximumInstanceCount", 0),
         ("relayMessageFormat", "xml"),
+        ("relayOnPoison", "ignore"),
         ("logRetentionInDays", 7),
         ("environmentName", ""),
     ):

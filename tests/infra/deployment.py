@@ -81,7 +81,7 @@ def read_parameters(file: Path, environment: Mapping[str, str] | None = None) ->
     found = {}
     for declaration in syntax.parse(file.read_text(encoding="utf-8"), file.name):
         if declaration.kind in ("param", "var") and declaration.value is not None:
-            scope.names[declaration.name] = value = scope.value(declaration.value)
+            value = scope.declare(declaration.name, declaration.value)
             if declaration.kind == "param":
                 found[declaration.name] = value
     return found

@@ -32,11 +32,35 @@ class Scope:
         self.names = dict(names)
         self._environment = environment
         self._folder = folder
+        self._literals: set[str] = set()
 
     def lookup(self, name: str) -> Any:
         if name not in self.names:
             raise BicepError(f"the name {name} is not declared")
         return self.names[name]
+
+    def declare(self, name: str, expression: Expression) -> Any:
+        """Evaluate a variable or parameter once, and keep its value under its name."""
+        self.names[name] = value = self.value(expression)
+        if self.is_literal(expression):
+            self._literals.add(name)
+        return value
+
+    def is_literal(self, expression: Expression) -> bool:
+        """Whether the compiler knows the one string that an expression is, without deploying.
+
+        Narrower than the compiler, which also folds calls and interpolations of literals. A choice is the union of
+        its two strings, even where both are literals (`VisitTernaryOperationSyntax` in Azure/bicep,
+        src/Bicep.Core/TypeSystem/TypeAssignmentVisitor.cs).
+        """
+        match expression:
+            case tree.Constant(value):
+                return isinstance(value, str)
+            case tree.Name(name):
+                return name in self._literals
+            case tree.Call(function, _):
+                return function == "readEnvironmentVariable"
+        return False
 
     def inner(self, names: Mapping[str, Any]) -> Scope:
         return _Inner(self, names)
@@ -117,14 +141,34 @@ class Scope:
         values = [self._argument(argument) for argument in arguments]
         match function:
             case "readEnvironmentVariable":
-                return self._environment.get(values[0], *values[1:])
+                return self._environment_variable(arguments, values)
             case "loadTextContent" if self._folder is not None:
+                self._literal_arguments(function, arguments)
                 return (self._folder / values[0]).read_text(encoding="utf-8")
             case "map":
                 return [values[1](item) for item in values[0]]
             case "filter":
                 return [item for item in values[0] if values[1](item)]
         return functions.call(function, values)
+
+    def _environment_variable(self, arguments: tuple[Expression, ...], values: list[Any]) -> str:
+        """As `ReadEnvironmentVariableResultBuilder` in Azure/bicep, SystemNamespaceType.cs, refuses and answers.
+
+        The default is checked where the variable is set, too: else a file would compile on some machines only.
+        """
+        if self._folder is not None:
+            raise BicepError("BCP057: readEnvironmentVariable exists in parameter files only")
+        self._literal_arguments("readEnvironmentVariable", arguments)
+        if values[0] in self._environment:
+            return self._environment[values[0]]
+        if len(values) < 2:
+            raise BicepError(f"BCP427: the environment variable {values[0]} does not exist, and has no default")
+        return str(values[1])
+
+    def _literal_arguments(self, function: str, arguments: tuple[Expression, ...]) -> None:
+        for code, argument in zip(("BCP032", "BCP427"), arguments, strict=False):
+            if not self.is_literal(argument):
+                raise BicepError(f"{code}: every argument of {function} is to be a string literal")
 
     def _argument(self, expression: Expression) -> Any:
         if isinstance(expression, tree.Lambda):

@@ -7,7 +7,10 @@ import ipaddress
 import json
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
+
+from relay.operations.times import parse_duration
 
 SUBSCRIPTION_ID = "00000000-0000-0000-0000-00000000abcd"
 RESOURCE_GROUP = "rg-relay"
@@ -83,11 +86,27 @@ def _cidr_subnet(prefix: str, length: int, number: int) -> str:
     return str(list(ipaddress.ip_network(prefix).subnets(new_prefix=length))[number])
 
 
+_ISO_8601 = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def _date_time_add(base: str, duration: str, text_format: str) -> str:
+    """With its format given: without one ARM writes the date in a culture's own way."""
+    if text_format != "yyyy-MM-ddTHH:mm:ssZ":
+        raise UnknownFunction(f"dateTimeAdd with the format {text_format}")
+    return (datetime.strptime(base, _ISO_8601) + parse_duration(duration)).strftime(_ISO_8601)
+
+
+def _date_time_to_epoch(text: str) -> int:
+    return int(datetime.strptime(text, _ISO_8601).replace(tzinfo=UTC).timestamp())
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "bool": lambda value: value if isinstance(value, bool) else value.lower() == "true",
     "cidrSubnet": _cidr_subnet,
     "concat": lambda *values: "".join(values) if isinstance(values[0], str) else [x for v in values for x in v],
     "contains": lambda container, item: item in container,
+    "dateTimeAdd": _date_time_add,
+    "dateTimeToEpoch": _date_time_to_epoch,
     "empty": lambda value: not value,
     "environment": lambda: {"name": "AzureCloud", "suffixes": {"storage": "core.windows.net"}},
     "fail": _fail,

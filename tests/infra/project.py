@@ -37,6 +37,7 @@ STORAGE = "Microsoft.Storage/storageAccounts"
 SITES = "Microsoft.Web/sites"
 IDENTITIES = "Microsoft.ManagedIdentity/userAssignedIdentities"
 ROLE_ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
+LOCKS = "Microsoft.Authorization/locks"
 DIAGNOSTICS = "Microsoft.Insights/diagnosticSettings"
 
 

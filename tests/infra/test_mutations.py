@@ -15,7 +15,7 @@ from tests.infra.test_checks import MODULES
 
 
 class Mutation(NamedTuple):
-    """In `file` of `infra/`, `old` becomes `new`: then `check` has to fail."""
+    """In `file`, a path from `infra/`, `old` becomes `new`: then `check` has to fail."""
 
     check: str
     file: str
@@ -29,6 +29,7 @@ MUTATIONS = [
     for change in changes
 ]
 BESIDE = ("docs", "azure.yaml", "local.settings.sample.json")
+"""What checks read too, and no mutation changes."""
 
 # A change may make the relay refuse its settings, or a name go missing, before anything is compared.
 NOTICES = (AssertionError, BicepError, SettingsError, KeyError, ValueError, pytest.fail.Exception)
@@ -42,6 +43,7 @@ def untouched() -> Project:
 @pytest.fixture
 def copy(tmp_path: Path) -> Project:
     shutil.copytree(ROOT / "infra", tmp_path / "infra")
+    shutil.copy(ROOT / "host.json", tmp_path)
     for name in BESIDE:
         (tmp_path / name).symlink_to(ROOT / name)
     return Project(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from pycep import BicepParser
 
 from tests.infra import syntax, tree
-from tests.infra.deployment import deploy
+from tests.infra.deployment import deploy, read_parameters
 from tests.infra.evaluation import BicepError
 from tests.infra.functions import UnknownFunction
 from tests.infra.project import ROOT
@@ -149,6 +149,46 @@ def test_what_the_compiler_would_refuse_is_refused(
 
     with pytest.raises(BicepError, match=says):
         deploy(file, parameters)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("param a = readEnvironmentVariable('A', true ? 'x' : 'y')", "BCP427"),
+        ("var b = true ? 'x' : 'y'\nparam a = readEnvironmentVariable('A', b)", "BCP427"),
+        ("param a = readEnvironmentVariable('A', '${1}x')", "BCP427"),
+        ("param a = readEnvironmentVariable(empty('') ? 'A' : 'B', 'x')", "BCP032"),
+        (
+            "param a = readEnvironmentVariable('NOT_SET')",
+            "BCP427: the environment variable NOT_SET does not exist",
+        ),
+    ],
+)
+def test_a_parameter_file_that_the_compiler_would_refuse_is_refused(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.bicepparam"
+    file.write_text(f"using './x.bicep'\n{text}\n", encoding="utf-8")
+
+    with pytest.raises(BicepError, match=says):
+        read_parameters(file, {"A": "set", "B": "set"})
+
+
+def test_a_default_may_be_a_variable_that_is_a_literal(tmp_path: Path) -> None:
+    file = tmp_path / "x.bicepparam"
+    file.write_text(
+        "var b = 'x'\nvar c = readEnvironmentVariable('C', b)\nparam a = readEnvironmentVariable('A', c)\n",
+        encoding="utf-8",
+    )
+
+    assert read_parameters(file) == {"a": "x"}
+    assert read_parameters(file, {"C": "y"}) == {"a": "y"}
+
+
+def test_a_template_cannot_read_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "x.bicep"
+    file.write_text("output a string = readEnvironmentVariable('A', 'x')\n", encoding="utf-8")
+
+    with pytest.raises(BicepError, match="BCP057"):
+        deploy(file, {})
 
 
 def test_an_unknown_function_is_not_passed_over(tmp_path: Path) -> None:

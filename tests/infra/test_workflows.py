@@ -38,8 +38,8 @@ def commands(workflow: Any) -> str:
     return "\n".join(step.get("run", "") for step in steps(workflow))
 
 
-def test_there_is_one_for_the_code_one_for_the_infrastructure_and_one_for_the_emulators() -> None:
-    assert [file.name for file in WORKFLOWS] == ["ci.yml", "emulators.yml", "infra.yml"]
+def test_there_is_one_for_the_code_the_app_the_infrastructure_and_the_emulators() -> None:
+    assert [file.name for file in WORKFLOWS] == ["ci.yml", "deploy.yml", "emulators.yml", "infra.yml"]
 
 
 def test_a_workflow_may_read_and_only_what_logs_in_gets_a_token(workflow: Any) -> None:
@@ -126,6 +126,31 @@ def test_the_real_compiler_builds_lints_and_tells_what_would_change() -> None:
         "make infra-check",
     ):
         assert command in infra, command
+
+
+def test_the_app_is_published_by_the_commands_of_the_docs_after_the_tests_and_one_at_a_time() -> None:
+    deploy = read(ROOT / ".github/workflows/deploy.yml")
+    documented = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+
+    assert deploy["jobs"]["deploy"]["needs"] == "test"
+    assert "make test" in commands(deploy).splitlines()
+    assert deploy["concurrency"] == {"group": "deploy", "cancel-in-progress": False}
+    publish = re.findall(r"az functionapp deployment source config-zip [^\n`]+", documented)
+    assert [line.replace("$group", "$RESOURCE_GROUP") for line in publish] == re.findall(
+        r"az functionapp deployment source config-zip [^\n]+", commands(deploy)
+    )
+
+
+def test_the_app_is_found_by_its_tag_and_the_function_by_its_name() -> None:
+    script = commands(read(ROOT / ".github/workflows/deploy.yml"))
+    app = Project(ROOT).trial.one("Microsoft.Web/sites")
+    tags, scale = app.at("tags"), app.at("properties.functionAppConfig.scaleAndConcurrency")
+    source = (ROOT / "function_app.py").read_text(encoding="utf-8")
+    [function] = re.findall(r'^@app\.function_name\("(\w+)"\)', source, re.MULTILINE)
+
+    assert f"tags.\\\"azd-service-name\\\"=='{tags['azd-service-name']}'" in script
+    assert f'grep --quiet "/{function}$"' in script
+    assert [each["name"] for each in scale["alwaysReady"]] == [f"function:{function}"]
 
 
 def test_the_linters_rules_are_errors() -> None:

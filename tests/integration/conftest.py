@@ -52,8 +52,13 @@ async def make_relay(cosmos: CosmosServer, servicebus: ServiceBusServer) -> Asyn
     closers: list[Callable[[], Awaitable[None]]] = []
 
     def make(**settings: str) -> Relay:
-        connections = {"COSMOS": cosmos.connection_string, "SERVICEBUS": servicebus.connection_string}
-        relay = Relay.from_settings(Settings.from_environment({**connections, **settings}))
+        environment = {
+            "COSMOS": cosmos.connection_string,
+            "SERVICEBUS": servicebus.connection_string,
+            # So long that no event of a test is old, however long the tests run.
+            "RELAY_DUPLICATE_WINDOW_S": "604800",
+        }
+        relay = Relay.from_settings(Settings.from_environment({**environment, **settings}))
         closers.append(relay.close)
         return relay
 

@@ -11,10 +11,12 @@ from local.servicebus.server import ServiceBusServer
 from relay import messages
 from relay.connections import servicebus_client
 from relay.errors import PublishError
+from relay.fence import Fence
+from relay.leases import Positions
 from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
 from relay.publisher import Publisher
-from relay.quarantine import Quarantine
+from relay.quarantine import Holds, Quarantine
 from relay.senders import SenderPool
 from relay.settings import Settings
 from tests.support.broker import refuse, stop_refusing
@@ -35,6 +37,17 @@ class TurnableClock:
         return int(time.time() * 1000) + self.ahead_ms
 
 
+class NoHolds(Quarantine):
+    """Holds nothing back: there is no Cosmos DB here."""
+
+    async def holds(self) -> Holds:
+        return Holds()
+
+
+async def never_read() -> Positions:
+    raise AssertionError("no event of this test is old")
+
+
 def relay_remembering(capacity: int, servicebus: ServiceBusServer) -> Relay:
     settings = Settings.from_environment(
         {
@@ -43,8 +56,15 @@ def relay_remembering(capacity: int, servicebus: ServiceBusServer) -> Relay:
         }
     )
     pool = SenderPool(servicebus_client(settings.servicebus), settings.servicebus_topic, 16)
-    publisher = Publisher(pool, messages.plain, AcceptedLedger(capacity), send_timeout_s=settings.send_timeout_s)
-    return Relay(publisher, Quarantine(settings), settings.event_type)
+    publisher = Publisher(
+        pool,
+        messages.plain,
+        AcceptedLedger(capacity),
+        send_timeout_s=settings.send_timeout_s,
+        attempt_timeout_s=settings.attempt_timeout_s,
+    )
+    quarantine = NoHolds(settings)
+    return Relay(publisher, quarantine, Fence(604_800, never_read), settings.event_type)
 
 
 @pytest.mark.parametrize(

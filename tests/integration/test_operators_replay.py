@@ -22,6 +22,7 @@ from relay.operations.ordered import OrderedSender
 from relay.operations.replay_state import ReplayState
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
+from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command, relay_process, relay_subprocess
 from tests.support.subscriber import Subscriber, properties
 from tests.unit.local.cosmos.support import TurnableClock
@@ -46,6 +47,8 @@ async def cosmos(clock: TurnableClock) -> AsyncIterator[CosmosServer]:
 async def data(cosmos: CosmosServer, clock: TurnableClock) -> AsyncIterator[ContainerProxy]:
     clock.now = START - 1.0
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        # The relay has passed whatever the tests commit, unless they say otherwise.
+        await TriggerLeases(client).reach(1_000_000)
         yield client.get_database_client(DATABASE).get_container_client("data")
 
 
@@ -77,7 +80,7 @@ async def fill(data: ContainerProxy, keys: int, transactions: int, size: int) ->
             ids.setdefault(key, []).extend(batch)
             await commit(
                 data,
-                *(new(identifier, key) for identifier in batch),
+                *(new(identifier, key, order=order) for order, identifier in enumerate(batch)),
                 {"id": f"c{transaction}", "partitionKey": key, "type": "contact", "data": {"action": "Named"}},
             )
     return ids
@@ -454,7 +457,7 @@ async def test_reading_ends_when_everything_counted_has_come(
     for number in range(20):
         clock.now = START + 10.0 * number
         await commit(data, new(f"e{number}", "k"))
-    outbox = Outbox(data)
+    outbox = Outbox(data, data)
     chosen = committed.Range("domainEvent", START + 40, START + 70, "k")
     (feed_range,) = await outbox.feed_ranges(chosen)
     seen: list[str] = []
@@ -544,3 +547,106 @@ async def test_ctrl_c_is_exit_code_130_and_the_replay_can_go_on(
     assert "Interrupted." in err.decode()
     run = await relay_command(environment, *words)
     assert (run.code, run.json["published"]) == (0, 3564)
+
+
+async def lagging(data: ContainerProxy, cosmos: CosmosServer) -> list[dict[str, Any]]:
+    """Six events of one key, in three commits, of which the relay has passed the first one only."""
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        for lease in [item async for item in TriggerLeases(client).leases.read_all_items()]:
+            await TriggerLeases(client).leases.delete_item(lease["id"], partition_key=lease["id"])
+        trigger = TriggerLeases(client)
+        await commit(data, *(new(f"e{number}", "k", order=number) for number in (1, 2, 3)))
+        await trigger.pass_all()
+        await commit(data, new("e4", "k", order=0))
+        await commit(data, *(new(f"e{number}", "k", order=number) for number in (5, 6)))
+        feed_range = await data.feed_range_from_partition_key("k")
+        feed = data.query_items_change_feed(feed_range=feed_range, start_time="Beginning")
+        waiting = [item async for item in feed if item["id"] in ("e4", "e5", "e6")]
+        return sorted(waiting, key=lambda item: item["id"])
+
+
+async def test_what_the_relay_has_not_passed_is_left_to_it(
+    environment: dict[str, str],
+    data: ContainerProxy,
+    cosmos: CosmosServer,
+    servicebus: ServiceBusServer,
+    make_relay: RelayMaker,
+) -> None:
+    waiting = await lagging(data, cosmos)
+
+    run = await relay_command(environment, "replay", *HOUR, "--json")
+    await make_relay().handle(waiting, "i1")
+
+    assert run.code == 1
+    assert (run.json["matched"], run.json["published"], run.json["ahead"]) == (6, 3, {"k": 3})
+    assert await received(servicebus, 6) == {"k": ["e1", "e2", "e3", "e4", "e5", "e6"]}
+
+
+async def test_a_dry_run_tells_what_is_left_to_the_relay(
+    environment: dict[str, str], data: ContainerProxy, cosmos: CosmosServer
+) -> None:
+    await lagging(data, cosmos)
+
+    run = await relay_command(environment, "replay", *HOUR, "--dry-run")
+
+    assert run.code == 1
+    assert "3 event(s) of 1 partition key(s) would be published" in run.out
+    assert "3 event(s) of 1 partition key(s) were left to the relay" in run.out
+
+
+async def test_forced_it_overtakes_the_relay(
+    environment: dict[str, str], data: ContainerProxy, cosmos: CosmosServer, servicebus: ServiceBusServer
+) -> None:
+    await lagging(data, cosmos)
+
+    run = await relay_command(environment, "replay", *HOUR, "--force", "--json")
+
+    assert (run.code, run.json["published"], run.json["ahead"]) == (0, 6, {})
+    assert await received(servicebus, 6) == {"k": ["e1", "e2", "e3", "e4", "e5", "e6"]}
+
+
+async def test_where_there_are_no_leases_nothing_is_published_unless_forced(
+    environment: dict[str, str], data: ContainerProxy, cosmos: CosmosServer, servicebus: ServiceBusServer
+) -> None:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        leases = TriggerLeases(client).leases
+        for lease in [item async for item in leases.read_all_items()]:
+            await leases.delete_item(lease["id"], partition_key=lease["id"])
+    await commit(data, new("e1", "k"))
+
+    run = await relay_command(environment, "replay", *HOUR, "--json")
+
+    assert (run.code, run.json["published"], run.json["ahead"]) == (1, 0, {"k": 1})
+    assert (await topic_counts(servicebus.admin_port))["accepted"] == 0
+
+
+async def test_a_replay_with_a_state_file_goes_on_once_the_relay_has_caught_up(
+    environment: dict[str, str], data: ContainerProxy, cosmos: CosmosServer, tmp_path: Path
+) -> None:
+    await lagging(data, cosmos)
+    again = ("replay", *HOUR, "--state", str(tmp_path / "state"), "--json")
+
+    early = await relay_command(environment, *again)
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        await TriggerLeases(client).pass_all()
+    late = await relay_command(environment, *again)
+
+    assert (early.code, early.json["published"]) == (1, 3)
+    assert (late.code, late.json["published"], late.json["skipped"]) == (0, 6, 3)
+
+
+async def test_the_events_of_one_commit_go_in_their_own_order_wherever_the_feed_cuts_them(
+    environment: dict[str, str],
+    data: ContainerProxy,
+    servicebus: ServiceBusServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committed, "_PAGE_ITEMS", 1)
+    for number in range(3):
+        await commit(data, *(new(f"e{number}{place}", "k", order=9 - place) for place in range(10)))
+
+    run = await relay_command(environment, "replay", *HOUR, "--json")
+
+    assert run.code == 0
+    expected = [f"e{number}{place}" for number in range(3) for place in reversed(range(10))]
+    assert await received(servicebus, 30) == {"k": expected}

@@ -38,11 +38,12 @@ def container(client: CosmosClient) -> ContainerProxy:
 
 
 async def test_an_entity_and_its_events_are_stored_in_one_commit(container: ContainerProxy) -> None:
-    order = Order("tea", id="o1", note={"when": "2021-09-22T11:07:37.3022907+02:00", "big": 9007199254740993})
+    order = Order("tea", id="o1", note={"when": "2021-09-22T11:07:37.3022907+02:00", "big": 9007199254740991})
     await given(container, order)
 
     entity, event = await stored(container)
 
+    assert (entity["sequence"], event["sequence"], event["order"]) == (1, 1, 0)
     assert (entity["id"], entity["partitionKey"], entity["type"], entity["ttl"]) == ("o1", "o1", "order", -1)
     assert entity["data"] == {**order.to_data(), "id": "o1", "deleted": False}
     assert (event["partitionKey"], event["type"], event["ttl"]) == ("o1", "domainEvent", 864_000)
@@ -91,6 +92,21 @@ async def test_what_was_read_and_changed_is_saved_without_saying_so(container: C
     assert (await container.read_item("o1", "o1"))["data"]["paid"] == "12.50"
 
 
+async def test_two_lines_added_in_one_commit_are_two_events(container: ContainerProxy) -> None:
+    new = Order("tea", id="o1")
+    new.add_line("milk")
+    await given(container, new)
+
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.add_line("sugar")
+        order.add_line("lemon")
+        await work.commit()
+
+    told = [item["data"] for item in await stored(container) if item["type"] == "domainEvent"]
+    assert [data["itemName"] for data in told] == ["tea", "milk", "sugar", "lemon"]
+
+
 async def test_a_change_without_an_event_is_saved_by_an_update(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
 
@@ -131,9 +147,18 @@ async def test_several_entities_of_one_partition_and_other_events_are_one_commit
         await work.commit()
 
     items = await stored(container)
-    assert [item["type"] for item in items] == ["client", "told", "order", "told", "told"]
     assert len({item["_lsn"] for item in items}) == 1
-    assert [item["ttl"] for item in items] == [3600, 60, -1, 60, 60]
+    assert sorted((item["type"], item["ttl"]) for item in items) == [
+        ("client", 3600),
+        ("order", -1),
+        *[("told", 60)] * 3,
+    ]
+    told = sorted((item for item in items if item["type"] == "told"), key=lambda item: item["order"])
+    assert [(item["data"]["action"], item["sequence"], item["order"]) for item in told] == [
+        ("CustomerRegistered", 1, 0),
+        ("OrderPlaced", 1, 1),
+        ("OrderViewed", 2, 2),
+    ]
     async with UnitOfWork(container) as work:
         read = await work.repository(Customer).read("c1", partition_key="p")
         assert read.name == Name("Ada", "Lovelace")
@@ -148,6 +173,32 @@ async def test_an_event_besides_an_entitys_own_is_stored_once(container: Contain
         assert await work.commit() == []
 
     assert await actions(container) == ["OrderPlaced", "OrderViewed"]
+    assert (await container.read_item("o1", "o1"))["sequence"] == 2
+
+
+async def test_two_events_besides_at_once_do_not_get_one_number(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as first, UnitOfWork(container) as second:
+        for work in (first, second):
+            work.events.create(OrderViewed(), about=await work.repository(Order).read("o1"))
+        await first.commit()
+        with pytest.raises(PreconditionFailed):
+            await second.commit()
+
+    assert await actions(container) == ["OrderPlaced", "OrderViewed"]
+
+
+async def test_an_entity_that_is_removed_for_good_and_made_again_begins_again_with_one(
+    container: ContainerProxy,
+) -> None:
+    await given(container, Order("tea", id="o1"))
+    await pay_elsewhere(container)
+    await container.delete_item("o1", "o1")
+
+    await given(container, Order("tea", id="o1"))
+
+    told = [item for item in await stored(container) if item["type"] == "domainEvent"]
+    assert [item["sequence"] for item in told] == [1, 2, 1]
 
 
 async def test_two_at_once_on_one_entity_end_in_one_commit_and_one_precondition_error(
@@ -206,6 +257,81 @@ async def test_a_clients_etag_is_demanded_instead_of_the_one_that_was_read(conta
         await work.commit()
 
     assert (await actions(container))[-1] == "OrderResized"
+
+
+async def test_any_version_is_overwritten_and_its_events_are_counted_on(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        await pay_elsewhere(container)
+        order.resize(2)
+        work.repository(Order).update(order, if_match="*")
+        await work.commit()
+
+    document = await container.read_item("o1", "o1")
+    assert (document["data"]["quantity"], document["data"]["paid"]) == (2, None)
+    events = [item for item in await stored(container) if item["type"] == "domainEvent"]
+    assert [(event["data"]["action"], event["sequence"]) for event in events] == [
+        ("OrderPlaced", 1),
+        ("OrderPaid", 2),
+        ("OrderResized", 3),
+    ]
+    assert document["sequence"] == 3
+
+
+async def test_any_version_is_overwritten_by_many_at_once_and_no_number_is_given_twice(
+    container: ContainerProxy,
+) -> None:
+    await given(container, Order("tea", id="o1"))
+
+    async def resize(quantity: int) -> None:
+        async with UnitOfWork(container) as work:
+            order = await work.repository(Order).read("o1")
+            order.resize(quantity)
+            work.repository(Order).update(order, if_match="*")
+            await work.commit()
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        for quantity in range(5):
+            tasks.create_task(resize(quantity))
+
+    events = [item for item in await stored(container) if item["type"] == "domainEvent"]
+    assert [event["sequence"] for event in events] == [1, 2, 3, 4, 5, 6]
+
+
+async def test_any_version_does_not_bring_back_what_was_deleted_or_removed(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work, UnitOfWork(container) as other:
+        orders = work.repository(Order)
+        order = await orders.read("o1")
+        other.repository(Order).delete(await other.repository(Order).read("o1"))
+        await other.commit()
+        order.resize(2)
+        orders.update(order, if_match="*")
+        with pytest.raises(NotFound, match="order 'o1' is deleted"):
+            await work.commit()
+        await container.delete_item("o1", "o1")
+        with pytest.raises(NotFound, match="There is no order 'o1' any more"):
+            await work.commit()
+
+    assert await actions(container) == ["OrderPlaced", "OrderWithdrawn"]
+
+
+async def test_an_etag_of_a_version_that_was_not_read_is_refused_whatever_is_stored(
+    container: ContainerProxy,
+) -> None:
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        order = await orders.read("o1")
+        await pay_elsewhere(container)
+        order.resize(2)
+        # To overwrite this one with what was made of another would undo it.
+        orders.update(order, if_match=(await container.read_item("o1", "o1"))["_etag"])
+        with pytest.raises(PreconditionFailed, match="order 'o1' was read in another version"):
+            await work.commit()
+
+    assert (await container.read_item("o1", "o1"))["data"]["paid"] == "1.00"
 
 
 async def test_a_taken_id_is_a_conflict_and_leaves_neither_entity_nor_event(container: ContainerProxy) -> None:
@@ -329,6 +455,7 @@ async def test_a_hundred_tasks_on_one_entity_lose_no_update(container: Container
             tasks.create_task(add_one())
 
     events = [item for item in await stored(container) if item["data"].get("action") == "OrderResized"]
+    assert [event["sequence"] for event in events] == list(range(2, 102))
     assert (await container.read_item("o1", "o1"))["data"]["quantity"] == 100
     assert [event["data"]["quantity"] for event in events] == list(range(1, 101))
     assert refused > 0

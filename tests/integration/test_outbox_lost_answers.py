@@ -24,6 +24,7 @@ from outbox import (
 )
 from tests.unit.local.cosmos.support import FaultClient
 from tests.unit.outbox.orders import Order
+from tests.unit.outbox.stored import stored
 
 
 @pytest.fixture
@@ -45,8 +46,11 @@ async def faults(cosmos: CosmosServer) -> AsyncIterator[FaultClient]:
 
 
 async def actions(container: ContainerProxy, key: str = "o1") -> list[str]:
-    feed = container.query_items_change_feed(start_time="Beginning", partition_key=key)
-    return [item["data"]["action"] async for item in feed if item["type"] == "domainEvent"]
+    return [
+        item["data"]["action"]
+        for item in await stored(container)
+        if item["type"] == "domainEvent" and item["partitionKey"] == key
+    ]
 
 
 async def paid(container: ContainerProxy) -> str | None:
@@ -119,7 +123,7 @@ async def test_a_commit_that_could_not_be_read_back_is_uncertain_and_repeating_i
         order = await work.repository(Order).read("o1")
         order.pay("1.00")
         await faults.add("timeout", "batch", applies=True)
-        unreadable = await faults.add("unavailable", "read", count=100)
+        unreadable = await faults.add("unavailable", "replace", count=100)
         with pytest.raises(CommitUncertain, match="Whether the commit of order 'o1' and 1 more was done"):
             await work.commit()
         await faults.remove(unreadable)
@@ -138,7 +142,7 @@ async def test_a_precondition_error_that_could_not_be_told_from_ones_own_commit_
         order = await work.repository(Order).read("o1")
         order.pay("1.00")
         await faults.add("drop-after", "batch")
-        unreadable = await faults.add("throttle", "read", count=100, retry_after_ms=1)
+        unreadable = await faults.add("throttle", "replace", count=100, retry_after_ms=1)
         with pytest.raises(CommitUncertain, match=r"was changed by someone else .* was throttled"):
             await work.commit()
         await faults.remove(unreadable)
@@ -155,7 +159,7 @@ async def test_what_was_changed_after_an_uncertain_commit_is_never_taken_for_don
         order = await work.repository(Order).read("o1")
         order.pay("1.00")
         await faults.add("timeout", "batch", applies=True)
-        unreadable = await faults.add("unavailable", "read", count=100)
+        unreadable = await faults.add("unavailable", "replace", count=100)
         with pytest.raises(CommitUncertain):
             await work.commit()
         await faults.remove(unreadable)
@@ -179,7 +183,7 @@ async def test_a_commit_that_someone_elses_followed_is_done_and_its_version_is_o
         order = await work.repository(Order).read("o1")
         order.pay("1.00")
         await faults.add("timeout", "batch", applies=True)
-        unreadable = await faults.add("unavailable", "read", count=100)
+        unreadable = await faults.add("unavailable", "replace", count=100)
         with pytest.raises(CommitUncertain):
             await work.commit()
         await faults.remove(unreadable)
@@ -323,7 +327,7 @@ async def test_a_refusal_does_not_settle_an_earlier_uncertain_commit(
         order = await work.repository(Order).read("o1")
         order.pay("1.00")
         await faults.add("timeout", "batch", applies=True)
-        unreadable = await faults.add("unavailable", "read", count=100)
+        unreadable = await faults.add("unavailable", "replace", count=100)
         with pytest.raises(CommitUncertain):
             await work.commit()
         await faults.remove(unreadable)
@@ -361,6 +365,7 @@ async def test_many_tasks_under_faults_lose_nothing_and_do_nothing_twice(
     for kind, options in drawn:
         await faults.add(kind, "batch", **options)
     await faults.add("unavailable", "read", count=6)
+    await faults.add("unavailable", "replace", count=6)
 
     async def add_one() -> None:
         async with UnitOfWork(container) as work:

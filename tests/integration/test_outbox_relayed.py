@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import random
+
 import pytest
 from azure.cosmos.aio import CosmosClient
 from opentelemetry import trace
@@ -34,7 +37,11 @@ async def test_events_arrive_in_their_order_as_they_were_told(
                 order.resize(2)
                 order.pay("1.00")
                 written = await work.commit()
-        outcome = await make_relay().handle(await stored(container), "i1")
+        # In a transaction the change feed gives documents in any order.
+        documents = sorted(
+            await stored(container), key=lambda document: (document["_lsn"], -document.get("order", -1))
+        )
+        outcome = await make_relay().handle(documents, "i1")
 
     assert (outcome.published, outcome.ignored, outcome.quarantined) == (3, 1, {})
     subscriber = Subscriber(servicebus.connection_string)
@@ -42,7 +49,34 @@ async def test_events_arrive_in_their_order_as_they_were_told(
     messages = subscriber.messages[key]
     assert [message.subject for message in messages] == ["OrderPlaced", "OrderResized", "OrderPaid"]
     assert [message.message_id for message in messages[1:]] == [event.id for event in written[1:]]
+    assert [properties(message)["sequence"] for message in messages] == [1, 2, 3]
     assert b'"orderId":"o1"' in body(messages[0])
     assert b'"quantity":2' in body(messages[1])
     assert properties(messages[2])["traceparent"] == "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     assert properties(messages[2])["createdAt"] == written[2].data["createdAt"]
+
+
+async def test_events_of_several_entities_arrive_as_they_happened(
+    make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer
+) -> None:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        container = client.get_database_client(DATABASE).get_container_client("data")
+        async with UnitOfWork(container) as work:
+            one, two = (Order("tea", id=name, partition_key="p") for name in ("o1", "o2"))
+            for order in (two, one):
+                work.repository(Order).create(order)
+            for number in range(1, 5):
+                one.resize(number)
+                two.resize(number)
+            await work.commit()
+        documents = await stored(container)
+        random.Random(7).shuffle(documents)
+        await make_relay().handle(documents, "i1")
+
+    subscriber = Subscriber(servicebus.connection_string)
+    await subscriber.receive(10)
+    told = [json.loads(body(message)) for message in subscriber.messages["p"]]
+    assert [data["orderId"] for data in told] == ["o1", "o2"] * 5
+    assert [data["quantity"] for data in told] == [4, 4, 1, 1, 2, 2, 3, 3, 4, 4]
+    numbers = [properties(message)["sequence"] for message in subscriber.messages["p"]]
+    assert numbers == [number for number in range(1, 6) for _ in "12"]

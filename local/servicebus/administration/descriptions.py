@@ -29,6 +29,7 @@ _DUPLICATES = Field("RequiresDuplicateDetection", BOOLEAN, False, fixed=True)
 _SESSION = Field("RequiresSession", BOOLEAN, False, fixed=True)
 _TTL = Field("DefaultMessageTimeToLive", DURATION, low=1_000)
 _DEAD = Field("DeadLetteringOnMessageExpiration", BOOLEAN, False)
+_DEAD_ON_FILTER = Field("DeadLetteringOnFilterEvaluationExceptions", BOOLEAN, True)
 _WINDOW = Field("DuplicateDetectionHistoryTimeWindow", DURATION, 10 * MINUTE_MS, low=20_000, high=7 * DAY_MS)
 _DELIVERIES = Field("MaxDeliveryCount", INTEGER, 10, low=1, high=2_000)
 _BATCHED = Field("EnableBatchedOperations", BOOLEAN, True)
@@ -88,7 +89,7 @@ SUBSCRIPTION = (
     _SESSION,
     _TTL,
     _DEAD,
-    Field("DeadLetteringOnFilterEvaluationExceptions", BOOLEAN, False, unsupported=True),
+    _DEAD_ON_FILTER,
     _DELIVERIES,
     _BATCHED,
     _STATUS,
@@ -144,6 +145,7 @@ def _upkeep(values: Values) -> Upkeep:
         express=values.get("EnableExpress", plain.express),
         ordering=values.get("SupportOrdering", plain.ordering),
         user_metadata=values["UserMetadata"],
+        dead_letter_on_filter_errors=values.get(_DEAD_ON_FILTER.name, plain.dead_letter_on_filter_errors),
     )
 
 
@@ -176,6 +178,7 @@ def subscription_values(subscription: Subscription) -> dict[str, Any]:
     return {
         **_unsupported(SUBSCRIPTION),
         **_receiving_values(entity.receiving, entity.upkeep),
+        _DEAD_ON_FILTER.name: entity.upkeep.dead_letter_on_filter_errors,
         "Status": subscription.outlet.status,
     }
 

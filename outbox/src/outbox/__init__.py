@@ -32,15 +32,19 @@ Entities (`entities`)
     partition key the id, unless they are given. A dataclass, or a plain class that calls `super().__init__()`.
     To define: `created_event()`; `deleted_event()` where it can be deleted; `to_data()` and `from_data(data)`
     unless it is a dataclass of plain JSON values (these are stored under their names in camelCase).
-    To use: `add_event(event)` (same action: replaces the earlier one in its place; on a new entity: ignored, as
-    its created event tells all), `delete(ttl=None)`, and to read: `domain_events`, `etag`, `is_new`, `deleted`.
+    To use: `add_event(event)` (every event is kept, in the order raised; those of a new entity follow its created
+    event), `delete(ttl=None)`, and to read: `domain_events`, `etag`, `is_new`, `deleted`.
     Class attributes: `document_type` (default: the class name with a small first letter; `contact` makes the
     events' `contactId`), `ttl` (seconds, default -1: for ever).
 
 Events (`events`)
     `DomainEvent`: a frozen dataclass; its fields are the payload (camelCase, nested dataclasses too), beside
     `id` (random UUID), `createdAt` (RFC 3339, UTC), `action` (class attribute, default: the class name) and the
-    entity's id.
+    entity's id. With the class attribute `replaces_earlier = True` the last event of a commit with that action
+    takes the place of an earlier one, and a new entity, whose created event tells all, leaves it out.
+
+    Each event document has `sequence`, its number among the events of its entity (1, 2, 3 …, without a gap), and
+    `order`, its place among all events of its commit (0, 1, 2 …, what happened first first).
 
 Unit of work (`unit_of_work`)
     `UnitOfWork(container, *, event_ttl=864_000, event_type="domainEvent")`: `repository(Order)`, `events` (an
@@ -70,7 +74,8 @@ Errors (`errors`, all derived from `OutboxError`; each says what to do)
     Refused               400  cannot be done as asked, and is not sent: one of the following
       BatchTooLarge       413  more than 100 operations or 2 MB: `operations`, `size` (bytes)
       MixedPartitions          more than one partition key: `partition_keys`
-      InvalidDocument          an id, a partition key or data that cannot be stored
+      InvalidDocument          an id, a partition key or data that cannot be stored or relayed as it is: more than
+                               63 levels, an integer beyond ±(2^53 - 1), what is no JSON
       InvalidContinuation      not a token of `read_page` with these arguments
     CommitUncertain       503  the answer was lost: `commit()` again, it is done once
     Unavailable           503  a read could not be answered: try again

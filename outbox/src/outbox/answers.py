@@ -23,9 +23,9 @@ from outbox.errors import (
     Throttled,
     Unavailable,
 )
+from outbox.session import READ_SESSION_NOT_AVAILABLE
 
 _RETRY_WITH = 449
-_READ_SESSION_NOT_AVAILABLE = 1002
 _OWNER_NOT_FOUND = 1003
 _RETRY_AFTER = "x-ms-retry-after-ms"
 _OPERATION_RETRY_AFTER = "retryAfterMilliseconds"
@@ -38,7 +38,7 @@ def failed_read(error: AzureError, subject: str) -> OutboxError:
         return NotFound(f"There is no {subject}.")
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return Throttled(f"Reading {subject} was throttled.", _retry_after(error))
-    if _is_transient(status) or (status == HTTPStatus.NOT_FOUND and _lags(error)):
+    if _is_transient(status) or _lags(error):
         return Unavailable(f"{subject} could not be read: {_said(error)}.")
     return ServiceRefused(f"Cosmos DB refused to read {subject}: {_said(error)}.", int(status or 0))
 
@@ -52,7 +52,7 @@ def failed_batch(error: AzureError, batch: Batch) -> OutboxError:
         return Throttled(f"{_capital(batch.name)} was throttled.", _retry_after(error))
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return _too_large(batch)
-    if _is_transient(status):
+    if _is_transient(status) or _lags(error):
         return CommitUncertain(f"Whether {batch.name} was done is not known: {_said(error)}.")
     return ServiceRefused(f"Cosmos DB refused {batch.name}: {_said(error)}.", int(status or 0))
 
@@ -102,7 +102,7 @@ def _is_transient(status: int | None) -> bool:
 
 def _is_of_an_item(error: AzureError) -> bool:
     """Whether a 404 is about an item: the SDK asks for the container too, which can be missing as well."""
-    if _sub_status(error) in (_OWNER_NOT_FOUND, _READ_SESSION_NOT_AVAILABLE):
+    if _sub_status(error) in (_OWNER_NOT_FOUND, READ_SESSION_NOT_AVAILABLE):
         return False
     response = getattr(error, "response", None)
     url = getattr(getattr(response, "request", None), "url", "")
@@ -110,8 +110,8 @@ def _is_of_an_item(error: AzureError) -> bool:
 
 
 def _lags(error: AzureError) -> bool:
-    """Whether no replica had caught up with what this client has written."""
-    return _sub_status(error) == _READ_SESSION_NOT_AVAILABLE
+    """Whether no replica had caught up with what this client has written or seen: 404 in a batch too."""
+    return _status(error) == HTTPStatus.NOT_FOUND and _sub_status(error) == READ_SESSION_NOT_AVAILABLE
 
 
 def _sub_status(error: AzureError) -> int | None:

@@ -20,6 +20,7 @@ from outbox.errors import (
 )
 from outbox.events import DomainEvent
 from outbox.payload import copied, encode
+from outbox.relayable import check_values
 
 SdkOperation = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -37,6 +38,7 @@ class Operation:
     def of(cls, source: DataObject[Any]) -> Operation:
         """A copy that nothing changes any more, whatever becomes of the entity while the batch is under way."""
         document = copied(source.to_document(), source.name)
+        check_values(document, source.name)
         return cls(source.name, source.state, document, source.etag)
 
     def as_sdk(self) -> SdkOperation:
@@ -63,8 +65,8 @@ class Batch:
     partition_key: str
     operations: tuple[Operation, ...]
     size: int
-    event_id: str | None
-    """The first event's id: unique to this commit, so that its presence tells that the commit was done."""
+    first_event: Operation | None
+    """Its id is unique to this commit, so its presence tells that the commit was done."""
 
     @classmethod
     def of(cls, objects: Sequence[DataObject[Any]]) -> Batch:
@@ -82,7 +84,7 @@ class Batch:
         _check_twice(objects)
         operations = tuple(Operation.of(source) for source in objects)
         size = len(encode([operation.as_sent() for operation in operations], "the commit"))
-        batch = cls(keys[0], operations, size, _first_event(objects))
+        batch = cls(keys[0], operations, size, _first_event(objects, operations))
         batch._check_limits(objects)
         return batch
 
@@ -106,8 +108,9 @@ class Batch:
         return f"the commit of {self.operations[0].name}" + (f" and {more} more" if more else "")
 
 
-def _first_event(objects: Sequence[DataObject[Any]]) -> str | None:
-    return next((source.id for source in objects if isinstance(source.source, DomainEvent)), None)
+def _first_event(objects: Sequence[DataObject[Any]], operations: Sequence[Operation]) -> Operation | None:
+    pairs = zip(objects, operations, strict=True)
+    return next((operation for source, operation in pairs if isinstance(source.source, DomainEvent)), None)
 
 
 def _check_twice(objects: Sequence[DataObject[Any]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +9,32 @@ from azure.cosmos.aio import ContainerProxy
 
 from outbox import traceparent
 from outbox.batch import Batch
-from outbox.data_object import DataObject, EntityState, entity_object, event_object
-from outbox.entities import DomainEntity, mark_saved
-from outbox.errors import Conflict, NotFound, PreconditionFailed, Refused, ServiceRefused
-from outbox.events import DomainEvent
-from outbox.execution import execute
+from outbox.data_object import DataObject, EntityState, Position, entity_object, event_object
+from outbox.entities import (
+    DomainEntity,
+    adopt_version,
+    mark_saved,
+    name_of,
+    partition_of,
+    raised_by,
+    sequence_of,
+)
+from outbox.errors import (
+    CommitUncertain,
+    Conflict,
+    InvalidDocument,
+    NotFound,
+    PreconditionFailed,
+    Refused,
+    ServiceRefused,
+    Unavailable,
+)
+from outbox.events import DomainEvent, Raised, next_moment
+from outbox.execution import execute, read_document
+
+_ANY_VERSION = "*"
+# Of a commit that overwrites whatever is stored, where others write meanwhile.
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +47,20 @@ class _Tracked:
     def is_to_be_saved(self) -> bool:
         return self.state is not EntityState.READ or bool(self.entity.domain_events)
 
-    def as_object(self) -> DataObject[DomainEntity]:
+    def as_object(self, sequence: int) -> DataObject[DomainEntity]:
         if self.state is EntityState.CREATED:
-            return entity_object(self.entity, EntityState.CREATED, None)
-        return entity_object(self.entity, EntityState.UPDATED, self.if_match or self.entity.etag)
+            return entity_object(self.entity, EntityState.CREATED, None, sequence)
+        if self.entity.is_new:
+            raise InvalidDocument(f"{name_of(self.entity)} is new, and an event is about it: create() it as well.")
+        return entity_object(self.entity, EntityState.UPDATED, self.entity.etag, sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class _Happened:
+    """An event and the entity it is about."""
+
+    raised: Raised
+    about: DomainEntity
 
 
 class ContainerContext:
@@ -48,23 +78,30 @@ class ContainerContext:
         self.event_type = event_type
         # By identity: entities that are dataclasses have no hash.
         self._tracked: dict[int, _Tracked] = {}
-        self._events: list[tuple[DomainEvent, DomainEntity]] = []
+        self._events: list[_Happened] = []
         self._traceparents: dict[str, str | None] = {}
         self._unsettled: Batch | None = None
         self._saving = False
 
     def add(self, entity: DomainEntity, state: EntityState, if_match: str | None = None) -> None:
-        """Track an entity; `if_match` is the ETag to demand instead of the one it was read with."""
+        """Track an entity; `if_match` is the ETag that it must have been read with, `*` stands for any version."""
         self._tracked[id(entity)] = _Tracked(entity, state, if_match)
 
     def add_event(self, event: DomainEvent, about: DomainEntity) -> None:
-        """Track an event besides those that the entity raised."""
-        self._events.append((event, about))
+        """Track an event besides those that the entity raised, and the entity, which counts its events.
+
+        Raises:
+            NotFound: The entity is deleted, and nothing more can happen to it.
+        """
+        if about.deleted:
+            raise NotFound(f"{name_of(about)} is deleted: {event.action} cannot happen to it.")
+        self._tracked.setdefault(id(about), _Tracked(about, EntityState.READ, None))
+        self._events.append(_Happened(Raised(event, next_moment()), about))
 
     def forget(self, entity: DomainEntity) -> None:
         """Leave an entity, and all events about it, out of the commit."""
         self._tracked.pop(id(entity), None)
-        self._events = [(event, about) for event, about in self._events if about is not entity]
+        self._events = [happened for happened in self._events if happened.about is not entity]
 
     def reset(self) -> None:
         """Forget everything."""
@@ -74,12 +111,19 @@ class ContainerContext:
 
     @property
     def data_objects(self) -> list[DataObject[Any]]:
-        """What a commit would write: each entity, followed by its events in order; then the other events.
+        """What a commit would write: the entities, then all events, what happened first first.
 
         Raises:
             InvalidDocument: One of them cannot be stored.
         """
-        return list(self._objects())
+        tracked = self._to_be_saved()
+        last = {id(each.entity): sequence_of(each.entity) for each in tracked}
+        placed = []
+        for order, happened in enumerate(self._happened(tracked)):
+            last[id(happened.about)] += 1
+            placed.append((happened, Position(last[id(happened.about)], order)))
+        entities = [each.as_object(last[id(each.entity)]) for each in tracked]
+        return [*entities, *(self._event_object(happened, position) for happened, position in placed)]
 
     async def save_changes(self) -> list[DataObject[Any]]:
         """Write all that is tracked in one transactional batch; afterwards it is tracked as read.
@@ -101,6 +145,16 @@ class ContainerContext:
             self._saving = False
 
     async def _save(self) -> list[DataObject[Any]]:
+        self._check_demanded()
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await self._attempt()
+            except PreconditionFailed:
+                if self._unsettled is not None or not await self._adopt_versions():
+                    raise
+        return await self._attempt()
+
+    async def _attempt(self) -> list[DataObject[Any]]:
         objects = self.data_objects
         if not objects:
             return []
@@ -125,30 +179,64 @@ class ContainerContext:
         self._saved(objects, etags)
         return objects
 
+    def _check_demanded(self) -> None:
+        for each in self._to_be_saved():
+            if each.if_match not in (None, _ANY_VERSION, each.entity.etag):
+                raise PreconditionFailed(f"{name_of(each.entity)} was read in another version than demanded.")
+
+    async def _adopt_versions(self) -> bool:
+        """Go on with the stored version of each entity that is to be saved over any; whether one was another.
+
+        Not without a condition: the numbers of an entity's events go on where those of the stored version end, and
+        the repetition of a commit that was done is known by the version it replaced.
+
+        Raises:
+            NotFound: An entity is deleted, or gone.
+            OutboxError: It could not be read; nothing was written.
+        """
+        adopted = False
+        for each in self._to_be_saved():
+            if each.if_match == _ANY_VERSION:
+                adopted |= adopt_version(each.entity, await self._stored(each.entity))
+        return adopted
+
+    async def _stored(self, entity: DomainEntity) -> dict[str, Any]:
+        try:
+            return await read_document(self.container, entity.id, partition_of(entity), name_of(entity))
+        except Unavailable as error:
+            raise CommitUncertain(error.what) from error
+
     def _saved(self, objects: list[DataObject[Any]], etags: list[str]) -> None:
         told = {source.id for source in objects if isinstance(source.source, DomainEvent)}
         for source, etag in zip(objects, etags, strict=True):
             if isinstance(source.source, DomainEntity):
-                mark_saved(source.source, etag, told)
+                mark_saved(source.source, etag, told, source.sequence)
                 self._tracked[id(source.source)] = _Tracked(source.source, EntityState.READ, None)
-        self._events = [(event, about) for event, about in self._events if event.id not in told]
+        self._events = [happened for happened in self._events if happened.raised.event.id not in told]
         self._settled()
 
     def _settled(self) -> None:
         self._traceparents.clear()
         self._unsettled = None
 
-    def _objects(self) -> Iterator[DataObject[Any]]:
-        for tracked in list(self._tracked.values()):
-            if tracked.is_to_be_saved:
-                yield tracked.as_object()
-                for event in tracked.entity.domain_events:
-                    yield self._event_object(event, tracked.entity)
-        for event, about in self._events:
-            yield self._event_object(event, about)
+    def _to_be_saved(self) -> list[_Tracked]:
+        spoken_of = {id(happened.about) for happened in self._events}
+        return [each for each in self._tracked.values() if each.is_to_be_saved or id(each.entity) in spoken_of]
 
-    def _event_object(self, event: DomainEvent, about: DomainEntity) -> DataObject[DomainEvent]:
+    def _happened(self, tracked: list[_Tracked]) -> list[_Happened]:
+        own = [_Happened(raised, each.entity) for each in tracked for raised in raised_by(each.entity)]
+        return sorted([*own, *self._events], key=lambda happened: happened.raised.moment)
+
+    def _event_object(self, happened: _Happened, position: Position) -> DataObject[DomainEvent]:
+        event = happened.raised.event
         # Kept, so that a commit that is repeated repeats the same documents.
         if event.id not in self._traceparents:
             self._traceparents[event.id] = traceparent.current()
-        return event_object(event, about, self.event_type, self.event_ttl, self._traceparents[event.id])
+        return event_object(
+            event,
+            happened.about,
+            position,
+            document_type=self.event_type,
+            ttl=self.event_ttl,
+            traceparent=self._traceparents[event.id],
+        )

@@ -1,6 +1,14 @@
 """The stored envelope around an entity or an event.
 
-{"id": …, "partitionKey": …, "type": "contact" or "domainEvent", "data": {…}, "ttl": seconds or -1}
+{"id": …, "partitionKey": …, "type": "contact", "data": {…}, "ttl": seconds or -1, "sequence": of its last event}
+{"id": …, "partitionKey": …, "type": "domainEvent", "data": {…}, "ttl": seconds, "sequence": …, "order": …}
+
+All documents of a transactional batch have one `_lsn`, and the change feed promises no order among them
+(https://learn.microsoft.com/azure/cosmos-db/change-feed#sort-order-of-items-in-change-feed promises the order of
+modification, and these have the same). So an event document says itself where it belongs: `order` is its place
+among all events of its commit, 0 for the first; `sequence` its number among all events of its entity, 1 for the
+first. The entity's document keeps the last number, and a commit demands the version it was read in: no number is
+given twice, and none is left out.
 """
 
 from __future__ import annotations
@@ -12,13 +20,11 @@ from typing import Any, Generic, TypeVar
 from outbox.entities import DomainEntity, name_of, partition_of, ttl_of
 from outbox.errors import InvalidDocument
 from outbox.events import DomainEvent
+from outbox.relayable import check_key, check_properties, too_deep
 
 T_co = TypeVar("T_co", bound=DomainEntity | DomainEvent, covariant=True)
 
 MAX_ID_BYTES = 1023  # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
-# What becomes a message's id and session:
-# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas.
-MAX_KEY_LENGTH = 128
 _ILLEGAL_IN_ID = frozenset("/\\?#")
 
 
@@ -37,10 +43,12 @@ class DataObject(Generic[T_co]):
 
     Attributes:
         id, partition_key, type, ttl: As stored; `ttl` in seconds, -1 for never.
+        sequence: Of an event, its number among those of its entity; of an entity, the number of its last event.
         source: The entity or the event.
         data: What is stored of it.
         state: CREATED or UPDATED.
         etag: The version that is to be replaced; None where there is none.
+        order: The place of an event among those of its commit, from 0; None for an entity.
         traceparent: The trace an event belongs to; None where there is none.
     """
 
@@ -51,7 +59,9 @@ class DataObject(Generic[T_co]):
     data: dict[str, Any]
     ttl: int
     state: EntityState
+    sequence: int
     etag: str | None = None
+    order: int | None = None
     traceparent: str | None = None
 
     @property
@@ -67,31 +77,58 @@ class DataObject(Generic[T_co]):
             "type": self.type,
             "data": self.data,
             "ttl": self.ttl,
+            "sequence": self.sequence,
         }
-        return document if self.traceparent is None else {**document, "traceparent": self.traceparent}
+        optional = {"order": self.order, "traceparent": self.traceparent}
+        return document | {name: value for name, value in optional.items() if value is not None}
 
 
-def entity_object(entity: DomainEntity, state: EntityState, etag: str | None) -> DataObject[DomainEntity]:
-    """The document of an entity as it is now.
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where an event belongs: its number among those of its entity, from 1; its place in its commit, from 0."""
+
+    sequence: int
+    order: int
+
+
+def entity_object(
+    entity: DomainEntity, state: EntityState, etag: str | None, sequence: int
+) -> DataObject[DomainEntity]:
+    """The document of an entity as it is now, whose last event has the number `sequence`.
 
     Raises:
         InvalidDocument: Its id or its partition key cannot be stored.
     """
     data = {**entity.to_data(), "id": entity.id, "deleted": entity.deleted}
     _check_id(entity.id, name_of(entity))
-    _check_key(partition_of(entity), "partition key", name_of(entity))
+    check_key(partition_of(entity), "partition key", name_of(entity))
     return DataObject(
-        entity.id, partition_of(entity), entity.document_type, entity, data, ttl_of(entity), state, etag
+        entity.id,
+        partition_of(entity),
+        entity.document_type,
+        entity,
+        data,
+        ttl_of(entity),
+        state,
+        sequence,
+        etag=etag,
     )
 
 
 def event_object(
-    event: DomainEvent, entity: DomainEntity, document_type: str, ttl: int, traceparent: str | None
+    event: DomainEvent,
+    entity: DomainEntity,
+    position: Position,
+    *,
+    document_type: str,
+    ttl: int,
+    traceparent: str | None,
 ) -> DataObject[DomainEvent]:
     """The document of an event about `entity`.
 
     Raises:
-        InvalidDocument: Its id or its partition key cannot be relayed, or a field of it has a name that is taken.
+        InvalidDocument: Its id, its partition key or what becomes a property of the message cannot be relayed, or
+            a field of it has a name that is taken.
     """
     name = f"{event.action} of {name_of(entity)}"
     own = {
@@ -100,12 +137,14 @@ def event_object(
         "id": event.id,
         "createdAt": event.created_at,
     }
-    told = event.to_data()
+    told = _told_by(event, name)
     if taken := [key for key, value in own.items() if told.get(key, value) != value]:
         raise InvalidDocument(f"{name} tells another '{taken[0]}' than the library writes: rename the field.")
     _check_id(event.id, name)
-    _check_key(event.id, "id", name)
-    _check_key(partition_of(entity), "partition key", name)
+    check_key(event.id, "id", name)
+    check_key(partition_of(entity), "partition key", name)
+    traced = {} if traceparent is None else {"traceparent": traceparent}
+    check_properties({"action": event.action, "createdAt": event.created_at, **traced}, name)
     return DataObject(
         event.id,
         partition_of(entity),
@@ -114,6 +153,8 @@ def event_object(
         {**told, **own},
         ttl,
         EntityState.CREATED,
+        position.sequence,
+        order=position.order,
         traceparent=traceparent,
     )
 
@@ -128,9 +169,8 @@ def _check_id(value: str, name: str) -> None:
         raise InvalidDocument(f"The id of {name} has to be 1 to {MAX_ID_BYTES} bytes long, without / \\ ? and #.")
 
 
-def _check_key(value: str, what: str, name: str) -> None:
-    if not 0 < len(value) <= MAX_KEY_LENGTH:
-        raise InvalidDocument(
-            f"The {what} of {name} has {len(value)} characters: it has to have 1 to {MAX_KEY_LENGTH}, "
-            "which is what Service Bus takes."
-        )
+def _told_by(event: DomainEvent, name: str) -> dict[str, Any]:
+    try:
+        return event.to_data()
+    except RecursionError as error:
+        raise too_deep(name) from error

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from outbox.errors import NotFound
-from outbox.events import DomainEvent, new_id, now
+from outbox.events import DomainEvent, Raised, new_id, next_moment, now
 from outbox.payload import camel_case, first_small
 
 NO_EXPIRY = -1
@@ -17,8 +17,13 @@ MAX_TTL_S = 2**31 - 1
 _OWN_NAMES = ("deleted", "domain_events", "etag", "is_new")
 
 
-def _birth_of_now() -> tuple[str, str]:
-    return new_id(), now()
+@dataclass(frozen=True, slots=True)
+class _Birth:
+    """What stays of a created event, however often it is made anew."""
+
+    event_id: str = field(default_factory=new_id)
+    created_at: str = field(default_factory=now)
+    moment: int = field(default_factory=next_moment)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -41,8 +46,9 @@ class DomainEntity(ABC):
 
     id: str = field(default_factory=new_id)
     partition_key: str | None = None
-    _events: list[DomainEvent] = field(default_factory=list, init=False, repr=False, compare=False)
-    _birth: tuple[str, str] = field(default_factory=_birth_of_now, init=False, repr=False, compare=False)
+    _raised: list[Raised] = field(default_factory=list, init=False, repr=False, compare=False)
+    _birth: _Birth = field(default_factory=_Birth, init=False, repr=False, compare=False)
+    _sequence: int = field(default=0, init=False, repr=False, compare=False)
     _is_new: bool = field(default=True, init=False, repr=False, compare=False)
     _etag: str | None = field(default=None, init=False, repr=False, compare=False)
     _deleted: bool = field(default=False, init=False, repr=False, compare=False)
@@ -57,7 +63,7 @@ class DomainEntity(ABC):
 
     @abstractmethod
     def created_event(self) -> DomainEvent:
-        """The event that tells of a new entity, made from its present state; asked for more than once."""
+        """The event that tells of a new entity, made from its state at the commit; asked for more than once."""
 
     def deleted_event(self) -> DomainEvent:
         """The event that tells of a deletion."""
@@ -87,23 +93,24 @@ class DomainEntity(ABC):
         return entity
 
     def add_event(self, event: DomainEvent) -> None:
-        """Keep an event until the entity is saved.
+        """Keep an event until the entity is saved, behind those that were raised before.
 
-        It takes the place of an earlier one with the same action. A new entity ignores it: the created event
-        tells all.
+        An event whose class says `replaces_earlier` takes the place of an earlier one with the same action; a new
+        entity leaves it out, as its created event tells all.
 
         Raises:
             NotFound: The entity is deleted, and nothing more can happen to it.
         """
-        if self._is_new:
-            return
         if self._deleted:
             raise NotFound(f"{name_of(self)} is deleted: {event.action} cannot happen to it.")
-        for place, earlier in enumerate(self._events):
-            if earlier.action == event.action:
-                self._events[place] = event
+        if event.replaces_earlier:
+            if self._is_new:
                 return
-        self._events.append(event)
+            for place, earlier in enumerate(self._raised):
+                if earlier.event.action == event.action:
+                    self._raised[place] = replace(earlier, event=event)
+                    return
+        self._raised.append(Raised(event, next_moment()))
 
     def delete(self, *, ttl: int | None = None) -> None:
         """Mark the entity as deleted, and raise its deleted event; a second time, do nothing.
@@ -124,15 +131,8 @@ class DomainEntity(ABC):
 
     @property
     def domain_events(self) -> tuple[DomainEvent, ...]:
-        """What happened since the entity was read or last saved, in order; for a new one, its created event."""
-        if not self._is_new:
-            return tuple(self._events)
-        event = copy.copy(self.created_event())
-        identifier, moment = self._birth
-        # One entity is created once: its event is the same one, however often its state is looked at.
-        object.__setattr__(event, "id", identifier)
-        object.__setattr__(event, "created_at", moment)
-        return (event,)
+        """What happened since the entity was read or last saved, in order; to a new one, its creation first."""
+        return tuple(raised.event for raised in raised_by(self))
 
     @property
     def etag(self) -> str | None:
@@ -157,6 +157,17 @@ def name_of(entity: DomainEntity) -> str:
     return f"{entity.document_type} '{entity.id}'"
 
 
+def raised_by(entity: DomainEntity) -> tuple[Raised, ...]:
+    """The entity's events in order, with their moments; a created event has that at which the entity was made."""
+    if not entity._is_new:
+        return tuple(entity._raised)
+    created = copy.copy(entity.created_event())
+    # One entity is created once: its event is the same one, however often its state is looked at.
+    object.__setattr__(created, "id", entity._birth.event_id)
+    object.__setattr__(created, "created_at", entity._birth.created_at)
+    return (Raised(created, entity._birth.moment), *entity._raised)
+
+
 def partition_of(entity: DomainEntity) -> str:
     """The logical partition the entity lives in."""
     return entity.id if entity.partition_key is None else entity.partition_key
@@ -167,27 +178,50 @@ def ttl_of(entity: DomainEntity) -> int:
     return entity.ttl if entity._ttl_when_deleted is None else entity._ttl_when_deleted
 
 
+def sequence_of(entity: DomainEntity) -> int:
+    """The number of the entity's last stored event; 0 where there is none, or it was stored without a number."""
+    return entity._sequence
+
+
 def restore(kind: type[E], document: Mapping[str, Any]) -> E:
     """The entity that is stored as `document`."""
     data = document["data"]
     entity = kind.from_data(data)
     entity.id = document["id"]
     entity.partition_key = document["partitionKey"]
-    entity._events.clear()
+    entity._raised.clear()
     entity._is_new = False
     entity._etag = document["_etag"]
+    entity._sequence = _stored_sequence(document)
     entity._deleted = data.get("deleted") is True
     # A deleted document's own time to live goes on to count; without one, the class's does.
     entity._ttl_when_deleted = document.get("ttl") if entity._deleted else None
     return entity
 
 
-def mark_saved(entity: DomainEntity, etag: str, told: Collection[str]) -> None:
-    """Take note that a commit stored the entity as version `etag`, with the events whose ids are `told`."""
+def adopt_version(entity: DomainEntity, document: Mapping[str, Any]) -> bool:
+    """Have the entity saved over the version stored as `document`; whether that is another than it would be.
+
+    Raises:
+        NotFound: That version is deleted.
+    """
+    if document["data"].get("deleted") is True:
+        raise NotFound(f"{name_of(entity)} is deleted.")
+    is_another = bool(entity._etag != document["_etag"])
+    entity._etag = document["_etag"]
+    entity._sequence = _stored_sequence(document)
+    return is_another
+
+
+def mark_saved(entity: DomainEntity, etag: str, told: Collection[str], sequence: int) -> None:
+    """Take note that a commit stored the entity as version `etag`, with the events whose ids are `told`; the last
+    of all its events has the number `sequence`.
+    """
     entity._is_new = False
+    entity._sequence = sequence
     # The version of a deletion is nobody's to read: a conditional read would answer "not modified" to it.
     entity._etag = None if entity._deleted else etag
-    entity._events = [event for event in entity._events if event.id not in told]
+    entity._raised = [raised for raised in entity._raised if raised.event.id not in told]
 
 
 def check_ttl(ttl: int | None) -> None:
@@ -196,6 +230,12 @@ def check_ttl(ttl: int | None) -> None:
     """
     if ttl is not None and ttl != NO_EXPIRY and not 0 < ttl <= MAX_TTL_S:
         raise ValueError(f"A time to live is -1 or 1 to {MAX_TTL_S} seconds, not {ttl}.")
+
+
+def _stored_sequence(document: Mapping[str, Any]) -> int:
+    # Documents that were written before events were numbered have none.
+    stored = document.get("sequence")
+    return stored if isinstance(stored, int) else 0
 
 
 def _stored_fields(kind: type[DomainEntity]) -> list[Field[Any]]:

@@ -2,8 +2,11 @@
 
 azure-cosmos repeats a write by itself when the connection broke or the service said 503, and then can meet its own
 first attempt: a Conflict or a PreconditionFailed that is none. Other losses it reports, and nobody knows. The
-ids of events are random, so an event of the batch in the container tells that the batch was done. Reading one's
-own write takes session consistency or a stronger one.
+ids of events are random, so an event of the batch in the container tells that the batch was done. A read could not
+tell that it was not: a replica that lags answers 404 as well. So the question is a write, which the primary
+decides: to replace the event where it has an ETag that no version has. 412 says that the event is there, 404 that
+it is not, and neither changes anything:
+https://learn.microsoft.com/azure/cosmos-db/database-transactions-optimistic-concurrency.
 """
 
 from __future__ import annotations
@@ -11,15 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
-from azure.cosmos.exceptions import CosmosBatchOperationError
+from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosBatchOperationError
 
 from outbox.answers import failed_batch, failed_read
 from outbox.batch import Batch, Operation
 from outbox.errors import CommitUncertain, Conflict, NotFound, OutboxError, PreconditionFailed
+from outbox.session import take_over, take_over_refusal
 
-# An ETag that no version has: the next commit on it finds that someone else was first.
+# An ETag that no version has: a commit on it finds that someone else was first.
 SUPERSEDED = '"superseded"'
 
 
@@ -34,10 +39,12 @@ async def execute(container: ContainerProxy, batch: Batch) -> list[str]:
             [operation.as_sdk() for operation in batch.operations], partition_key=batch.partition_key
         )
     except AzureError as error:
+        take_over_refusal(container, error)
         failure = failed_batch(error, batch)
         if _may_be_done(error, failure) and await _is_done(container, batch, failure):
             return [await _etag_of(container, operation) for operation in batch.operations]
         raise failure from error
+    take_over(container, results.get_response_headers())
     return _etags(results)
 
 
@@ -49,15 +56,21 @@ def _may_be_done(error: AzureError, failure: OutboxError) -> bool:
 
 
 async def _is_done(container: ContainerProxy, batch: Batch, failure: OutboxError) -> bool:
-    if batch.event_id is None:
+    event = batch.first_event
+    if event is None:
         return False
     try:
-        await read_document(container, batch.event_id, batch.partition_key, "event")
-    except NotFound:
-        return False
-    except OutboxError as error:
+        await container.replace_item(
+            event.document["id"], event.document, etag=SUPERSEDED, match_condition=MatchConditions.IfNotModified
+        )
+    except CosmosAccessConditionFailedError as error:
+        take_over_refusal(container, error)
+    except AzureError as error:
+        reason = failed_read(error, event.name)
+        if isinstance(reason, NotFound):
+            return False
         raise CommitUncertain(
-            f"Whether {batch.name} was done is not known: {failure.what} {error.what}"
+            f"Whether {batch.name} was done is not known: {failure.what} {reason.what}"
         ) from error
     return True
 

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from outbox.errors import InvalidDocument
+from outbox.relayable import too_deep
 
 
 def camel_case(name: str) -> str:
@@ -40,7 +41,9 @@ def encode(value: object, subject: str) -> str:
     """
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise too_deep(subject) from error
+    except (TypeError, ValueError) as error:
         raise InvalidDocument(
             f"The data of {subject} is not JSON: {error}. Dates, decimals and the like are written as strings."
         ) from error
@@ -50,11 +53,15 @@ def copied(value: object, subject: str) -> Any:
     """A deep copy of JSON data: what a reader will find stored.
 
     Raises:
-        InvalidDocument: `subject` holds something that is not JSON, or text that is not Unicode. JSON can escape
-            a lone surrogate, but UTF-8 has no bytes for it, and the Functions host would relay another
-            character in its place.
+        InvalidDocument: `subject` holds something that is not JSON, is nested too deeply, or holds text that is
+            not Unicode. JSON can escape a lone surrogate, but UTF-8 has no bytes for it, and the Functions host
+            would relay another character in its place.
     """
-    copy = json.loads(encode(value, subject))
+    text = encode(value, subject)
+    try:
+        copy = json.loads(text)
+    except RecursionError as error:
+        raise too_deep(subject) from error
     try:
         json.dumps(copy, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

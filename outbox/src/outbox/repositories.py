@@ -81,7 +81,9 @@ class Repository(Generic[E]):
 
         Args:
             entity: One that was read, or saved before.
-            if_match: The ETag to demand, in its quotes; None stands for that of the version that was read.
+            if_match: The ETag to demand, in its quotes: PreconditionFailed where the entity was read in another
+                version, or it is stored in another. None stands for that of the version that was read, `*` for
+                whatever is stored at the commit: it is overwritten, unless it is deleted.
 
         Raises:
             ValueError: It is new.
@@ -98,7 +100,7 @@ class Repository(Generic[E]):
 
         Args:
             entity: One that was read, or saved before.
-            if_match: The ETag to demand, in its quotes; None stands for that of the version that was read.
+            if_match: As for `update`.
             ttl: Seconds after which Cosmos DB removes the document for good; None keeps it as long as the others.
 
         Raises:
@@ -146,11 +148,15 @@ class Repository(Generic[E]):
 
 
 class EventRepository:
-    """Events besides those that entities raise: what is told without a change of the entity's own state."""
+    """Events besides those that entities raise: what is told without a change of the entity's own data."""
 
     def __init__(self, context: ContainerContext) -> None:
         self._context = context
 
     def create(self, event: DomainEvent, about: DomainEntity) -> None:
-        """Have `event` saved by the commit, in the partition of the entity it is about."""
+        """Have `event` saved by the commit, together with the entity it is about, which counts its events.
+
+        Raises:
+            NotFound: The entity is deleted, and nothing more can happen to it.
+        """
         self._context.add_event(event, about)

@@ -2,6 +2,8 @@
 
 `version` counts the commits of a contact: 1 tells of its creation, and all events of one commit have the same.
 It lets a consumer recognise what it knows already, and what is older than what it knows.
+
+An update tells the whole new value, so of several in one commit the last is enough, as in the article.
 """
 
 from __future__ import annotations
@@ -23,24 +25,32 @@ class ContactCreatedEvent(DomainEvent):
 
 @dataclass(frozen=True)
 class ContactNameUpdatedEvent(DomainEvent):
+    replaces_earlier = True
+
     version: int
     name: Name
 
 
 @dataclass(frozen=True)
 class ContactEmailUpdatedEvent(DomainEvent):
+    replaces_earlier = True
+
     version: int
     email: str
 
 
 @dataclass(frozen=True)
 class ContactCompanyUpdatedEvent(DomainEvent):
+    replaces_earlier = True
+
     version: int
     company: Company
 
 
 @dataclass(frozen=True)
 class ContactDescriptionUpdatedEvent(DomainEvent):
+    replaces_earlier = True
+
     version: int
     description: str
 

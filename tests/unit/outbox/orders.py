@@ -21,6 +21,18 @@ class OrderResized(DomainEvent):
 
 
 @dataclass(frozen=True)
+class OrderLineAdded(DomainEvent):
+    item_name: str
+
+
+@dataclass(frozen=True)
+class OrderNoted(DomainEvent):
+    replaces_earlier = True
+
+    note: Any
+
+
+@dataclass(frozen=True)
 class OrderPaid(DomainEvent):
     amount: str
 
@@ -49,6 +61,13 @@ class Order(DomainEntity):
     def resize(self, quantity: int) -> None:
         self.quantity = quantity
         self.add_event(OrderResized(quantity))
+
+    def add_line(self, item_name: str) -> None:
+        self.add_event(OrderLineAdded(item_name))
+
+    def take_note(self, note: Any) -> None:
+        self.note = note
+        self.add_event(OrderNoted(note))
 
     def pay(self, amount: str) -> None:
         self.paid = amount

@@ -11,8 +11,9 @@ from tests.unit.outbox.orders import Order
 
 
 async def stored(container: ContainerProxy) -> list[dict[str, Any]]:
-    """All documents; those of one partition in the order they were written, as the relay sees them."""
-    return [item async for item in container.query_items_change_feed(start_time="Beginning")]
+    """All documents; those of one partition by commit, in each the entities, then the events in their order."""
+    feed = container.query_items_change_feed(start_time="Beginning")
+    return sorted([item async for item in feed], key=lambda item: (item["_lsn"], item.get("order", -1)))
 
 
 async def actions(container: ContainerProxy) -> list[str]:

@@ -99,6 +99,7 @@ def test_a_throttled_operation_tells_the_wait(batch: Batch) -> None:
         (answer(500), CommitUncertain),
         (answer(200), CommitUncertain),
         (answer(404), ServiceRefused),
+        (answer(404, 1002), CommitUncertain),
         (answer(403), ServiceRefused),
         (ServiceRequestError("no connection"), CommitUncertain),
         (ServiceResponseError("cut"), CommitUncertain),

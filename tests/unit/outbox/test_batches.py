@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from datetime import date
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy
 from opentelemetry import trace
 
 from outbox import (
@@ -22,26 +20,13 @@ from outbox import (
     Repository,
     errors,
 )
-from outbox.batch import Batch
 from outbox.context import ContainerContext
+from tests.unit.outbox.commits import batch, documents, read_order
 from tests.unit.outbox.orders import Customer, Name, Order, OrderResized, OrderViewed
 
 SPAN = trace.NonRecordingSpan(
     trace.SpanContext(0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, False, trace.TraceFlags(1))
 )
-
-
-@pytest.fixture
-def context() -> ContainerContext:
-    return ContainerContext(cast(ContainerProxy, None), event_ttl=864_000, event_type="domainEvent")
-
-
-def documents(context: ContainerContext) -> list[dict[str, Any]]:
-    return [source.to_document() for source in context.data_objects]
-
-
-def batch(context: ContainerContext) -> Batch:
-    return Batch.of(context.data_objects)
 
 
 def test_the_envelope_of_an_entity_and_of_its_event(context: ContainerContext) -> None:
@@ -56,6 +41,7 @@ def test_the_envelope_of_an_entity_and_of_its_event(context: ContainerContext) -
         "type": "order",
         "data": {"itemName": "tea", "quantity": 1, "paid": None, "note": None, "id": "o1", "deleted": False},
         "ttl": -1,
+        "sequence": 1,
     }
     raised = order.domain_events[0]
     assert event == {
@@ -71,6 +57,8 @@ def test_the_envelope_of_an_entity_and_of_its_event(context: ContainerContext) -
             "createdAt": raised.created_at,
         },
         "ttl": 864_000,
+        "sequence": 1,
+        "order": 0,
     }
 
 
@@ -81,23 +69,6 @@ def test_a_class_has_its_own_type_and_time_to_live(context: ContainerContext) ->
 
     assert (entity["type"], entity["ttl"], event["data"]["clientId"]) == ("client", 3600, "c1")
     assert event["data"]["name"] == {"firstName": "Ada", "lastName": "Lovelace"}
-
-
-def test_each_entity_is_followed_by_its_events_and_other_events_come_last(context: ContainerContext) -> None:
-    first, second = (Order("tea", id=name, partition_key="p") for name in ("o1", "o2"))
-    EventRepository(context).create(OrderViewed(), first)
-    for order in (first, second):
-        Repository(context, Order).create(order)
-
-    names = [source.name.split(" '")[0] for source in context.data_objects]
-
-    assert names == [
-        "order",
-        "OrderPlaced domainEvent",
-        "order",
-        "OrderPlaced domainEvent",
-        "OrderViewed domainEvent",
-    ]
 
 
 def test_a_batch_does_not_change_with_the_entity(context: ContainerContext) -> None:
@@ -112,7 +83,8 @@ def test_a_batch_does_not_change_with_the_entity(context: ContainerContext) -> N
 
 def test_values_are_written_as_the_service_gave_them(context: ContainerContext) -> None:
     note = {
-        "big": 9007199254740993,
+        "big": 9007199254740991,
+        "huge": 1.7976931348623157e308,
         "small": 1e-7,
         "text": "ü\u2028鍵",
         "when": "2021-09-22T11:07:37.3022907+02:00",
@@ -166,44 +138,6 @@ def test_more_than_one_partition_key_is_refused_and_all_are_named(context: Conta
     assert raised.value.partition_keys == ("p1", "p2")
 
 
-@pytest.mark.parametrize("note", [date(2026, 1, 1), {1, 2}, float("nan"), float("inf"), b"x"])
-def test_what_is_not_json_is_refused_and_named(context: ContainerContext, note: Any) -> None:
-    Repository(context, Order).create(Order("tea", id="o1", note=note))
-
-    with pytest.raises(InvalidDocument, match="The data of order 'o1' is not JSON"):
-        batch(context)
-
-
-def test_a_lone_surrogate_is_refused_and_a_pair_is_not(context: ContainerContext) -> None:
-    order = Order("tea", id="o1", note="\ud83d\ude00")
-    Repository(context, Order).create(order)
-    batch(context)
-
-    order.note = "caf\ud83d"
-
-    with pytest.raises(InvalidDocument, match="The data of order 'o1' holds a lone surrogate"):
-        batch(context)
-
-
-@pytest.mark.parametrize(
-    ("identity", "complaint"),
-    [
-        ({"id": ""}, "id of order ''"),
-        ({"id": "a/b"}, r"without / \\ \? and #"),
-        ({"id": "x" * 1024, "partition_key": "p"}, "1 to 1023 bytes"),
-        ({"id": "a", "partition_key": ""}, "partition key of order 'a' has 0 characters"),
-        ({"id": "a", "partition_key": "x" * 129}, "has 129 characters"),
-    ],
-)
-def test_keys_that_cannot_be_stored_or_relayed_are_refused(
-    context: ContainerContext, identity: dict[str, str], complaint: str
-) -> None:
-    Repository(context, Order).create(Order("tea", **identity))  # type: ignore[arg-type]
-
-    with pytest.raises(InvalidDocument, match=complaint):
-        batch(context)
-
-
 def test_two_objects_with_one_id_are_refused(context: ContainerContext) -> None:
     for _ in range(2):
         Repository(context, Order).create(Order("tea", id="o1"))
@@ -217,8 +151,7 @@ def test_an_event_that_tells_another_entitys_id_is_refused(context: ContainerCon
         def to_data(self) -> dict[str, Any]:
             return {"orderId": "another"}
 
-    order = Order("tea", id="o1")
-    EventRepository(context).create(Misled(1), order)
+    EventRepository(context).create(Misled(1), read_order(context))
 
     with pytest.raises(InvalidDocument, match="tells another 'orderId'"):
         batch(context)
@@ -229,9 +162,9 @@ def test_an_event_may_tell_its_entitys_id_itself(context: ContainerContext) -> N
         def to_data(self) -> dict[str, Any]:
             return {"orderId": "o1"}
 
-    EventRepository(context).create(Careful(1), Order("tea", id="o1"))
+    EventRepository(context).create(Careful(1), read_order(context))
 
-    assert documents(context)[0]["data"]["orderId"] == "o1"
+    assert documents(context)[1]["data"]["orderId"] == "o1"
 
 
 @pytest.fixture
@@ -292,8 +225,8 @@ def test_an_update_of_what_is_created_in_the_same_commit_stays_a_creation(contex
     Repository(context, Order).create(order)
     order.resize(9)
 
-    assert [source.state for source in context.data_objects] == [EntityState.CREATED] * 2
-    assert context.data_objects[1].data["quantity"] == 9
+    assert [source.state for source in context.data_objects] == [EntityState.CREATED] * 3
+    assert [source.data["quantity"] for source in context.data_objects] == [9] * 3
 
 
 def test_every_error_says_what_to_do() -> None:

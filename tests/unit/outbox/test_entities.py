@@ -40,17 +40,26 @@ def actions(entity: DomainEntity) -> list[str]:
     return [event.action for event in entity.domain_events]
 
 
-def test_a_new_entity_raises_only_its_created_event_whatever_is_set_after() -> None:
+def test_a_new_entity_raises_its_created_event_first_and_keeps_what_follows() -> None:
     order = Order("tea")
+    order.add_line("milk")
     order.resize(7)
-    order.pay("1.00")
+    order.add_line("sugar")
 
-    (event,) = order.domain_events
+    created, *_ = order.domain_events
 
-    assert isinstance(event, OrderPlaced)
-    assert (event.item_name, event.quantity) == ("tea", 7)
-    mark_saved(order, '"1"', {event.id})
+    assert isinstance(created, OrderPlaced)
+    assert (created.item_name, created.quantity) == ("tea", 7)
+    assert actions(order) == ["OrderPlaced", "OrderLineAdded", "OrderResized", "OrderLineAdded"]
+    mark_saved(order, '"1"', {event.id for event in order.domain_events}, 4)
     assert order.domain_events == ()
+
+
+def test_a_new_entity_leaves_out_what_its_created_event_tells_as_well() -> None:
+    order = Order("tea")
+    order.take_note("cold")
+
+    assert actions(order) == ["OrderPlaced"]
 
 
 def test_the_created_event_is_one_event_however_often_it_is_looked_at() -> None:
@@ -63,15 +72,29 @@ def test_the_created_event_is_one_event_however_often_it_is_looked_at() -> None:
     assert after.to_data() == {"itemName": "tea", "quantity": 7}
 
 
-def test_an_event_with_the_same_action_replaces_the_earlier_one_in_its_place() -> None:
+def test_every_event_is_kept_in_the_order_raised() -> None:
     order = stored()
 
-    order.resize(3)
+    order.add_line("milk")
     order.pay("1.00")
-    order.resize(4)
+    order.add_line("sugar")
 
-    assert order.domain_events[0].to_data() == {"quantity": 4}
-    assert actions(order) == ["OrderResized", "OrderPaid"]
+    assert [event.to_data() for event in order.domain_events] == [
+        {"itemName": "milk"},
+        {"amount": "1.00"},
+        {"itemName": "sugar"},
+    ]
+
+
+def test_an_event_that_replaces_earlier_ones_takes_the_place_of_the_one_with_its_action() -> None:
+    order = stored()
+
+    order.take_note("cold")
+    order.pay("1.00")
+    order.take_note("hot")
+
+    assert order.domain_events[0].to_data() == {"note": "hot"}
+    assert actions(order) == ["OrderNoted", "OrderPaid"]
 
 
 def test_events_are_kept_in_private() -> None:
@@ -97,7 +120,7 @@ def test_what_was_saved_is_not_raised_again_and_what_came_later_is_kept() -> Non
     told = {event.id for event in order.domain_events}
     order.pay("1.00")
 
-    mark_saved(order, '"2"', told)
+    mark_saved(order, '"2"', told, 2)
 
     assert order.etag == '"2"'
     assert actions(order) == ["OrderPaid"]
@@ -122,7 +145,7 @@ def test_a_deletion_that_is_saved_leaves_no_version_to_ask_for() -> None:
     order = stored()
     order.delete()
 
-    mark_saved(order, '"2"', {event.id for event in order.domain_events})
+    mark_saved(order, '"2"', {event.id for event in order.domain_events}, 2)
 
     assert order.etag is None
 
@@ -147,7 +170,7 @@ def test_what_was_never_saved_cannot_be_deleted() -> None:
 
 def test_a_class_without_a_deleted_event_cannot_be_deleted_and_says_so() -> None:
     customer = Customer(Name("Ada", "Lovelace"))
-    mark_saved(customer, '"1"', ())
+    mark_saved(customer, '"1"', (), 1)
 
     with pytest.raises(TypeError, match=r"Customer cannot be deleted: it defines no deleted_event\(\)"):
         customer.delete()

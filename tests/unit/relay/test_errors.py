@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
+from azure.servicebus._pyamqp.error import AMQPConnectionError, AMQPLinkError, MessageException, TokenAuthFailure
 from azure.servicebus.exceptions import (
     MessageSizeExceededError,
     MessagingEntityDisabledError,
@@ -17,21 +18,42 @@ from azure.servicebus.exceptions import (
 from relay.errors import ConfigurationError, PoisonError, RetryableError, SendError, classify
 
 
-class AmqpError(Exception):
-    """As the SDK's own: it carries the condition of the AMQP error."""
+def outcome(condition: bytes) -> MessageException:
+    """The outcome of the transfer that carried the message."""
+    return MessageException(condition, description="no")
 
-    def __init__(self, condition: bytes) -> None:
-        super().__init__(condition)
-        self.condition = condition
+
+def link(condition: bytes) -> AMQPLinkError:
+    """The state of a link, whoever's message it was about."""
+    return AMQPLinkError(condition, description="no")
+
+
+SIZE = b"amqp:link:message-size-exceeded"
+
+
+CONTENT = (
+    b"amqp:not-allowed",
+    b"amqp:invalid-field",
+    b"amqp:decode-error",
+    b"com.microsoft:argument-error",
+    b"com.microsoft:argument-out-of-range",
+)
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (MessageSizeExceededError(), PoisonError),
-        (ServiceBusError("no", error=AmqpError(b"amqp:not-allowed")), PoisonError),
-        (ServiceBusError("no", error=AmqpError(b"com.microsoft:argument-error")), PoisonError),
-        (ServiceBusError("no", error=AmqpError(b"amqp:internal-error")), RetryableError),
+        (MessageSizeExceededError(error=outcome(SIZE)), PoisonError),
+        (MessageSizeExceededError(error=link(SIZE)), RetryableError),
+        (MessageSizeExceededError(), RetryableError),
+        *((ServiceBusError("no", error=outcome(condition)), PoisonError) for condition in CONTENT),
+        *((ServiceBusError("no", error=link(condition)), ConfigurationError) for condition in CONTENT),
+        (ServiceBusError("no", error=outcome(b"amqp:internal-error")), RetryableError),
+        (ServiceBusServerBusyError(error=outcome(b"com.microsoft:server-busy")), RetryableError),
+        (ServiceBusQuotaExceededError(error=outcome(b"amqp:resource-limit-exceeded")), RetryableError),
+        (ServiceBusConnectionError(error=outcome(b"amqp:unknown-error")), RetryableError),
+        (ServiceBusAuthorizationError(error=outcome(b"amqp:unauthorized-access")), ConfigurationError),
+        (ServiceBusError("no", error=AMQPConnectionError(b"amqp:not-allowed")), RetryableError),
         (ServiceBusError("no"), RetryableError),
         (MessagingEntityNotFoundError(), ConfigurationError),
         (MessagingEntityDisabledError(), ConfigurationError),
@@ -52,16 +74,43 @@ def test_only_a_refusal_of_the_content_is_poison(error: Exception, kind: type[Se
 
 def test_a_message_that_is_too_large_is_told_from_one_that_is_refused() -> None:
     too_large, refused = (
-        classify(MessageSizeExceededError()),
-        classify(ServiceBusError("no", error=AmqpError(b"amqp:not-allowed"))),
+        classify(MessageSizeExceededError(error=outcome(SIZE))),
+        classify(ServiceBusError("no", error=outcome(b"amqp:not-allowed"))),
     )
 
     assert isinstance(too_large, PoisonError)
     assert too_large.too_large
     assert isinstance(refused, PoisonError)
     assert not refused.too_large
+    assert refused.condition == "amqp:not-allowed"
 
 
 def test_a_configuration_error_says_what_to_do() -> None:
     assert "SERVICEBUS_TOPIC" in str(classify(MessagingEntityNotFoundError()))
     assert "Azure Service Bus Data Sender" in str(classify(ServiceBusAuthorizationError()))
+
+
+def test_a_topic_that_does_not_exist_is_named_although_the_sdk_calls_it_authentication() -> None:
+    missing = classify(
+        ServiceBusAuthenticationError(error=TokenAuthFailure(404, b"The messaging entity was not found"))
+    )
+    refused = classify(ServiceBusAuthenticationError(error=TokenAuthFailure(401, b"Unauthorized")))
+
+    assert isinstance(missing, ConfigurationError)
+    assert "SERVICEBUS_TOPIC" in str(missing)
+    assert "Check SERVICEBUS:" not in str(missing)
+    assert "Check SERVICEBUS:" in str(refused)
+
+
+def test_an_answer_to_the_transfer_is_told_from_its_loss_and_from_a_request_to_wait() -> None:
+    answered = classify(ServiceBusError("no", error=outcome(b"amqp:internal-error")))
+    lost = classify(ServiceBusConnectionError(error=outcome(b"amqp:unknown-error")))
+    not_running = classify(ServiceBusError("no", error=outcome(b"amqp:client-error")))
+    busy = classify(ServiceBusServerBusyError(error=outcome(b"com.microsoft:server-busy")))
+
+    assert isinstance(answered, RetryableError)
+    assert isinstance(lost, RetryableError)
+    assert isinstance(not_running, RetryableError)
+    assert isinstance(busy, RetryableError)
+    assert (answered.refused, lost.refused, not_running.refused, busy.refused) == (True, False, False, True)
+    assert (answered.busy, lost.busy, busy.busy) == (False, False, True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay.events import DomainEvent, InvalidEvent, Reason
+from relay.events import DomainEvent, InvalidEvent, Reason, usable_key
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -71,3 +71,45 @@ def test_the_detail_names_what_was_found_without_the_payload() -> None:
         DomainEvent.from_document(document(data={"action": ["secret"]}))
 
     assert raised.value.detail == "data.action is an array, not a string"
+
+
+@pytest.mark.parametrize("key", ["id", "partitionKey"])
+def test_keys_are_measured_as_the_service_does_in_utf_16(key: str) -> None:
+    DomainEvent.from_document(document(**{key: "😀" * 64}))
+
+    with pytest.raises(InvalidEvent, match="130 characters"):
+        DomainEvent.from_document(document(**{key: "😀" * 65}))
+
+
+@pytest.mark.parametrize(
+    ("action", "created_at", "traceparent"),
+    [
+        ("x" * 15_001, "", ""),
+        ("x", "x" * 15_000, ""),
+        ("x" * 5_000, "x" * 5_000, "x" * 5_001),
+        ("美" * 5_001, "", ""),
+    ],
+)
+def test_what_becomes_properties_is_bounded_together(action: str, created_at: str, traceparent: str) -> None:
+    source = document(data={"action": action, "createdAt": created_at}, traceparent=traceparent)
+
+    with pytest.raises(InvalidEvent, match="15000 at most") as raised:
+        DomainEvent.from_document(source)
+
+    assert raised.value.reason is Reason.PROPERTIES_TOO_LARGE
+
+
+def test_properties_up_to_the_bound_are_taken() -> None:
+    DomainEvent.from_document(document(data={"action": "x" * 15_000}))
+    DomainEvent.from_document(document(data={"action": "美" * 5_000}))
+    DomainEvent.from_document(document(data={"action": "x", "createdAt": 5}, traceparent=["x" * 20_000]))
+
+
+@pytest.mark.parametrize(
+    ("key", "usable"),
+    [("c1", "c1"), ("x" * 128, "x" * 128), ("x" * 129, None), ("", None), (7, None), (..., None)],
+)
+def test_a_document_is_ordered_by_the_key_that_it_would_have_been_published_under(
+    key: Any, usable: str | None
+) -> None:
+    assert usable_key(document(partitionKey=key)) == usable

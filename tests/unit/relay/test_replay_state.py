@@ -154,6 +154,16 @@ def test_without_places_in_the_change_feed_progress_is_not_kept_in_silence(tmp_p
         ReplayState.begin(IDENTITY, tmp_path / "s").covers(bare)
 
 
+@pytest.mark.parametrize(
+    "identifier", ["\U0001f600" * 56, "\U0001f600" * 57, "a" + "\U0001f600" * 63, "\ud800" * 128]
+)
+def test_a_new_id_fits_as_service_bus_counts_characters(identifier: str) -> None:
+    new = new_id(identifier, "0a1b2c3d")
+
+    assert len(new.encode("utf-16-le", errors="surrogatepass")) // 2 <= 128
+    assert new.endswith(":replay:0a1b2c3d")
+
+
 def test_a_new_id_tells_its_origin_and_fits() -> None:
     assert new_id("d6a5f4b2", "0a1b2c3d") == "d6a5f4b2:replay:0a1b2c3d"
     first, second = "x" * 127 + "1", "x" * 127 + "2"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outbox.data_object import EntityState, entity_object, event_object
+from outbox.data_object import EntityState, Position, entity_object, event_object
 from outbox.entities import mark_saved, restore
 from samples.contacts.domain import Company, Contact, InvalidContact, Name
 
@@ -27,16 +27,19 @@ def a_stored_contact() -> Contact:
 
 
 def save(contact: Contact, etag: str) -> None:
-    mark_saved(contact, etag, {event.id for event in contact.domain_events})
+    mark_saved(contact, etag, {event.id for event in contact.domain_events}, 1)
 
 
 def document(contact: Contact) -> dict[str, Any]:
-    return entity_object(contact, EntityState.CREATED, None).to_document()
+    return entity_object(contact, EntityState.CREATED, None, 1).to_document()
 
 
 def told(contact: Contact) -> list[dict[str, Any]]:
     """The data of its events' documents, without what is different each time."""
-    documents = [event_object(event, contact, "domainEvent", 60, None) for event in contact.domain_events]
+    documents = [
+        event_object(event, contact, Position(1, 0), document_type="domainEvent", ttl=60, traceparent=None)
+        for event in contact.domain_events
+    ]
     return [
         {name: value for name, value in source.data.items() if name not in ("id", "createdAt")}
         for source in documents
@@ -69,6 +72,7 @@ def test_a_contact_is_stored_in_the_shape_of_the_article() -> None:
             "id": ID,
         },
         "ttl": -1,
+        "sequence": 1,
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
 
-WITHIN_S = 15.0
+WITHIN_S = 30.0
 UNLIMITED_RETRIES = 'strategy="fixed_delay", max_retry_count="-1", delay_interval="00:00:00"'
 
 _SCRIPT = """\
@@ -136,7 +136,7 @@ def write_app(
     handling = {"serializerSettings": {"dateParseHandling": "None"}} if keep_dates else {}
     content = {
         "version": "2.0",
-        "extensionBundle": {"id": "Microsoft.Azure.Functions.ExtensionBundle", "version": "[4.*, 5.0.0)"},
+        "extensionBundle": {"id": "Microsoft.Azure.Functions.ExtensionBundle", "version": "[4.28.0, 5.0.0)"},
         "extensions": {"cosmosDB": handling},
         **(host_json or {}),
     }

@@ -13,6 +13,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.cosmos.server import CosmosServer
+from local.functions.edges import Edges
 from local.functions.host import Host
 from tests.unit.local.cosmos.support import FaultClient
 from tests.unit.local.functions.apps import Recorder
@@ -41,7 +42,7 @@ async def data(account: CosmosClient) -> ContainerProxy:
 @pytest.fixture
 async def leases(account: CosmosClient) -> ContainerProxy:
     database = await account.create_database_if_not_exists("outbox")
-    return await database.create_container("leases", PartitionKey("/id"))
+    return await database.create_container("leases", PartitionKey("/id"), default_ttl=-1)
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ async def host_of(server: CosmosServer) -> AsyncIterator[HostFactory]:
         host = Host(
             app_directory,
             {"COSMOS": server.connection_string, **(settings or {})},
-            **{"shutdown_timeout_s": 2.0, **timings, **options},
+            **{"shutdown_timeout_s": 2.0, "edges": Edges(None), **timings, **options},
         )
         hosts.append(host)
         return host

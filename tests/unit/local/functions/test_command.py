@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 
 from local.cosmos.server import CosmosServer
+from local.functions.edges import read_journal
 from tests.unit.local.functions.apps import WITHIN_S, eventually, write_app
 
 ROOT = Path(__file__).parents[4]
@@ -36,10 +38,18 @@ out = pathlib.Path(os.environ["OUT"])
 )
 @app.retry(strategy="fixed_delay", max_retry_count="-1", delay_interval="00:00:00")
 async def relay(documents: func.DocumentList) -> None:
-    with out.open("a") as file:
-        file.write(f"{os.environ['WHO']} {' '.join(document['id'] for document in documents)}\\n")
+    tell("", documents)
     if os.environ["WHO"] == "hangs":
         await asyncio.Event().wait()
+    if os.environ["WHO"] == "waits":
+        while not out.with_name("go").exists():
+            await asyncio.sleep(0.01)
+        tell(" finished", documents)
+
+
+def tell(what, documents):
+    with out.open("a") as file:
+        file.write(f"{os.environ['WHO']}{what} {' '.join(document['id'] for document in documents)}\\n")
 """
 
 Process = asyncio.subprocess.Process
@@ -64,8 +74,8 @@ async def start(tmp_path: Path, server: CosmosServer) -> AsyncIterator[Start]:
 
     yield start_one
     for process in processes:
-        if process.returncode is None:
-            process.kill()
+        with suppress(ProcessLookupError):  # nothing is left, not even a worker without its host
+            os.killpg(process.pid, signal.SIGKILL)
         await process.communicate()
 
 
@@ -79,6 +89,7 @@ async def run(*arguments: str, **environment: str) -> Process:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )
 
 
@@ -145,7 +156,7 @@ async def test_what_a_host_leaves_that_dies_at_a_chosen_point_is_taken_up_by_ano
         async with http.post("/admin/crash", json={"at": "sometime"}) as refused:
             assert refused.status == 400
         async with http.post("/admin/crash", json={"at": point}) as armed:
-            assert await armed.json() == {"at": point}
+            assert await armed.json() == {"at": point, "kill": "machine"}
     await data.create_item({"id": "1", "partitionKey": "a"})
     async with asyncio.timeout(WITHIN_S):
         assert await dying.wait() == -signal.SIGKILL
@@ -155,6 +166,58 @@ async def test_what_a_host_leaves_that_dies_at_a_chosen_point_is_taken_up_by_ano
     await data.create_item({"id": "2", "partitionKey": "a"})
     await _written(tmp_path / "out.txt", "heir 2")
     assert (tmp_path / "out.txt").read_text().splitlines() == lines
+
+
+async def _crash(ready: dict[str, Any], **body: str) -> None:
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{ready['port']}") as http,
+        http.post("/admin/crash", json=body) as response,
+    ):
+        assert response.status == 200
+
+
+async def _edges(ready: dict[str, Any]) -> dict[str, int]:
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{ready['port']}") as http,
+        http.get("/admin/edges") as response,
+    ):
+        counts: dict[str, int] = (await response.json())["edges"]
+        return counts
+
+
+@pytest.mark.usefixtures("leases")
+async def test_a_worker_outlives_its_host_and_finishes_what_it_has_beside_the_heir(
+    tmp_path: Path, data: ContainerProxy, start: Start
+) -> None:
+    journal = tmp_path / "edges"
+    killed, ready = await start("waits", "--edges-journal", str(journal))
+    await data.create_item({"id": "1", "partitionKey": "a"})
+    await _written(tmp_path / "out.txt", "waits 1")
+    await _crash(ready, kill="host")
+    async with asyncio.timeout(WITHIN_S):
+        assert await killed.wait() == -signal.SIGKILL
+    await start("heir")
+    await _written(tmp_path / "out.txt", "heir 1")
+
+    (tmp_path / "go").touch()
+
+    await _written(tmp_path / "out.txt", "waits finished 1")
+    await eventually(lambda: read_journal(journal)["worker-outlived-host"] == 1)
+    assert read_journal(journal)["host-killed"] == 1
+
+
+@pytest.mark.usefixtures("leases")
+async def test_a_worker_that_is_killed_alone_costs_a_retry(
+    tmp_path: Path, data: ContainerProxy, start: Start
+) -> None:
+    _, ready = await start("waits", "--edges", "off")
+    await data.create_item({"id": "1", "partitionKey": "a"})
+    await _written(tmp_path / "out.txt", "waits 1")
+    await _crash(ready, kill="worker")
+    await eventually(lambda: (tmp_path / "out.txt").read_text().splitlines().count("waits 1") == 2)
+    (tmp_path / "go").touch()
+    await _written(tmp_path / "out.txt", "waits finished 1")
+    assert (await _edges(ready))["worker-killed"] == 1
 
 
 @pytest.mark.usefixtures("leases")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from local.functions.dates import rewritten, rewritten_string
+from local.functions.json_text import PageWithheld
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +68,12 @@ def test_a_date_is_normalised(stored: str, handed_on: str) -> None:
 )
 def test_what_is_no_date_stays_as_it_is(text: str) -> None:
     assert rewritten_string(text) == text
+
+
+@pytest.mark.parametrize("text", ["/Date(9999999999999999)/", "/Date(-99999999999999+0100)/"])
+def test_milliseconds_beyond_any_date_withhold_the_page(text: str) -> None:
+    with pytest.raises(PageWithheld, match="Ticks must be between"):
+        rewritten({"at": [text]})
 
 
 def test_dates_are_found_at_any_depth_but_not_in_names() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from local.functions.crashing import Crash, CrashPoint
+from local.functions.crashing import Crash, CrashPoint, Victim
 from local.functions.host import Host
 from local.functions.host_json import DEFAULT_FUNCTION_TIMEOUT_S
 from tests.unit.local.cosmos.support import FaultClient
@@ -19,6 +20,7 @@ from tests.unit.local.functions.apps import (
     Recorder,
     checkpoint_written,
     eventually,
+    stored_leases,
     write_app,
 )
 from tests.unit.local.functions.conftest import HostFactory
@@ -76,19 +78,16 @@ async def test_a_checkpoint_whose_answer_was_lost_is_written_all_the_same(
     assert _status(host)["leases"] == ["0", "1", "2", "3"]
 
 
-@pytest.mark.parametrize(("applies", "delivered"), [(False, ["1", "1", "2"]), (True, ["1", "2"])])
 async def test_a_checkpoint_that_timed_out_costs_the_lease_and_what_was_not_recorded_is_delivered_again(
     tmp_path: Path,
     data: ContainerProxy,
     recorder: Recorder,
     host_of: HostFactory,
     faults: FaultClient,
-    applies: bool,
-    delivered: list[str],
 ) -> None:
     host = host_of(write_app(tmp_path), lease_renew_ms=3_600_000)
     await host.start()
-    await faults.add("timeout", "replace", "leases", applies=applies)
+    await faults.add("timeout", "replace", "leases")
 
     await data.create_item({"id": "1", "partitionKey": "a"})
     await eventually(lambda: "408" in (_status(host)["last_error"] or ""))
@@ -96,7 +95,49 @@ async def test_a_checkpoint_that_timed_out_costs_the_lease_and_what_was_not_reco
     await data.create_item({"id": "2", "partitionKey": "a"})
     await recorder.until(lambda: "2" in recorder.succeeded_ids())
 
-    assert [id_ for delivery in recorder.succeeded for id_ in delivery.ids] == delivered
+    assert recorder.succeeded_ids() == ["1", "1", "2"]
+    assert host.edges.as_json()["edges"]["lease-given-up"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation"), [("timeout", "read-feed"), ("unavailable", "read-feed"), ("throttle", "read-feed")]
+)
+async def test_a_read_that_the_sdk_gives_up_costs_the_lease_until_the_next_acquire_interval(
+    tmp_path: Path,
+    data: ContainerProxy,
+    recorder: Recorder,
+    host_of: HostFactory,
+    faults: FaultClient,
+    kind: str,
+    operation: str,
+) -> None:
+    host = host_of(write_app(tmp_path))
+    await host.start()
+    outage = await faults.add(kind, operation, "data", for_ms=60_000)
+    await data.create_item({"id": "1", "partitionKey": "a"})
+
+    await eventually(lambda: host.edges.as_json()["edges"].get("lease-given-up", 0) >= 1)
+    await faults.remove(outage)
+
+    await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
+    await eventually(lambda: len(_status(host)["leases"]) == 4)
+
+
+@pytest.mark.usefixtures("data")
+async def test_a_lease_that_cannot_even_be_released_is_left_to_expire(
+    tmp_path: Path, leases: ContainerProxy, recorder: Recorder, host_of: HostFactory, faults: FaultClient
+) -> None:
+    host = host_of(write_app(tmp_path), instance="mine", lease_renew_ms=3_600_000, lease_expiration_ms=3_600_000)
+    await host.start()
+    outage = await faults.add("timeout", "replace", "leases", for_ms=60_000)
+    await faults.add("timeout", "read-feed", "data", count=40)
+
+    await eventually(lambda: host.edges.as_json()["edges"].get("lease-left-to-expire", 0) == 4)
+    await faults.remove(outage)
+    await asyncio.sleep(0.3)  # several acquire intervals
+
+    assert _status(host)["leases"] == []
+    assert {lease["Owner"] for lease in await stored_leases(leases)} == {"mine-relay"}
 
 
 async def test_a_lease_whose_acquisition_was_not_confirmed_is_taken_once_it_has_expired(
@@ -156,14 +197,21 @@ async def test_a_function_timeout_in_milliseconds_takes_the_place_of_the_apps_ow
 
 
 def test_death_comes_once_and_only_at_the_point_that_is_armed() -> None:
-    deaths: list[None] = []
-    crash = Crash(lambda: deaths.append(None))
+    deaths: list[Victim] = []
+    crash = Crash({victim: partial(deaths.append, victim) for victim in Victim})
 
     crash.reached(CrashPoint.BEFORE_CHECKPOINT)
     assert deaths == []
-    crash.armed = CrashPoint.BEFORE_CHECKPOINT
+    crash.arm(CrashPoint.BEFORE_CHECKPOINT)
     crash.reached(CrashPoint.BEFORE_INVOCATION)
     assert deaths == []
     crash.reached(CrashPoint.BEFORE_CHECKPOINT)
     crash.reached(CrashPoint.BEFORE_CHECKPOINT)
-    assert deaths == [None]
+    assert deaths == [Victim.MACHINE]
+    crash.arm(CrashPoint.AFTER_CHECKPOINT, Victim.WORKER)
+    crash.disarm()
+    crash.reached(CrashPoint.AFTER_CHECKPOINT)
+    assert deaths == [Victim.MACHINE]
+    crash.arm(CrashPoint.AFTER_CHECKPOINT, Victim.WORKER)
+    crash.reached(CrashPoint.AFTER_CHECKPOINT)
+    assert deaths == [Victim.MACHINE, Victim.WORKER]

@@ -26,9 +26,39 @@ def test_the_defaults_are_half_an_hour_and_rewritten_dates(tmp_path: Path) -> No
     assert _read(tmp_path, {}) == HostConfiguration(1800.0, rewrite_dates=True, has_extension_bundle=False)
 
 
-@pytest.mark.parametrize(("handling", "rewritten"), [("None", False), ("none", False), ("DateTime", True)])
+@pytest.mark.parametrize(
+    ("handling", "rewritten"), [("None", False), ("none", False), ("Default", True), ("default", True)]
+)
 def test_date_handling_decides_whether_dates_are_rewritten(tmp_path: Path, handling: str, rewritten: bool) -> None:
     assert _read(tmp_path, _with_dates(handling)).rewrite_dates is rewritten
+
+
+@pytest.mark.parametrize(
+    ("version", "rewritten"),
+    [
+        ("[4.28.0, 5.0.0)", False),
+        ("[4.23.1, 5.0.0)", False),
+        ("4.24.0", False),
+        ("[4.23.0, 5.0.0)", True),
+        ("[4.*, 5.0.0)", True),
+        ("[3.3.0, 4.0.0)", True),
+        ("(, 5.0.0)", HostError),
+    ],
+)
+def test_an_extension_that_may_be_too_old_rewrites_dates_whatever_the_setting_says(
+    tmp_path: Path, version: str, rewritten: bool | type[HostError]
+) -> None:
+    content = {**_with_dates("None"), "extensionBundle": {"id": "any", "version": version}}
+    if rewritten is HostError:
+        with pytest.raises(HostError, match="write a range"):
+            _read(tmp_path, content)
+    else:
+        assert _read(tmp_path, content).rewrite_dates is rewritten
+
+
+def test_an_extension_that_is_too_old_does_not_know_a_wrong_setting_either(tmp_path: Path) -> None:
+    content = {**_with_dates("DateTime"), "extensionBundle": {"id": "any", "version": "[4.0.0, 4.21.0)"}}
+    assert _read(tmp_path, content).rewrite_dates is True
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [("00:05:00", 300.0), ("1.00:00:00", 86_400.0), ("-1", None)])
@@ -39,6 +69,7 @@ def test_the_function_timeout_is_read(tmp_path: Path, timeout: str, seconds: flo
 @pytest.mark.parametrize(
     ("content", "named"),
     [
+        (_with_dates("DateTime"), "DateTime"),
         (_with_dates("DateTimeOffset"), "DateTimeOffset"),
         ({"functionTimeout": "00:00:00"}, "functionTimeout"),
         ({"functionTimeout": "five"}, "functionTimeout"),

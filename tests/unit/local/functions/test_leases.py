@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,27 @@ async def test_a_host_that_finds_its_lease_stolen_stops_reading_and_leaves_it_al
     assert (await stored_leases(leases))[0]["Owner"] == "thief"
 
 
+async def test_leases_that_are_deleted_while_they_are_processed_end_that_in_silence(
+    tmp_path: Path,
+    data: ContainerProxy,
+    leases: ContainerProxy,
+    recorder: Recorder,
+    host_of: HostFactory,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    host = host_of(write_app(tmp_path))
+    await host.start()
+    for lease in await stored_leases(leases):
+        await leases.delete_item(lease["id"], partition_key=lease["id"])
+
+    await eventually(lambda: _leases_of(host) == [])
+    await data.create_item({"id": "1", "partitionKey": "a"})
+    await asyncio.sleep(0.3)  # several acquire intervals
+
+    assert (await stored_leases(leases), recorder.deliveries) == ([], [])
+    assert not [record for record in caplog.records if record.levelno > logging.WARNING]
+
+
 @pytest.mark.usefixtures("data")
 async def test_the_lease_container_is_created_where_the_trigger_says_so(
     tmp_path: Path, account: CosmosClient, recorder: Recorder, host_of: HostFactory
@@ -199,8 +221,6 @@ async def test_a_lease_container_partitioned_by_partition_key_serves_as_well(
 @pytest.mark.parametrize(
     ("missing", "named", "remedy"),
     [
-        ({"container_name": "nowhere"}, "'nowhere'", "create it"),
-        ({"lease_container_name": "nolease"}, "'nolease'", "create_lease_container_if_not_exists"),
         ({"lease_container_name": "data"}, "data", "cannot hold its own leases"),
         ({"lease_container_name": "other"}, "'other'", "/id"),
     ],

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from azure.core.exceptions import ServiceResponseError
 from azure.cosmos import PartitionKey
-from azure.cosmos.aio import ContainerProxy, CosmosClient
-from azure.cosmos.exceptions import CosmosHttpResponseError
+from azure.cosmos.aio import CosmosClient
 
 from local.cosmos.server import CosmosServer
-from local.functions.errors import HostError
-from local.functions.feed import ChangeFeed, Page, PartitionRange
 from local.functions.host import Host
+from tests.unit.local.cosmos.support import FaultClient
 from tests.unit.local.functions.apps import Recorder, eventually, write_app
 from tests.unit.local.functions.conftest import HostFactory
 
@@ -35,7 +31,7 @@ async def test_a_host_outlives_an_outage_of_the_account(tmp_path: Path, recorder
         async with CosmosClient.from_connection_string(connection) as account:
             database = await account.create_database("outbox")
             data = await database.create_container("data", PartitionKey("/partitionKey"))
-            await database.create_container("leases", PartitionKey("/id"))
+            await database.create_container("leases", PartitionKey("/id"), default_ttl=-1)
             await data.create_item({"id": "before", "partitionKey": "a"})
         await host.start()
         await recorder.until(lambda: recorder.succeeded_ids() == ["before"])
@@ -52,40 +48,66 @@ async def test_a_host_outlives_an_outage_of_the_account(tmp_path: Path, recorder
         await server.stop()
 
 
-async def test_a_throttled_or_broken_read_is_tried_again_when_the_service_says(
-    tmp_path: Path,
-    data: ContainerProxy,
-    leases: ContainerProxy,
-    recorder: Recorder,
-    host_of: HostFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+async def test_a_host_that_cannot_reach_its_account_at_the_start_runs_on_and_listens_once_it_can(
+    tmp_path: Path, recorder: Recorder
 ) -> None:
-    answered: Any = CosmosHttpResponseError  # its constructor has no annotations
-    throttled = answered(429, "(429) Request rate is large")
-    throttled.headers = {"x-ms-retry-after-ms": "20"}
-    failures = [throttled, answered(503, "(ServiceUnavailable) away"), ServiceResponseError("cut")]
-    read = ChangeFeed.read
+    file = tmp_path / "cosmos.db"
+    async with CosmosServer(database=file) as server:
+        port, connection = server.port, server.connection_string
+        async with CosmosClient.from_connection_string(connection) as account:
+            database = await account.create_database("outbox")
+            data = await database.create_container("data", PartitionKey("/partitionKey"))
+            await database.create_container("leases", PartitionKey("/id"), default_ttl=-1)
+            await data.create_item({"id": "1", "partitionKey": "a"})
+    host = Host(write_app(tmp_path / "app"), {"COSMOS": connection}, lease_acquire_ms=50)
+    try:
+        await host.start()
+        status = host.status()["functions"][0]
+        assert status["last_error"].startswith("the listener was unable to start: ")
+        assert status["leases"] == []
+        async with CosmosServer(database=file, port=port):
+            await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
+            await host.stop()
+    finally:
+        await host.stop()
 
-    async def fail_at_first(feed: ChangeFeed, partition: PartitionRange, continuation: str | None) -> Page:
-        if failures:
-            raise failures.pop(0)
-        return await read(feed, partition, continuation)
 
-    monkeypatch.setattr(ChangeFeed, "read", fail_at_first)
-    await data.create_item({"id": "1", "partitionKey": "a"})
+@pytest.mark.usefixtures("recorder", "leases", "data")
+async def test_a_service_that_is_unavailable_at_the_start_does_not_end_the_host(
+    tmp_path: Path, host_of: HostFactory, faults: FaultClient
+) -> None:
+    outage = await faults.add("timeout", "query", "leases", for_ms=60_000)
     host = host_of(write_app(tmp_path))
     await host.start()
+    assert host.status()["functions"][0]["leases"] == []
+    await faults.remove(outage)
+    await eventually(lambda: len(host.status()["functions"][0]["leases"]) == 4)
+
+
+@pytest.mark.parametrize("missing", ["data", "leases"])
+async def test_a_container_that_is_missing_at_the_start_is_never_recovered_from(
+    tmp_path: Path,
+    account: CosmosClient,
+    recorder: Recorder,
+    host_of: HostFactory,
+    caplog: pytest.LogCaptureFixture,
+    missing: str,
+) -> None:
+    database = await account.create_database("outbox")
+    paths = {"data": "/partitionKey", "leases": "/id"}
+    for name in paths.keys() - {missing}:
+        await database.create_container(name, PartitionKey(paths[name]))
+    app = write_app(tmp_path)
+    host = host_of(app)
+    await host.start()
+    assert f"container '{missing}'" in host.status()["functions"][0]["last_error"]
+
+    await database.create_container(missing, PartitionKey(paths[missing]))
+    data = database.get_container_client("data")
+    await data.create_item({"id": "1", "partitionKey": "a"})
+    await eventually(lambda: caplog.text.count("This builder instance has already been used") >= 2)
+    assert (recorder.deliveries, host.status()["functions"][0]["leases"]) == ([], [])
+
+    await host.stop()
+    await host_of(app).start()
     await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
-    assert host.status()["functions"][0]["leases"] == ["0", "1", "2", "3"]
-    assert "next try in 0.020 s: the change feed could not be read: 429 " in caplog.text
-    assert "next try in 0.030 s: the change feed could not be read: 503 " in caplog.text
-    assert "next try in 0.030 s: the change feed could not be read: cut" in caplog.text
-
-
-@pytest.mark.usefixtures("recorder")
-async def test_an_account_that_cannot_be_reached_is_told_with_the_connections_name(tmp_path: Path) -> None:
-    async with CosmosServer() as server:
-        connection = server.connection_string
-    with pytest.raises(HostError, match="the connection 'COSMOS' does not work: "):
-        await Host(write_app(tmp_path), {"COSMOS": connection}).start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 
 from local.functions.admin import served
+from local.functions.edges import Edges
 from local.functions.host import Host
 from local.functions.leases import Lease, LeaseStore
 from tests.unit.local.cosmos.support import FaultClient
@@ -154,6 +156,34 @@ async def test_hosts_that_go_on_stealing_from_each_other_lose_nothing_and_end_in
     for key in range(7):
         firsts = list(dict.fromkeys(int(id_) for id_ in recorder.succeeded_ids() if int(id_) % 7 == key))
         assert firsts == sorted(firsts)
+
+
+@pytest.mark.usefixtures("leases")
+async def test_hosts_that_share_take_leases_from_each_other_now_and_then_in_the_midst_of_invocations(
+    tmp_path: Path, data: ContainerProxy, recorder: Recorder, host_of: HostFactory
+) -> None:
+    one, two = (
+        host_of(write_app(tmp_path / name, name=name), instance=name, lease_expiration_ms=5_000, edges=Edges(seed))
+        for seed, name in enumerate(("one", "two"))
+    )
+
+    async def take_a_while(_: Delivery) -> None:
+        await asyncio.sleep(0.15)
+
+    recorder.behaviour = take_a_while
+    await one.start()
+    await two.start()
+
+    def lost() -> int:
+        return sum(host.edges.as_json()["edges"].get("lease-lost-mid-invocation", 0) for host in (one, two))
+
+    numbers = itertools.count()
+    while lost() < 3:
+        number = next(numbers)
+        await data.create_item({"id": str(number), "partitionKey": f"key-{number % 7}"})
+    written = {str(number) for number in range(next(numbers))}
+
+    await recorder.until(lambda: set(recorder.succeeded_ids()) == written)
 
 
 @pytest.mark.usefixtures("leases", "data", "recorder")

@@ -114,7 +114,7 @@ def entities() -> Entities:
 
 @pytest.fixture
 async def server(entities: Entities) -> AsyncIterator[ServiceBusServer]:
-    async with ServiceBusServer(entities) as running:
+    async with ServiceBusServer(entities, edges=None) as running:
         yield running
 
 

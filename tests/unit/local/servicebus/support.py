@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
+import pytest
+from azure.servicebus._pyamqp.error import TokenAuthFailure
+from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
 from local.servicebus.server import ServiceBusServer
+
+
+@contextmanager
+def told_as_missing(path: str) -> Iterator[None]:
+    """Expect a token for this path to be answered with 404, which the SDK raises as a failure to authenticate."""
+    with pytest.raises(ServiceBusAuthenticationError) as raised:
+        yield
+    refusal = raised.value.inner_exception
+    assert isinstance(refusal, TokenAuthFailure)
+    assert refusal.condition == b"amqp:client-error"
+    assert refusal.status_code == 404
+    assert f"/{path}' could not be found".encode() in refusal.status_description
 
 
 class Broker:
@@ -46,6 +63,10 @@ class Broker:
     async def applied(self) -> dict[str, int]:
         """How often each kind has struck."""
         return dict((await self._ask("GET", "/admin/faults"))["applied"])
+
+    async def edges(self) -> dict[str, int]:
+        """How often each edge was met."""
+        return dict((await self._ask("GET", "/admin/edges"))["edges"])
 
     async def restart(self, **options: Any) -> None:
         """Restart the broker."""

@@ -16,13 +16,14 @@ from azure.core.exceptions import (
 )
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from azure.servicebus.exceptions import ServiceBusError
 from azure.servicebus.management import ApiVersion, AuthorizationRule, QueueProperties
 
 from local.servicebus.entities import Entities
 from local.servicebus.server import ServiceBusServer
 
 from .plain_http import blocking_management_client, management_client, management_connection_string
+from .support import told_as_missing
 
 WAIT_S = 5
 FOREVER = timedelta(days=10_675_199)
@@ -206,7 +207,7 @@ async def test_a_deleted_queue_is_gone_for_its_links_too(
         # The link is ended under way: the SDK tells the reason only when it has attached anew.
         with pytest.raises(ServiceBusError):
             await sender.send_messages(ServiceBusMessage("x"))
-        with pytest.raises(MessagingEntityNotFoundError, match="amqp:not-found"):
+        with told_as_missing("orders"):
             await sender.send_messages(ServiceBusMessage("x"))
         with pytest.raises(ServiceBusError):
             await receiver.receive_messages(1, max_wait_time=1)
@@ -219,8 +220,19 @@ async def test_a_deleted_topic_takes_its_subscriptions_with_it(management: Any, 
         await management.delete_topic("events")
         with pytest.raises(ServiceBusError):
             await receiver.receive_messages(1, max_wait_time=1)
-    with pytest.raises(MessagingEntityNotFoundError):
+    with told_as_missing("events/Subscriptions/named"):
         await client.get_subscription_receiver("events", "named").__aenter__()
+
+
+async def test_filters_that_cannot_be_evaluated_dead_letter_unless_told_otherwise(management: Any) -> None:
+    await management.create_subscription("events", "strict")
+    await management.create_subscription("events", "loose", dead_lettering_on_filter_evaluation_exceptions=False)
+
+    told = {
+        name: (await management.get_subscription("events", name)).dead_lettering_on_filter_evaluation_exceptions
+        for name in ("named", "strict", "loose")
+    }
+    assert told == {"named": True, "strict": True, "loose": False}
 
 
 async def test_a_deleted_subscription_leaves_its_topic(management: Any, client: ServiceBusClient) -> None:

@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 from proton import Delivery
 
-from local.servicebus.acknowledgements import Acknowledgements
-from local.servicebus.errors import ServiceBusError
+from local.servicebus.acknowledgements import Acknowledgements, Outcome
 from local.servicebus.fault_plans import FaultKind, FaultPlan, Role
 from local.servicebus.faults import Faults, partition_of
 
@@ -95,14 +94,14 @@ async def test_acknowledgements_are_given_in_order_however_late_each_is() -> Non
     given: list[int] = []
     done = asyncio.Event()
 
-    def give(delivery: Delivery, error: ServiceBusError | None) -> None:
+    def give(delivery: Delivery, outcome: Outcome) -> None:
         given.append(cast(int, delivery))
         if len(given) == 5:
             done.set()
 
     acknowledgements = Acknowledgements(give, lambda: None)
     for number, delay_ms in enumerate((0, 60, 0, 20, 0)):
-        acknowledgements.owe(cast(Delivery, number), None, delay_ms)
+        acknowledgements.owe(cast(Delivery, number), Outcome(), delay_ms)
     assert given == [0]
     await asyncio.wait_for(done.wait(), 5)
 
@@ -111,8 +110,8 @@ async def test_acknowledgements_are_given_in_order_however_late_each_is() -> Non
 
 async def test_acknowledgements_of_a_link_that_is_gone_are_not_given() -> None:
     given: list[Delivery] = []
-    acknowledgements = Acknowledgements(lambda delivery, error: given.append(delivery), lambda: None)
-    acknowledgements.owe(cast(Delivery, 1), None, 1)
+    acknowledgements = Acknowledgements(lambda delivery, outcome: given.append(delivery), lambda: None)
+    acknowledgements.owe(cast(Delivery, 1), Outcome(), 1)
 
     acknowledgements.cancel()
     await asyncio.sleep(0.02)

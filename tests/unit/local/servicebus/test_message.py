@@ -8,7 +8,7 @@ from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from proton import Message as ProtonMessage
 from proton import int32, symbol
 
-from local.servicebus.errors import ArgumentInvalid, DecodeFailed, NotAllowed
+from local.servicebus.errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
 from local.servicebus.message import Property, parse, split_batch
 
 from .doubles import a_message, decoded, encoded
@@ -102,6 +102,23 @@ def test_ids_may_have_128_characters_and_no_more(name: str) -> None:
         a_message(**{name: "x" * 129})
 
 
+@pytest.mark.parametrize("name", ["message_id", "session_id", "partition_key"])
+def test_a_character_outside_the_basic_plane_counts_twice(name: str) -> None:
+    assert a_message(**{name: "\N{GRINNING FACE}" * 64})
+    with pytest.raises(ArgumentInvalid, match="130 characters"):
+        a_message(**{name: "\N{GRINNING FACE}" * 65})
+
+
+def test_a_message_without_an_id_gets_one_of_its_own() -> None:
+    one, other = (parse(encoded(b"x", subject="s")).identified() for _ in range(2))
+
+    assert one.message_id
+    assert other.message_id
+    assert one.message_id != other.message_id
+    received = decoded(one.encode(0, None, ()))
+    assert (received.id, received.subject, bytes(received.body)) == (one.message_id, "s", b"x")
+
+
 def test_a_partition_key_other_than_the_session_id_is_refused() -> None:
     assert a_message(session_id="a", partition_key="a")
     assert a_message(partition_key="b")
@@ -110,11 +127,15 @@ def test_a_partition_key_other_than_the_session_id_is_refused() -> None:
 
 
 def test_one_property_may_take_32_kib_and_all_together_64() -> None:
-    assert a_message(properties={"p": "x" * 32_000})
-    with pytest.raises(ArgumentInvalid, match="'p' takes 32773 bytes"):
-        a_message(properties={"p": "x" * 32_768})
-    with pytest.raises(ArgumentInvalid, match="the limit is 65536"):
-        a_message(properties={f"p{n}": "x" * 16_000 for n in range(5)})
+    assert a_message(properties={"p": "x" * 32_000, "q": "x" * 32_000}, subject="x" * 1_000)
+    for beyond in (
+        {"properties": {"p": "x" * 32_768}},
+        {"subject": "x" * 32_768},
+        {"properties": {f"p{n}": "x" * 16_000 for n in range(5)}},
+        {"properties": {"p": "x" * 32_000}, "subject": "x" * 32_000, "content_type": "x" * 2_000},
+    ):
+        with pytest.raises(PropertiesTooLarge, match="please retry"):
+            a_message(**beyond)
 
 
 def test_a_time_to_live_too_long_for_the_header_is_told_by_two_properties() -> None:

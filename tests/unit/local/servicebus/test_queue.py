@@ -11,8 +11,9 @@ import pytest
 
 from local.servicebus.counts import Counts
 from local.servicebus.entry import Entry, State
-from local.servicebus.errors import MessageLockLost, MessageNotFound
-from local.servicebus.queue import MessageQueue, QueueSettings
+from local.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed
+from local.servicebus.queue import MessageQueue
+from local.servicebus.queue_settings import QueueSettings
 
 from .doubles import FakeClock, Receiver, a_message
 
@@ -195,6 +196,18 @@ def test_a_deferred_message_is_received_by_its_number_only(queue: MessageQueue) 
     assert queue.counts() == Counts(deferred=1)
     queue.receive_deferred([entry.sequence_number], delete=True)
     assert queue.counts() == Counts()
+
+
+def test_deferring_counts_as_a_delivery_and_so_does_abandoning_after_it(queue: MessageQueue) -> None:
+    [entry] = send(queue, "1")
+    queue.defer(held(queue))
+    assert entry.delivery_count == 1
+
+    [(_, lock)] = queue.receive_deferred([entry.sequence_number])
+    assert lock is not None
+    queue.abandon(lock.token)
+
+    assert entry.delivery_count == 2
 
 
 def test_deferred_messages_are_received_all_or_none(queue: MessageQueue) -> None:
@@ -386,3 +399,13 @@ def test_a_cleared_queue_is_empty_and_goes_on(queue: MessageQueue, clock: FakeCl
     assert (queue.counts(), queue.size_bytes, take(queue)) == (Counts(), 0, None)
     assert queue.enqueue(a_message(message_id="3")).sequence_number == 3
     assert take(queue) is not None
+
+
+def test_a_dead_letter_is_not_dead_lettered_again(clock: FakeClock, queue: MessageQueue) -> None:
+    send(queue, "1")
+    queue.dead_letter(held(queue), "first")
+    dead = queue.dead_letters
+    assert dead is not None
+
+    with pytest.raises(NotAllowed):
+        dead.dead_letter(held(dead), "second")

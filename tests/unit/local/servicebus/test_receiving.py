@@ -18,11 +18,12 @@ from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusRe
 from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,
-    MessagingEntityNotFoundError,
     ServiceBusError,
 )
 
 from local.servicebus.server import ServiceBusServer
+
+from .support import told_as_missing
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 WAIT_S = 5
@@ -105,8 +106,10 @@ async def test_a_deferred_message_can_be_abandoned_and_dead_lettered_too(
         await receiver.defer_message(deferred)
         number = deferred.sequence_number or 0
         [message] = await receiver.receive_deferred_messages(number)
+        assert message.delivery_count == 1
         await receiver.abandon_message(message)
         [message] = await receiver.receive_deferred_messages(number)
+        assert message.delivery_count == 2
         await receiver.dead_letter_message(message, reason="late")
 
     assert left(server, "orders") == (0, 1)
@@ -229,5 +232,51 @@ async def test_a_receiver_with_sessions_is_refused_where_there_are_none(client: 
 
 
 async def test_there_is_no_transfer_dead_letter_queue(client: ServiceBusClient) -> None:
-    with pytest.raises(MessagingEntityNotFoundError):
+    with told_as_missing("orders/$Transfer/$DeadLetterQueue"):
         await client.get_queue_receiver("orders", sub_queue="transferdeadletter").__aenter__()
+
+
+async def test_a_message_that_was_received_can_be_sent_again(
+    server: ServiceBusServer, client: ServiceBusClient
+) -> None:
+    await send(client, "chats", "1", message_id="m", session_id="s", partition_key="s")
+    async with (
+        client.get_queue_receiver("chats", session_id="s") as receiver,
+        client.get_queue_sender("chats") as sender,
+    ):
+        received = await next_one(receiver)
+        # Its id and partition key are bytes now (azure-servicebus 7.15.0), and go out as binary.
+        await sender.send_messages(received)
+        await receiver.complete_message(received)
+        again = await next_one(receiver)
+
+    assert (str(again), again.message_id, again.session_id, again.partition_key) == ("1", "m", "s", "s")
+    [entry] = server.broker.namespace.outlet("chats").messages.peek(0, 10)
+    assert entry.message.properties[0] == "m"
+    assert entry.message.decoded_annotations["x-opt-partition-key"] == "s"
+
+
+async def test_a_message_sent_without_an_id_is_received_with_one(client: ServiceBusClient) -> None:
+    await send(client, "orders", "1", "2")
+    async with client.get_queue_receiver("orders", receive_mode=DELETE) as receiver:
+        ids = {(await next_one(receiver)).message_id for _ in range(2)}
+
+    assert len(ids - {None, ""}) == 2
+
+
+async def test_a_dead_letter_is_not_dead_lettered_again_and_its_deliveries_do_not_count(
+    server: ServiceBusServer, client: ServiceBusClient
+) -> None:
+    await send(client, "quick", "1")
+    async with client.get_queue_receiver("quick") as receiver:
+        await receiver.dead_letter_message(await next_one(receiver), reason="first")
+    async with client.get_queue_receiver("quick", sub_queue="deadletter") as receiver:
+        for _ in range(2):
+            dead = await next_one(receiver)
+            assert (dead.delivery_count, dead.dead_letter_reason) == (0, "first")
+            await receiver.abandon_message(dead)
+        with pytest.raises(ServiceBusError, match="amqp:not-allowed"):
+            await receiver.dead_letter_message(await next_one(receiver), reason="second")
+        dead = await next_one(receiver)
+        assert (dead.delivery_count, dead.dead_letter_reason) == (0, "first")
+        await receiver.complete_message(dead)

@@ -13,13 +13,15 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import (
     MessageNotFoundError,
     MessageSizeExceededError,
-    MessagingEntityNotFoundError,
     ServiceBusError,
 )
 
+from local.servicebus.edges import Edge
 from local.servicebus.entities import Entities
-from local.servicebus.links import PublishEndpoint
+from local.servicebus.publishing import PublishEndpoint
 from local.servicebus.server import ServiceBusServer
+
+from .support import told_as_missing
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 WAIT_S = 5
@@ -149,14 +151,14 @@ async def premium(entities: Entities) -> AsyncIterator[ServiceBusClient]:
         yield connected
 
 
-async def test_standard_takes_256_kib_and_goes_on_after_refusing_more(client: ServiceBusClient) -> None:
+@pytest.mark.parametrize("size", [262_200, 3_000_000])
+async def test_standard_takes_256_kib_and_goes_on_after_refusing_more(client: ServiceBusClient, size: int) -> None:
     async with client.get_queue_sender("orders") as sender:
         assert (await sender.create_message_batch()).max_size_in_bytes == 256 * 1024
         await sender.send_messages(ServiceBusMessage(b"x" * 262_000))
         with pytest.raises(MessageSizeExceededError, match="exceeds the limit"):
-            await sender.send_messages(ServiceBusMessage(b"x" * 262_200))
-        with pytest.raises(MessageSizeExceededError):
-            await sender.send_messages(ServiceBusMessage(b"x" * 3_000_000))
+            await sender.send_messages(ServiceBusMessage(b"x" * size))
+    async with client.get_queue_sender("orders") as sender:
         await sender.send_messages(ServiceBusMessage(b"small"))
 
 
@@ -196,17 +198,27 @@ async def test_a_partition_key_other_than_the_session_is_refused_with_the_whole_
         assert [body(each) for each in await received(receiver, 1)] == [b"after"]
 
 
-async def test_a_header_too_large_is_refused_as_an_argument(client: ServiceBusClient) -> None:
+async def test_properties_too_large_are_told_as_a_failure_of_the_service(
+    client: ServiceBusClient, server: ServiceBusServer
+) -> None:
     async with client.get_queue_sender("orders") as sender:
-        with pytest.raises(ServiceBusError, match=r"'h' takes 33005 bytes.*com.microsoft:argument-error"):
+        with pytest.raises(ServiceBusError, match=r"please retry the operation.*amqp:internal-error"):
             await sender.send_messages(ServiceBusMessage("x", application_properties={"h": "x" * 33_000}))
 
+    assert server.broker.edges.met.keys() == {Edge.PROPERTIES_TOO_LARGE}
 
-async def test_an_unknown_entity_is_not_found(client: ServiceBusClient) -> None:
-    with pytest.raises(MessagingEntityNotFoundError):
-        await client.get_queue_sender("nowhere").__aenter__()
-    with pytest.raises(MessagingEntityNotFoundError):
-        await client.get_subscription_receiver("events", "nobody").__aenter__()
+
+async def test_an_unknown_entity_is_not_found_when_the_token_is_put(
+    client: ServiceBusClient, server: ServiceBusServer
+) -> None:
+    for path, link in (
+        ("nowhere", client.get_queue_sender("nowhere")),
+        ("events/Subscriptions/nobody", client.get_subscription_receiver("events", "nobody")),
+    ):
+        with told_as_missing(path):
+            await link.__aenter__()
+
+    assert server.broker.edges.met == {Edge.ENTITY_NOT_FOUND_AT_TOKEN: 2}
 
 
 async def test_scheduled_messages_come_at_their_time_or_not_at_all(client: ServiceBusClient) -> None:

@@ -11,6 +11,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import (
+    MessageSizeExceededError,
     MessagingEntityDisabledError,
     OperationTimeoutError,
     ServiceBusAuthenticationError,
@@ -22,6 +23,7 @@ from azure.servicebus.exceptions import (
 from local.servicebus.faults import partition_of
 from local.servicebus.frames import DISPOSITION, FrameReader, performative
 from local.servicebus.server import ServiceBusServer
+from tests.support.broker import keep_alive
 
 from .support import Broker
 
@@ -239,20 +241,23 @@ async def test_while_tokens_are_refused_no_link_is_let_in(broker: Broker, client
         assert await receiver.peek_messages() == []
 
 
-async def test_a_disabled_entity_is_enabled_again_by_itself(broker: Broker, sender: ServiceBusSender) -> None:
-    await broker.inject(kind="disable-entity", entity="orders", for_ms=300)
-    assert (await broker.counts("orders"))["status"] == "Disabled"
+async def test_a_disabled_entity_is_told_as_such(broker: Broker, sender: ServiceBusSender) -> None:
+    await broker.inject(kind="disable-entity", entity="orders")
 
     with pytest.raises(ServiceBusError):
         await sender.send_messages(message(1))
     with pytest.raises(MessagingEntityDisabledError):
         await sender.send_messages(message(1))
 
+
+async def test_a_disabled_entity_is_enabled_again_by_itself(broker: Broker, sender: ServiceBusSender) -> None:
+    await broker.inject(kind="disable-entity", entity="orders", for_ms=300)
+    assert (await broker.counts("orders"))["status"] == "Disabled"
+
     async with asyncio.timeout(10):
         while await broker.pending():
             await asyncio.sleep(0.02)
-    await sender.send_messages(message(2))
-    assert await broker.held("orders") == ["0", "2"]
+    assert (await broker.counts("orders"))["status"] == "Active"
 
 
 async def test_disabling_one_entity_twice_ends_with_the_status_it_had(broker: Broker) -> None:
@@ -301,6 +306,70 @@ async def test_a_broker_that_was_down_for_a_while_is_reached_again(
             await asyncio.sleep(0.02)
     async with client.get_queue_sender("orders") as sender:
         await sender.send_messages(message(1))
+
+
+@pytest.mark.parametrize(
+    ("fault", "condition"),
+    [
+        ({"kind": "reject"}, "amqp:not-allowed"),
+        ({"kind": "reject", "condition": "com.microsoft:argument-error"}, "com.microsoft:argument-error"),
+        ({"kind": "internal-error"}, "amqp:internal-error"),
+    ],
+)
+async def test_every_transfer_is_rejected_for_a_while_and_the_link_stays(
+    broker: Broker, sender: ServiceBusSender, fault: dict[str, Any], condition: str
+) -> None:
+    links = len(broker.server.broker.connections)
+    fault_id = await broker.inject(**fault, entity="orders", for_ms=60_000)
+    for number in (1, 2):
+        with pytest.raises(ServiceBusError, match=condition):
+            await sender.send_messages([message(number), message(number + 10)])
+    await keep_alive(sender)
+    await broker.end(fault_id)
+
+    await sender.send_messages(message(3))
+
+    assert await broker.held("orders") == ["0", "3"]
+    assert (await broker.counts("orders"))["refused"] == 2
+    assert await broker.applied() == {fault["kind"]: 2}
+    assert len(broker.server.broker.connections) == links
+
+
+async def test_a_rejection_can_take_the_link_with_it(broker: Broker, sender: ServiceBusSender) -> None:
+    await broker.inject(kind="reject-then-detach", entity="orders")
+    with pytest.raises(MessageSizeExceededError):
+        await sender.send_messages(message(1))
+
+    await keep_alive(sender)
+
+    # The reason is the link's now, and is raised for messages that were never sent.
+    for number in (2, 3):
+        with pytest.raises(MessageSizeExceededError):
+            await sender.send_messages(message(number))
+    assert await broker.held("orders") == ["0"]
+    assert (await broker.counts("orders"))["refused"] == 1
+
+
+async def test_after_other_rejections_the_sdk_opens_another_link_by_itself(
+    broker: Broker, sender: ServiceBusSender
+) -> None:
+    await broker.inject(kind="reject-then-detach", entity="orders", condition="amqp:not-allowed")
+    with pytest.raises(ServiceBusError, match="amqp:not-allowed"):
+        await sender.send_messages(message(1))
+
+    await sender.send_messages(message(2))
+
+    assert await broker.held("orders") == ["0", "2"]
+
+
+async def test_a_link_can_be_detached_without_a_reason(broker: Broker, sender: ServiceBusSender) -> None:
+    await broker.inject(kind="detach-link", entity="orders", silent=True)
+
+    with pytest.raises(ServiceBusConnectionError, match="amqp:unknown-error"):
+        await sender.send_messages(message(1))
+
+    await sender.send_messages(message(2))
+    assert await broker.held("orders") == ["0", "2"]
 
 
 async def test_faults_are_listed_and_can_be_taken_back(broker: Broker, sender: ServiceBusSender) -> None:

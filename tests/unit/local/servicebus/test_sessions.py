@@ -8,7 +8,8 @@ import pytest
 
 from local.servicebus.counts import Counts
 from local.servicebus.errors import MessageNotFound, SessionCannotBeLocked, SessionLockLost
-from local.servicebus.queue import MessageQueue, QueueSettings
+from local.servicebus.queue import MessageQueue
+from local.servicebus.queue_settings import QueueSettings
 from local.servicebus.sessions import Session, SessionQueue
 
 from .doubles import FakeClock, Receiver, a_message
@@ -232,9 +233,38 @@ def test_a_lock_made_shorter_ends_before_longer_ones_of_earlier(queue: SessionQu
     queue.settings = replace(queue.settings, lock_ms=LOCK_MS // 10)
     queue.accept("b", short)
 
-    clock.advance(LOCK_MS // 10)
+    clock.advance(LOCK_MS // 10 + LOCK_MS // 40)
 
     assert (long.lost, short.lost) == (0, 1)
+
+
+def test_a_receiver_that_waits_exactly_as_long_as_its_lock_lasts_does_not_lose_it(
+    queue: SessionQueue, clock: FakeClock
+) -> None:
+    receiver = Receiver()
+    session = queue.accept("a", receiver)
+
+    clock.advance(LOCK_MS)
+    assert (receiver.lost, session.holder) == (0, receiver)
+
+    send(queue, "1")
+    assert queue.take_from(session, receiver) is None  # its lock is over: no message is locked under it
+    clock.advance(LOCK_MS // 4)
+    assert (receiver.lost, session.holder) == (1, None)
+    assert queue.accept_next(Receiver()) is session
+
+
+def test_a_lock_under_which_messages_are_held_ends_when_it_was_said_to(
+    queue: SessionQueue, clock: FakeClock
+) -> None:
+    receiver = Receiver()
+    send(queue, "1")
+    session = queue.accept("a", receiver)
+    take_all(queue, session, receiver)
+
+    clock.advance(LOCK_MS)
+
+    assert receiver.lost == 1
 
 
 def test_a_cleared_queue_has_no_sessions(queue: SessionQueue) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import azure.functions as func
 
-from relay.pipeline import group, select
+from relay.selection import group, select
 
 
 def document(identifier: str, partition_key: str, kind: str = "domainEvent") -> dict[str, Any]:
@@ -45,3 +45,41 @@ def test_events_are_grouped_by_partition_key_in_the_order_of_the_feed() -> None:
     grouped = {key: [event.id for event in partition] for key, partition in group(events).items()}
 
     assert grouped == {"b": ["1", "3"], "a": ["2", "4"]}
+
+
+def of_commit(identifier: str, lsn: int | None, order: Any = None, partition_key: str = "a") -> dict[str, Any]:
+    made = document(identifier, partition_key) | {"_lsn": lsn, "order": order}
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def ids(*documents: dict[str, Any]) -> list[str]:
+    return [event.id for event in select(documents, "domainEvent").events]
+
+
+def test_the_events_of_a_transaction_are_put_into_the_order_in_which_they_happened() -> None:
+    business = {"id": "contact", "partitionKey": "a", "type": "contact", "_lsn": 7}
+
+    assert ids(
+        of_commit("1", 6, 0), of_commit("4", 7, 2), business, of_commit("2", 7, 0), of_commit("3", 7, 1)
+    ) == ["1", "2", "3", "4"]
+
+
+def test_transactions_stay_in_the_order_of_the_feed_whatever_their_events_say() -> None:
+    assert ids(of_commit("1", 6, 5), of_commit("2", 7, 0), of_commit("3", 7, 1)) == ["1", "2", "3"]
+
+
+def test_a_transaction_with_an_event_that_has_no_order_keeps_the_order_of_the_feed() -> None:
+    assert ids(of_commit("2", 7, 1), of_commit("1", 7, 0), of_commit("3", 7)) == ["2", "1", "3"]
+
+
+def test_documents_without_an_lsn_keep_their_order() -> None:
+    assert ids(of_commit("2", None, 1), of_commit("1", None, 0)) == ["2", "1"]
+
+
+def test_a_malformed_event_has_its_place_in_its_transaction() -> None:
+    malformed = of_commit("2", 7, 1) | {"data": 1}
+
+    selection = select([malformed, of_commit("3", 7, 2), of_commit("1", 7, 0)], "domainEvent")
+
+    assert [(event.id, event.position) for event in selection.events] == [("1", 0), ("3", 2)]
+    assert [item.position for item in selection.rejected] == [1]

@@ -1,0 +1,71 @@
+"""What the platform leaves unspecified: how often each such thing was met, and the seed it is drawn from."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+DEFAULT_SEED = 1
+
+
+class Edge(StrEnum):
+    """What a host may do that a kind stand-in does not."""
+
+    WORKER_KILLED = "worker-killed"
+    """The worker died alone, and all its invocations failed at once."""
+    HOST_KILLED = "host-killed"
+    """The host died without a word, and its worker lived on."""
+    WORKER_OUTLIVED_HOST = "worker-outlived-host"
+    """A worker finished an invocation whose host was dead."""
+    LEASE_LOST_MID_INVOCATION = "lease-lost-mid-invocation"
+    """A lease was taken from its owner, whose function goes on."""
+    LEASE_GIVEN_UP = "lease-given-up"
+    """A failed request cost the lease, which was released until the next acquire interval."""
+    LEASE_LEFT_TO_EXPIRE = "lease-left-to-expire"
+    """A lease that was given up could not be released either."""
+    CHECKPOINT_CONFLICT = "checkpoint-conflict"
+    """A checkpoint met a newer ETag, and was written again."""
+    PAGE_WITHHELD = "page-withheld"
+    """A page could not be parsed, so that nobody got it."""
+    TIMEOUT_KILLED_WORKER = "timeout-killed-worker"
+    """functionTimeout killed the worker, with whatever else it was running."""
+    LOCK_AWAITED = "lock-awaited"
+    """Another host's initialization lock was found, and waited for."""
+
+
+class Edges:
+    """Counts edges, and draws what is unspecified.
+
+    `seed` is None where nothing harsh is to be drawn. `journal` is a file to which the name of each edge is
+    appended as well, a line each: unlike the counts, it outlives a process that is killed.
+    """
+
+    def __init__(self, seed: int | None = DEFAULT_SEED, journal: Path | None = None) -> None:
+        self._seed = seed
+        self.journal = journal
+        self._counts: Counter[str] = Counter()
+
+    def met(self, edge: Edge) -> None:
+        self._counts[edge.value] += 1
+        if self.journal is not None:
+            descriptor = os.open(self.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                os.write(descriptor, f"{edge.value}\n".encode())
+            finally:
+                os.close(descriptor)
+
+    def random(self, what: str) -> random.Random | None:
+        """A generator for one concern; None where nothing harsh is to be drawn."""
+        return None if self._seed is None else random.Random(f"{self._seed}:{what}")
+
+    def as_json(self) -> dict[str, Any]:
+        return {"seed": self._seed, "edges": dict(sorted(self._counts.items()))}
+
+
+def read_journal(path: Path) -> Counter[str]:
+    """How often each edge is in a journal; nothing where there is none."""
+    return Counter(path.read_text().split()) if path.exists() else Counter()

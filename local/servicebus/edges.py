@@ -1,0 +1,134 @@
+"""What the broker does where the service leaves room or varies: drawn from a seed, and counted.
+
+Each edge names its source. Without a seed the broker does what is documented, or was most often seen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+DEFAULT_SEED = 1
+
+
+class Edge(StrEnum):
+    """Behaviour that a client meets rarely, and has to withstand."""
+
+    REJECTED_THEN_DETACHED = "rejected-then-detached"
+    """An oversized transfer is rejected, then the link is detached, both with
+    `amqp:link:message-size-exceeded` (log in azure-sdk-for-python issue 37916)."""
+    DETACHED_WITHOUT_DISPOSITION = "detached-without-disposition"
+    """It is answered by the detach alone, as Microsoft.Azure.Amqp does by itself (`ReceivingAmqpLink`)."""
+    REJECTED_ALONE = "rejected-alone"
+    """It is rejected and the link stays (log in azure-event-hubs-python issue 106)."""
+    PROPERTIES_TOO_LARGE = "properties-too-large"
+    """Properties beyond their limits are answered with `amqp:internal-error` (azure-sdk-for-net issue 15325)."""
+    ENTITY_NOT_FOUND_AT_TOKEN = "entity-not-found-at-token"
+    """The token for an entity that is not there is answered with 404 (azure-service-bus issues 304 and 451)."""
+    IDLE_LINK_DETACHED_WITH_ERROR = "idle-link-detached-with-error"
+    """A link that idles is detached with `amqp:link:detach-forced` (azure-sdk-for-python issue 10127)."""
+    IDLE_LINK_DETACHED = "idle-link-detached"
+    """It is detached without a reason, which AMQP 1.0 allows (part 2, section 2.7.7): `error` is optional."""
+    IDLE_CONNECTION_CLOSED_WITH_ERROR = "idle-connection-closed-with-error"
+    """A connection that idles is closed with `amqp:connection:forced` (azure-service-bus-java issue 408)."""
+    IDLE_CONNECTION_CLOSED = "idle-connection-closed"
+    """It is closed without a reason, which AMQP 1.0 allows (part 2, section 2.7.9)."""
+    SETTLEMENT_DELAYED = "settlement-delayed"
+    """The answer to a transfer or to a settlement comes late; AMQP 1.0 (part 2, 2.6.12) sets no time for it."""
+    SETTLEMENT_REORDERED = "settlement-reordered"
+    """Answers come in another order than what they answer, as AMQP 1.0 allows (there)."""
+    REDELIVERED = "redelivered"
+    """A completion comes too late: the lock is over, and the message is delivered again, its delivery counted
+    ("Message transfers, locks, and settlement", learn.microsoft.com: peek-lock is at least once)."""
+    PARTITIONS_INTERLEAVED = "partitions-interleaved"
+    """A message of a partitioned entity without sessions is received before an earlier one of another partition
+    ("Partitioned queues and topics": order is kept for a session, `supportOrdering` does not help)."""
+
+
+class Oversized(StrEnum):
+    """How an oversized transfer is answered."""
+
+    REJECTED_THEN_DETACHED = Edge.REJECTED_THEN_DETACHED.value
+    DETACHED_WITHOUT_DISPOSITION = Edge.DETACHED_WITHOUT_DISPOSITION.value
+    REJECTED_ALONE = Edge.REJECTED_ALONE.value
+
+
+_IDLE_CONNECTION = (Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR, Edge.IDLE_CONNECTION_CLOSED)
+_IDLE_LINK = (Edge.IDLE_LINK_DETACHED_WITH_ERROR, Edge.IDLE_LINK_DETACHED, *_IDLE_CONNECTION)
+
+_OVERSIZED = (*Oversized, Oversized.REJECTED_THEN_DETACHED)
+"""What was seen of the service itself is drawn twice as often as each of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """How often what varies does.
+
+    `delayed` is the share of answers that come late, by up to `longest_delay_ms`. `redelivered` is the share of
+    completions that come too late, of those that come `slow_ms` milliseconds or more after their lock began.
+    """
+
+    delayed: float = 1 / 50
+    longest_delay_ms: int = 25
+    redelivered: float = 1 / 500
+    slow_ms: int = 200
+
+
+ODDS = Odds()
+
+
+class Edges:
+    """Draws what varies. With `seed` None nothing does.
+
+    Each concern has a random stream of its own, so that how often one is asked changes nothing for the others.
+    """
+
+    def __init__(self, seed: int | None = None, odds: Odds = ODDS) -> None:
+        self.seed = seed
+        self.odds = odds
+        self.met: Counter[Edge] = Counter()
+        self._idle = random.Random(f"{seed}:idle")
+        self._settlement = random.Random(f"{seed}:settlement")
+        self._redelivery = random.Random(f"{seed}:redelivery")
+        self.partitions = random.Random(f"{seed}:partitions")
+        self._oversized = random.Random(f"{seed}:oversized")
+
+    def meet(self, edge: Edge) -> None:
+        """Count an edge that a client has met."""
+        self.met[edge] += 1
+
+    def oversized(self) -> Oversized:
+        """Choose how the next oversized transfer is answered."""
+        return Oversized.REJECTED_THEN_DETACHED if self.seed is None else self._oversized.choice(_OVERSIZED)
+
+    def idle_link(self) -> Edge:
+        """Choose what happens to a link that has carried nothing for too long: it may go with its connection."""
+        return Edge.IDLE_LINK_DETACHED_WITH_ERROR if self.seed is None else self._idle.choice(_IDLE_LINK)
+
+    def idle_connection(self) -> Edge:
+        """Choose how a connection is closed that has had no links for too long."""
+        if self.seed is None:
+            return Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR
+        return self._idle.choice(_IDLE_CONNECTION)
+
+    def settlement_delay_ms(self) -> int:
+        """Choose how late an answer comes; mostly it does not."""
+        if self.seed is None or self._settlement.random() >= self.odds.delayed:
+            return 0
+        return self._settlement.randint(1, self.odds.longest_delay_ms)
+
+    def redelivers(self) -> bool:
+        """Choose whether a completion that was slow comes too late."""
+        return self.seed is not None and self._redelivery.random() < self.odds.redelivered
+
+    def as_object(self) -> dict[str, Any]:
+        """As the admin port tells it: the seed, and how often each edge was met since the broker started."""
+        return {"seed": self.seed, "edges": {edge.value: count for edge, count in sorted(self.met.items())}}
+
+
+def parse_seed(text: str) -> int | None:
+    """Read the value of `--edges`: a whole number, or `off` for None. Raises ValueError."""
+    return None if text == "off" else int(text)

@@ -1,0 +1,156 @@
+"""The ends of links that carry messages in, to a queue or topic."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from proton import Delivery, Receiver, symbol, ulong
+
+from . import settlement
+from .acknowledgements import Acknowledgements, Outcome
+from .edges import Edge, Oversized
+from .errors import DetachForced, MessageTooLarge, PropertiesTooLarge, RefusedWithLink, ServiceBusError
+from .fault_plans import Direction, Role
+from .frames import DISPOSITION
+from .late import LateAnswers
+from .links import DETACHED, LinkEndpoint
+from .message import BATCH_FORMAT, Message, parse, split_batch
+from .strikes import LinkStrikes
+from .topic import Destination
+
+if TYPE_CHECKING:
+    from .connection import AmqpConnection
+
+SEND_CREDIT = 1000
+
+
+class PublishEndpoint(LinkEndpoint):
+    """Takes messages and batches for a queue or topic."""
+
+    role = Role.SENDER
+    strikes: LinkStrikes
+
+    def __init__(self, connection: AmqpConnection, link: Receiver, destination: Destination, path: str) -> None:
+        super().__init__(connection, link)
+        self.path = path
+        self.destination = destination
+        self._receiver = link
+        self._limits = connection.broker.limits(destination.inlet.settings)
+        self._oversized: dict[Delivery, int] = {}
+        self.strikes = LinkStrikes(connection.broker.faults, path, Role.SENDER)
+        self._late = LateAnswers(connection.broker.edges, connection.schedule_flush)
+        self._acknowledgements = Acknowledgements(self._acknowledge, connection.schedule_flush)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._acknowledgements.pending or self._late.pending
+
+    def check(self) -> None:
+        self.destination.inlet.check(())
+
+    def open(self) -> None:
+        self.check()
+        self.link.max_message_size = self._limits.message
+        self.link.properties = {
+            symbol("com.microsoft:max-message-batch-size"): ulong(self._limits.batch),
+        }
+        super().open()
+        self._receiver.flow(SEND_CREDIT)
+
+    def on_delivery(self, delivery: Delivery, message_format: int | None) -> None:
+        if delivery.aborted:
+            self._oversized.pop(delivery, None)
+            delivery.settle()
+            self._receiver.flow(1)
+            return
+        if delivery.pending > self._limits.message or delivery in self._oversized:
+            self._swallow(delivery)
+        if delivery.partial or not (delivery.readable or delivery in self._oversized):
+            return
+        if plan := self.strikes.detaches():
+            self.connection.detach(self.link, None if plan.silent else DetachForced(DETACHED))
+            return
+        error = self._publish(delivery, message_format)
+        if error is None and (plan := self.strikes.cuts_after()):
+            self.connection.abort(reset=plan.reset)
+            return
+        if isinstance(error, PropertiesTooLarge):
+            self.connection.broker.edges.meet(Edge.PROPERTIES_TOO_LARGE)
+        if isinstance(error, MessageTooLarge):
+            self._refuse_oversized(delivery, error)
+        else:
+            self._answer(delivery, Outcome(error, detaches=isinstance(error, RefusedWithLink)))
+
+    def _refuse_oversized(self, delivery: Delivery, error: MessageTooLarge) -> None:
+        edges = self.connection.broker.edges
+        how = self.strikes.answers_oversized() or edges.oversized()
+        edges.meet(Edge(how))
+        if how is Oversized.DETACHED_WITHOUT_DISPOSITION:
+            self.connection.detach(self.link, error)
+        else:
+            self._answer(delivery, Outcome(error, detaches=how is Oversized.REJECTED_THEN_DETACHED))
+
+    def _answer(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Grant credit for another transfer, and answer this one when that is due."""
+        self._receiver.flow(1)
+        broker = self.connection.broker
+        delay_ms = broker.ack_delay_ms + self.strikes.delay_ms()
+        if late_ms := broker.edges.settlement_delay_ms():
+            self._late.owe(partial(self._acknowledge, delivery, outcome), delay_ms + late_ms)
+        else:
+            self._late.overtake()
+            self._acknowledgements.owe(delivery, outcome, delay_ms)
+
+    def _acknowledge(self, delivery: Delivery, outcome: Outcome) -> None:
+        self.touch()
+        error = outcome.error
+        if delivery.settled:
+            delivery.settle()
+        else:
+            settlement.answer(delivery, error)
+        if error is None and (plan := self.strikes.breaks_off(Direction.OUT)):
+            self.connection.break_off(DISPOSITION, reset=plan.reset)
+        if error is not None and outcome.detaches:
+            self.connection.detach(self.link, error)
+
+    def _publish(self, delivery: Delivery, message_format: int | None) -> ServiceBusError | None:
+        """Take in a complete delivery; return the error if it is refused."""
+        size = self._oversized.pop(delivery, 0)
+        data = bytes(self._receiver.recv(delivery.pending) or b"")
+        self._receiver.advance()
+        try:
+            if size:
+                raise MessageTooLarge(
+                    f"The received message (size:{size} bytes) exceeds the limit ({self._limits.message} bytes) "
+                    "currently allowed on the link."
+                )
+            messages = self._messages(data, message_format)
+            self.strikes.refuse(messages)
+            self.destination.publish(messages)
+            self.destination.inlet.accessed_ms = self.connection.broker.namespace.agenda.now()
+        except ServiceBusError as refusal:
+            self.destination.inlet.counts.refused += 1
+            return refusal
+        return None
+
+    def _swallow(self, delivery: Delivery) -> None:
+        """Read what a message has too much and keep only its size: it is refused when it has come to its end."""
+        pending = delivery.pending
+        if pending:
+            self._receiver.recv(pending)
+        self._oversized[delivery] = self._oversized.get(delivery, 0) + pending
+
+    def _messages(self, data: bytes, message_format: int | None) -> list[Message]:
+        if message_format != BATCH_FORMAT:
+            return [parse(data).identified()]
+        if len(data) > self._limits.batch:
+            raise MessageTooLarge(
+                f"The batch takes {len(data)} bytes, which exceeds the limit of {self._limits.batch} bytes."
+            )
+        return [parse(each).identified() for each in split_batch(data)]
+
+    def closed(self) -> None:
+        self._acknowledgements.cancel()
+        self._late.cancel()
+        self._oversized.clear()

@@ -1,0 +1,29 @@
+"""How a queue or subscription behaves, and who receives from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Consumer(Protocol):
+    """Whoever receives from a queue. It takes what it has credit for when it is woken."""
+
+    def wake(self) -> None:
+        """Come and take: a message may be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """How a queue or subscription behaves. Durations are milliseconds; None is without end.
+
+    `counts_deliveries` is false for dead-letter queues.
+    """
+
+    path: str
+    lock_ms: int
+    max_delivery_count: int | None
+    default_ttl_ms: int | None
+    dead_letter_on_expiry: bool
+    requires_session: bool = False
+    counts_deliveries: bool = True

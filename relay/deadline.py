@@ -1,0 +1,40 @@
+"""When an attempt has to end, so that the host does not end it together with everything else in the process."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from relay.errors import RetryableError
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The end of one attempt.
+
+    `functionTimeout` kills the worker process and with it every invocation that it runs, of other leases too; the
+    host notices those only at their own time-outs (Azure/azure-functions-host, functionTimeout in host.json). An
+    attempt that ends by itself fails alone, and its next one goes on where it stopped.
+
+    Attributes:
+        ends: By `time.monotonic()`, in seconds.
+        lasts_s: What the attempt was given, in seconds: RELAY_ATTEMPT_TIMEOUT_S.
+    """
+
+    ends: float
+    lasts_s: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The deadline of an attempt that begins now."""
+        return cls(time.monotonic() + seconds, seconds)
+
+    def left_s(self, at_most: float) -> float:
+        """The seconds that are left, `at_most` that many. Raises RetryableError when there are none."""
+        left = self.ends - time.monotonic()
+        if left <= 0:
+            raise RetryableError(
+                f"not sent in this attempt, which has lasted RELAY_ATTEMPT_TIMEOUT_S ({self.lasts_s:g} s): "
+                "the next attempt goes on from here"
+            )
+        return min(left, at_most)

@@ -1,0 +1,80 @@
+"""Keeps a process that was frozen, or has lost its lease, from sending old events behind newer ones.
+
+After a lease is lost, the invocation under way goes on, and a process that was stopped for hours resumes where it
+was: its events were published by the lease's next owner long ago. While they are younger than the duplicate
+detection window, the topic drops the copies. Older ones are compared with the lease: what its position has passed
+was accepted or quarantined by an invocation that succeeded, here or elsewhere, and is not sent again.
+
+This costs nothing while events are young; an attempt with old ones reads the leases once. A clearance ends after
+half the window, so that a process frozen after it was given cannot use it (docs/decisions/0006-fence.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from relay.errors import RetryableError
+from relay.events import DomainEvent
+from relay.leases import Positions
+
+PositionsReader = Callable[[], Awaitable[Positions]]
+
+
+@dataclass(frozen=True, slots=True)
+class Clearance:
+    """What may be sent, and until when.
+
+    Attributes:
+        given: Seconds since 1970 when the leases were compared, or the attempt began.
+        lasts_s: How long after that, or after its commit where that is later, an event may be sent.
+        superseded: Partition key and id of the events that the lease has passed.
+    """
+
+    given: float
+    lasts_s: float
+    superseded: frozenset[tuple[str, str]] = frozenset()
+
+    def check(self, event: DomainEvent) -> None:
+        """Raises RetryableError where the time is over: the next attempt compares again."""
+        # The wall clock: a machine that was suspended has no other that went on.
+        late_s = time.time() - max(self.given, _committed(event)) - self.lasts_s
+        if late_s > 0:
+            raise RetryableError(
+                f"not sent: it is more than half of RELAY_DUPLICATE_WINDOW_S ({self.lasts_s:g} s) since this "
+                "event "
+                "was compared with the lease, as the attempt took long or the process was stopped meanwhile. "
+                "The next attempt compares again."
+            )
+
+
+class Fence:
+    """Gives each attempt its clearance."""
+
+    def __init__(self, window_s: float, read_positions: PositionsReader) -> None:
+        """`window_s` is the topic's duplicate detection window; `read_positions` raises LeaseError."""
+        self._lasts_s = window_s / 2
+        self._read_positions = read_positions
+
+    async def clear(self, events: Sequence[DomainEvent]) -> Clearance:
+        """Compare the old ones among `events` with the leases. Raises LeaseError."""
+        now = time.time()
+        old = [event for event in events if now - _committed(event) > self._lasts_s]
+        if not old:
+            # A young event's time counts from its commit.
+            return Clearance(0.0, self._lasts_s)
+        positions = await self._read_positions()
+        passed = [
+            (event.partition_key, event.id)
+            for event in old
+            if isinstance(lsn := event.document.get("_lsn"), int)
+            and await positions.passed(event.partition_key, lsn)
+        ]
+        return Clearance(now, self._lasts_s, frozenset(passed))
+
+
+def _committed(event: DomainEvent) -> float:
+    """Seconds since 1970, 0 where the document has no `_ts`: then it counts as old."""
+    committed = event.document.get("_ts")
+    return committed if isinstance(committed, int) else 0.0

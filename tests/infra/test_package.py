@@ -1,0 +1,113 @@
+"""What azd does with the project's folder: it restores the app's requirements, and uploads the app alone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from tests.infra.project import ROOT, Project
+
+DEPLOYED = {"function_app.py", "host.json", "requirements.txt", "relay"}
+UNVERSIONED = (
+    ".azure",
+    ".local",
+    ".venv",
+    "__pycache__",
+    "build",
+    "outbox_relay_app.egg-info",
+    "outbox-relay_env",
+)
+"""What else may be there: `azd restore` makes the last one, an environment named after the folder."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The root as setuptools sees it: its files, and a package in each folder that has one."""
+    for file in ROOT.iterdir():
+        if file.is_dir() and list(file.glob("*.py")):
+            (tmp_path / file.name).mkdir()
+            (tmp_path / file.name / "__init__.py").touch()
+        elif file.suffix in (".py", ".toml", ".txt"):
+            shutil.copy(file, tmp_path)
+    return tmp_path
+
+
+def built(folder: Path) -> subprocess.CompletedProcess[str]:
+    """The first step of `pip install .`, which looks for packages and dependencies, without a network.
+
+    azd prefers pyproject.toml to requirements.txt: `Restore` in Azure/azure-dev,
+    cli/azd/pkg/project/framework_service_python.go, and `InstallProject` in cli/azd/pkg/tools/python/python.go.
+    """
+    return subprocess.run(
+        [sys.executable, "-c", "import setuptools; setuptools.setup()", "--quiet", "egg_info"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def required(text: str) -> set[str]:
+    return set(re.findall(r"^([\w-]+==[\w.]+)", text, re.MULTILINE))
+
+
+def test_a_restore_installs_the_requirements_of_the_app(folder: Path) -> None:
+    result = built(folder)
+
+    assert result.returncode == 0, result.stderr
+    [egg_info] = folder.glob("*.egg-info")
+    wanted = required((ROOT / "requirements.txt").read_text(encoding="utf-8"))
+    assert len(wanted) >= 8
+    assert required((egg_info / "requires.txt").read_text(encoding="utf-8")) == wanted
+    assert not (egg_info / "top_level.txt").read_text(encoding="utf-8").strip(), "a module would be installed"
+
+
+def test_a_restore_fails_where_setuptools_has_to_guess_the_packages(folder: Path) -> None:
+    file = folder / "pyproject.toml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("[tool.setuptools]\npackages = []\n", ""), encoding="utf-8")
+
+    result = built(folder)
+
+    assert result.returncode != 0
+    assert "Multiple top-level packages" in result.stderr
+
+
+def ignored() -> list[str]:
+    return (ROOT / ".funcignore").read_text(encoding="utf-8").split()
+
+
+def versioned() -> set[str]:
+    """The first part of each path that git has."""
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=50, check=True
+    ).stdout
+    return {path.partition("/")[0] for path in listed.splitlines()}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no clone: git cannot tell what is in it")
+def test_azd_uploads_the_app_and_nothing_else() -> None:
+    there = versioned() | set(UNVERSIONED)
+
+    assert {name for name in there if not any(fnmatch(name, pattern) for pattern in ignored())} == DEPLOYED
+
+
+def test_the_commands_of_the_docs_pack_the_same() -> None:
+    for file in ("docs/operations.md", "infra/README.md", ".github/workflows/deploy.yml"):
+        text = (ROOT / file).read_text(encoding="utf-8")
+        packed = re.findall(r"zip -r \S+ (.+?) -x '\*/__pycache__/\*'", text)
+        assert packed, file
+        assert {*packed[0].split()} == DEPLOYED, file
+
+
+def test_azd_deploys_from_the_root() -> None:
+    [service] = Project(ROOT).yaml("azure.yaml")["services"].values()
+
+    assert service["project"] == "."

@@ -1,0 +1,192 @@
+"""Commits and reads where a replica lags: what was written is never reported as not written, and is read back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from local.cosmos.server import CosmosServer
+from local.stack.environment import DATABASE
+from outbox import CommitUncertain, PreconditionFailed, UnitOfWork
+from tests.unit.outbox.orders import Order
+from tests.unit.outbox.replica import LaggingGateway, Lost
+from tests.unit.outbox.stored import actions, given
+
+EVERY_LOSS = pytest.mark.parametrize("loss", list(Lost))
+
+
+@pytest.fixture
+async def gateway(cosmos: CosmosServer) -> AsyncIterator[LaggingGateway]:
+    async with LaggingGateway(cosmos.endpoint, cosmos.key) as between:
+        yield between
+
+
+@pytest.fixture
+async def container(cosmos: CosmosServer, gateway: LaggingGateway) -> AsyncIterator[ContainerProxy]:
+    """Order o1 is stored; the replica has it, and nothing of what follows."""
+    options: dict[str, Any] = {"retry_backoff_factor": 0.01, "retry_total": 3}
+    async with CosmosClient(gateway.endpoint, cosmos.key, **options) as client:
+        container = client.get_database_client(DATABASE).get_container_client("data")
+        await given(container, Order("tea", id="o1"))
+        gateway.lag()
+        yield container
+
+
+@pytest.fixture
+async def primary(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
+    """Another client's, whom no replica keeps waiting."""
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        yield client.get_database_client(DATABASE).get_container_client("data")
+
+
+async def test_a_commit_is_read_back_by_the_same_client(
+    container: ContainerProxy, gateway: LaggingGateway
+) -> None:
+    async with UnitOfWork(container) as work:
+        (await work.repository(Order).read("o1")).pay("1.00")
+        await work.commit()
+
+    async with UnitOfWork(container) as work:
+        assert (await work.repository(Order).read("o1")).paid == "1.00"
+    assert gateway.stale_reads == 0
+
+
+async def test_a_creation_is_read_back_by_the_same_client(container: ContainerProxy) -> None:
+    await given(container, Order("tea", id="o2"))
+
+    async with UnitOfWork(container) as work:
+        assert (await work.repository(Order).read("o2")).item_name == "tea"
+
+
+async def test_a_client_that_is_ahead_of_its_replica_is_not_mistaken_for_one_that_is_not(
+    container: ContainerProxy, gateway: LaggingGateway, cosmos: CosmosServer
+) -> None:
+    await given(container, Order("tea", id="o2"))
+    async with CosmosClient(gateway.endpoint, cosmos.key) as client:
+        other = client.get_database_client(DATABASE).get_container_client("data")
+        with pytest.raises(Exception, match="o2"):
+            async with UnitOfWork(other) as work:
+                await work.repository(Order).read("o2")
+
+    assert gateway.stale_reads == 1
+
+
+@EVERY_LOSS
+async def test_an_update_whose_answer_was_lost_is_done(
+    container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost
+) -> None:
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.pay("1.00")
+        gateway.lose(loss)
+        await work.commit()
+        assert order.etag == (await primary.read_item("o1", "o1"))["_etag"]
+        order.resize(2)
+        await work.commit()
+
+    assert await actions(primary) == ["OrderPlaced", "OrderPaid", "OrderResized"]
+
+
+@EVERY_LOSS
+@pytest.mark.parametrize("meanwhile", [False, True])
+async def test_an_update_of_any_version_whose_answer_was_lost_is_done(
+    container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost, meanwhile: bool
+) -> None:
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        if meanwhile:
+            async with UnitOfWork(primary) as other:
+                (await other.repository(Order).read("o1")).resize(9)
+                await other.commit()
+        order.pay("1.00")
+        work.repository(Order).update(order, if_match="*")
+        gateway.lose(loss)
+        if meanwhile and loss is Lost.TIMED_OUT:
+            with pytest.raises(CommitUncertain):
+                await work.commit()
+            gateway.lose(loss)
+            with pytest.raises(CommitUncertain):
+                await work.commit()
+        await work.commit()
+
+    expected = ["OrderPlaced", *["OrderResized"] * meanwhile, "OrderPaid"]
+    assert await actions(primary) == expected
+    assert (await primary.read_item("o1", "o1"))["sequence"] == len(expected)
+
+
+@EVERY_LOSS
+async def test_a_creation_whose_answer_was_lost_is_done(
+    container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost
+) -> None:
+    async with UnitOfWork(container) as work:
+        order = Order("tea", id="o2")
+        work.repository(Order).create(order)
+        gateway.lose(loss)
+        await work.commit()
+        order.resize(2)
+        await work.commit()
+
+    assert await actions(primary) == ["OrderPlaced", "OrderPlaced", "OrderResized"]
+
+
+@EVERY_LOSS
+async def test_a_commit_of_somebody_else_is_not_taken_for_ones_own(
+    container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost
+) -> None:
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        async with UnitOfWork(primary) as other:
+            (await other.repository(Order).read("o1")).resize(9)
+            await other.commit()
+        order.pay("1.00")
+        gateway.lose(loss)
+        with pytest.raises((PreconditionFailed, CommitUncertain)) as raised:
+            await work.commit()
+        if raised.type is CommitUncertain:
+            with pytest.raises(PreconditionFailed):
+                await work.commit()
+
+    assert await actions(primary) == ["OrderPlaced", "OrderResized"]
+
+
+async def test_who_was_too_late_reads_what_came_first(container: ContainerProxy, primary: ContainerProxy) -> None:
+    async with UnitOfWork(container) as first, UnitOfWork(container) as second:
+        ours, theirs = [await work.repository(Order).read("o1") for work in (first, second)]
+        ours.pay("1.00")
+        await first.commit()
+        theirs.resize(9)
+        with pytest.raises(PreconditionFailed):
+            await second.commit()
+        second.rollback()
+        again = await second.repository(Order).read("o1")
+        assert again.paid == "1.00"
+        again.resize(9)
+        await second.commit()
+
+    assert await actions(primary) == ["OrderPlaced", "OrderPaid", "OrderResized"]
+
+
+@pytest.mark.parametrize("behind", [True, False])
+async def test_who_was_too_late_for_another_client_reads_what_that_wrote(
+    container: ContainerProxy, gateway: LaggingGateway, cosmos: CosmosServer, behind: bool
+) -> None:
+    async with CosmosClient(gateway.endpoint, cosmos.key) as client:
+        other = client.get_database_client(DATABASE).get_container_client("data")
+        async with UnitOfWork(container) as work:
+            order = await work.repository(Order).read("o1")
+            async with UnitOfWork(other) as elsewhere:
+                (await elsewhere.repository(Order).read("o1")).pay("1.00")
+                await elsewhere.commit()
+            if behind:
+                # This one begins with a read that shows what is no longer stored.
+                work.rollback()
+                order = await work.repository(Order).read("o1")
+                assert order.paid is None
+            order.resize(9)
+            with pytest.raises(PreconditionFailed):
+                await work.commit()
+            work.rollback()
+            assert (await work.repository(Order).read("o1")).paid == "1.00"

@@ -1,0 +1,57 @@
+"""A trigger's leases, as the local Functions host writes them, moved by the test instead of by a host."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from azure.cosmos.aio import CosmosClient
+
+from local.functions.edges import Edges
+from local.functions.feed import ChangeFeed
+from local.functions.leases import Lease, LeaseStore
+from local.stack.environment import DATABASE
+
+
+class TriggerLeases:
+    """The leases of one trigger on the container `data`, in the container `leases`."""
+
+    def __init__(self, client: CosmosClient, *, prefix: str = "", owner: str = "host") -> None:
+        self._database = client.get_database_client(DATABASE)
+        self.data = self._database.get_container_client("data")
+        self.leases = self._database.get_container_client("leases")
+        self._prefix = prefix
+        self._owner = owner
+        self._feed = ChangeFeed(self.data, start_from="Beginning", max_items=None)
+
+    async def store(self) -> LeaseStore:
+        """The store of the leases, which are created."""
+        host = urlsplit(self.data.client_connection.url_connection).hostname
+        rids = f"{(await self._database.read())['_rid']}_{(await self.data.read())['_rid']}"
+        store = LeaseStore(
+            self.leases,
+            prefix=f"{self._prefix}{host}_{rids}",
+            owner=self._owner,
+            partitioned_by_id=True,
+            edges=Edges(None),
+        )
+        await store.initialize(await self._feed.ranges())
+        return store
+
+    async def reach(self, lsn: int) -> None:
+        """Checkpoint each lease at an LSN, wherever its feed is."""
+        store = await self.store()
+        for lease in await store.all():
+            await store.checkpoint(await store.acquire(lease), f'"{lsn}"')
+
+    async def pass_all(self) -> list[Lease]:
+        """Checkpoint each lease behind all that is in the feed now, as after invocations that succeeded."""
+        store = await self.store()
+        moved = []
+        for lease in await store.all():
+            acquired = await store.acquire(lease)
+            continuation = acquired.continuation
+            while (page := await self._feed.read(acquired.partition, continuation)).documents:
+                continuation = page.continuation
+            # Even an empty partition answers with a continuation.
+            moved.append(await store.checkpoint(acquired, page.continuation or '"0"'))
+        return moved

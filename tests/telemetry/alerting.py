@@ -1,0 +1,71 @@
+"""Which alert rules of the deployment would fire on the rows of a workspace."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from tests.infra.checks_monitoring import LOG_RULES, condition
+from tests.infra.deployment import Resource
+from tests.infra.project import ROOT, Project
+from tests.infra.workspace import Row, Rows, Workspace
+from tests.telemetry.tables import ago
+
+_AGGREGATIONS: dict[str, Callable[[list[Any]], float]] = {
+    "Count": len,
+    "Maximum": max,
+    "Minimum": min,
+    "Total": sum,
+}
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    "GreaterThan": lambda value, threshold: value > threshold,
+    "LessThan": lambda value, threshold: value < threshold,
+}
+OUTBOX = "outbox"
+
+
+@cache
+def log_rules() -> dict[str, Resource]:
+    """The rules of the deployment that ask the workspace, by name."""
+    found = Project(ROOT).deploy(cosmosContainer=OUTBOX).of(LOG_RULES)
+    return {rule.name.removeprefix("relay-").rpartition("-")[0]: rule for rule in found}
+
+
+def alarms(rows: Rows, *, missing: frozenset[str] = frozenset()) -> dict[str, set[tuple[Any, ...]]]:
+    """The alerts that fire now, each with the values of its dimensions for which it does."""
+    return {
+        name: found for name, rule in log_rules().items() if (found := _firing(rule, rows, frozenset(missing)))
+    }
+
+
+def _firing(rule: Resource, rows: Rows, missing: frozenset[str]) -> set[tuple[Any, ...]]:
+    """The groups of one rule that are beyond its threshold.
+
+    The rule's query sees the rows of its window. Its answers are grouped by the dimensions, the measured column of
+    each group is summed up, and a group without a row is none.
+    https://learn.microsoft.com/azure/azure-monitor/alerts/alerts-types#log-alerts
+    """
+    asked = condition(rule)
+    since = ago() - _window(rule)
+    seen = {table: [row for row in found if row["TimeGenerated"] >= since] for table, found in rows.items()}
+    with Workspace(seen, missing=missing) as workspace:
+        answers = workspace.ask(asked["query"])
+    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for answer in answers:
+        groups[tuple(answer[each["name"]] for each in asked["dimensions"])].append(answer)
+    beyond = _OPERATORS[asked["operator"]]
+    summed_up = _AGGREGATIONS[asked["timeAggregation"]]
+    measured = asked.get("metricMeasureColumn")
+    return {
+        group
+        for group, members in groups.items()
+        if beyond(summed_up([member[measured] if measured else 1 for member in members]), asked["threshold"])
+    }
+
+
+def _window(rule: Resource) -> timedelta:
+    window = rule.at("properties.windowSize")
+    return timedelta(minutes=int(window.removeprefix("PT").removesuffix("M")))

@@ -1,0 +1,51 @@
+"""The app's worker process between a local stack and a local ingestion endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from local.cosmos.provisioning import ContainerSpec, provision
+from local.cosmos.server import CosmosServer
+from local.servicebus.entities import Entities
+from local.servicebus.server import ServiceBusServer
+from local.stack.environment import CONTAINERS, container_argument
+from tests.telemetry.ingestion import Ingestion
+from tests.telemetry.process import ROOT, WorkerProcess, running_worker
+
+WorkerMaker = Callable[..., AbstractAsyncContextManager[WorkerProcess]]
+
+
+@pytest.fixture
+async def ingestion() -> AsyncIterator[Ingestion]:
+    async with Ingestion() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+async def servicebus() -> AsyncIterator[ServiceBusServer]:
+    async with ServiceBusServer(Entities.from_file(ROOT / "infra" / "emulators" / "Config.json")) as server:
+        yield server
+
+
+@pytest.fixture
+async def cosmos() -> AsyncIterator[CosmosServer]:
+    async with CosmosServer() as server:
+        provision(server.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
+        yield server
+
+
+@pytest.fixture
+def worker(
+    cosmos: CosmosServer, servicebus: ServiceBusServer, ingestion: Ingestion, tmp_path: Path
+) -> WorkerMaker:
+    """Starts workers on the services; `worker(RELAY_SENDERS="1")` sets something in their environment."""
+
+    def start(**environment: str) -> AbstractAsyncContextManager[WorkerProcess]:
+        connections = {"COSMOS": cosmos.connection_string, "SERVICEBUS": servicebus.connection_string}
+        return running_worker(tmp_path, connections, ingestion.connection_string, **environment)
+
+    return start

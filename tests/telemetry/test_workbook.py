@@ -1,0 +1,98 @@
+"""What the workbook's panels show of rows of the real exporter."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from local.servicebus.server import ServiceBusServer
+from tests.infra.project import ROOT
+from tests.infra.workspace import Row, Rows, Workspace
+from tests.support.broker import set_topic_status
+from tests.support.outbox import event, events
+from tests.telemetry.conftest import WorkerMaker
+from tests.telemetry.ingestion import Ingestion
+from tests.telemetry.tables import ago, rows_of
+
+QUERIES = sorted((ROOT / "infra" / "queries").glob("*.kql"))
+
+
+def panel(rows: Rows, name: str) -> list[Row]:
+    """The answer to one query file."""
+    with Workspace(rows) as workspace:
+        return workspace.ask((ROOT / "infra" / "queries" / f"{name}.kql").read_text(encoding="utf-8"))
+
+
+def added_up(rows: Rows, name: str, column: str) -> float:
+    """A column's sum over the panel's intervals, as a run may lie across the border of two."""
+    return float(sum(row[column] for row in panel(rows, name)))
+
+
+@pytest.fixture
+async def lived(worker: WorkerMaker, ingestion: Ingestion, servicebus: ServiceBusServer) -> Rows:
+    """A worker that relayed 30 events of two actions, ignored 2 documents, set 1 aside, failed, and recovered."""
+    committed = {"_ts": int(time.time()) - 10, "ttl": 7200}
+    async with worker() as process:
+        renamed = [document | committed for document in events("a", 20)]
+        created = [document | committed for document in events("b", 10, action="ContactCreatedEvent")]
+        others = [{"type": "contact"}, {"type": "contact"}, event("malformed", "c") | {"data": 7} | committed]
+        await process.handle([*renamed, *created, *others], "i1")
+        await set_topic_status(servicebus.admin_port, "SendDisabled")
+        waiting = [document | committed for document in events("d", 4)]
+        await process.handle(waiting, "i2")
+        await process.ask(flush=True)
+        await set_topic_status(servicebus.admin_port, "Active")
+        await process.handle(waiting, "i2", 1)
+        await process.ask(flush=True)
+    return rows_of(ingestion.envelopes)
+
+
+async def test_every_panel_shows_what_happened(lived: Rows) -> None:
+    assert panel(lived, "arriving") == [
+        {"Arriving": "No: attempts fail", "Published": 34, "Quarantined": 1, "FailedAttempts": 1}
+    ]
+    documents = {name: added_up(lived, "documents", name) for name in ("Received", "Ignored", "Redelivered")}
+    assert documents == {"Received": 33 + 4 + 4, "Ignored": 2, "Redelivered": 4}
+    assert added_up(lived, "documents", "Quarantined") == 1
+    assert {row["Action"] for row in panel(lived, "events")} == {"ContactCreatedEvent", "ContactNameUpdatedEvent"}
+    assert added_up(lived, "events", "Published") == 34
+    assert [(row["Reason"], row["Quarantined"]) for row in panel(lived, "quarantine")] == [("data-not-object", 1)]
+    [failing] = panel(lived, "failing")
+    assert (failing["Error"], failing["Failures"], failing["MostUnsent"], failing["Still"]) == (
+        "ConfigurationError",
+        1,
+        4,
+        True,
+    )
+    assert "Set the topic's status to Active" in failing["Says"]
+    assert all(10 <= row["AverageSeconds"] <= row["LagSeconds"] < 90 for row in panel(lived, "lag"))
+    assert all(1 < row["HeadroomHours"] < 2 for row in panel(lived, "headroom"))
+    assert added_up(lived, "sends", "Sends") == 3
+    for row in panel(lived, "sends"):
+        assert 0 < row["AverageMs"] <= row["SlowestMs"]
+    assert panel(lived, "silent") == panel(lived, "undelivered") == panel(lived, "host") == []
+
+
+async def test_the_hosts_errors_are_shown_by_where_they_come_from() -> None:
+    error = {
+        "Level": "Error",
+        "Category": "Host.Startup",
+        "ExceptionType": "System.Exception",
+        "Message": "x" * 900,
+    }
+    logged: Rows = {"FunctionAppLogs": [error | {"TimeGenerated": ago(minutes=minute)} for minute in (3, 1, 2)]}
+
+    [shown] = panel(logged, "host")
+
+    assert (shown["Errors"], shown["Category"], shown["Says"]) == (3, "Host.Startup", "x" * 500)
+
+
+@pytest.mark.parametrize("file", QUERIES, ids=lambda file: file.stem)
+def test_an_empty_workspace_shows_nothing(file: Path) -> None:
+    with Workspace({}) as workspace:
+        shown = workspace.ask(file.read_text(encoding="utf-8"))
+
+    nothing_came = {"Arriving": "Nothing came", "Published": 0, "Quarantined": 0, "FailedAttempts": 0}
+    assert shown == ([nothing_came] if file.stem == "arriving" else [])

@@ -1,0 +1,28 @@
+"""What one commit would send, without a database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outbox import EntityState
+from outbox.batch import Batch
+from outbox.context import ContainerContext
+from outbox.entities import restore
+from tests.unit.outbox.orders import Order
+
+
+def documents(context: ContainerContext) -> list[dict[str, Any]]:
+    return [source.to_document() for source in context.data_objects]
+
+
+def batch(context: ContainerContext) -> Batch:
+    return Batch.of(context.data_objects)
+
+
+def read_order(context: ContainerContext, **members: Any) -> Order:
+    """Order o1, as if it had been read."""
+    data = {"itemName": "tea", "deleted": False}
+    document = {"id": "o1", "partitionKey": "o1", "type": "order", "data": data, "_etag": '"1"', **members}
+    order = restore(Order, document)
+    context.add(order, EntityState.READ)
+    return order

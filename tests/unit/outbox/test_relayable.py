@@ -1,0 +1,187 @@
+"""What is refused before anything is sent, as it could not be stored or relayed as it was written."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from local.functions import json_text
+from local.functions.json_text import PageWithheld
+from outbox import DomainEvent, EventRepository, InvalidDocument, Repository, relayable
+from outbox.context import ContainerContext
+from outbox.data_object import Position, event_object
+from relay import events
+from relay.events import DomainEvent as RelayedEvent
+from relay.events import InvalidEvent
+from tests.unit.outbox.commits import batch, documents, read_order
+from tests.unit.outbox.orders import Order, OrderNoted, OrderViewed
+
+
+@pytest.mark.parametrize("note", [date(2026, 1, 1), {1, 2}, float("nan"), float("inf"), b"x"])
+def test_what_is_not_json_is_refused_and_named(context: ContainerContext, note: Any) -> None:
+    Repository(context, Order).create(Order("tea", id="o1", note=note))
+
+    with pytest.raises(InvalidDocument, match="The data of order 'o1' is not JSON"):
+        batch(context)
+
+
+def test_a_lone_surrogate_is_refused_and_a_pair_is_not(context: ContainerContext) -> None:
+    order = Order("tea", id="o1", note="\ud83d\ude00")
+    Repository(context, Order).create(order)
+    batch(context)
+
+    order.note = "caf\ud83d"
+
+    with pytest.raises(InvalidDocument, match="The data of order 'o1' holds a lone surrogate"):
+        batch(context)
+
+
+@pytest.mark.parametrize(
+    ("identity", "complaint"),
+    [
+        ({"id": ""}, "id of order ''"),
+        ({"id": "a/b"}, r"without / \\ \? and #"),
+        ({"id": "x" * 1024, "partition_key": "p"}, "1 to 1023 bytes"),
+        ({"id": "a", "partition_key": ""}, "partition key of order 'a' has 0 characters"),
+        ({"id": "a", "partition_key": "x" * 129}, "has 129 characters"),
+    ],
+)
+def test_keys_that_cannot_be_stored_or_relayed_are_refused(
+    context: ContainerContext, identity: dict[str, str], complaint: str
+) -> None:
+    Repository(context, Order).create(Order("tea", **identity))  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidDocument, match=complaint):
+        batch(context)
+
+
+def nested(levels: int, inner: Any = 0) -> Any:
+    """A value of so many levels, lists and objects in turn."""
+    for level in range(levels):
+        inner = [inner] if level % 2 else {"in": inner}
+    return inner
+
+
+def parsed_by_the_host(document: dict[str, Any]) -> str:
+    return json_text.written([document])
+
+
+# The document's own object is the first level, `data` the second: 61 are left for what is in `data.note`.
+def test_what_the_host_can_just_parse_is_taken(context: ContainerContext) -> None:
+    order = Order("tea", note=nested(61))
+    order.take_note(nested(61))
+    Repository(context, Order).create(order)
+
+    for operation in batch(context).operations:
+        assert parsed_by_the_host(operation.document)
+
+
+@pytest.mark.parametrize("levels", [62, 63, 500, 100_000])
+def test_an_entity_that_the_host_could_not_parse_is_refused_and_named(
+    context: ContainerContext, levels: int
+) -> None:
+    Repository(context, Order).create(Order("tea", id="o1", note=nested(levels)))
+
+    with pytest.raises(
+        InvalidDocument, match=r"data\S* of order 'o1' is nested too deeply.* 63 levels.* string of JSON"
+    ):
+        batch(context)
+    if levels == 62:
+        with pytest.raises(PageWithheld):
+            parsed_by_the_host(context.data_objects[0].to_document())
+
+
+@pytest.mark.parametrize("levels", [62, 63, 500, 100_000])
+def test_an_event_that_the_host_could_not_parse_is_refused_and_named(
+    context: ContainerContext, levels: int
+) -> None:
+    EventRepository(context).create(OrderNoted(nested(levels)), read_order(context))
+
+    with pytest.raises(InvalidDocument, match=r"data\S* of OrderNoted .*is nested too deeply"):
+        batch(context)
+
+
+@pytest.mark.parametrize("number", [2**53, -(2**53), 2**64, 10**400, 10**5000], ids=lambda number: hex(number)[:9])
+@pytest.mark.parametrize("inside", [0, 1, 40])
+def test_an_integer_that_cosmos_db_does_not_keep_is_refused_without_telling_it(
+    context: ContainerContext, number: int, inside: int
+) -> None:
+    Repository(context, Order).create(Order("tea", id="o1", note=nested(inside, number)))
+
+    with pytest.raises(InvalidDocument, match="order 'o1'") as raised:
+        batch(context)
+    assert "9007199254740992" not in str(raised.value)
+    assert "string" in str(raised.value)
+
+
+def test_the_largest_integers_that_cosmos_db_keeps_are_taken(context: ContainerContext) -> None:
+    Repository(context, Order).create(Order("tea", note=[2**53 - 1, -(2**53) + 1, True]))
+
+    assert batch(context).operations[0].document["data"]["note"] == [2**53 - 1, -(2**53) + 1, True]
+
+
+def with_action(text: Any) -> DomainEvent:
+    class Named(DomainEvent):
+        action = text
+
+    return Named(id="e1", created_at="c" * 30)
+
+
+def relayed(context: ContainerContext) -> list[InvalidEvent | None]:
+    """What the relay makes of each event."""
+    outcomes: list[InvalidEvent | None] = []
+    for document in documents(context)[1:]:
+        try:
+            RelayedEvent.from_document(document)
+            outcomes.append(None)
+        except InvalidEvent as refusal:
+            outcomes.append(refusal)
+    return outcomes
+
+
+@pytest.mark.parametrize("character", ["x", "ü", "鍵", "😀"])
+def test_properties_are_taken_as_long_as_the_relay_takes_them(context: ContainerContext, character: str) -> None:
+    order, room = read_order(context), relayable.MAX_PROPERTIES_BYTES - 30
+    fitting = room // len(character.encode())
+    EventRepository(context).create(with_action(character * fitting), order)
+    assert relayed(context) == [None]
+
+    with pytest.raises(InvalidDocument, match=r"properties .* bytes \(action \d+, createdAt 30\)"):
+        event_object(
+            with_action(character * (fitting + 1)),
+            order,
+            Position(1, 0),
+            document_type="domainEvent",
+            ttl=60,
+            traceparent=None,
+        )
+
+
+def test_the_relays_limits_are_known() -> None:
+    assert relayable.MAX_PROPERTIES_BYTES == events.MAX_PROPERTIES_BYTES
+    assert relayable.MAX_KEY_LENGTH == events.MAX_KEY_LENGTH
+    assert relayable.MAX_DEPTH == json_text.MAX_DEPTH - 1
+
+
+@pytest.mark.parametrize("action", [None, 7])
+def test_an_action_that_is_no_text_is_refused(context: ContainerContext, action: Any) -> None:
+    EventRepository(context).create(with_action(action), read_order(context))
+
+    with pytest.raises(InvalidDocument, match=r"action of .* of order 'o1' is no string"):
+        batch(context)
+
+
+@pytest.mark.parametrize(("key", "fits"), [("😀" * 64, True), ("😀" * 64 + "x", False), ("鍵" * 128, True)])
+def test_keys_and_ids_are_counted_in_utf_16(context: ContainerContext, key: str, fits: bool) -> None:
+    order = Order("tea", id="o1", partition_key=key)
+    Repository(context, Order).create(order)
+    EventRepository(context).create(OrderViewed(id=key[::-1]), order)
+
+    if fits:
+        batch(context)
+        assert relayed(context) == [None, None]
+    else:
+        with pytest.raises(InvalidDocument, match=r"has 129 characters, as \.NET counts them"):
+            batch(context)

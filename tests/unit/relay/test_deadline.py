@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from relay.deadline import Deadline
+from relay.errors import RetryableError
+
+
+def test_what_is_left_is_bounded_by_the_deadline_and_by_what_was_asked_for() -> None:
+    deadline = Deadline.after(100)
+
+    assert deadline.left_s(at_most=30) == 30
+    assert 99 < deadline.left_s(at_most=1000) <= 100
+
+
+def test_behind_it_nothing_is_begun_and_the_setting_is_named() -> None:
+    deadline = Deadline(ends=time.monotonic(), lasts_s=480)
+
+    with pytest.raises(RetryableError, match=r"RELAY_ATTEMPT_TIMEOUT_S \(480 s\)"):
+        deadline.left_s(at_most=30)

@@ -1,0 +1,96 @@
+"""Old events are compared with the lease before they are sent, young ones are not."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from relay.errors import RetryableError
+from relay.events import DomainEvent
+from relay.fence import Clearance, Fence
+from relay.leases import Positions
+
+WINDOW_S = 600.0
+
+
+class KnownPositions:
+    """Leases that have passed an LSN; counts how often they were read."""
+
+    def __init__(self, passed: int) -> None:
+        self._passed = passed
+        self.reads = 0
+
+    async def read(self) -> Any:
+        self.reads += 1
+        return self
+
+    async def passed(self, partition_key: str, lsn: int) -> bool | None:
+        return None if partition_key == "unknown" else lsn <= self._passed
+
+
+def event(identifier: str, *, age_s: float | None, lsn: int | None = 1, key: str = "k") -> DomainEvent:
+    document: dict[str, Any] = {"id": identifier, "_lsn": lsn}
+    if age_s is not None:
+        document["_ts"] = int(time.time() - age_s)
+    return DomainEvent(identifier, key, "A", {}, document)
+
+
+async def superseded(positions: KnownPositions, *events: DomainEvent) -> set[str]:
+    clearance = await Fence(WINDOW_S, positions.read).clear(events)
+    return {identifier for _, identifier in clearance.superseded}
+
+
+async def test_young_events_cost_no_look_at_the_leases() -> None:
+    positions = KnownPositions(passed=10)
+
+    assert await superseded(positions, event("e1", age_s=290), event("e2", age_s=0)) == set()
+    assert positions.reads == 0
+
+
+async def test_old_events_that_the_lease_has_passed_are_not_sent_again() -> None:
+    positions = KnownPositions(passed=10)
+    old = [event(f"e{lsn}", age_s=310, lsn=lsn) for lsn in (9, 10, 11)]
+
+    assert await superseded(positions, *old, event("young", age_s=10, lsn=5)) == {"e9", "e10"}
+    assert positions.reads == 1
+
+
+async def test_what_the_leases_do_not_tell_is_sent() -> None:
+    positions = KnownPositions(passed=10)
+
+    assert (
+        await superseded(positions, event("e1", age_s=999, key="unknown"), event("e2", age_s=999, lsn=None))
+        == set()
+    )
+
+
+async def test_an_event_without_a_time_counts_as_old() -> None:
+    positions = KnownPositions(passed=10)
+
+    assert await superseded(positions, event("e1", age_s=None)) == {"e1"}
+
+
+async def test_a_clearance_ends_after_half_the_window_and_counts_from_the_commit_of_a_young_event() -> None:
+    given = time.time() - 301
+    clearance = Clearance(given, WINDOW_S / 2)
+
+    clearance.check(event("young", age_s=290))
+    with pytest.raises(RetryableError, match="RELAY_DUPLICATE_WINDOW_S"):
+        clearance.check(event("old", age_s=1000))
+
+
+async def test_a_young_event_that_grew_old_while_the_process_stood_still_is_compared_again() -> None:
+    positions = KnownPositions(passed=10)
+    young = event("e1", age_s=299)
+    clearance = await Fence(WINDOW_S, positions.read).clear([young])
+    clearance.check(young)
+    late = event("e1", age_s=302)
+
+    with pytest.raises(RetryableError):
+        clearance.check(late)
+
+
+def test_the_readers_answer_is_that_of_the_leases_module() -> None:
+    assert hasattr(Positions, "passed")
