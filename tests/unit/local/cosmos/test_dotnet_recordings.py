@@ -23,7 +23,7 @@ async def replaying(exchanges: list[Exchange], monkeypatch: pytest.MonkeyPatch) 
         CosmosServer(clock=clock, physical_partitions=partitions, edges=None) as server,
         aiohttp.ClientSession() as session,
     ):
-        client = RawClient(session, server.endpoint, server.key)
+        client = RawClient(session, server.endpoint, server.key, is_stranger=True)
         yield Replay(exchanges, server, client, clock, RecordedRandomness(monkeypatch))
 
 
