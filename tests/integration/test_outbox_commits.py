@@ -448,7 +448,7 @@ async def test_a_hundred_tasks_on_one_entity_lose_no_update(container: Container
                     refused += 1
                     work.rollback()
                     # What services do: apart, so that a hundred do not meet again at once.
-                    await asyncio.sleep(chance.uniform(0, 1))
+                    await asyncio.sleep(chance.uniform(0, 3))
 
     async with asyncio.timeout(110), asyncio.TaskGroup() as tasks:
         for _ in range(100):
