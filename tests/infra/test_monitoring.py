@@ -87,7 +87,7 @@ def test_every_script_of_the_runbook_finds_what_it_imports() -> None:
     assert scripts
     for script in scripts:
         tree = ast.parse(script)
-        imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        imports: list[ast.stmt] = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
         exec(compile(ast.Module(imports, []), "operations.md", "exec"), {})
 
 
