@@ -27,5 +27,5 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "relay/publisher.py": (f"{_UNIT}/test_publisher.py", f"{_UNIT}/test_turn.py"),
     "relay/senders.py": (f"{_UNIT}/test_publisher.py", f"{_UNIT}/test_turn.py"),
     "function_app.py": ("tests/unit/test_function_app.py",),
-    "host.json": ("tests/unit/test_function_app.py", f"{_UNIT}/test_host.py"),
+    "host.json": ("tests/unit/test_host_json.py", f"{_UNIT}/test_host.py"),
 }

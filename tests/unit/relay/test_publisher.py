@@ -6,9 +6,13 @@ import asyncio
 
 import pytest
 from azure.servicebus._pyamqp.error import AMQPLinkError
-from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusError
+from azure.servicebus.exceptions import (
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
 
-from relay import messages
+from relay import messages, senders
 from relay.errors import ConfigurationError, RefusedAlikeError, RetryableError
 from relay.events import DomainEvent
 from relay.ledger import DEFAULT_CAPACITY
@@ -270,3 +274,81 @@ async def test_a_publisher_is_made_as_the_settings_say() -> None:
     assert publisher._pool._client._config.retry_total == 0
     assert publisher._ledger._generation_size == DEFAULT_CAPACITY // 2
     await publisher.close()
+
+
+async def test_closing_a_publisher_closes_its_links() -> None:
+    topic = ToldTopic()
+    publisher = topic.publisher()
+    await publisher.publish(keys(1))
+
+    await publisher.close()
+
+    assert [link.closed for link in topic.links] == [True]
+
+
+async def test_one_success_starts_the_count_of_failures_anew_and_no_lower() -> None:
+    topic = ToldTopic(by_id={f"e{number}": "amqp:internal-error" for number in range(1, 10)})
+
+    outcomes = await topic.publisher(pauses_s=()).publish(keys(10))
+
+    assert [ids[0] for ids in topic.transfers] == ["e0", "e1", "e2"]
+    assert [outcome.unsent for outcome in outcomes] == [0] + [1] * 9
+
+
+async def test_what_is_not_tried_is_told_why_the_last_one_failed() -> None:
+    topic = ToldTopic(answers=[CUT, ServiceBusAuthorizationError(message="no right")])
+
+    outcomes = await topic.publisher(pauses_s=()).publish(keys(4))
+
+    assert [type(outcome.error) for outcome in outcomes] == [RetryableError, *[ConfigurationError] * 3]
+    assert "no right" in str(outcomes[3].error)
+
+
+async def test_a_key_with_several_refusals_is_told_by_the_first() -> None:
+    topic = ToldTopic(by_id={"a": "amqp:not-allowed", "b": "amqp:invalid-field"})
+    source = {f"k{number}": [event("a", f"k{number}"), event("b", f"k{number}")] for number in range(3)}
+
+    outcomes = await topic.publisher().publish(source)
+
+    assert "amqp:not-allowed" in str(outcomes[2].error)
+
+
+async def test_a_link_that_could_not_be_opened_is_closed() -> None:
+    topic = ToldTopic()
+    pool = SenderPool(topic.client(), "t", 1)
+    link = pool.new_link()
+    topic.links[0].refuses_to_open = CUT
+    pool.new_link = lambda: link  # type: ignore[method-assign]
+
+    with pytest.raises(RetryableError):
+        await Sender(pool).limits(5)
+    await pool.close()
+
+    assert topic.links[0].closed
+
+
+async def test_closing_waits_for_links_that_were_given_up_and_keeps_none_of_them() -> None:
+    topic = ToldTopic()
+    pool = SenderPool(topic.client(), "t", 1)
+    async with pool.borrow() as sender:
+        await sender.limits(5)
+        sender.discard()
+    assert not topic.links[0].closed
+
+    await pool.close()
+
+    assert topic.links[0].closed
+    assert topic.client_closed
+    assert pool._closing == set()
+
+
+async def test_a_link_that_never_closes_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(senders, "_CLOSE_TIMEOUT_S", 0.05)
+    topic = ToldTopic()
+    pool = SenderPool(topic.client(), "t", 1)
+    async with pool.borrow() as sender:
+        await sender.limits(5)
+    topic.links[0].hangs = True
+
+    async with asyncio.timeout(10):
+        await pool.close()

@@ -17,6 +17,7 @@ from relay.events import Reason
 from relay.fence import Clearance
 from relay.turn import PAUSES_S, PartitionOutcome
 from tests.fuzz.service import refusal
+from tests.support.telemetry import installed
 from tests.unit.relay.topics import LIMIT, ToldTopic, event, events
 
 CUT = ServiceBusConnectionError(message="cut")
@@ -349,3 +350,16 @@ async def test_no_event_is_sent_on_a_clearance_that_has_ended() -> None:
 
     assert "RELAY_DUPLICATE_WINDOW_S" in str(outcome.error)
     assert (outcome.unsent, topic.transfers) == (2, [])
+
+
+async def test_an_accepted_transfer_is_counted_with_its_events_and_the_time_it_took() -> None:
+    telemetry = installed()
+    telemetry.forget()
+
+    await outcome_of(ToldTopic(by_id={"c": "amqp:not-allowed"}), "a", "b", "c")
+
+    counted = telemetry.metrics()
+    assert counted.total("relay.events.published") == 2
+    assert counted.count("relay.send.duration") == 2
+    assert counted.sum("relay.batch.events") == 2
+    assert 0 <= counted.sum("relay.send.duration") < 30

@@ -28,6 +28,7 @@ class ToldTopic(Topic):
         transfers: The ids of each transfer, accepted or not.
         sizes: The bytes of each transfer.
         links: Every link that was made, in order.
+        client_closed: Whether the client was closed.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class ToldTopic(Topic):
         self.sizes: list[int] = []
         self.batched: list[bool] = []
         self.links: list[Link] = []
+        self.client_closed = False
         self.answers = list(answers)
         self.by_id = by_id or {}
 
@@ -124,6 +126,9 @@ class _Client(Client):
     def __init__(self, topic: ToldTopic) -> None:
         super().__init__(topic)
         self._told = topic
+
+    async def close(self) -> None:
+        self._told.client_closed = True
 
     def get_topic_sender(self, name: str) -> Link:
         link = Link(self._told)
