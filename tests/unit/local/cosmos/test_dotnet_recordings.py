@@ -9,7 +9,9 @@ import aiohttp
 import pytest
 
 from local.cosmos.server import CosmosServer
-from tests.unit.local.cosmos.recordings import Exchange, RecordedRandomness, Replay, load, physical_partitions
+from tests.unit.local.cosmos.groundwork import Groundwork, RecordedRandomness
+from tests.unit.local.cosmos.recordings import Exchange, load, physical_partitions
+from tests.unit.local.cosmos.replay import Replay
 from tests.unit.local.cosmos.support import RawClient, TurnableClock
 
 UNSHOWN = {"item": range(59, 68)}
@@ -24,7 +26,7 @@ async def replaying(exchanges: list[Exchange], monkeypatch: pytest.MonkeyPatch) 
         aiohttp.ClientSession() as session,
     ):
         client = RawClient(session, server.endpoint, server.key, is_stranger=True)
-        yield Replay(exchanges, server, client, clock, RecordedRandomness(monkeypatch))
+        yield Replay(Groundwork(exchanges, server, clock, RecordedRandomness(monkeypatch)), client)
 
 
 def unanswerable(exchange: Exchange, name: str) -> bool:
