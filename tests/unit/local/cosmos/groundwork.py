@@ -20,7 +20,15 @@ from local.cosmos.documents import Document, raw_resource_id
 from local.cosmos.jsontext import Part
 from local.cosmos.server import CosmosServer
 from local.cosmos.sessions import demanded_lsn
-from tests.unit.local.cosmos.recordings import Exchange, Recorded, documents_in, json_object
+from tests.unit.local.cosmos.recordings import (
+    SERIES,
+    Exchange,
+    Recorded,
+    documents_in,
+    json_object,
+    numbers_in,
+    of_series,
+)
 from tests.unit.local.cosmos.support import TurnableClock
 
 _CONTAINER_BIT = 0x80
@@ -151,6 +159,7 @@ class Groundwork:
         if partition.lsn >= before:
             return
         shown = self._shown(exchange.number, container, partition)
+        self._add_series(shown, container, partition, before)
         for lsn in range(partition.lsn + 1, before + 1):
             found = shown.get(lsn, {}).values()
             self._store(container, partition, sorted(found, key=lambda each: each.position))
@@ -167,6 +176,33 @@ class Groundwork:
                 if container.partition_of(key.effective) is partition:
                     shown.setdefault(document.lsn, {}).setdefault(document.value["id"], document)
         return shown
+
+    def _add_series(
+        self, shown: dict[int, dict[str, Recorded]], container: Container, partition: Partition, end: int
+    ) -> None:
+        """The documents that queries show by their numbers alone; those that none shows, at what LSN is left."""
+        lsns = {
+            number: lsn
+            for exchange in self._exchanges
+            if exchange.container == container.id
+            for number, lsn in numbers_in(exchange.reply)
+        }
+        here = [
+            number
+            for number in range(SERIES if lsns else 0)
+            if container.partition_of(container.partition_key.of_document(of_series(number)).effective)
+            is partition
+        ]
+        left = iter(
+            sorted(set(self._free(partition, 0, end)) - {lsns.get(number) for number in here} - set(shown))
+        )
+        for number in here:
+            value = of_series(number)
+            if not self._exists(container, value["id"]) and not any(
+                value["id"] in each for each in shown.values()
+            ):
+                lsn = lsns.get(number) or next(left)
+                shown.setdefault(lsn, {})[value["id"]] = Recorded(lsn, 0, int(self._clock.now), value)
 
     def _fill(self, exchange: Exchange, container: Container, partition: Partition) -> None:
         """Documents that only a count tells of, or a list of ids: some document at each LSN that has none."""

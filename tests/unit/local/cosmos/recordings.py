@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from local.cosmos.documents import INDEX_BITS, raw_resource_id
+
 CAPTURES = Path(__file__).parents[3] / "captures" / "cosmos_dotnet"
+
+SERIES = 200
 
 _SYSTEM = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
 
@@ -138,10 +142,26 @@ def documents_in(reply: Any) -> Iterator[Recorded]:
     """The documents that a reply shows."""
     if not isinstance(reply, dict):
         return
-    for value in reply.get("Documents", [reply]):
+    for found in reply.get("Documents", [reply]):
+        value = found.get("payload", found) if isinstance(found, dict) else found
         if isinstance(value, dict) and {"id", "_etag", "_ts"} <= value.keys():
             sent = {key: each for key, each in value.items() if key not in _SYSTEM}
             yield Recorded.of_etag(value["_etag"], sent)
+
+
+def of_series(number: int) -> dict[str, Any]:
+    """A document that was queried: some are shown whole, others by their number alone."""
+    kind = "b" if number % 3 else "a"
+    return {"id": f"n{number}", "partitionKey": f"p{number % 40}", "kind": kind, "number": number}
+
+
+def numbers_in(reply: Any) -> Iterator[tuple[int, int]]:
+    """The numbers that a sorted query shows, each with the LSN that its `_rid` tells."""
+    found = reply.get("Documents", []) if isinstance(reply, dict) else []
+    for each in found:
+        if isinstance(each, dict) and isinstance(each.get("payload"), int):
+            number = int.from_bytes(raw_resource_id(each["_rid"])[8:], "little")
+            yield each["payload"], number >> INDEX_BITS & (1 << 37) - 1
 
 
 def json_object(body: bytes | None) -> dict[str, Any]:
