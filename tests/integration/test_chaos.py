@@ -46,6 +46,7 @@ async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path)
     assert {name: summary[name] for name in WRONG} == dict.fromkeys(WRONG, 0), errors
     assert summary["quarantined"] == summary["expected_quarantined"] > 0
     assert (code, summary["events"], summary["seed"]) == (0, 1200, 7)
+    assert summary["edges"]["checkpoint-conflict"] > 0
 
 
 @pytest.mark.timeout(120)
