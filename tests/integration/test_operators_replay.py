@@ -63,9 +63,10 @@ def new(identifier: str, key: str, action: str = "Named", **more: Any) -> dict[s
 
 
 async def commit(data: ContainerProxy, *documents: dict[str, Any]) -> None:
-    """One transaction."""
+    """One transaction, whose documents say in which order they happened: the feed does not."""
     await data.execute_item_batch(
-        [("create", (document,)) for document in documents], partition_key=documents[0]["partitionKey"]
+        [("create", ({"order": order, **document},)) for order, document in enumerate(documents)],
+        partition_key=documents[0]["partitionKey"],
     )
 
 
