@@ -146,10 +146,11 @@ async def test_an_app_that_stops_after_a_failed_attempt_is_told_of(
         await set_topic_status(servicebus.admin_port, "SendDisabled")
         await process.handle(fresh("b"), "i2")
         failed = await exported(process, ingestion)
-        await set_topic_status(servicebus.admin_port, "Active")
-        ingestion.forget()
-        await process.handle(fresh("b"), "i2", 1)
-        recovered = await exported(process, ingestion)
+    await set_topic_status(servicebus.admin_port, "Active")
+    ingestion.forget()
+    async with worker(**QUICKLY) as successor:
+        await successor.handle(fresh("b"), "i3")
+        recovered = await exported(successor, ingestion)
 
     stopped = moved(failed, minutes=-20)
     assert alarms(stopped) == {"silent": {("the last attempt failed, and none came after it",)}}
