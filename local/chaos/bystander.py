@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable
 
 from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
@@ -66,8 +67,8 @@ class Bystander:
             return
         raise DidNotStrike("a read ahead was answered")
 
-    async def withhold_page(self, for_s: float) -> None:
-        """Have a document in the feed that the host cannot parse, for so many seconds: its partition stands still.
+    async def withhold_page(self, until: Callable[[], Awaitable[None]]) -> None:
+        """Have a document in the feed that the host cannot parse: its partition stands still until it is removed.
 
         It is removed in the end, whatever it takes.
         """
@@ -78,7 +79,7 @@ class Bystander:
         document = {"id": identifier, "partitionKey": f"deep-{identifier}", "type": "contact", "data": deep}
         try:
             await self._data.create_item(document)
-            await asyncio.sleep(for_s)
+            await until()
         except AzureError as error:
             raise DidNotStrike(f"the document could not be written: {type(error).__name__}") from error
         finally:

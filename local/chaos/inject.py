@@ -5,26 +5,37 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from local.chaos.admin import AdminPorts, DidNotStrike
 from local.chaos.bystander import Bystander
 from local.chaos.history import History
 from local.chaos.hosts import HostFaults
-from local.chaos.schedule import BYSTANDER_KINDS, COSMOS_KINDS, HOST_KINDS, OUTAGE_KINDS, Fault
+from local.chaos.schedule import BYSTANDER_KINDS, COSMOS_KINDS, HOST_KINDS, Fault
+from local.functions.edges import Edge as FunctionsEdge
+from local.functions.edges import read_journal
 from local.stack.environment import DATABASE, TOPIC
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
 
 _SUBSCRIPTION = f"{TOPIC}/Subscriptions/all"
 _OF_RECEIVERS = ("cut-receiver", "expire-locks")
-_FROM_FIRST_STRIKE = ("refuse-content", "shrink-limit")
+# And what the broker calls them.
+_FROM_FIRST_STRIKE = {"refuse-content": "reject", "shrink-limit": "shrink-limit"}
 _ASK_AGAIN_S = 0.1
 _STRUCK_WITHIN_S = 20.0
+_MET_WITHIN_S = 15.0
 _SPLITS_AT_MOST = 8
 
-# What the broker calls them.
-_BROKER_NAMES = {"refuse-content": "reject", "time-out-function": "delay-ack"}
+_OUTAGES = {
+    "feed-outage": (
+        FunctionsEdge.LEASE_GIVEN_UP,
+        {"kind": "unavailable", "match": {"operation": "read-feed"}, "for_ms": 15_000},
+    ),
+    "outage": (FunctionsEdge.LEASE_LEFT_TO_EXPIRE, {"kind": "unavailable", "for_ms": 15_000}),
+}
 
 
 class Injector:
@@ -55,12 +66,17 @@ class Injector:
         """Set off one fault, without waiting for its end."""
         self.applied[fault.kind] += 1
         if fault.kind == "withhold-page":
-            self._begin(fault, self._bystander.withhold_page(fault.options["for_ms"] / 1000))
+            met = partial(self._until_met, FunctionsEdge.PAGE_WITHHELD)
+            self._begin(fault, self._bystander.withhold_page(met))
+        elif fault.kind == "time-out-function":
+            self._begin(fault, self._time_out(fault))
+        elif fault.kind in _OUTAGES:
+            self._begin(fault, self._outage(fault))
         elif fault.kind in _FROM_FIRST_STRIKE:
             self._begin(fault, self._until_struck_and_then(fault))
         elif fault.kind in BYSTANDER_KINDS:
             self._begin(fault, self._bystander.strike(fault.kind))
-        elif fault.kind in HOST_KINDS and fault.kind != "time-out-function":
+        elif fault.kind in HOST_KINDS:
             self._begin(fault, self._hosts.strike(fault.kind, fault.options))
         else:
             await self._guarded(fault, self._at_once(fault))
@@ -78,31 +94,50 @@ class Injector:
             self.refused.append(f"{fault.kind} did not strike: {error}")
 
     async def _at_once(self, fault: Fault) -> None:
-        if fault.kind in OUTAGE_KINDS:
-            await self._admin.post(self._stack.cosmos, "faults", {"kind": "unavailable", **fault.options})
-        elif fault.kind in COSMOS_KINDS:
+        if fault.kind in COSMOS_KINDS:
             await self._admin.post(self._stack.cosmos, "faults", {"kind": fault.kind, **fault.options})
         elif fault.kind == "split-partition":
             await self._split()
         elif fault.kind == "restart-broker":
             await self._admin.post(self._stack.servicebus, "restart", {"keep": True})
         else:
-            await self._strike_broker(fault)
+            entity = _SUBSCRIPTION if fault.kind in _OF_RECEIVERS else TOPIC
+            await self._admin.post(
+                self._stack.servicebus, "faults", {"kind": fault.kind, "entity": entity, **fault.options}
+            )
 
-    async def _strike_broker(self, fault: Fault) -> None:
-        content = {
-            "kind": _BROKER_NAMES.get(fault.kind, fault.kind),
-            "entity": _SUBSCRIPTION if fault.kind in _OF_RECEIVERS else TOPIC,
-            **fault.options,
-        }
-        await self._admin.post(self._stack.servicebus, "faults", content)
+    async def _until_met(self, edge: FunctionsEdge) -> None:
+        """Wait until hosts have met an edge once more, but not for ever."""
+        before = read_journal(self._stack.host_edges)[edge]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MET_WITHIN_S):
+                while read_journal(self._stack.host_edges)[edge] == before:
+                    await asyncio.sleep(_ASK_AGAIN_S)
+
+    async def _outage(self, fault: Fault) -> None:
+        """Answer with 503 until a host gives a lease up for it: for longer than the SDK tries, which is 1.6 s."""
+        edge, content = _OUTAGES[fault.kind]
+        cosmos = self._stack.cosmos
+        identifier = (await self._admin.post(cosmos, "faults", content))["id"]
+        try:
+            await self._until_met(edge)
+        finally:
+            await self._admin.delete(cosmos, f"faults/{identifier}")
+
+    async def _time_out(self, fault: Fault) -> None:
+        """Acknowledge a transfer later than the host lets a function run."""
+        await self._admin.post(
+            self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": TOPIC, **fault.options}
+        )
+        await self._until_met(FunctionsEdge.TIMEOUT_KILLED_WORKER)
 
     async def _until_struck_and_then(self, fault: Fault) -> None:
         """Strike for a while from the first transfer on that is struck, however long that takes."""
-        content = {"kind": _BROKER_NAMES.get(fault.kind, fault.kind), "entity": TOPIC, **fault.options}
-        for_s = content.pop("for_ms") / 1000
+        options = dict(fault.options)
+        for_s = options.pop("for_ms") / 1000
         if fault.kind == "shrink-limit":
-            content["bytes"] = self._shrunk_bytes
+            options["bytes"] = self._shrunk_bytes
+        content = {"kind": _FROM_FIRST_STRIKE[fault.kind], "entity": TOPIC, **options}
         broker = self._stack.servicebus
         path = f"faults/{(await self._admin.post(broker, 'faults', content))['id']}"
         try:

@@ -29,7 +29,7 @@ BROKER_KINDS = {
     "close-idle": 4,
 }
 COSMOS_KINDS = {"throttle": 6, "unavailable": 4, "timeout": 3, "drop": 5, "drop-after": 5}
-# The change feed alone, and everything: for longer than the SDK tries (1.6 s), and than its user tries again.
+# The change feed alone, and everything.
 OUTAGE_KINDS = {"feed-outage": 2, "outage": 2}
 PARTITION_KINDS = {"split-partition": 1, "withhold-page": 2}
 HOST_KINDS = {
@@ -106,12 +106,6 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
         return {"of": 4, "partition": rng.randrange(4), "for_ms": rng.randint(500, 3000)}
     if kind == "time-out-function":
         return {"count": 1, "ms": 12_000}
-    if kind == "feed-outage":
-        return {"for_ms": rng.randint(2500, 4000), "match": {"operation": "read-feed"}}
-    if kind == "outage":
-        return {"for_ms": rng.randint(4000, 6000)}
-    if kind == "withhold-page":
-        return {"for_ms": rng.randint(1000, 3000)}
     if kind in ("kill-host", "kill-machine", "kill-worker"):
         return {"at": rng.choice((None, None, "before-invocation", "before-checkpoint", "after-checkpoint"))}
     if kind in COSMOS_KINDS:
