@@ -78,7 +78,8 @@ class Source:
 
     def decoded(self, documents: list[dict[str, Any]]) -> DocumentList:
         """These documents as the function gets them."""
-        return from_text(to_text(documents, rewrite_dates=False))
+        decoded: DocumentList = from_text(to_text(documents, rewrite_dates=False))
+        return decoded
 
     def _keys(self, workload: Workload) -> list[str]:
         keys = [f"{rank:08x}-4982-4735-9422-c39a7c4af5c2" for rank in range(workload.keys)]

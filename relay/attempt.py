@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +20,34 @@ from relay.selection import Selection
 from relay.tracelinks import span_contexts
 from relay.turn import PartitionOutcome
 
-# The OpenTelemetry SDK's own limit; more would be dropped there.
-MAX_LINKS = 128
+# A sample of the requests behind a batch: each link adds 80 characters to the span's row, and each message carries
+# its own event's traceparent anyhow. Beyond 102 links, their JSON exceeds the 8192 characters of a property.
+MAX_LINKS = 10
+
+# How often an attempt without anything noteworthy has its line at INFO, which is a row that costs.
+SUMMARY_EVERY_S = 60.0
 
 logger = logging.getLogger(__name__)
+
+
+class Pace:
+    """True at most once in `every_s` seconds, and at first."""
+
+    def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every_s = every_s
+        self._clock = clock
+        self._last: float | None = None
+
+    def due(self) -> bool:
+        """Whether it is time again; if so, the next time is `every_s` from now."""
+        now = self._clock()
+        if self._last is not None and now - self._last < self._every_s:
+            return False
+        self._last = now
+        return True
+
+
+_pace = Pace(SUMMARY_EVERY_S)
 
 
 @dataclass(slots=True)
@@ -67,33 +91,39 @@ class Attempt:
             self._log_failure(error)
 
     def _attributes(self) -> dict[str, str | int]:
-        attributes: dict[str, str | int] = {
-            "faas.invocation_id": self.invocation_id,
-            "relay.retry_count": self.retry_count,
-            "relay.documents.received": self.documents,
-        }
+        attributes: dict[str, str | int] = {"faas.invocation_id": self.invocation_id}
         if self.batch is not None:
             attributes["messaging.batch.message_count"] = len(self.batch.events)
+        return attributes | {name: count for name, count in self._counts().items() if count}
+
+    def _counts(self) -> dict[str, int]:
+        counts = {"relay.retry_count": self.retry_count, "relay.documents.received": self.documents}
+        if self.batch is not None:
+            counts["relay.events.received"] = len(self.batch.events)
         if self.outcome is not None:
-            attributes |= {
+            counts |= {
                 "relay.documents.ignored": self.outcome.ignored,
                 "relay.events.published": self.outcome.published,
                 "relay.events.quarantined": self.outcome.quarantined.total(),
                 "relay.events.unsent": self.outcome.unsent,
                 "relay.ledger.hits": self.outcome.remembered,
+                "relay.events.superseded": self.outcome.superseded,
                 "relay.partition_keys": self.outcome.partitions,
                 "relay.sends": self.outcome.sends,
             }
-        return attributes
+        return counts
 
     def _tell_span(self, error: BaseException | None) -> None:
-        # The kinds alone: what errors say may name keys, and is told in the log lines under the same trace id.
+        # The kinds and numbers alone: what errors say may name keys, and is in the log lines of the same trace id.
         if error is None:
             return
-        kinds = list(self._failures()) if isinstance(error, PublishError) else []
-        for kind in kinds or [type(error).__name__]:
-            self.span.add_event("exception", {"exception.type": kind})
-        self.span.set_attribute("error.type", kinds[0] if kinds else type(error).__name__)
+        failures = self._failures() if isinstance(error, PublishError) else {}
+        explained = {kind: _unsent(partitions) for kind, partitions in failures.items()}
+        explained = explained or {type(error).__name__: f"{self.documents} document(s) come again."}
+        for kind, says in explained.items():
+            message = f"{says} The log record with action relay_failed of this operation says why."
+            self.span.add_event("exception", {"exception.type": kind, "exception.message": message})
+        self.span.set_attribute("error.type", next(iter(explained)))
         self.span.set_status(Status(StatusCode.ERROR, type(error).__name__))
 
     def _failures(self) -> dict[str, list[PartitionOutcome]]:
@@ -104,14 +134,16 @@ class Attempt:
         return failures
 
     def _summarise(self, outcome: Outcome) -> None:
-        logger.info(
+        logger.log(
+            self._level(outcome),
             "published %d event(s) of %d partition key(s) in %d send(s); ignored %d, remembered %d, "
-            "quarantined %d, unsent %d",
+            "superseded %d, quarantined %d, unsent %d",
             outcome.published,
             outcome.partitions,
             outcome.sends,
             outcome.ignored,
             outcome.remembered,
+            outcome.superseded,
             outcome.quarantined.total(),
             outcome.unsent,
             extra=self._fields("relay_batch")
@@ -120,6 +152,7 @@ class Attempt:
                 "ignored": outcome.ignored,
                 "published": outcome.published,
                 "remembered": outcome.remembered,
+                "superseded": outcome.superseded,
                 "quarantined": outcome.quarantined.total(),
                 "unsent": outcome.unsent,
                 "partitions": outcome.partitions,
@@ -135,18 +168,26 @@ class Attempt:
                 extra=self._fields("quarantine") | {"reason": reason, "count": count},
             )
 
+    def _level(self, outcome: Outcome) -> int:
+        # A retry's line also shows that somebody took the batch up again after a failure (silent.kql).
+        known = outcome.remembered + outcome.superseded
+        noteworthy = bool(self.retry_count or outcome.quarantined or outcome.unsent or known)
+        return logging.INFO if _pace.due() or noteworthy else logging.DEBUG
+
     def _log_failure(self, error: BaseException) -> None:
         if isinstance(error, PublishError):
             for kind, partitions in self._failures().items():
-                unsent = sum(partition.unsent for partition in partitions)
                 logger.error(
-                    "%d event(s) of %d partition key(s) not accepted, to be sent again: %s: %s",
-                    unsent,
-                    len(partitions),
+                    "%s %s: %s",
+                    _unsent(partitions),
                     kind,
                     partitions[0].error,
                     extra=self._fields("relay_failed")
-                    | {"error": kind, "unsent": unsent, "partitions": len(partitions)},
+                    | {
+                        "error": kind,
+                        "unsent": sum(partition.unsent for partition in partitions),
+                        "partitions": len(partitions),
+                    },
                 )
             return
         logger.error(
@@ -158,6 +199,11 @@ class Attempt:
 
     def _fields(self, action: str) -> dict[str, Any]:
         return {"action": action, "invocation_id": self.invocation_id, "retry_count": self.retry_count}
+
+
+def _unsent(partitions: Sequence[PartitionOutcome]) -> str:
+    unsent = sum(partition.unsent for partition in partitions)
+    return f"{unsent} event(s) of {len(partitions)} partition key(s) not accepted, to be sent again."
 
 
 @contextmanager
@@ -173,14 +219,17 @@ def attempting(invocation_id: str, retry_count: int, topic: str) -> Iterator[Att
         "messaging.operation.type": "send",
         "messaging.operation.name": "relay",
         "messaging.destination.name": topic,
+        # Application Insights drops what begins with `messaging.`.
+        "relay.topic": topic,
     }
-    with telemetry.tracer.start_as_current_span(
+    span_of_attempt = telemetry.tracer.start_as_current_span(
         "relay",
         kind=SpanKind.PRODUCER,
         attributes=attributes,
         record_exception=False,
         set_status_on_exception=False,
-    ) as span:
+    )
+    with telemetry.counted_together(), span_of_attempt as span:
         attempt = Attempt(invocation_id, retry_count, span)
         try:
             yield attempt

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from relay.connections import servicebus_client
 from relay.deadline import Deadline
-from relay.errors import SendError
+from relay.errors import RefusedAlikeError, SendError
 from relay.events import DomainEvent
 from relay.fence import Clearance
 from relay.ledger import AcceptedLedger
@@ -125,7 +125,11 @@ class Publisher:
             outage.failed(error)
         else:
             outcome.held_back = pending[outcome.published + len(outcome.rejected) :]
-            outage.succeeded()
+            refused = [each for each in outcome.rejected if each.condition is not None]
+            if refused and not outcome.published:
+                outage.failed(RefusedAlikeError(f"nothing of theirs was accepted: {refused[0].detail}"))
+            else:
+                outage.succeeded()
 
 
 class _Outage:

@@ -8,7 +8,11 @@ attribute holds a payload, an id or a key.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -110,6 +114,36 @@ class BoundedActions:
 _actions = BoundedActions()
 
 
+@dataclass(slots=True)
+class _Tally:
+    """Counts of one attempt, which are added to the counters at once: each addition has its price."""
+
+    sends: int = 0
+    published: Counter[str] = field(default_factory=Counter)
+
+    def add(self) -> None:
+        """Add everything to the counters."""
+        if self.sends:
+            _sends.add(self.sends)
+        for action, count in self.published.items():
+            _published.add(count, _actions.attributes(action))
+
+
+_tally: ContextVar[_Tally | None] = ContextVar("_tally", default=None)
+
+
+@contextmanager
+def counted_together() -> Iterator[None]:
+    """What this task and those that it starts publish is counted at the end, however it ends."""
+    tally = _Tally()
+    token = _tally.set(tally)
+    try:
+        yield
+    finally:
+        _tally.reset(token)
+        tally.add()
+
+
 def received(*, documents: int, ignored: int, retried: bool) -> None:
     """Count what one attempt of an invocation was given."""
     _received.add(documents)
@@ -121,19 +155,20 @@ def received(*, documents: int, ignored: int, retried: bool) -> None:
 
 def accepted(events: Sequence[DomainEvent], duration_s: float) -> None:
     """Count the events of one transfer that Service Bus accepted after `duration_s` seconds."""
-    _sends.add(1)
     _send_duration.record(duration_s)
     _batch_events.record(len(events))
     now = time.time()
-    by_action: dict[str, int] = {}
     for event in events:
-        by_action[event.action] = by_action.get(event.action, 0) + 1
         committed = event.document.get("_ts")
         if type(committed) is int:
             # The clocks of Cosmos DB and of this machine may differ, and a histogram takes nothing below zero.
             _lag.record(max(0.0, now - committed))
-    for action, count in by_action.items():
-        _published.add(count, _actions.attributes(action))
+    tally = _tally.get()
+    counts = _Tally() if tally is None else tally
+    counts.sends += 1
+    counts.published.update(event.action for event in events)
+    if tally is None:
+        counts.add()
 
 
 def remembered(events: int) -> None:

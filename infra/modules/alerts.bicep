@@ -142,6 +142,21 @@ var logAlerts = [
     frequency: 'PT15M'
     resolves: true
   }
+  {
+    name: 'quota'
+    says: 'The daily quota of the workspace is reached: telemetry is dropped until tomorrow, and alerts on it are blind.'
+    severity: 1
+    query: loadTextContent('../queries/quota.kql')
+    measure: { metricMeasureColumn: 'Refusals' }
+    timeAggregation: 'Total'
+    operator: 'GreaterThan'
+    threshold: 0
+    dimensions: []
+    window: 'PT15M'
+    frequency: 'PT5M'
+    // The workspace says it once, and it holds until the next day.
+    resolves: false
+  }
 ]
 
 // What the services measure themselves. These metrics cannot be sent to the workspace (column DS Export of

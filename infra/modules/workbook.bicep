@@ -95,21 +95,28 @@ var logPanels = [
     title: 'Silent although there is something to do (the last 30 minutes; best empty)'
     query: replace(loadTextContent('../queries/silent.kql'), '$(container)', outboxContainer)
     visualization: 'table'
-    width: '30'
+    width: '25'
   }
   {
     row: 6
     title: 'Documents that the host cannot hand over, by lease (best empty)'
     query: loadTextContent('../queries/undelivered.kql')
     visualization: 'table'
-    width: '30'
+    width: '25'
   }
   {
     row: 6
     title: 'Errors of the Functions host'
     query: loadTextContent('../queries/host.kql')
     visualization: 'table'
-    width: '40'
+    width: '25'
+  }
+  {
+    row: 6
+    title: 'Telemetry dropped beyond the daily quota (best empty)'
+    query: loadTextContent('../queries/quota.kql')
+    visualization: 'table'
+    width: '25'
   }
 ]
 

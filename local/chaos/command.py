@@ -191,7 +191,7 @@ class Campaign:
                 await end_tasks(background)
             met = await edges.gather(stack, admin, injector.struck) + self._settled
             met[edges.FROZEN] += hosts.frozen
-            met[edges.REDELIVERED] += self._history.redelivered
+            met[edges.DELIVERED_AGAIN] += self._history.delivered_again
             return self._summary(injector, await _quarantined(quarantine), met)
 
     async def _strike(self, injector: Injector) -> None:

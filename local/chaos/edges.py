@@ -17,21 +17,23 @@ _OF_FAULTS = {
     "content-refused": "reject",
     "internal-error": "internal-error",
     "rejection-then-detach": "reject-then-detach",
-    "settled-late": "delay-ack",
+    "acknowledgement-delayed-on-request": "delay-ack",
     "idle-link-detached-on-request": "detach-idle",
     "idle-connection-closed-on-request": "close-idle",
 }
 FROZEN = "owner-frozen"
-REDELIVERED = "redelivered"
+DELIVERED_AGAIN = "delivered-again"
 CONSUMER_SETTLED_LATE = "consumer-settled-late"
 CONSUMER_SETTLED_REORDERED = "consumer-settled-reordered"
 
 KNOWN = frozenset(
     {
         *(str(edge) for kind in (CosmosEdge, FunctionsEdge, ServiceBusEdge) for edge in kind),
-        *(FROZEN, REDELIVERED, CONSUMER_SETTLED_LATE, CONSUMER_SETTLED_REORDERED),
+        *(FROZEN, DELIVERED_AGAIN, CONSUMER_SETTLED_LATE, CONSUMER_SETTLED_REORDERED),
         *_OF_FAULTS,
     }
+    # The topic's subscription has sessions, whose order a partitioned one keeps.
+    - {str(ServiceBusEdge.PARTITIONS_INTERLEAVED)}
 )
 
 

@@ -73,7 +73,7 @@ class History:
             self.processed.add(receipt.identifier)
 
     @property
-    def redelivered(self) -> int:
+    def delivered_again(self) -> int:
         """How many deliveries were not the first of their copy."""
         return sum(receipt.delivery_count > 0 for receipts in self._receipts.values() for receipt in receipts)
 

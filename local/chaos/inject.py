@@ -16,6 +16,7 @@ from local.chaos.hosts import HostFaults
 from local.chaos.schedule import BYSTANDER_KINDS, COSMOS_KINDS, HOST_KINDS, Fault
 from local.functions.edges import Edge as FunctionsEdge
 from local.functions.edges import read_journal
+from local.servicebus.edges import Oversized
 from local.stack.environment import DATABASE, TOPIC
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
@@ -144,11 +145,18 @@ class Injector:
             async with asyncio.timeout(_STRUCK_WITHIN_S):
                 while not (await self._admin.get(broker, path))["applied"]:
                     await asyncio.sleep(_ASK_AGAIN_S)
-            await asyncio.sleep(for_s)
-        except TimeoutError as error:
-            raise DidNotStrike("there was nothing to strike") from error
+                await asyncio.sleep(for_s)
+                while fault.kind == "shrink-limit" and not await self._all_answers_met():
+                    await asyncio.sleep(_ASK_AGAIN_S)
+        except TimeoutError:
+            pass  # what there was to strike was struck
         finally:
             await self._admin.delete(broker, path)
+
+    async def _all_answers_met(self) -> bool:
+        """Whether transfers that are too large were answered in each way that there is."""
+        met = (await self._admin.get(self._stack.servicebus, "edges"))["edges"]
+        return met.keys() >= {str(answer) for answer in Oversized}
 
     async def _split(self) -> None:
         """Split a physical partition: the first that has not been split, and then its children in turn."""

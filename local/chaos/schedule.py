@@ -28,7 +28,7 @@ BROKER_KINDS = {
     "detach-idle": 4,
     "close-idle": 4,
 }
-COSMOS_KINDS = {"throttle": 6, "unavailable": 4, "timeout": 3, "drop": 5, "drop-after": 5}
+COSMOS_KINDS = {"throttle": 6, "unavailable": 4, "timeout": 3, "gone": 2, "drop": 5, "drop-after": 5}
 # The change feed alone, and everything.
 OUTAGE_KINDS = {"feed-outage": 2, "outage": 2}
 PARTITION_KINDS = {"split-partition": 1, "withhold-page": 2}
@@ -117,6 +117,8 @@ def _cosmos_options(rng: random.Random, kind: str) -> dict[str, Any]:
     operation = rng.choice(("read-feed", "batch", "replace"))
     if kind == "drop-after":
         operation = rng.choice(("batch", "replace"))
+    if kind == "gone":
+        operation = "read-feed"
     options: dict[str, Any] = {"match": {"operation": operation}, "count": rng.randint(1, 4)}
     if kind == "throttle":
         options["retry_after_ms"] = rng.randint(1, 200)

@@ -7,7 +7,7 @@
     ├─ MethodNotAllowed    405
     ├─ RequestTimeout      408  only as an injected fault
     ├─ Conflict            409  the id is taken
-    ├─ Gone                410  a physical partition that does not exist
+    ├─ Gone                410  a physical partition that does not exist, or not any more
     ├─ PreconditionFailed  412  an ETag, or a patch's condition, does not hold
     ├─ TooLarge            413
     ├─ TooManyRequests     429  only as an injected fault

@@ -22,6 +22,8 @@ class FaultKind(StrEnum):
     """429, not applied."""
     UNAVAILABLE = "unavailable"
     """503, not applied."""
+    GONE = "gone"
+    """410/1002, not applied: as while a partition splits."""
     TIMEOUT = "timeout"
     """408; applied or not, which a client cannot know."""
     DROP = "drop"

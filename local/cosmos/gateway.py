@@ -13,8 +13,10 @@ from local.cosmos import admin, catalog_api, feed_api, items_api, offers_api, qu
 from local.cosmos.account import Account
 from local.cosmos.authorization import Authorization
 from local.cosmos.errors import (
+    PARTITION_KEY_RANGE_GONE,
     BadRequest,
     CosmosError,
+    Gone,
     MethodNotAllowed,
     NotFound,
     RequestTimeout,
@@ -85,6 +87,10 @@ class Gateway:
                 raise TooManyRequests(fault.plan.retry_after_ms)
             case FaultKind.UNAVAILABLE:
                 raise ServiceUnavailable()
+            case FaultKind.GONE:
+                raise Gone(
+                    "The requested resource is no longer available at the server.", PARTITION_KEY_RANGE_GONE
+                )
             case FaultKind.TIMEOUT:
                 if fault.plan.applies:
                     await self._apply(request)

@@ -1,19 +1,29 @@
 """JSON read with the place of each part, so that what was sent can be kept as it was sent.
 
-A document that went through floats may come back changed (big integers, long fractions); its text does not.
+Numbers are those that Cosmos DB keeps. Documented are IEEE 754 doubles, so nothing beyond their range, and neither
+infinity nor NaN (https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits). Integers of 64 bits
+come back whole, as was observed (https://github.com/Azure/azure-sdk-for-js/issues/13645): the service stores a
+number as an integer of 64 bits or a double (Number64.cs in azure-cosmos-dotnet-v3). Any other number becomes the
+nearest double without a word.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NoReturn
 
 from local.cosmos.errors import BadRequest
 
 MAX_NESTING = 128  # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
+
+_INTEGERS = range(-(1 << 63), 1 << 63)
+_SAFE_DIGITS = 15  # as many decimal digits as every double gives back
+_LEAST_NORMAL = 2.2250738585072014e-308
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -33,6 +43,31 @@ class Part:
     text: str
 
 
+class _Numbers:
+    """Reads numbers as the service keeps them, and notes whether any of them changed on that way."""
+
+    def __init__(self) -> None:
+        self.changed = False
+
+    def integer(self, digits: str) -> int | float:
+        if len(digits) <= _SAFE_DIGITS or (value := int(digits)) in _INTEGERS:
+            return int(digits)
+        self.changed = True
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ValueError("a number is outside the range of IEEE 754 doubles") from error
+
+    def fraction(self, digits: str) -> float:
+        value = float(digits)
+        if math.isinf(value):
+            raise ValueError("a number is outside the range of IEEE 754 doubles")
+        may_change = len(digits) > _SAFE_DIGITS or abs(value) < _LEAST_NORMAL
+        if may_change and Decimal(digits) != Decimal(repr(value)):
+            self.changed = True
+        return value
+
+
 def decode(body: bytes) -> str:
     """The text of a request body; BadRequest unless it is UTF-8."""
     try:
@@ -42,16 +77,23 @@ def decode(body: bytes) -> str:
 
 
 def parse(text: str) -> Part:
-    """A whole JSON text, blanks around it dropped; BadRequest where it is none."""
+    """A whole JSON text, blanks around it dropped, and written anew where a number could not be kept.
+
+    BadRequest where it is no JSON, or nested too deep, or where a number is outside the range.
+    """
+    numbers = _Numbers()
+    decoder = json.JSONDecoder(
+        parse_constant=_refuse_constant, parse_int=numbers.integer, parse_float=numbers.fraction
+    )
     try:
         start = _skip_space(text, 0)
-        value, end = _decoder.raw_decode(text, start)
+        value, end = decoder.raw_decode(text, start)
         if _skip_space(text, end) != len(text):
             raise ValueError("there is more after the value")
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"The request payload is invalid. Ensure to provide a valid JSON: {error}.") from error
     _check_nesting(value, text)
-    return Part(value, text[start:end])
+    return Part(value, dump(value) if numbers.changed else text[start:end])
 
 
 def members(text: str) -> dict[str, Part]:

@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS containers(
     ts INTEGER NOT NULL, version INTEGER NOT NULL, definition TEXT NOT NULL, UNIQUE(database_id, id));
 CREATE TABLE IF NOT EXISTS partitions(
     number INTEGER PRIMARY KEY AUTOINCREMENT, container INTEGER NOT NULL, lsn INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS partitions_by_container ON partitions(container);
 CREATE TABLE IF NOT EXISTS splits(
     number INTEGER PRIMARY KEY AUTOINCREMENT, container INTEGER NOT NULL, partition INTEGER NOT NULL,
     cut TEXT NOT NULL);

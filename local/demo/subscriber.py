@@ -8,6 +8,7 @@ from typing import Any
 from azure.servicebus import ServiceBusReceivedMessage
 
 from local.demo.tally import Received, Tally
+from samples.contacts.consumer.changes import sequence_of
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.handler import handle
 
@@ -26,7 +27,7 @@ class Subscriber:
 
     def __call__(self, message: ServiceBusReceivedMessage) -> None:
         received = _received(message, time.time())
-        handle(received.body, self._directory)
+        handle(received.body, self._directory, sequence_of(received.properties))
         if message.sequence_number not in self._sequence_numbers:
             self._sequence_numbers.add(message.sequence_number)
             self._tally.received(received)

@@ -229,7 +229,7 @@ class Listener:
             await self._release(source, token, processor, given_up=given_up)
         except PartitionGone as gone:
             logger.info("Lease %s is divided: %s", token, gone)
-            await self._divide(source, processor.lease)
+            await self._divide(source, processor)
         finally:
             # Whoever waits for the first read must not wait for one that will not come.
             processor.polled.set()
@@ -266,16 +266,21 @@ class Listener:
             return True
         return False
 
-    async def _divide(self, source: Source, lease: Lease) -> None:
+    async def _divide(self, source: Source, processor: PartitionProcessor) -> None:
         """Process the children of a split partition (PartitionControllerCore.HandlePartitionGoneAsync).
 
-        Where that fails, the lease is left to expire, and whoever acquires it tries again.
+        One that is not split yet is given up, as after any error. Where this fails, the lease is left to expire,
+        and whoever acquires it tries again.
         """
+        lease = processor.lease
         minimum, maximum = lease.partition.minimum, lease.partition.maximum
         try:
             children = [
                 each for each in await source.feed.ranges() if minimum <= each.minimum and each.maximum <= maximum
             ]
+            if lease.partition in children:
+                await self._release(source, lease.token, processor, given_up=True)
+                return
             for child in await source.store.divide(lease, children):
                 await self._take(source, child)
         except (LeaseLost, AzureError) as error:

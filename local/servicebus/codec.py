@@ -8,7 +8,7 @@ of the OASIS AMQP 1.0 specification, part 1, section 1.6.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -293,6 +293,17 @@ def encode_string(text: str) -> bytes:
 
 def encode_symbol(text: str) -> bytes:
     return _encode_variable(0xA3, text.encode("ascii"))
+
+
+def encode_symbols(texts: Iterable[str]) -> bytes:
+    """Encode an array of symbols, each of at most 255 characters."""
+    items = [text.encode("ascii") for text in texts]
+    body = b"\xa3" + b"".join(bytes((len(item),)) + item for item in items)
+    return bytes((0xE0, len(body) + 1, len(items))) + body
+
+
+def encode_ubyte(number: int) -> bytes:
+    return bytes((0x50, number))
 
 
 def encode_binary(data: bytes) -> bytes:

@@ -31,6 +31,7 @@ from .errors import ServiceBusError, Unauthorized
 from .fault_plans import Role
 from .frame_strikes import FrameStrikes
 from .frames import DeliveryTracker, FrameReader, middle_of_last
+from .sasl import Sasl
 from .settlement import condition_of
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ class AmqpConnection(asyncio.Protocol):
         self._engine = Transport(Transport.SERVER)
         self._engine.max_frame_size = MAX_FRAME_BYTES
         self._engine.idle_timeout = IDLE_TIMEOUT_S
-        sasl = self._engine.sasl()
-        sasl.allowed_mechs("ANONYMOUS EXTERNAL")
+        self._sasl = Sasl(self._accepts_key)
         self._connection = Connection()
         self._connection.container = CONTAINER
         self._collector = Collector()
@@ -92,6 +92,9 @@ class AmqpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._frames.feed(data):
+                if Sasl.concerns(frame):
+                    self._answer_sasl(frame)
+                    continue
                 if self.broker.faults.pending and (cut := self._strikes.find(frame)):
                     self._push(frame[: cut.taken])
                     self.abort(reset=cut.reset)
@@ -104,6 +107,20 @@ class AmqpConnection(asyncio.Protocol):
         except TransportException as error:
             LOG.info("connection closed on a protocol error: %s", error)
         self.flush()
+
+    def _answer_sasl(self, frame: bytes) -> None:
+        # The engine knows fewer mechanisms than the service: it begins with AMQP itself.
+        if self._transport is not None:
+            self._transport.write(self._sasl.answer(frame))
+            if self._sasl.refused:
+                self._transport.close()
+
+    def _accepts_key(self, name: str, key: str) -> bool:
+        try:
+            self.claims[""] = self.broker.access.check_key(name, key)
+        except Unauthorized:
+            return False
+        return True
 
     def _push(self, frame: bytes) -> None:
         at = 0

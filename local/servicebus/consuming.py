@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from proton import Data, Delivery, Link, Sender, symbol
 
 from . import settlement
+from .edges import Edge
 from .entry import Entry, Lock
 from .errors import DetachForced, NotAllowed, ServiceBusError, SessionLockLost, TimedOut
 from .fault_plans import Direction, Role
 from .frames import TRANSFER
+from .late import LateAnswers
 from .links import DETACHED, LinkEndpoint
 from .namespace import Source
 from .queue import MessageQueue
@@ -45,6 +48,7 @@ class ConsumeEndpoint(LinkEndpoint):
         self.strikes = LinkStrikes(connection.broker.faults, source.path, Role.RECEIVER)
         self._sender = link
         self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
+        self._late = LateAnswers(connection.broker.edges, connection.schedule_flush)
         self._unsettled: dict[Delivery, UUID] = {}
         self._pump_scheduled = False
         self._is_open = False
@@ -126,17 +130,36 @@ class ConsumeEndpoint(LinkEndpoint):
                 delivery.settle()
             return
         del self._unsettled[delivery]
+        if outcome.state == Delivery.ACCEPTED and self._is_too_late(token):
+            settlement.answer(delivery, self.queue.lock_lost())
+            self.queue.expire_lock(token)
+        else:
+            self._settle(delivery, outcome, token)
+        self.connection.schedule_flush()
+
+    def _is_too_late(self, token: UUID) -> bool:
+        edges = self.connection.broker.edges
+        if not (self.queue.has_slow_lock(token, edges.odds.slow_ms) and edges.redelivers()):
+            return False
+        edges.meet(Edge.REDELIVERED)
+        return True
+
+    def _settle(self, delivery: Delivery, outcome: settlement.Outcome, token: UUID) -> None:
         try:
             outcome.apply(self.queue, token)
         except ServiceBusError as error:
-            settlement.answer(delivery, error)
+            self._late.give(partial(settlement.answer, delivery, error))
         else:
-            outcome.confirm(delivery)
-        self.connection.schedule_flush()
+            self._late.give(partial(outcome.confirm, delivery))
+
+    @property
+    def is_busy(self) -> bool:
+        return self._late.pending
 
     def closed(self) -> None:
         self._is_open = False
         self._unsettled.clear()
+        self._late.cancel()
         self.queue.leave(self)
 
 
@@ -166,6 +189,10 @@ class SessionEndpoint(ConsumeEndpoint):
         self._waits = True
         agenda = self.connection.broker.namespace.agenda
         agenda.at(agenda.now() + self._accept_timeout_ms(), self._give_up)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._waits or super().is_busy
 
     def _accept_timeout_ms(self) -> int:
         properties = self.link.remote_properties or {}
@@ -217,6 +244,7 @@ class SessionEndpoint(ConsumeEndpoint):
     def closed(self) -> None:
         self._is_open = False
         self._unsettled.clear()
+        self._late.cancel()
         self._waits = False
         self.queue.stop_waiting(self)
         if self.session is not None:

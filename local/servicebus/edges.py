@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -35,6 +36,16 @@ class Edge(StrEnum):
     """A connection that idles is closed with `amqp:connection:forced` (azure-service-bus-java issue 408)."""
     IDLE_CONNECTION_CLOSED = "idle-connection-closed"
     """It is closed without a reason, which AMQP 1.0 allows (part 2, section 2.7.9)."""
+    SETTLEMENT_DELAYED = "settlement-delayed"
+    """The answer to a transfer or to a settlement comes late; AMQP 1.0 (part 2, 2.6.12) sets no time for it."""
+    SETTLEMENT_REORDERED = "settlement-reordered"
+    """Answers come in another order than what they answer, on one link (AMQP 1.0 allows it) or across links."""
+    REDELIVERED = "redelivered"
+    """A completion comes too late: the lock is over, and the message is delivered again, its delivery counted
+    ("Message transfers, locks, and settlement", learn.microsoft.com: peek-lock is at least once)."""
+    PARTITIONS_INTERLEAVED = "partitions-interleaved"
+    """A message of a partitioned entity without sessions is received before an earlier one of another partition
+    ("Partitioned queues and topics": order is kept for a session, `supportOrdering` does not help)."""
 
 
 class Oversized(StrEnum):
@@ -52,16 +63,44 @@ _OVERSIZED = (*Oversized, Oversized.REJECTED_THEN_DETACHED)
 """What was seen of the service itself is drawn twice as often as each of the others."""
 
 
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """How often what varies does.
+
+    `delayed` is the share of answers that come late, by up to `longest_delay_ms`. `redelivered` is the share of
+    completions that come too late, of those that come `slow_ms` milliseconds or more after their lock began.
+    """
+
+    delayed: float = 1 / 50
+    longest_delay_ms: int = 25
+    redelivered: float = 1 / 200
+    slow_ms: int = 100
+
+
+ODDS = Odds()
+
+
+class Owed:
+    """An answer that is yet to be given, told apart from others by its identity."""
+
+
 class Edges:
     """Draws what varies. With `seed` None nothing does.
+
+    `owed` are the answers that come late, of all links, in the order of what they answer.
 
     Each concern has a random stream of its own, so that how often one is asked changes nothing for the others.
     """
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(self, seed: int | None = None, odds: Odds = ODDS) -> None:
         self.seed = seed
+        self.odds = odds
         self.met: Counter[Edge] = Counter()
+        self.owed: dict[Owed, None] = {}
         self._idle = random.Random(f"{seed}:idle")
+        self._settlement = random.Random(f"{seed}:settlement")
+        self._redelivery = random.Random(f"{seed}:lock")
+        self.partitions = random.Random(f"{seed}:partitions")
         self._oversized = random.Random(f"{seed}:oversized")
 
     def meet(self, edge: Edge) -> None:
@@ -81,6 +120,16 @@ class Edges:
         if self.seed is None:
             return Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR
         return self._idle.choice(_IDLE_CONNECTION)
+
+    def settlement_delay_ms(self) -> int:
+        """Choose how late an answer comes; mostly it does not."""
+        if self.seed is None or self._settlement.random() >= self.odds.delayed:
+            return 0
+        return self._settlement.randint(1, self.odds.longest_delay_ms)
+
+    def redelivers(self) -> bool:
+        """Choose whether a completion that was slow comes too late."""
+        return self.seed is not None and self._redelivery.random() < self.odds.redelivered
 
     def as_object(self) -> dict[str, Any]:
         """As the admin port tells it: the seed, and how often each edge was met since the broker started."""

@@ -9,6 +9,7 @@ from .agenda import Agenda
 from .duplicates import DuplicateHistory
 from .entities import Receiving, Sending, Upkeep
 from .errors import EntityDisabled, NotAllowed, NotFound, Refused
+from .lines import LineMaker
 from .message import Message
 from .queue import MessageQueue
 from .queue_settings import QueueSettings
@@ -150,12 +151,18 @@ def _settings(path: str, receiving: Receiving, default_ttl_ms: int | None) -> tu
     return live, dead
 
 
-def make_outlet(path: str, receiving: Receiving, default_ttl_ms: int | None, agenda: Agenda) -> Outlet:
-    """Make the receiving side of a queue or subscription; of two times to live the shorter holds."""
+def make_outlet(
+    path: str, receiving: Receiving, default_ttl_ms: int | None, agenda: Agenda, lines: LineMaker
+) -> Outlet:
+    """Make the receiving side of a queue or subscription; of two times to live the shorter holds.
+
+    `lines` is how messages wait where no sessions are required.
+    """
     live, dead = _settings(path, receiving, default_ttl_ms)
     dead_letters = MessageQueue(dead, agenda)
-    kind = SessionQueue if receiving.requires_session else MessageQueue
-    return Outlet(path, kind(live, agenda, dead_letters), dead_letters)
+    if receiving.requires_session:
+        return Outlet(path, SessionQueue(live, agenda, dead_letters), dead_letters)
+    return Outlet(path, MessageQueue(live, agenda, dead_letters, lines=lines), dead_letters)
 
 
 @dataclass(slots=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
 from uuid import UUID, uuid4
@@ -71,50 +68,3 @@ _ENQUEUED_TIME = codec.encode_symbol("x-opt-enqueued-time")
 _LOCKED_UNTIL = codec.encode_symbol("x-opt-locked-until")
 _MESSAGE_STATE = codec.encode_symbol("x-opt-message-state")
 _DEAD_LETTER_SOURCE = codec.encode_symbol("x-opt-deadletter-source")
-
-
-class Line:
-    """The messages that wait to be received, in order of their sequence numbers.
-
-    New ones come at the end; one that was given back returns to its place.
-    """
-
-    def __init__(self) -> None:
-        self._fresh: deque[Entry] = deque()
-        self._returned: list[tuple[int, int, Entry]] = []
-        self._ties = itertools.count()
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
-
-    def append(self, entry: Entry) -> None:
-        """Add an entry whose sequence number is higher than all before."""
-        entry.waiting = True
-        self._length += 1
-        self._fresh.append(entry)
-
-    def put_back(self, entry: Entry) -> None:
-        """Add an entry at the place its sequence number gives it."""
-        entry.waiting = True
-        self._length += 1
-        heapq.heappush(self._returned, (entry.sequence_number, next(self._ties), entry))
-
-    def remove(self, entry: Entry) -> None:
-        """Take out an entry wherever it stands; no harm if it does not wait here."""
-        if entry.waiting:
-            entry.waiting = False
-            self._length -= 1
-
-    def take(self) -> Entry | None:
-        """Remove and return the first entry."""
-        while self._fresh or self._returned:
-            if self._returned and (not self._fresh or self._returned[0][0] < self._fresh[0].sequence_number):
-                entry = heapq.heappop(self._returned)[2]
-            else:
-                entry = self._fresh.popleft()
-            if entry.waiting:
-                entry.waiting = False
-                self._length -= 1
-                return entry
-        return None

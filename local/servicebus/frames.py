@@ -20,6 +20,7 @@ from . import codec
 
 _PROTOCOL_HEADER_BYTES = 8
 _FRAME_HEADER = struct.Struct(">IBBH")
+HEADER_BYTES = _FRAME_HEADER.size
 _PERFORMATIVE = b"\x00\x53"
 
 _BEGIN, _ATTACH, _DETACH, _END = 0x11, 0x12, 0x16, 0x17
@@ -44,6 +45,12 @@ def performative(frame: bytes) -> Performative | None:
     if kind != 0 or not frame.startswith(_PERFORMATIVE, at) or at + 3 > len(frame):
         return None
     return Performative(frame[at + 2], channel, at + 3)
+
+
+def encode_frame(kind: int, code: int, fields: list[bytes]) -> bytes:
+    """Make a frame on channel 0 of a performative whose fields are encoded already; kind 0 is AMQP, 1 SASL."""
+    body = bytes((codec.DESCRIBED, 0x53, code)) + codec.encode_list(fields)
+    return _FRAME_HEADER.pack(HEADER_BYTES + len(body), 2, kind, 0) + body
 
 
 def middle_of_last(data: bytes, code: int) -> int | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from .agenda import Agenda
+from .edges import Edges
 from .ends import DEAD_LETTER_SUFFIX, Entity, Inlet, Outlet
 from .entities import Entities, QueueEntity, TopicEntity
 from .errors import EntityDisabled, NotFound
@@ -43,12 +44,13 @@ class Source:
 class Namespace:
     """The running entities. Names are matched without regard to case, as in the service."""
 
-    def __init__(self, entities: Entities, agenda: Agenda) -> None:
+    def __init__(self, entities: Entities, agenda: Agenda, edges: Edges) -> None:
         self.agenda = agenda
+        self._edges = edges
         self.name = entities.namespace
         self.created_ms = agenda.now()
-        self.queues = {entity.name.lower(): Queue(entity, agenda) for entity in entities.queues}
-        self.topics = {entity.name.lower(): Topic(entity, agenda) for entity in entities.topics}
+        self.queues = {entity.name.lower(): Queue(entity, agenda, edges) for entity in entities.queues}
+        self.topics = {entity.name.lower(): Topic(entity, agenda, edges) for entity in entities.topics}
 
     def destination(self, address: str) -> Destination:
         """Find what an address sends to. Raises NotFound."""
@@ -110,12 +112,12 @@ class Namespace:
 
     def add_queue(self, entity: QueueEntity) -> Queue:
         """Make a queue, empty, for a name that is free."""
-        queue = self.queues[entity.name.lower()] = Queue(entity, self.agenda)
+        queue = self.queues[entity.name.lower()] = Queue(entity, self.agenda, self._edges)
         return queue
 
     def add_topic(self, entity: TopicEntity) -> Topic:
         """Make a topic, empty, for a name that is free."""
-        topic = self.topics[entity.name.lower()] = Topic(entity, self.agenda)
+        topic = self.topics[entity.name.lower()] = Topic(entity, self.agenda, self._edges)
         return topic
 
     def remove(self, entity: Entity) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from proton import Delivery, Receiver, symbol, ulong
@@ -12,6 +13,7 @@ from .edges import Edge, Oversized
 from .errors import DetachForced, MessageTooLarge, PropertiesTooLarge, RefusedWithLink, ServiceBusError
 from .fault_plans import Direction, Role
 from .frames import DISPOSITION
+from .late import LateAnswers
 from .links import DETACHED, LinkEndpoint
 from .message import BATCH_FORMAT, Message, parse, split_batch
 from .strikes import LinkStrikes
@@ -37,11 +39,12 @@ class PublishEndpoint(LinkEndpoint):
         self._limits = connection.broker.limits(destination.inlet.settings)
         self._oversized: dict[Delivery, int] = {}
         self.strikes = LinkStrikes(connection.broker.faults, path, Role.SENDER)
+        self._late = LateAnswers(connection.broker.edges, connection.schedule_flush)
         self._acknowledgements = Acknowledgements(self._acknowledge, connection.schedule_flush)
 
     @property
     def is_busy(self) -> bool:
-        return self._acknowledgements.pending
+        return self._acknowledgements.pending or self._late.pending
 
     def check(self) -> None:
         self.destination.inlet.check(())
@@ -93,8 +96,13 @@ class PublishEndpoint(LinkEndpoint):
     def _answer(self, delivery: Delivery, outcome: Outcome) -> None:
         """Grant credit for another transfer, and answer this one when that is due."""
         self._receiver.flow(1)
-        delay_ms = self.connection.broker.ack_delay_ms + self.strikes.delay_ms()
-        self._acknowledgements.owe(delivery, outcome, delay_ms)
+        broker = self.connection.broker
+        delay_ms = broker.ack_delay_ms + self.strikes.delay_ms()
+        if late_ms := broker.edges.settlement_delay_ms():
+            self._late.owe(partial(self._acknowledge, delivery, outcome), delay_ms + late_ms)
+        else:
+            self._late.overtake()
+            self._acknowledgements.owe(delivery, outcome, delay_ms)
 
     def _acknowledge(self, delivery: Delivery, outcome: Outcome) -> None:
         self.touch()
@@ -150,4 +158,5 @@ class PublishEndpoint(LinkEndpoint):
 
     def closed(self) -> None:
         self._acknowledgements.cancel()
+        self._late.cancel()
         self._oversized.clear()

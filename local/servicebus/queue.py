@@ -12,8 +12,9 @@ from uuid import UUID
 from . import codec
 from .agenda import Agenda
 from .counts import Counts
-from .entry import Entry, Line, Lock, State
-from .errors import MessageLockLost, MessageNotFound, NotAllowed
+from .entry import Entry, Lock, State
+from .errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
+from .lines import Line, LineMaker
 from .message import Message
 from .queue_settings import Consumer, QueueSettings
 
@@ -27,14 +28,22 @@ class MessageQueue:
     SessionQueue changes where messages wait and what a lock belongs to; all else is here.
     """
 
-    def __init__(self, settings: QueueSettings, agenda: Agenda, dead_letters: MessageQueue | None = None) -> None:
+    def __init__(
+        self,
+        settings: QueueSettings,
+        agenda: Agenda,
+        dead_letters: MessageQueue | None = None,
+        *,
+        lines: LineMaker = Line,
+    ) -> None:
         self.settings = settings
         self.dead_letters = dead_letters
         self._agenda = agenda
         self._entries: dict[int, Entry] = {}
         self._locked: dict[UUID, Entry] = {}
         self._last_sequence_number = 0
-        self._line = Line()
+        self._make_line = lines
+        self._line = lines()
         self._waiting: dict[Consumer, None] = {}
         self._lock_expiries: deque[tuple[int, UUID]] = deque()
         self._expiries: list[tuple[int, int]] = []
@@ -164,11 +173,15 @@ class MessageQueue:
         """Return the entry a lock token stands for. Raises MessageLockLost."""
         entry = self._locked.get(token)
         if entry is None:
-            raise MessageLockLost(
-                "The lock supplied is invalid. Either the lock expired, or the message has already been "
-                "removed from the queue."
-            )
+            raise self.lock_lost()
         return entry
+
+    def lock_lost(self) -> ServiceBusError:
+        """The error for a lock that is over."""
+        return MessageLockLost(
+            "The lock supplied is invalid. Either the lock expired, or the message has already been removed from "
+            "the queue."
+        )
 
     def complete(self, token: UUID) -> None:
         """Remove a locked message for good."""
@@ -206,6 +219,24 @@ class MessageQueue:
             raise NotAllowed("A message of a dead-letter queue cannot be moved to a dead-letter queue.")
         entry.message = entry.message.with_application_properties(changes or {})
         self._bury(entry, reason, description)
+
+    def has_slow_lock(self, token: UUID, slow_ms: int) -> bool:
+        """Tell whether a lock was taken so many milliseconds ago, and may end without making a dead letter."""
+        entry = self._locked.get(token)
+        if entry is None or entry.lock is None or not self.settings.counts_deliveries:
+            return False
+        return self._is_slow(entry.lock.until_ms, slow_ms) and self._may_fail(entry)
+
+    def _is_slow(self, until_ms: int, slow_ms: int) -> bool:
+        return self._agenda.now() - (until_ms - self.settings.lock_ms) >= slow_ms
+
+    def _may_fail(self, entry: Entry) -> bool:
+        limit = self.settings.max_delivery_count
+        return limit is None or entry.delivery_count + 2 <= limit
+
+    def expire_lock(self, token: UUID) -> None:
+        """Have a lock end now, as if its time were over. Raises MessageLockLost."""
+        self._fail_delivery(self.locked_entry(token))
 
     def renew_lock(self, token: UUID) -> int:
         """Extend the lock on a message; return when it now ends."""
@@ -310,7 +341,7 @@ class MessageQueue:
         self._entries.clear()
         self.size_bytes = 0
         self._locked.clear()
-        self._line = Line()
+        self._line = self._make_line()
         self._lock_expiries.clear()
         self._expiries.clear()
         self._schedule.clear()

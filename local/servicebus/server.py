@@ -54,10 +54,11 @@ class ServiceBusServer:
         self._key = key
         self._agenda = Agenda(clock)
         self._runner = AgendaRunner(self._agenda)
+        chosen = Edges(edges)
         self.broker = Broker(
-            Namespace(entities, self._agenda),
+            Namespace(entities, self._agenda, chosen),
             SharedAccess(key, lambda: clock() / 1000),
-            Edges(edges),
+            chosen,
             tier=tier,
             ack_delay_ms=ack_delay_ms,
         )

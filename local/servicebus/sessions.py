@@ -12,8 +12,9 @@ from uuid import UUID
 
 from .agenda import Agenda
 from .counts import Counts
-from .entry import Entry, Line, Lock
-from .errors import MessageNotFound, SessionCannotBeLocked, SessionLockLost
+from .entry import Entry, Lock
+from .errors import MessageNotFound, ServiceBusError, SessionCannotBeLocked, SessionLockLost
+from .lines import Line
 from .queue import MessageQueue
 from .queue_settings import Consumer, QueueSettings
 
@@ -140,6 +141,16 @@ class SessionQueue(MessageQueue):
             return entry, None
         return entry, self._lock(entry)
 
+    def has_slow_lock(self, token: UUID, slow_ms: int) -> bool:
+        entry = self._locked.get(token)
+        if entry is None:
+            return False
+        session = self._session_of(entry)
+        return self._is_slow(session.locked_until_ms, slow_ms) and all(map(self._may_fail, session.locks.values()))
+
+    def expire_lock(self, token: UUID) -> None:
+        self._expire_session(self._session_of(self.locked_entry(token)))
+
     def expire_all_locks(self) -> int:
         """Have every lock on a session end now, as if its time were over; returns how many."""
         held = [session for session in self._sessions.values() if session.holder is not None]
@@ -153,14 +164,11 @@ class SessionQueue(MessageQueue):
         self._available.clear()
         self._session_expiries.clear()
 
-    def locked_entry(self, token: UUID) -> Entry:
-        entry = self._locked.get(token)
-        if entry is None:
-            raise SessionLockLost(
-                "The session lock has expired on the session, or the message was settled already. "
-                "Accept the session again to receive its messages."
-            )
-        return entry
+    def lock_lost(self) -> ServiceBusError:
+        return SessionLockLost(
+            "The session lock has expired on the session, or the message was settled already. "
+            "Accept the session again to receive its messages."
+        )
 
     def receive_deferred(
         self, sequence_numbers: Iterable[int], *, delete: bool = False, session_id: str | None = None

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from .agenda import Agenda
+from .edges import Edges
 from .ends import Entity, Inlet, make_outlet
 from .entities import QueueEntity, SubscriptionEntity, TopicEntity
 from .entry import Entry, State
 from .errors import MessageNotFound, NotAllowed
 from .filters import copies
+from .lines import line_maker
 from .message import Message
 
 
@@ -29,10 +31,11 @@ class Destination(Protocol):
 class Queue(Entity):
     """A queue: what is sent to it is received from it."""
 
-    def __init__(self, entity: QueueEntity, agenda: Agenda) -> None:
+    def __init__(self, entity: QueueEntity, agenda: Agenda, edges: Edges | None = None) -> None:
         self.entity = entity
         self.inlet = Inlet(entity.name, entity.sending, agenda)
-        self.outlet = make_outlet(entity.name, entity.receiving, None, agenda)
+        lines = line_maker(edges, partitioned=entity.sending.partitioned)
+        self.outlet = make_outlet(entity.name, entity.receiving, None, agenda, lines)
         self._requires_session = entity.receiving.requires_session
         super().__init__(entity.name, entity.upkeep, agenda, self.inlet, self.outlet)
 
@@ -61,12 +64,15 @@ class Queue(Entity):
 class Subscription(Entity):
     """One subscription of a topic."""
 
-    def __init__(self, topic: TopicEntity, entity: SubscriptionEntity, agenda: Agenda) -> None:
+    def __init__(
+        self, topic: TopicEntity, entity: SubscriptionEntity, agenda: Agenda, edges: Edges | None = None
+    ) -> None:
         self.entity = entity
         self.name = entity.name
         self.rules = entity.rules
         path = f"{topic.name}/Subscriptions/{entity.name}"
-        self.outlet = make_outlet(path, entity.receiving, topic.default_ttl_ms, agenda)
+        lines = line_maker(edges, partitioned=topic.sending.partitioned)
+        self.outlet = make_outlet(path, entity.receiving, topic.default_ttl_ms, agenda, lines)
         self._requires_session = entity.receiving.requires_session
         super().__init__(path, entity.upkeep, agenda, self.outlet)
 
@@ -91,11 +97,12 @@ class Subscription(Entity):
 class Topic(Entity):
     """A topic. Scheduled messages wait in it; when they come due they go to the subscriptions."""
 
-    def __init__(self, entity: TopicEntity, agenda: Agenda) -> None:
+    def __init__(self, entity: TopicEntity, agenda: Agenda, edges: Edges | None = None) -> None:
         self.entity = entity
         self.inlet = Inlet(entity.name, entity.sending, agenda)
-        self.subscriptions = [Subscription(entity, each, agenda) for each in entity.subscriptions]
+        self.subscriptions = [Subscription(entity, each, agenda, edges) for each in entity.subscriptions]
         self._agenda = agenda
+        self._edges = edges
         self._last_sequence_number = 0
         self._scheduled: dict[int, Message] = {}
         super().__init__(entity.name, entity.upkeep, agenda, self.inlet)
@@ -115,7 +122,7 @@ class Topic(Entity):
 
     def subscribe(self, entity: SubscriptionEntity) -> Subscription:
         """Make a subscription; it gets what is sent from now on."""
-        subscription = Subscription(self.entity, entity, self._agenda)
+        subscription = Subscription(self.entity, entity, self._agenda, self._edges)
         self.subscriptions.append(subscription)
         return subscription
 

@@ -19,6 +19,7 @@ from relay.operations.inspection import (
 )
 from relay.operations.judgement import Demands, Finding, Level, judge_cosmos, judge_servicebus
 from relay.operations.results import ExitCode, Result
+from relay.operations.scan import Scan, scan
 from relay.operations.times import parse_duration
 from relay.settings import Settings
 
@@ -27,6 +28,7 @@ examples:
   python -m relay check
   python -m relay check --min-window PT1H --min-ttl P7D --strict
   python -m relay check --env-file .local/stack.env --min-window PT5M
+  python -m relay check --scan
   python -m relay check --json | jq '.findings[] | select(.level != "ok")'
 
 Nothing is changed, and no message is sent. Each finding is one of
@@ -34,6 +36,9 @@ Nothing is changed, and no message is sent. Each finding is one of
   warning  works, with a danger that is named       (exit code 1 only with --strict)
   unknown  cannot be read with the rights at hand   (exit code 1, or 0 with --allow-unknown)
   error    has to be put right, the remedy is named (exit code 1)
+With --scan the change feed is read from the leases' positions to its end, for documents that the Functions host
+cannot hand over: a lease stops in front of such a document without a failed invocation. On a large backlog this
+takes time and request units.
 The properties of the topic and its subscriptions can be read only with the Manage right, which the app itself
 does not need."""
 
@@ -60,6 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the Service Bus management endpoint, where it is not where SERVICEBUS says: a URL (with the "
         f"credentials of SERVICEBUS) or a connection string; {LOCAL_ADMINISTRATION} by default",
     )
+    parser.add_argument(
+        "--scan", action="store_true", help="look for documents that the Functions host cannot hand over"
+    )
     parser.add_argument("--strict", action="store_true", help="warnings count as findings too")
     parser.add_argument("--allow-unknown", action="store_true", help="what cannot be read is no finding")
 
@@ -83,8 +91,11 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
         *judge_cosmos(cosmos, settings.cosmos_database, container_settings(settings)),
         *judge_servicebus(servicebus, settings.servicebus_topic, demands),
     ]
+    scanned = await scan(settings) if arguments.scan else None
+    if scanned is not None:
+        findings += scanned.findings
     code = exit_code(findings, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
-    return _result(code, findings)
+    return _result(code, findings, scanned)
 
 
 def exit_code(findings: list[Finding], *, strict: bool, allow_unknown: bool) -> ExitCode:
@@ -99,7 +110,7 @@ def exit_code(findings: list[Finding], *, strict: bool, allow_unknown: bool) -> 
     return ExitCode.FINDINGS if any(finding.level in counted for finding in findings) else ExitCode.OK
 
 
-def _result(code: ExitCode, findings: list[Finding]) -> Result:
+def _result(code: ExitCode, findings: list[Finding], scanned: Scan | None = None) -> Result:
     counts = Counter(finding.level for finding in findings)
     lines = [line for finding in findings for line in _lines(finding)]
     lines.append(", ".join(f"{counts[level]} {level}" for level in Level))
@@ -109,6 +120,8 @@ def _result(code: ExitCode, findings: list[Finding]) -> Result:
             {"level": str(finding.level), "what": finding.what, "remedy": finding.remedy} for finding in findings
         ],
     }
+    if scanned is not None:
+        data |= {"scanned": scanned.documents, "obstacles": [each.data() for each in scanned.obstacles]}
     return Result(code, data, lines)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
@@ -44,11 +44,24 @@ class ContainerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LockFacts:
+    """A lock under which a host creates its leases: the id of its document, and its age in seconds."""
+
+    id: str
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class CosmosFacts:
-    """The database, and its containers by the setting that names each. Without a database there are none."""
+    """The database, and its containers by the setting that names each. Without a database there are none.
+
+    Attributes:
+        locks: The locks in the lease container; none where it is not there.
+    """
 
     database: Gap | None
     containers: Mapping[str, ContainerFacts | Gap]
+    locks: list[LockFacts] | Gap = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,6 @@ class TopicFacts:
     duplicate_detection: bool | None
     window: timedelta | None
     partitioned: bool | None
-    ordered: bool | None
     ttl: timedelta | None
 
 

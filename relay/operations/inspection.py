@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from xml.etree.ElementTree import ParseError
 
@@ -35,6 +36,7 @@ from relay.operations.facts import (
     ContainerFacts,
     CosmosFacts,
     Gap,
+    LockFacts,
     ServiceBusFacts,
     SubscriptionFacts,
     TopicFacts,
@@ -42,6 +44,9 @@ from relay.operations.facts import (
 )
 from relay.operations.times import parse_duration
 from relay.settings import Connection, Settings
+
+if TYPE_CHECKING:
+    from azure.cosmos.aio import ContainerProxy
 
 T = TypeVar("T")
 
@@ -66,6 +71,8 @@ async def read_cosmos(settings: Settings) -> CosmosFacts:
                 setting: await _ask(database.get_container_client(name).read, _cosmos_gap)
                 for setting, name in container_settings(settings).items()
             }
+            leases = database.get_container_client(settings.cosmos_lease_container)
+            locks = await _ask(lambda: _read_locks(leases), _cosmos_gap)
     except _FAILURES as error:
         return CosmosFacts(_cosmos_gap(error), {})
     return CosmosFacts(
@@ -74,7 +81,15 @@ async def read_cosmos(settings: Settings) -> CosmosFacts:
             setting: properties if isinstance(properties, Gap) else _container_facts(properties)
             for setting, properties in containers.items()
         },
+        [] if isinstance(locks, Gap) and isinstance(containers["COSMOS_LEASE_CONTAINER"], Gap) else locks,
     )
+
+
+async def _read_locks(leases: ContainerProxy) -> list[LockFacts]:
+    """Documents `<prefix>.lock`, as the change feed processor names them: one a trigger."""
+    rows = leases.query_items("SELECT c.id, c._ts FROM c WHERE ENDSWITH(c.id, '.lock')")
+    now = time.time()
+    return [LockFacts(row["id"], now - row["_ts"]) async for row in rows]
 
 
 def container_settings(settings: Settings) -> dict[str, str]:
@@ -171,7 +186,6 @@ def topic_facts(properties: TopicProperties) -> TopicFacts:
         duplicate_detection=properties.requires_duplicate_detection,
         window=_duration(properties.duplicate_detection_history_time_window),
         partitioned=properties.enable_partitioning,
-        ordered=properties.support_ordering,
         ttl=_duration(properties.default_message_time_to_live),
     )
 
@@ -242,9 +256,19 @@ def _administration_gap(error: Exception) -> Gap:
     return Gap(Why.UNREACHABLE, first_line(error))
 
 
+def names_missing_entity(error: Exception) -> bool:
+    """Whether Service Bus says that there is no such entity.
+
+    It answers so where the client puts its token, with 404, and azure-servicebus (7.15.0) calls that an error of
+    authentication; the error inside has the status (azure-sdk-for-python issues 304 and 451).
+    """
+    inner = error.inner_exception if isinstance(error, ServiceBusError) else None
+    return isinstance(error, MessagingEntityNotFoundError) or getattr(inner, "status_code", None) == 404
+
+
 def _link_gap(error: Exception) -> Gap:
     said = str(classify(error))
-    if isinstance(error, MessagingEntityNotFoundError | MessagingEntityDisabledError):
+    if names_missing_entity(error) or isinstance(error, MessagingEntityDisabledError):
         return Gap(Why.MISSING, said)
     if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError | ClientAuthenticationError):
         return Gap(Why.REFUSED, said)

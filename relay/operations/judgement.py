@@ -11,6 +11,7 @@ from relay.operations.facts import (
     ContainerFacts,
     CosmosFacts,
     Gap,
+    LockFacts,
     ServiceBusFacts,
     SubscriptionFacts,
     TopicFacts,
@@ -19,6 +20,13 @@ from relay.operations.facts import (
 from relay.operations.times import format_duration
 
 ACTIVE = "Active"
+
+# A link to a Standard topic takes 256 KB, one to a Premium topic 1 MB and more.
+# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
+_STANDARD_BATCH_BYTES = 262_144
+
+# The change feed processor holds its lock for 30 s at most. Clocks may differ, and expiry may lag.
+_STALE_LOCK_S = 60.0
 
 PARTITION_KEYS = {
     "COSMOS_CONTAINER": ("/partitionKey",),
@@ -83,6 +91,7 @@ def judge_cosmos(facts: CosmosFacts, database: str, containers: dict[str, str]) 
         else:
             yield _partition_key(subject, found, PARTITION_KEYS[setting])
             yield _TTL_JUDGES[setting](subject, found.default_ttl)
+    yield from _locks(f"COSMOS_LEASE_CONTAINER '{containers['COSMOS_LEASE_CONTAINER']}'", facts.locks)
 
 
 def _cosmos_gap(subject: str, gap: Gap, create: str) -> Finding:
@@ -139,14 +148,41 @@ def _data_ttl(subject: str, default_ttl: int | None) -> Finding:
 
 
 def _lease_ttl(subject: str, default_ttl: int | None) -> Finding:
-    if default_ttl is None or default_ttl == -1:
-        return Finding(Level.OK, f"{subject} keeps its leases")
+    """Leases have no `ttl`, but the lock under which a host creates them has 30 s.
+
+    Azure/azure-cosmos-dotnet-v3, ChangeFeedProcessor/LeaseManagement/DocumentServiceLeaseStoreCosmos.cs; the
+    trigger's own creation of the container sets -1.
+    """
+    if default_ttl == -1:
+        return Finding(Level.OK, f"{subject} has time to live on, without a default: leases stay, locks expire")
+    remedy = "Turn it on without a default (defaultTtl: -1)."
+    if default_ttl is None:
+        return Finding(
+            Level.ERROR,
+            f"{subject} has time to live off: the lock of a host that is killed at its start never expires, and "
+            "every later host waits for it for ever, without a line of log",
+            remedy,
+        )
     return Finding(
         Level.ERROR,
         f"{subject} has a default time to live of {default_ttl} s: a lease that expires takes its checkpoint "
         "along, and its whole feed is relayed again",
-        "Turn time to live off.",
+        remedy,
     )
+
+
+def _locks(subject: str, locks: list[LockFacts] | Gap) -> Iterator[Finding]:
+    if isinstance(locks, Gap):
+        yield _cosmos_gap(f"the locks in {subject}", locks, "Create the container.")
+        return
+    for lock in locks:
+        if lock.age_s > _STALE_LOCK_S:
+            yield Finding(
+                Level.ERROR,
+                f"{subject} has the lock {lock.id!r}, {lock.age_s:.0f} s old: the host that took it was killed at "
+                "its start, and while it is there every other host waits for it, without a line of log",
+                "Delete that document, then turn time to live on without a default (defaultTtl: -1).",
+            )
 
 
 def _quarantine_ttl(subject: str, default_ttl: int | None) -> Finding:
@@ -182,7 +218,7 @@ def judge_servicebus(facts: ServiceBusFacts, topic: str, demands: Demands) -> It
         else:
             yield _administration_gap(subject, facts.topic)
         return
-    yield from _topic(subject, facts.topic, demands)
+    yield from _topic(subject, facts.topic, demands, None if isinstance(facts.sending, Gap) else facts.sending)
     if isinstance(facts.subscriptions, Gap):
         yield _administration_gap(f"the subscriptions of {subject}", facts.subscriptions)
         return
@@ -233,11 +269,10 @@ def _administration_gap(subject: str, gap: Gap) -> Finding:
     )
 
 
-def _topic(subject: str, topic: TopicFacts, demands: Demands) -> Iterator[Finding]:
+def _topic(subject: str, topic: TopicFacts, demands: Demands, largest_batch: int | None) -> Iterator[Finding]:
     yield _status(subject, topic.status, Level.ERROR)
     yield _duplicate_detection(subject, topic, demands)
-    yield _partitioning(subject, topic.partitioned)
-    yield from _ordering(subject, topic.ordered)
+    yield _partitioning(subject, topic.partitioned, largest_batch)
     yield from _ttl(subject, topic.ttl, demands)
 
 
@@ -249,28 +284,29 @@ def _untold(subject: str, question: str) -> Finding:
     )
 
 
-def _partitioning(subject: str, partitioned: bool | None) -> Finding:
+def _partitioning(subject: str, partitioned: bool | None, largest_batch: int | None) -> Finding:
+    """Partitioned or not, the first copy of each event arrives in order; ids need more care where it is not.
+
+    A topic of the Premium tier is partitioned only where its namespace is, so there this is no warning.
+    https://learn.microsoft.com/azure/service-bus-messaging/service-bus-partitioning
+    """
     if partitioned is None:
         return _untold(subject, "whether it is partitioned")
     if partitioned:
         return Finding(
             Level.OK, f"{subject} is partitioned: an id needs to be unique within its partition key only"
         )
+    what = (
+        f"{subject} is not partitioned, so duplicates are detected by message id alone: of two events with the "
+        "same id under two partition keys the second is dropped"
+    )
+    if largest_batch is not None and largest_batch > _STANDARD_BATCH_BYTES:
+        return Finding(Level.OK, f"{what}; ids have to be unique across partition keys, as UUIDs are")
     return Finding(
         Level.WARNING,
-        f"{subject} is not partitioned, so duplicates are detected by message id alone: two events with the "
-        "same id under two partition keys would swallow one another",
+        what,
         "Make sure that ids are unique across partition keys (UUIDs are), or create a partitioned topic.",
     )
-
-
-def _ordering(subject: str, ordered: bool | None) -> Iterator[Finding]:
-    if ordered is False:
-        yield Finding(
-            Level.WARNING,
-            f"{subject} does not support ordering: it may hand messages to its subscriptions out of order",
-            "Set supportOrdering to true: az servicebus topic update --enable-ordering true.",
-        )
 
 
 def _duplicate_detection(subject: str, topic: TopicFacts, demands: Demands) -> Finding:

@@ -16,11 +16,12 @@ from relay.operations.comparison import Difference, compare
 from relay.operations.console import Console
 from relay.operations.containers import open_container, telling_service_errors
 from relay.operations.inspection import administration_address
+from relay.operations.oversized import Oversized, OversizedTest
 from relay.operations.records import Filter, Head, open_records
 from relay.operations.results import ExitCode, Result
 from relay.operations.subscriptions import Session, choose, open_session
 from relay.operations.times import format_duration, parse_duration
-from relay.settings import Settings
+from relay.settings import OnPoison, Settings
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
@@ -38,11 +39,16 @@ examples:
   python -m relay smoke
   python -m relay smoke --subscription all --timeout PT2M
   python -m relay smoke --env-file .local/stack.env --subscription all --json | jq .latencyMs
+  python -m relay smoke --subscription all --oversized
 
 Writes one event (action SmokeTest, partition key smoke-…) to the outbox, receives its message from the
 subscription, compares them value for value, and deletes the event. Only that session is received from. The other
 subscriptions of the topic get the event too: their consumers must be able to pass over an action that they do not
-know. The app's identity may only send: this needs the right to receive from the subscription as well."""
+know. The app's identity may only send: this needs the right to receive from the subscription as well.
+
+With --oversized one event follows that is larger than a message may be. It has to come to the quarantine as
+message-too-large, from which it is removed, and after a pause five small ones have to arrive. That raises the
+alert on quarantined documents, if there is one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +64,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=timedelta(minutes=1),
         metavar="DURATION",
         help=f"how long to wait, as PT2M or in seconds, {format_duration(_LONGEST)} at most (PT1M)",
+    )
+    parser.add_argument(
+        "--oversized", action="store_true", help="then send an event that is too large, and small ones after it"
+    )
+    parser.add_argument(
+        "--pause",
+        type=parse_duration,
+        default=timedelta(minutes=1),
+        metavar="DURATION",
+        help=f"between the oversized event and the small ones, {format_duration(_LONGEST)} at most (PT1M)",
     )
     parser.add_argument(
         "--servicebus-admin",
@@ -76,6 +92,7 @@ class Smoke:
         differences: Between what was stored and what arrived.
         quarantined: Its quarantine record, if it was found there instead.
         left_behind: What could not be cleaned up.
+        oversized: What became of the oversized event; None where it was not sent.
     """
 
     subscription: str
@@ -85,6 +102,12 @@ class Smoke:
     differences: list[Difference] = field(default_factory=list)
     quarantined: Head | None = None
     left_behind: list[str] = field(default_factory=list)
+    oversized: Oversized | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the canary arrived unaltered."""
+        return self.latency_s is not None and not self.differences
 
 
 async def run(
@@ -99,16 +122,30 @@ async def run(
     timeout: timedelta = arguments.timeout
     if not timedelta(0) < timeout <= _LONGEST:
         raise UsageError(f"--timeout: give a duration above zero, {format_duration(_LONGEST)} at most")
+    if arguments.pause > _LONGEST:
+        raise UsageError(f"--pause: give {format_duration(_LONGEST)} at most")
+    if arguments.oversized and settings.on_poison is OnPoison.BLOCK:
+        raise UsageError(
+            "--oversized: with RELAY_ON_POISON 'block' the event would stop the relay, not be set aside"
+        )
     administration = administration_address(arguments.servicebus_admin, environment)
     subscription = await choose(settings, arguments.subscription, administration)
     document = canary(settings.event_type, datetime.now(UTC))
+    # The lock is held through the canary, the oversized event, and the last of the small ones.
+    hold_s = timeout.total_seconds() * (7 if arguments.oversized else 1)
+    hold_s += arguments.pause.total_seconds() if arguments.oversized else 0
     # The session's lock first: it shows that the subscription can be received from, and keeps consumers away.
     async with (
-        open_session(settings, subscription, document["partitionKey"], timeout.total_seconds()) as session,
+        open_session(settings, subscription, document["partitionKey"], hold_s) as session,
         open_container(settings, settings.cosmos_container) as container,
     ):
         console.note(f"Waiting for the canary on '{subscription}', {timeout.total_seconds():g} s at most.")
         smoke = await _send_through(document, session, container, settings, subscription, timeout.total_seconds())
+        if arguments.oversized and smoke.whole:
+            console.note("The canary arrived. Sending an event that is too large, and small ones after it.")
+            async with open_records(settings) as records:
+                test = OversizedTest(container, records, session, settings.event_type, timeout.total_seconds())
+                smoke.oversized = await test.run(document["partitionKey"], arguments.pause.total_seconds())
     return result_of(smoke, settings)
 
 
@@ -171,8 +208,14 @@ def result_of(smoke: Smoke, settings: Settings) -> Result:
     else:
         milliseconds = round(smoke.latency_s * 1000)
         lines = [f"ok: the event arrived on '{smoke.subscription}' unaltered, {milliseconds} ms after its write"]
-    lines += [f"left behind, and gone within {TTL_S} s: {each}" for each in smoke.left_behind]
-    whole = smoke.latency_s is not None and not smoke.differences
+    left_behind = list(smoke.left_behind)
+    if smoke.oversized is not None:
+        its_lines = smoke.oversized.lines()
+        lines += its_lines
+        remedies += its_lines[1:]
+        left_behind += smoke.oversized.left_behind
+    lines += [f"left behind, and gone within {TTL_S} s: {each}" for each in left_behind]
+    passed = smoke.whole and (smoke.oversized is None or smoke.oversized.ok)
     data: dict[str, Any] = {
         "subscription": smoke.subscription,
         "id": smoke.document["id"],
@@ -182,9 +225,10 @@ def result_of(smoke: Smoke, settings: Settings) -> Result:
         "differences": [difference.data() for difference in smoke.differences],
         "quarantined": None if smoke.quarantined is None else smoke.quarantined.reason,
         "remedies": [remedy.removeprefix("-> ") for remedy in remedies],
-        "leftBehind": smoke.left_behind,
+        "oversized": None if smoke.oversized is None else smoke.oversized.data(),
+        "leftBehind": left_behind,
     }
-    return Result(ExitCode.OK if whole else ExitCode.FINDINGS, data, lines)
+    return Result(ExitCode.OK if passed else ExitCode.FINDINGS, data, lines)
 
 
 def _altered_lines(smoke: Smoke, remedies: list[str]) -> list[str]:

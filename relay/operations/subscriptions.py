@@ -11,7 +11,6 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import AutoLockRenewer, ServiceBusReceiver
 from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
-    MessagingEntityNotFoundError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
 )
@@ -19,7 +18,7 @@ from azure.servicebus.exceptions import (
 from relay.connections import servicebus_client
 from relay.errors import OperationError, ServiceError, UsageError, amqp_condition, classify
 from relay.operations.facts import Gap
-from relay.operations.inspection import read_servicebus
+from relay.operations.inspection import names_missing_entity, read_servicebus
 from relay.settings import Settings
 
 # The lock of a session is renewed for this much longer than is waited for its message.
@@ -105,7 +104,7 @@ async def open_session(
 
 def _refusal(error: Exception, topic: str, subscription: str) -> OperationError:
     name = f"the subscription '{subscription}' of the topic '{topic}'"
-    if isinstance(error, MessagingEntityNotFoundError):
+    if names_missing_entity(error):
         return UsageError(f"{name} does not exist. Give one that does, or correct SERVICEBUS_TOPIC.")
     if isinstance(error, MessagingEntityDisabledError):
         return UsageError(f"{name} is disabled for receiving. Set its status to Active.")

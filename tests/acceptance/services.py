@@ -68,8 +68,11 @@ class Services:
         return documents, continuation
 
     async def changes(self, key: str) -> list[dict[str, Any]]:
-        """The change feed of one partition key, from its beginning."""
-        return (await self.read_feed(partition_key=key, start_time="Beginning"))[0]
+        """The change feed of one partition key, from its beginning; of each commit the entities, then the events
+        in order, as the feed promises none within a transaction.
+        """
+        documents, _ = await self.read_feed(partition_key=key, start_time="Beginning")
+        return sorted(documents, key=lambda document: (document["_lsn"], document.get("order", -1)))
 
     async def events(self, key: str) -> list[dict[str, Any]]:
         """Only the events of it."""

@@ -40,6 +40,11 @@ def read(text: str | bytes) -> Any:
     return json.loads(text)
 
 
+def kept(text: str) -> str:
+    """What of a JSON text Cosmos DB can have kept: other numbers than 64 bits hold are doubles."""
+    return json.dumps(json.loads(text, parse_int=_signed), ensure_ascii=False, separators=(",", ":"))
+
+
 def told(value: Any, *, sort: bool = False) -> str:
     """A value as text, in which 1, 1.0, 0.0 and -0.0 are told apart, and the order of names, unless sorted."""
     return json.dumps(value, sort_keys=sort)
@@ -57,3 +62,8 @@ def properties(document: dict[str, Any]) -> dict[str, Any]:
     if type(document.get("sequence")) is int and -(2**63) <= document["sequence"] < 2**63:
         wanted["sequence"] = document["sequence"]
     return wanted
+
+
+def _signed(digits: str) -> int | float:
+    number = int(digits)
+    return number if -(2**63) <= number < 2**63 else float(number)

@@ -1,8 +1,7 @@
-"""Alerts, queries, workbook and runbook: they have to speak of one thing, and of what the relay reports."""
+"""Alerts, queries and runbook: they have to speak of one thing, and of what the relay reports."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ METRIC_RULES = "Microsoft.Insights/metricAlerts"
 ACTIVITY_RULES = "Microsoft.Insights/activityLogAlerts"
 WORKSPACE = "Microsoft.OperationalInsights/workspaces"
 COMPONENT = "Microsoft.Insights/components"
-WORKBOOK = "Microsoft.Insights/workbooks"
 ACTION_GROUP = "Microsoft.Insights/actionGroups"
 
 SENT_AS = {"FunctionAppLogs": "FunctionAppLogs", "CDBDataPlaneRequests5M": "DataPlaneRequests5M"}
@@ -43,9 +41,6 @@ https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/micr
 https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/microsoft-documentdb-databaseaccounts-metrics
 """
 
-AGGREGATIONS = {1: "Total", 3: "Maximum", 4: "Average", 7: "Count"}
-"""How a workbook numbers them."""
-
 
 class Alert(NamedTuple):
     """What an alert has to be: how bad, what is summed up how, and from where on."""
@@ -64,6 +59,7 @@ ALERTS = {
     "failing": Alert(1, "Failures", "Total", "GreaterThan", 5),
     "undelivered": Alert(1, "Warnings", "Total", "GreaterThan", 10),
     "silent": Alert(1, "", "Count", "GreaterThan", 0),
+    "quota": Alert(1, "Refusals", "Total", "GreaterThan", 0),
     "dead-letters": Alert(2, "DeadletteredMessages", "Maximum", "GreaterThan", 0),
     "backlog": Alert(3, "ActiveMessages", "Minimum", "GreaterThan", 1000),
     "connections": Alert(2, "ActiveConnections", "Total", "GreaterThan", 4000),
@@ -96,33 +92,12 @@ def condition(rule: Resource) -> dict[str, Any]:
     return dict(only)
 
 
-def panels(deployment: Deployment, kind: int) -> list[dict[str, Any]]:
-    """The workbook's items of a type: 3 has a query, 10 has metrics."""
-    content = json.loads(deployment.one(WORKBOOK).at("properties.serializedData"))
-    assert content["version"] == "Notebook/1.0"
-    return [item for item in content["items"] if item["type"] == kind]
-
-
 @check
 def every_query_is_well_formed_and_says_what_it_answers(project: Project) -> None:
     found = queries(project)
     assert len(found) >= 10
     for query in found.values():
         assert re.match(r"[A-Z][^?]+\? ", query.header), query.name
-
-
-@check
-def alerts_and_workbook_ask_what_is_in_the_files_and_leave_none_out(project: Project) -> None:
-    deployment = project.deploy(cosmosContainer="own")
-    files = {query.text.replace("$(container)", "own"): name for name, query in queries(project).items()}
-    in_alerts = {condition(rule)["query"] for rule in deployment.of(LOG_RULES)}
-    in_workbook = {item["content"]["query"] for item in panels(deployment, 3)}
-
-    assert in_alerts | in_workbook == set(files)
-    assert in_alerts <= in_workbook, "what an alert sees has to be seen in the workbook too"
-    assert len(in_alerts) == len(deployment.of(LOG_RULES))
-    for query in in_alerts | in_workbook:
-        assert "$(" not in query
 
 
 @check
@@ -274,7 +249,7 @@ def every_alert_is_looked_into_often_enough_and_over_a_window_that_exists(projec
 def an_alert_resolves_itself_where_the_trouble_can(project: Project) -> None:
     for name, rule in rules(project.trial).items():
         resolves = rule.at("properties.autoMitigate")
-        assert resolves is (name != "quarantine"), name
+        assert resolves is (name not in ("quarantine", "quota")), name
         # Azure refuses the two together.
         assert (rule.at("properties.muteActionsDuration") is None) is resolves, name
 
@@ -375,52 +350,3 @@ def the_runbook_tells_the_thresholds_that_are_deployed(project: Project) -> None
     described = (project.infra / "main.bicep").read_text(encoding="utf-8")
     for name, value in deployed.items():
         assert f"{name} ({value})" in described
-
-
-@check
-def the_first_row_answers_what_an_operator_asks_first(project: Project) -> None:
-    deployment = project.deploy(cosmosContainer="$(container)")
-    names = {query.text: name for name, query in queries(project).items()}
-    first = panels(deployment, 3)[:3]
-
-    assert [names[item["content"]["query"]] for item in first] == ["arriving.kql", "lag.kql", "failing.kql"]
-    assert sum(int(item["customWidth"]) for item in first) == 100
-
-
-@check
-def the_workbook_shows_every_row_in_full_and_from_the_right_place(project: Project) -> None:
-    for deployment in project.both:
-        content = json.loads(deployment.one(WORKBOOK).at("properties.serializedData"))
-        wide = [int(item["customWidth"]) for item in content["items"] if "customWidth" in item]
-        filled = 0
-        for width in wide:
-            filled += width
-            assert filled <= 100, "a row is wider than the page"
-            filled %= 100
-        assert (filled, sum(wide)) == (0, 600)
-        assert len({item["name"] for item in content["items"]}) == len(content["items"])
-        for item in panels(deployment, 3):
-            assert item["content"]["crossComponentResources"] == [deployment.one(WORKSPACE).id]
-            assert item["content"]["timeContextFromParameter"] == "TimeRange"
-        [parameters] = panels(deployment, 9)
-        assert [each["name"] for each in parameters["content"]["parameters"]] == ["TimeRange"]
-        assert deployment.one(WORKBOOK).at("properties.sourceId") == deployment.one(COMPONENT).id
-
-
-@check
-def the_workbook_shows_platform_metrics_as_they_are_documented(project: Project) -> None:
-    shown = set()
-    for item in panels(project.trial, 10):
-        content = item["content"]
-        for metric in content["metrics"]:
-            owner = next(kind for kind in (SERVICE_BUS, COSMOS) if kind.lower() == metric["namespace"])
-            name = metric["metric"].rpartition("-")[2]
-            category = "Requests" if owner == COSMOS else ""
-            aggregations, dimensions = PLATFORM_METRICS[owner, name]
-            assert metric["metric"] == f"{owner.lower()}-{category}-{name}"
-            assert AGGREGATIONS[metric["aggregation"]] in aggregations, name
-            assert {metric["splitBy"]} <= dimensions if "splitBy" in metric else True, name
-            assert content["resourceIds"] == [project.trial.one(owner).id], name
-            shown.add(name)
-        assert all(each["values"] == ["domain-events"] for each in content["filters"])
-    assert shown == {name for _, name in PLATFORM_METRICS} - {"ActiveConnections"}

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import pytest
 
-for module in ("cosmos", "functions", "monitoring", "names", "security", "servicebus"):
+for module in ("cosmos", "functions", "monitoring", "names", "security", "servicebus", "workbook"):
     pytest.register_assert_rewrite(f"tests.infra.checks_{module}")

@@ -11,10 +11,19 @@ from tests.infra import (
     checks_names,
     checks_security,
     checks_servicebus,
+    checks_workbook,
 )
 from tests.infra.project import ROOT, Project, checks
 
-MODULES = (checks_cosmos, checks_functions, checks_monitoring, checks_names, checks_security, checks_servicebus)
+MODULES = (
+    checks_cosmos,
+    checks_functions,
+    checks_monitoring,
+    checks_names,
+    checks_security,
+    checks_servicebus,
+    checks_workbook,
+)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 
@@ -80,10 +81,20 @@ def test_every_relay_command_of_the_runbook_is_one(command: str) -> None:
     parser().parse_args(shlex.split(command))
 
 
+def test_every_script_of_the_runbook_finds_what_it_imports() -> None:
+    scripts = re.findall(r"python - <<'PY'\n(.+?)\nPY$", OPERATIONS, re.MULTILINE | re.DOTALL)
+
+    assert scripts
+    for script in scripts:
+        tree = ast.parse(script)
+        imports: list[ast.stmt] = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        exec(compile(ast.Module(imports, []), "operations.md", "exec"), {})
+
+
 def test_every_query_that_the_runbook_asks_is_there() -> None:
     asked = set(re.findall(r"^ask (\w+)", OPERATIONS, re.MULTILINE)) | set(re.findall(r"`ask (\w+)", OPERATIONS))
 
-    assert asked == {"failing", "headroom", "host", "lag", "quarantine", "sends", "silent", "undelivered"}
+    assert asked == {"failing", "headroom", "host", "lag", "quarantine", "quota", "sends", "silent", "undelivered"}
     for name in asked:
         assert (ROOT / f"infra/queries/{name}.kql").is_file()
 

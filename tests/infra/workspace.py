@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -43,6 +44,13 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "ExceptionMessage": "string",
         "Message": "string",
     },
+    "_LogOperation": {
+        "TimeGenerated": "datetime",
+        "Category": "string",
+        "Operation": "string",
+        "Level": "string",
+        "Detail": "string",
+    },
     "CDBDataPlaneRequests5M": {
         "TimeGenerated": "datetime",
         "CollectionName": "string",
@@ -53,7 +61,8 @@ SCHEMAS: dict[str, dict[str, str]] = {
 """Tables, and those of their columns that the queries may read, with their types.
 
 https://learn.microsoft.com/azure/azure-monitor/reference/tables/appexceptions, /appmetrics, /apptraces,
-/functionapplogs and /cdbdataplanerequests5m.
+/functionapplogs and /cdbdataplanerequests5m. _LogOperation is what each workspace makes of its table Operation:
+https://learn.microsoft.com/azure/azure-monitor/logs/daily-cap and /monitor-workspace.
 """
 
 _SQL_TYPES = {
@@ -74,7 +83,9 @@ class Workspace:
     """
 
     def __init__(self, rows: Rows, *, missing: frozenset[str] = frozenset()) -> None:
+        self._missing = missing
         self._connection = duckdb_kql.connect()
+        self._connection.execute("SET threads = 1")
         for table, columns in SCHEMAS.items():
             if table not in missing:
                 self._create(table, columns, rows.get(table, []))
@@ -93,7 +104,7 @@ class Workspace:
         Raises:
             duckdb_kql.KqlError: It is no query, or one that Log Analytics would refuse.
         """
-        answer = duckdb_kql.query(self._connection, query)
+        answer = self._connection.sql(_in_sql(query, self._missing))
         return [dict(zip(answer.columns, row, strict=True)) for row in answer.fetchall()]
 
     def _create(self, table: str, columns: dict[str, str], rows: list[Row]) -> None:
@@ -103,6 +114,13 @@ class Workspace:
             places = ", ".join("?" for _ in columns)
             values = [[_stored(row.get(name)) for name in columns] for row in rows]
             self._connection.executemany(f'INSERT INTO "{table}" VALUES ({places})', values)
+
+
+@cache
+def _in_sql(query: str, missing: frozenset[str]) -> str:
+    """Translating takes longer than running."""
+    schema = {table: list(columns) for table, columns in SCHEMAS.items() if table not in missing}
+    return str(duckdb_kql.to_sql(query, schema=schema))
 
 
 def _stored(value: Any) -> Any:

@@ -30,7 +30,7 @@ CERTAIN = {
     *("transaction-reordered", "page-cut", "partition-split", "session-token-ahead", "page-withheld"),
     *("host-killed", "worker-killed", "owner-frozen", "lock-awaited", "checkpoint-conflict", "content-refused"),
     *("internal-error", "rejection-then-detach", "properties-too-large", "entity-not-found-at-token"),
-    "redelivered",
+    "delivered-again",
 }
 
 

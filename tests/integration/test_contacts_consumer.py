@@ -69,9 +69,10 @@ class Publisher:
                 self._count += 1
                 session = body["contactId"] if isinstance(body, dict) else "c1"
                 text = json.dumps(body) if isinstance(body, dict) else body
-                await sender.send_messages(
-                    ServiceBusMessage(text, message_id=str(self._count), session_id=session)
-                )
+                message = ServiceBusMessage(text, message_id=str(self._count), session_id=session)
+                if isinstance(body, dict):
+                    message.application_properties = {"sequence": body["version"]}
+                await sender.send_messages(message)
 
 
 @pytest.fixture
@@ -208,7 +209,7 @@ async def test_what_can_never_be_handled_is_dead_lettered_and_its_neighbours_arr
 async def test_as_a_command_it_keeps_a_file_and_stops_when_told(
     servicebus: ServiceBusServer, publish: Publisher, tmp_path: Path
 ) -> None:
-    await publish(created("c1"), mailed("c1", 2))
+    await publish(created("c1"), mailed("c1", 4), mailed("c1", 3))
     path = tmp_path / "directory.sqlite"
     command = (sys.executable, "-m", "samples.contacts.consumer")
     environment = {**os.environ, "SERVICEBUS": servicebus.connection_string}
@@ -222,10 +223,14 @@ async def test_as_a_command_it_keeps_a_file_and_stops_when_told(
     finally:
         if receiver.returncode is None:
             receiver.kill()
-    show = await asyncio.create_subprocess_exec(
-        *command, "show", "--directory", str(path), cwd=ROOT, stdout=asyncio.subprocess.PIPE
-    )
-    output, _ = await asyncio.wait_for(show.communicate(), 20)
+    shown = []
+    for what in ("show", "missing"):
+        show = await asyncio.create_subprocess_exec(
+            *command, what, "--directory", str(path), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await asyncio.wait_for(show.communicate(), 20)
+        shown += [json.loads(line) for line in output.decode().splitlines()]
 
-    (line,) = output.decode().splitlines()
-    assert json.loads(line)["email"] == "2@contoso.com"
+    contact, missing = shown
+    assert contact["email"] == "4@contoso.com"
+    assert missing == {"contactId": "c1", "sequence": 2}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +56,15 @@ async def forbidding() -> AsyncIterator[Forbidding]:
     endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     yield endpoint
     await runner.cleanup()
+
+
+@contextlib.contextmanager
+def time_machine(seconds: float) -> Iterator[None]:
+    """This process's clock is that much ahead of the account's."""
+    now = time.time
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("relay.operations.inspection.time.time", lambda: now() + seconds)
+        yield
 
 
 def levels(run: Run, level: str) -> list[str]:
@@ -115,6 +126,7 @@ async def test_containers_that_are_not_there_or_not_right_are_found(
     assert [what.split(":")[0] for what in levels(run, "error")] == [
         "COSMOS_CONTAINER 'short-lived' has a default time to live of 3600 s",
         "COSMOS_LEASE_CONTAINER 'by-other' has the partition key /other, not /id",
+        "COSMOS_LEASE_CONTAINER 'by-other' has time to live off",
         "COSMOS_QUARANTINE_CONTAINER 'nowhere' does not exist",
     ]
 
@@ -172,6 +184,25 @@ async def test_a_topic_and_subscriptions_made_wrong_are_found(cosmos: CosmosServ
         "subscription 'forgetful' drops what expires",
         "subscription 'plain' does not require sessions",
     ]
+
+
+async def test_a_lock_that_a_host_killed_at_its_start_left_behind_is_named(
+    environment: dict[str, str], cosmos: CosmosServer
+) -> None:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        database = client.get_database_client(DATABASE)
+        await database.delete_container("leases")
+        leases = await database.create_container("leases", PartitionKey("/id"))
+        await leases.create_item({"id": "127.0.0.1_db_coll.lock", "ttl": 30})
+    fresh = await relay_command(environment, "check", *WINDOW, "--json")
+
+    with time_machine(91):
+        stale = await relay_command(environment, "check", *WINDOW, "--json")
+
+    assert (fresh.code, stale.code) == (1, 1)
+    (off,) = levels(fresh, "error")
+    assert "has time to live off" in off
+    assert "the lock '127.0.0.1_db_coll.lock'" in levels(stale, "error")[-1]
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -15,6 +15,7 @@ from local.functions.host import Host
 from local.servicebus.entities import Entities
 from local.servicebus.server import ServiceBusServer
 from local.stack.environment import DATABASE
+from relay.operations.oversized import OversizedTest
 from relay.pipeline import Relay
 from relay.settings import Settings
 from tests.support.app import copy_app, without_date_setting
@@ -272,3 +273,60 @@ def only_subscription(folder: Path, *, requires_session: bool) -> Path:
         f'{{"RequiresSession": {flag}}}}}]}}]}}]}}}}'
     )
     return path
+
+
+async def test_an_oversized_event_is_quarantined_and_small_ones_after_it_arrive(
+    environment: dict[str, str],
+    outbox: ContainerProxy,
+    quarantine: ContainerProxy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Running(APP, environment, monkeypatch):
+        run = await smoke(environment, "--oversized", "--pause", "1", "--json")
+
+    assert (run.code, run.json["leftBehind"]) == (0, [])
+    assert run.json["oversized"] == {"reason": "message-too-large", "sent": 5, "arrived": 5, "quarantined": []}
+    assert await documents(outbox) == await documents(quarantine) == []
+
+
+async def test_where_poison_parks_its_key_nothing_stays_parked(
+    environment: dict[str, str], quarantine: ContainerProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment |= {"RELAY_ON_POISON": "park"}
+    async with Running(APP, environment, monkeypatch):
+        run = await smoke(environment, "--oversized", "--pause", "0")
+
+    assert run.code == 0
+    assert "ok: an oversized event went to quarantine, and 5 small ones after it arrived" in run.out
+    assert await documents(quarantine) == []
+
+
+async def test_small_events_that_are_refused_after_it_are_told(
+    environment: dict[str, str],
+    quarantine: ContainerProxy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("relay.operations.oversized._SMALL", 2)
+    # As a relay would have it whose sender goes on refusing: the small ones are no events.
+    make = OversizedTest._event
+
+    def unsound(test: OversizedTest, partition_key: str, text: str) -> dict[str, Any]:
+        made = make(test, partition_key, text)
+        return {**made, "data": "nothing"} if text == "small" else made
+
+    monkeypatch.setattr(OversizedTest, "_event", unsound)
+    async with Running(APP, environment, monkeypatch):
+        run = await smoke(environment, "--timeout", "3", "--oversized", "--pause", "0", "--json")
+
+    assert run.code == 1
+    oversized = run.json["oversized"]
+    assert (oversized["arrived"], oversized["sent"]) == (0, 2)
+    assert oversized["quarantined"] == ["data-not-object"] * 2
+    assert any("goes on refusing" in remedy for remedy in run.json["remedies"])
+    assert await documents(quarantine) == []
+
+
+async def test_an_oversized_event_is_not_sent_where_it_would_block(environment: dict[str, str]) -> None:
+    run = await relay_command(environment | {"RELAY_ON_POISON": "block"}, "smoke", "--oversized")
+
+    assert (run.code, "would stop the relay" in run.err) == (2, True)

@@ -20,6 +20,7 @@ from local.demo.tally import Tally
 from local.functions.host import Host
 from local.servicebus.server import ServiceBusServer
 from relay import telemetry
+from relay.attempt import Pace
 from relay.errors import PublishError, QuarantineError
 from relay.headroom import Headroom
 from relay.pipeline import Relay
@@ -335,13 +336,10 @@ async def test_the_span_is_a_child_of_what_is_current_and_links_to_each_valid_or
         "messaging.destination.name": "domain-events",
         "messaging.batch.message_count": 6,
         "faas.invocation_id": "i1",
-        "relay.retry_count": 0,
+        "relay.topic": "domain-events",
         "relay.documents.received": 6,
-        "relay.documents.ignored": 0,
+        "relay.events.received": 6,
         "relay.events.published": 6,
-        "relay.events.quarantined": 0,
-        "relay.events.unsent": 0,
-        "relay.ledger.hits": 0,
         "relay.partition_keys": 1,
         "relay.sends": 1,
     }
@@ -353,7 +351,7 @@ async def test_a_span_has_a_bounded_number_of_links(make_relay: RelayMaker, repo
     await make_relay().handle(documents, "i1")
 
     (span,) = reported.spans()
-    assert len(span.links) == 128
+    assert len(span.links) == 10
 
 
 async def test_a_failed_attempt_is_told_by_its_span_and_log_without_keys_or_payloads_in_attributes(
@@ -372,7 +370,13 @@ async def test_a_failed_attempt_is_told_by_its_span_and_log_without_keys_or_payl
         3,
         4,
     )
-    assert [dict(each.attributes or {}) for each in span.events] == [{"exception.type": "ConfigurationError"}]
+    assert [dict(each.attributes or {}) for each in span.events] == [
+        {
+            "exception.type": "ConfigurationError",
+            "exception.message": "3 event(s) of 1 partition key(s) not accepted, to be sent again. "
+            "The log record with action relay_failed of this operation says why.",
+        }
+    ]
     assert "secret" not in span.to_json()
     assert not any("secret" in value for value in reported.metrics().attributes())
     (failure,) = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -405,6 +409,38 @@ async def test_each_invocation_has_one_summary_line_with_fields(
         }.items()
     )
     assert quarantined.items() >= {"action": "quarantine", "reason": "partition-key-empty", "count": 1}.items()
+
+
+async def test_an_attempt_without_anything_noteworthy_has_its_line_at_information_once_a_minute(
+    make_relay: RelayMaker,
+    servicebus: ServiceBusServer,
+    clock: TurnableClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("relay.attempt._pace", Pace(60, clock))
+    relay = make_relay()
+
+    def levels() -> list[str]:
+        found = [record.levelname for record in caplog.records if vars(record).get("action") == "relay_batch"]
+        caplog.clear()
+        return found
+
+    with caplog.at_level(logging.DEBUG, "relay.attempt"):
+        for number in range(3):
+            await relay.handle(events(f"a{number}", 1), f"i{number}")
+        assert levels() == ["INFO", "DEBUG", "DEBUG"]
+        clock.ahead_s = 61
+        await relay.handle(events("b", 1), "i3")
+        await relay.handle(events("c", 1), "i4")
+        assert levels() == ["INFO", "DEBUG"]
+        await set_topic_status(servicebus.admin_port, "SendDisabled")
+        with pytest.raises(PublishError):
+            await relay.handle(events("d", 1), "i5")
+        await set_topic_status(servicebus.admin_port, "Active")
+        await relay.handle(events("d", 1), "i5", 1)
+        await relay.handle([event("x", "e") | {"data": 7}], "i6")
+        assert levels() == ["INFO", "INFO", "INFO"]
 
 
 async def test_with_the_sdks_own_tracing_on_the_consumer_gets_the_events_traceparent_and_no_other(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import urlsplit
 
 from azure.cosmos.aio import CosmosClient
 
+from local.functions.edges import Edges
 from local.functions.feed import ChangeFeed
 from local.functions.leases import Lease, LeaseStore
 from local.stack.environment import DATABASE
+
+
+def _nobody_else_initializes() -> None:
+    raise AssertionError("the initialization lock is held by somebody else")
 
 
 class TriggerLeases:
@@ -27,9 +33,15 @@ class TriggerLeases:
         host = urlsplit(self.data.client_connection.url_connection).hostname
         rids = f"{(await self._database.read())['_rid']}_{(await self.data.read())['_rid']}"
         store = LeaseStore(
-            self.leases, prefix=f"{self._prefix}{host}_{rids}", owner=self._owner, partitioned_by_id=True
+            self.leases,
+            prefix=f"{self._prefix}{host}_{rids}",
+            owner=self._owner,
+            partitioned_by_id=True,
+            edges=Edges(None),
         )
-        await store.initialize(await self._feed.ranges())
+        await store.initialize(
+            self._feed.ranges, wait_s=0.1, stopping=asyncio.Event(), awaited=_nobody_else_initializes
+        )
         return store
 
     async def reach(self, lsn: int) -> None:

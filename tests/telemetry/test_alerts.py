@@ -17,6 +17,9 @@ from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.process import QUICKLY, WorkerProcess
 from tests.telemetry.tables import ago, merged, moved, rows_of
 
+# Each starts a worker with its exporter, which takes seconds of processor time.
+pytestmark = pytest.mark.timeout(180)
+
 DAYS = 86_400
 # Of an app that has just been deployed: no resource has written into its own tables yet.
 NEW = frozenset({"AppExceptions", "CDBDataPlaneRequests5M", "FunctionAppLogs"})
@@ -146,10 +149,11 @@ async def test_an_app_that_stops_after_a_failed_attempt_is_told_of(
         await set_topic_status(servicebus.admin_port, "SendDisabled")
         await process.handle(fresh("b"), "i2")
         failed = await exported(process, ingestion)
-        await set_topic_status(servicebus.admin_port, "Active")
-        ingestion.forget()
-        await process.handle(fresh("b"), "i2", 1)
-        recovered = await exported(process, ingestion)
+    await set_topic_status(servicebus.admin_port, "Active")
+    ingestion.forget()
+    async with worker(**QUICKLY) as successor:
+        await successor.handle(fresh("b"), "i3")
+        recovered = await exported(successor, ingestion)
 
     stopped = moved(failed, minutes=-20)
     assert alarms(stopped) == {"silent": {("the last attempt failed, and none came after it",)}}
@@ -192,7 +196,25 @@ async def test_a_document_that_the_host_cannot_hand_over_is_told_of(table: str) 
     every_13_s: Rows = {table: [warning | {"TimeGenerated": ago(seconds=13 * n)} for n in range(60)]}
     stopping: Rows = {table: [warning | {"TimeGenerated": ago(minutes=n)} for n in (1, 3, 9)]}
 
-    assert alarms(every_13_s) == {"undelivered": {("3",)}}
     assert alarms(every_13_s, missing=NEW - {table}) == {"undelivered": {("3",)}}
     assert alarms(stopping) == {}
     assert alarms(moved(every_13_s, minutes=-16)) == {}
+
+
+def test_a_workspace_that_has_reached_its_daily_quota_is_told_of() -> None:
+    """The row is that of https://learn.microsoft.com/azure/azure-monitor/logs/daily-cap."""
+    said = {
+        "TimeGenerated": ago(minutes=2),
+        "Category": "Ingestion",
+        "Operation": "Data collection stopped",
+        "Level": "Warning",
+        "Detail": "The data ingestion has stopped. Status of subscription is OverQuota.",
+    }
+    other = said | {
+        "Operation": "Ingestion rate",
+        "Detail": "The data ingestion volume rate crossed the threshold",
+    }
+
+    assert alarms({"_LogOperation": [said]}) == {"quota": {()}}
+    assert alarms({"_LogOperation": [other]}) == {}
+    assert alarms(moved({"_LogOperation": [said]}, minutes=-16)) == {}

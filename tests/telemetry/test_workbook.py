@@ -16,6 +16,9 @@ from tests.telemetry.conftest import WorkerMaker
 from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.tables import ago, rows_of
 
+# Each starts a worker with its exporter, which takes seconds of processor time.
+pytestmark = pytest.mark.timeout(180)
+
 QUERIES = sorted((ROOT / "infra" / "queries").glob("*.kql"))
 
 

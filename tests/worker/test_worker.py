@@ -7,90 +7,36 @@ from __future__ import annotations
 
 import json
 import sys
-import types
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from local.functions.context import RetryContext
+from local.functions.documents import to_text
+from local.functions.worker import platform
+from local.functions.worker.interface import Invocation
 from local.servicebus.entities import Entities
 from local.servicebus.server import ServiceBusServer
 from tests.support.outbox import event
 from tests.support.subscriber import Subscriber
 
-azure_functions_runtime = pytest.importorskip("azure_functions_runtime")
+pytest.importorskip("azure_functions_runtime")
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Record:
-    """A protobuf message, as far as the worker looks: an object with the fields it was made with."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.__dict__.update(fields)
-
-
-class Protos(types.ModuleType):
-    """The worker makes its answers from classes of this module, by name."""
-
-    def __getattr__(self, name: str) -> type[Record]:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        made = type(name, (Record,), {})
-        setattr(self, name, made)
-        return made
-
-
-def protos() -> Protos:
-    module = Protos("protos")
-    enumerated: dict[str, dict[str, Any]] = {"StatusResult": {"Success": 1, "Failure": 0}}
-    directions = {"in": 0, "out": 1, "inout": 2}
-    kinds = {"undefined": 0, "string": 1, "binary": 2, "stream": 3}
-    enums = {"Direction": SimpleNamespace(**directions), "DataType": SimpleNamespace(**kinds)}
-    enumerated["BindingInfo"] = {**directions, **kinds, **enums}
-    strategies = {"exponential_backoff": "exponential_backoff", "fixed_delay": "fixed_delay"}
-    enumerated["RpcRetryOptions"] = {**strategies, "RetryStrategy": SimpleNamespace(**strategies)}
-    for name, values in enumerated.items():
-        setattr(module, name, type(name, (Record,), values))
-    return module
-
-
 async def index_app(folder: Path = ROOT) -> list[Any]:
     """What the worker tells the host of the functions it found in a folder."""
-    request = SimpleNamespace(
-        worker_init_request=SimpleNamespace(capabilities={}, function_app_directory=str(folder))
-    )
-    answer = await azure_functions_runtime.worker_init_request(
-        SimpleNamespace(request=request, properties={"host": "127.0.0.1", "protos": protos()})
-    )
-    failure = getattr(answer.result, "exception", None)
-    assert answer.result.status == 1, getattr(failure, "message", None)
-    answer = await azure_functions_runtime.functions_metadata_request(SimpleNamespace(properties={}))
-    functions: list[Any] = answer.function_metadata_results
-    return functions
+    return await platform.index(folder)
 
 
 async def invoke(function_id: str, documents: list[dict[str, Any]]) -> Any:
     """Run one invocation as the host would ask for it."""
-    payload = SimpleNamespace(WhichOneof=lambda _: "json", json=json.dumps(documents), string=None)
-    trigger = SimpleNamespace(name="documents", data=payload, WhichOneof=lambda _: "data")
-    request = SimpleNamespace(
-        invocation_id="7a3e2c5e",
-        function_id=function_id,
-        input_data=[trigger],
-        trigger_metadata={},
-        trace_context=SimpleNamespace(trace_parent="", trace_state="", attributes={}),
-        retry_context=SimpleNamespace(
-            retry_count=0,
-            max_retry_count=-1,
-            exception=SimpleNamespace(message="", source="", stack_trace=""),
-        ),
-    )
-    return await azure_functions_runtime.invocation_request(
-        SimpleNamespace(request=SimpleNamespace(invocation_request=request), properties={})
-    )
+    text = to_text(documents, rewrite_dates=False)
+    retry = RetryContext(max_retry_count=-1)
+    return await platform.invoke(function_id, "documents", Invocation("relay", "7a3e2c5e", text, retry))
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,10 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from .errors import BadRequest
+from .xml import INSTANCE, encode
 
 ATOM = "http://www.w3.org/2005/Atom"
 CONNECT = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
-COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
-INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
 SCHEMA = "http://www.w3.org/2001/XMLSchema"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,7 +80,7 @@ def text_of(parent: Element, local: str) -> str | None:
 
 def write_entry(entry: Entry, author: str) -> bytes:
     """Encode the answer about one resource."""
-    return bytes(ElementTree.tostring(_entry(entry, author), "utf-8"))
+    return encode(_entry(entry, author))
 
 
 def write_feed(title: str, address: str, entries: Iterable[Entry], author: str, next_page: str | None) -> bytes:
@@ -93,7 +92,7 @@ def write_feed(title: str, address: str, entries: Iterable[Entry], author: str, 
             SubElement(feed, name("link", ATOM), {"rel": relation, "href": target})
     for entry in entries:
         feed.append(_entry(entry, author))
-    return bytes(ElementTree.tostring(feed, "utf-8"))
+    return encode(feed)
 
 
 def _entry(entry: Entry, author: str) -> Element:

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 from ..ends import Entity, Outlet
 from ..filters import CorrelationFilter, Rule
 from ..topic import Queue, Subscription, Topic
-from . import atom, fields
+from . import atom, fields, xml
 from .descriptions import QUEUE, SUBSCRIPTION, TOPIC, queue_values, subscription_values, topic_values
 from .rules import write_rule
 
@@ -102,7 +102,7 @@ def _common(entity: Entity, active: int, dead: int, scheduled: int) -> _Children
         ("TransferMessageCount", "0"),
     ]
     details = atom.element("CountDetails")
-    details.extend(atom.element("x", counts, atom.COUNTS))
+    details.extend(atom.element("x", counts, xml.COUNTS))
     return [
         ("CreatedAt", atom.moment(entity.times.created_ms)),
         ("UpdatedAt", atom.moment(entity.times.updated_ms)),

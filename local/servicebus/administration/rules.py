@@ -11,7 +11,7 @@ from ..codec import Timestamp
 from ..filters import CORRELATION_PROPERTIES, CorrelationFilter, FalseFilter, Filter, Rule, TrueFilter
 from ..properties import parse_duration
 from ..sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
-from . import atom
+from . import atom, xml
 from .errors import BadRequest
 from .fields import write_duration
 
@@ -82,7 +82,7 @@ def _read_action(found: Element) -> SqlAction | None:
 
 
 def _kind(found: Element) -> str:
-    return found.get(atom.name("type", atom.INSTANCE), "").rpartition(":")[2]
+    return found.get(atom.name("type", xml.INSTANCE), "").rpartition(":")[2]
 
 
 def _expression(found: Element) -> str:
@@ -180,7 +180,7 @@ def _write_sql(tag: str, kind: str, text: str, parameters: Mapping[str, Any]) ->
 
 def _typed(tag: str, kind: str, children: list[Element | tuple[str, str]] | list[Any]) -> Element:
     made = atom.element(tag, children)
-    made.set(atom.name("type", atom.INSTANCE), kind)
+    made.set(atom.name("type", xml.INSTANCE), kind)
     return made
 
 
@@ -191,7 +191,7 @@ def _write_key_values(tag: str, values: Mapping[str, Any]) -> Element:
         pair = SubElement(made, atom.name("KeyValueOfstringanyType"))
         SubElement(pair, atom.name("Key")).text = key
         # The prefix stands in a value, where ElementTree does not look: it is declared by hand.
-        told = {"xmlns:d6p1": atom.SCHEMA, atom.name("type", atom.INSTANCE): f"d6p1:{kind}"}
+        told = {"xmlns:d6p1": atom.SCHEMA, atom.name("type", xml.INSTANCE): f"d6p1:{kind}"}
         SubElement(pair, atom.name("Value"), told).text = text
     return made
 

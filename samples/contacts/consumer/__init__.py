@@ -9,4 +9,6 @@ What makes what unnecessary:
   comes again, or comes after later ones. So every change carries its contact's version, and the directory takes
   over only what is newer than what it has. That alone makes the handler idempotent: no list of the ids
   handled so far has to be kept.
+- An event that cannot be sent is set aside in quarantine, and those behind it come without it. The numbers of a
+  contact's events, the application property `sequence`, go up by one: the directory notes which have not come.
 """

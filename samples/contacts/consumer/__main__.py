@@ -1,4 +1,4 @@
-"""`python -m samples.contacts.consumer`: receive events into a directory, or show the directory."""
+"""`python -m samples.contacts.consumer`: receive events into a directory, show it, or show what is missing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from azure.servicebus import ServiceBusReceivedMessage
 
+from samples.contacts.consumer.changes import sequence_of
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.handler import handle
 from samples.contacts.consumer.receiver import receive_sessions
@@ -24,7 +25,7 @@ _DIRECTORY = Path(".local/directory.sqlite")
 def main(argv: list[str]) -> int:
     """Run one command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m samples.contacts.consumer", description=__doc__)
-    parser.add_argument("command", choices=("receive", "show"), nargs="?", default="receive")
+    parser.add_argument("command", choices=("receive", "show", "missing"), nargs="?", default="receive")
     parser.add_argument("--directory", type=Path, default=_DIRECTORY, metavar="FILE", help="default: %(default)s")
     parser.add_argument("--sessions", type=int, default=16, help="received at a time; default: %(default)s")
     arguments = parser.parse_args(argv)
@@ -32,6 +33,10 @@ def main(argv: list[str]) -> int:
         if arguments.command == "show":
             for contact in directory.contacts():
                 print(json.dumps(contact, ensure_ascii=False))
+            return 0
+        if arguments.command == "missing":
+            for contact_id, sequence in directory.gaps:
+                print(json.dumps({"contactId": contact_id, "sequence": sequence}))
             return 0
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
         # The SDK tells of every link at INFO: that is noise here.
@@ -50,7 +55,7 @@ async def _receive(directory: Directory, sessions: int) -> None:
     subscription = os.environ.get("SERVICEBUS_SUBSCRIPTION") or "all"
 
     def handle_message(message: ServiceBusReceivedMessage) -> None:
-        handle(b"".join(message.body), directory)
+        handle(b"".join(message.body), directory, sequence_of(message.application_properties))
 
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

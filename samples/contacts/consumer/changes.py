@@ -38,11 +38,22 @@ class Change:
     deleted: bool = False
 
 
-def change_of(body: bytes) -> Change | None:
-    """What the body of a message tells; None for an event of another kind, which is not for the directory.
+def sequence_of(properties: Mapping[Any, Any] | None) -> int | None:
+    """The event's number among those of its contact, an application property; None where it has none.
+
+    The SDK gives the names of properties as bytes, the Functions host as text.
+    """
+    if properties is None:
+        return None
+    sequence = properties.get(b"sequence", properties.get("sequence"))
+    return sequence if isinstance(sequence, int) else None
+
+
+def event_of(body: bytes) -> dict[str, Any]:
+    """The event in the body of a message.
 
     Raises:
-        UnreadableEvent: It is no event, or one of a contact that lacks something.
+        UnreadableEvent: It is none.
     """
     try:
         data = json.loads(body)
@@ -50,6 +61,15 @@ def change_of(body: bytes) -> Change | None:
         raise UnreadableEvent(f"The body is not JSON: {error}.") from error
     if not isinstance(data, dict) or not isinstance(data.get("action"), str):
         raise UnreadableEvent("The body is no event: it has no action.")
+    return data
+
+
+def change_of(data: Mapping[str, Any]) -> Change | None:
+    """What an event tells; None for one of another kind, which is not for the directory.
+
+    Raises:
+        UnreadableEvent: It is one of a contact that lacks something.
+    """
     action = data["action"]
     if action not in _TOLD:
         return None

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from samples.contacts.consumer.changes import Change
+from samples.contacts.consumer.gaps import Gaps
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS aspects (
@@ -41,6 +42,9 @@ class Directory:
 
     Args:
         path: The file; None keeps it in memory.
+
+    Attributes:
+        gaps: Which events have not come.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -51,6 +55,7 @@ class Directory:
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute(_SCHEMA)
+        self.gaps = Gaps(self._connection)
 
     def apply(self, change: Change) -> bool:
         """Take over what is newer than what is known, all of it or nothing; whether anything was."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import azure.functions as func
 
+from samples.contacts.consumer.changes import sequence_of
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.handler import handle
 
@@ -29,4 +30,4 @@ def directory() -> Directory:
 )
 async def keep_directory(message: func.ServiceBusMessage) -> None:
     """Handle one message; raising has it delivered again, and dead-lettered after MaxDeliveryCount times."""
-    handle(message.get_body(), directory())
+    handle(message.get_body(), directory(), sequence_of(message.application_properties))

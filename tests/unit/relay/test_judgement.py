@@ -13,6 +13,7 @@ from relay.operations.facts import (
     ContainerFacts,
     CosmosFacts,
     Gap,
+    LockFacts,
     ServiceBusFacts,
     SubscriptionFacts,
     TopicFacts,
@@ -30,11 +31,11 @@ NAMES = {
 }
 SOUND_COSMOS = {
     "COSMOS_CONTAINER": ContainerFacts(("/partitionKey",), -1),
-    "COSMOS_LEASE_CONTAINER": ContainerFacts(("/id",), None),
+    "COSMOS_LEASE_CONTAINER": ContainerFacts(("/id",), -1),
     "COSMOS_QUARANTINE_CONTAINER": ContainerFacts(("/partitionKey",), None),
 }
 DEMANDS = Demands(window=timedelta(minutes=10), ttl=timedelta(days=1))
-SOUND_TOPIC = TopicFacts("Active", True, timedelta(minutes=10), True, True, timedelta(days=14))
+SOUND_TOPIC = TopicFacts("Active", True, timedelta(minutes=10), True, timedelta(days=14))
 SOUND_SUBSCRIPTION = SubscriptionFacts("all", "Active", True, True, timedelta(days=14))
 
 
@@ -79,7 +80,8 @@ def test_a_sound_deployment_gives_nothing_but_ok() -> None:
             Level.ERROR,
             "business documents are deleted",
         ),
-        ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/partitionKey",), None), Level.ERROR, "not /id"),
+        ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/partitionKey",), -1), Level.ERROR, "not /id"),
+        ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/id",), None), Level.ERROR, "never expires"),
         ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/id",), 60), Level.ERROR, "takes its checkpoint along"),
         ("COSMOS_QUARANTINE_CONTAINER", ContainerFacts(("/partitionKey",), 60), Level.ERROR, "are lost after it"),
         (
@@ -103,6 +105,35 @@ def test_a_container_that_is_not_as_it_should_be(
     assert finding.remedy
 
 
+def test_the_lease_container_of_the_triggers_own_making_is_sound() -> None:
+    assert trouble(cosmos(COSMOS_LEASE_CONTAINER=ContainerFacts(("/id",), -1))) == []
+
+
+@pytest.mark.parametrize(("age_s", "stale"), [(0.0, False), (30.0, False), (60.0, False), (61.0, True)])
+def test_a_lock_that_is_older_than_any_host_holds_it_is_an_error_that_names_it(age_s: float, stale: bool) -> None:
+    facts = CosmosFacts(None, SOUND_COSMOS, [LockFacts("host_db_coll.lock", age_s)])
+
+    found = trouble(list(judge_cosmos(facts, "outbox", NAMES)))
+
+    assert [finding.level for finding in found] == ([Level.ERROR] if stale else [])
+    assert all("the lock 'host_db_coll.lock', 61 s old" in finding.what and finding.remedy for finding in found)
+
+
+def test_locks_that_cannot_be_read_are_unknown() -> None:
+    facts = CosmosFacts(None, SOUND_COSMOS, Gap(Why.FORBIDDEN, "403 said"))
+
+    (finding,) = trouble(list(judge_cosmos(facts, "outbox", NAMES)))
+
+    assert (finding.level, "the locks in" in finding.what) == (Level.UNKNOWN, True)
+
+
+def test_on_premium_an_unpartitioned_topic_is_as_it_should_be_even_when_it_is_strict() -> None:
+    findings = cosmos() + servicebus(replace(SOUND_TOPIC, partitioned=False), sending=1_048_576)
+
+    assert exit_code(findings, strict=True, allow_unknown=False) is ExitCode.OK
+    assert any("ids have to be unique across partition keys" in finding.what for finding in findings)
+
+
 @pytest.mark.parametrize(
     ("why", "unavailable"), [(Why.MISSING, False), (Why.REFUSED, True), (Why.UNREACHABLE, True)]
 )
@@ -121,9 +152,8 @@ def test_an_account_without_its_database_is_one_finding(why: Why, unavailable: b
         ({"duplicate_detection": None}, Level.UNKNOWN, "whether it detects duplicates"),
         ({"window": timedelta(seconds=599)}, Level.ERROR, "within PT9M59S only, not within PT10M"),
         ({"window": None}, Level.UNKNOWN, "its duplicate detection window"),
-        ({"partitioned": False}, Level.WARNING, "would swallow one another"),
+        ({"partitioned": False}, Level.WARNING, "the second is dropped"),
         ({"partitioned": None}, Level.UNKNOWN, "whether it is partitioned"),
-        ({"ordered": False}, Level.WARNING, "out of order"),
         ({"ttl": timedelta(hours=23)}, Level.WARNING, "keeps messages for PT23H"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from samples.contacts.consumer.changes import UnreadableEvent
+from samples.contacts.consumer.changes import UnreadableEvent, sequence_of
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.handler import handle
 
@@ -105,6 +105,56 @@ def test_events_of_other_things_are_passed_over(directory: Directory) -> None:
     assert list(directory.contacts()) == []
 
 
+def test_numbers_that_are_skipped_are_missing_until_they_come(
+    directory: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    for sequence in (1, 2, 5, 6):
+        handle(described(sequence, "x"), directory, sequence)
+    assert list(directory.gaps) == [("c1", 3), ("c1", 4)]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "contact c1: event 3 has not come, event 5 has",
+        "contact c1: event 4 has not come, event 5 has",
+    ]
+
+    # Released from quarantine, and sent once more than that.
+    for sequence in (4, 4, 6):
+        handle(described(sequence, "x"), directory, sequence)
+    assert list(directory.gaps) == [("c1", 3)]
+
+
+def test_contacts_are_counted_apart_and_nothing_is_missing_before_the_first(
+    directory: Directory,
+) -> None:
+    handle(email(7, "a@b"), directory, 12)
+    handle(created("c2"), directory, 1)
+    handle(email(8, "a@b"), directory, 14)
+
+    assert list(directory.gaps) == [("c1", 13)]
+
+
+def test_an_event_that_is_not_for_the_directory_is_not_missing(directory: Directory) -> None:
+    handle(created(), directory, 1)
+    handle(event("ContactCalledEvent", 2), directory, 2)
+    handle(email(3, "a@b"), directory, 3)
+
+    assert list(directory.gaps) == []
+
+
+def test_events_without_numbers_are_not_counted(directory: Directory) -> None:
+    for message in LIFE:
+        handle(message, directory)
+
+    assert list(directory.gaps) == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "sequence"),
+    [({b"sequence": 3}, 3), ({"sequence": 3}, 3), ({b"type": b"x"}, None), ({}, None), (None, None)],
+)
+def test_the_number_is_an_application_property(properties: dict[Any, Any] | None, sequence: int | None) -> None:
+    assert sequence_of(properties) == sequence
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -131,9 +181,14 @@ def test_what_is_no_event_is_told_and_changes_nothing(directory: Directory, body
 def test_a_file_keeps_the_directory(tmp_path: Path) -> None:
     path = tmp_path / "new" / "directory.sqlite"
     with Directory(path) as directory:
-        for message in LIFE:
-            handle(message, directory)
+        for sequence, message in enumerate(LIFE[:-1], start=1):
+            handle(message, directory, sequence)
+        handle(LIFE[-1], directory)
 
     with Directory(path) as again:
         assert again.contact("c1") == AT_LAST
         assert handle(LIFE[-1], again) is False
+        handle(described(6, "z"), again, 6)
+
+    with Directory(path) as again:
+        assert list(again.gaps) == [("c1", 5)]

@@ -35,8 +35,9 @@ def only_function(module: ModuleType) -> tuple[Any, dict[str, Any]]:
 class Message:
     """A Service Bus message as far as the function looks."""
 
-    def __init__(self, **data: Any) -> None:
+    def __init__(self, sequence: int, **data: Any) -> None:
         self._data = data
+        self.application_properties = {"sequence": sequence}
 
     def get_body(self) -> bytes:
         return json.dumps(self._data).encode()
@@ -61,14 +62,15 @@ async def test_the_consumer_keeps_the_directory_in_the_file_that_is_set(
     handler = only_function(module)[0].get_user_function()
     event = {"action": "ContactCreatedEvent", "contactId": "c1", "version": 1, "email": "a@b", "description": ""}
 
-    for _ in range(2):
-        await handler(Message(**event, name={"firstName": "J"}, company={}))
+    for sequence in (1, 1, 3):
+        await handler(Message(sequence, **event, name={"firstName": "J"}, company={}))
     with pytest.raises(Exception, match="has no name"):
-        await handler(Message(**event))
+        await handler(Message(4, **event))
     module.directory().close()
 
     with Directory(path) as directory:
         assert [contact["id"] for contact in directory.contacts()] == ["c1"]
+        assert list(directory.gaps) == [("c1", 2)]
 
 
 def test_the_api_is_one_http_function_for_every_route_and_method() -> None:

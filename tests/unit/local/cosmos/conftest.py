@@ -62,6 +62,13 @@ async def raw(server: CosmosServer) -> AsyncIterator[RawClient]:
 
 
 @pytest.fixture
+async def stranger(server: CosmosServer) -> AsyncIterator[RawClient]:
+    """A client that sends no session token of itself."""
+    async with aiohttp.ClientSession() as session:
+        yield RawClient(session, server.endpoint, server.key, is_stranger=True)
+
+
+@pytest.fixture
 async def faults(server: CosmosServer) -> AsyncIterator[FaultClient]:
     async with aiohttp.ClientSession() as session:
         yield FaultClient(session, server.endpoint)

@@ -49,12 +49,19 @@ class Answer:
 
 
 class RawClient:
-    """Signed requests by hand, for what the SDK would never send."""
+    """Signed requests by hand, for what the SDK would never send.
 
-    def __init__(self, session: aiohttp.ClientSession, endpoint: str, key: str) -> None:
+    As the SDK does, it remembers the session tokens that it was given, unless told to be a stranger each time.
+    """
+
+    def __init__(
+        self, session: aiohttp.ClientSession, endpoint: str, key: str, *, is_stranger: bool = False
+    ) -> None:
         self._session = session
         self._endpoint = endpoint.rstrip("/")
         self._key = base64.b64decode(key)
+        self._is_stranger = is_stranger
+        self._tokens: dict[tuple[str, ...], dict[str, str]] = {}
 
     async def send(
         self,
@@ -68,12 +75,17 @@ class RawClient:
     ) -> Answer:
         """`encoded` says that the path is percent-encoded already, and goes out as it is."""
         date = formatdate(usegmt=True)
-        sent = {"x-ms-date": date, "x-ms-version": "2020-07-15", **(headers or {})}
+        container = tuple(path.strip("/").split("/")[:4])
+        tokens = self._tokens.setdefault(container, {})
+        known = {"x-ms-session-token": ",".join(tokens.values())} if tokens and not self._is_stranger else {}
+        sent = {"x-ms-date": date, "x-ms-version": "2020-07-15", **known, **(headers or {})}
         if sign:
             sent["authorization"] = self._signature(method, unquote(path) if encoded else path, date)
         content = body if isinstance(body, bytes) or body is None else str(body).encode()
         url = URL(self._endpoint + path, encoded=encoded)
         async with self._session.request(method, url, headers=sent, data=content) as response:
+            if token := response.headers.get("x-ms-session-token"):
+                tokens.update({each.partition(":")[0]: each for each in token.split(",")})
             return Answer(response.status, response.headers, await response.text("utf-8", "replace"))
 
     def _signature(self, method: str, path: str, date: str) -> str:

@@ -161,13 +161,13 @@ async def test_the_same_seed_draws_the_same_and_another_one_something_else() -> 
 
 
 async def test_a_read_without_the_writes_session_token_may_see_the_state_before(
-    server: CosmosServer, container: ContainerProxy, raw: RawClient
+    server: CosmosServer, container: ContainerProxy, stranger: RawClient
 ) -> None:
     key = {"x-ms-documentdb-partitionkey": '["a"]'}
     seen = set()
     for version in range(200):
         await container.upsert_item({"id": "1", "pk": "a", "version": version})
-        answer = await raw.send("GET", f"{DOCS}/1", headers=key)
+        answer = await stranger.send("GET", f"{DOCS}/1", headers=key)
         if answer.status == 404:
             seen.add(("nothing", int(answer.headers["lsn"]) < version + 1))
             continue
@@ -180,33 +180,33 @@ async def test_a_read_without_the_writes_session_token_may_see_the_state_before(
 
 
 async def test_a_read_with_the_writes_session_token_sees_the_write_and_a_deletion_too(
-    server: CosmosServer, raw: RawClient, container: ContainerProxy
+    server: CosmosServer, stranger: RawClient, container: ContainerProxy
 ) -> None:
     key = {"x-ms-documentdb-partitionkey": '["a"]'}
     for version in range(200):
-        written = await raw.send(
+        written = await stranger.send(
             "POST",
             DOCS,
             headers=key | {"x-ms-documentdb-is-upsert": "True"},
             body=json.dumps({"id": "1", "pk": "a", "version": version}),
         )
         token = {"x-ms-session-token": written.headers["x-ms-session-token"]}
-        answer = await raw.send("GET", f"{DOCS}/1", headers=key | token)
+        answer = await stranger.send("GET", f"{DOCS}/1", headers=key | token)
         assert answer.body["version"] == version
 
-    gone = await raw.send("DELETE", f"{DOCS}/1", headers=key)
+    gone = await stranger.send("DELETE", f"{DOCS}/1", headers=key)
     token = {"x-ms-session-token": gone.headers["x-ms-session-token"]}
-    assert {(await raw.send("GET", f"{DOCS}/1", headers=key | token)).status for _ in range(20)} == {404}
+    assert {(await stranger.send("GET", f"{DOCS}/1", headers=key | token)).status for _ in range(20)} == {404}
 
 
 @pytest.mark.usefixtures("container")
-async def test_a_deleted_item_may_still_be_read_without_the_token_of_its_deletion(raw: RawClient) -> None:
+async def test_a_deleted_item_may_still_be_read_without_the_token_of_its_deletion(stranger: RawClient) -> None:
     key = {"x-ms-documentdb-partitionkey": '["a"]'}
     statuses = set()
     for _ in range(100):
-        await raw.send("POST", DOCS, headers=key, body='{"id":"1","pk":"a"}')
-        await raw.send("DELETE", f"{DOCS}/1", headers=key)
-        statuses.add((await raw.send("GET", f"{DOCS}/1", headers=key)).status)
+        await stranger.send("POST", DOCS, headers=key, body='{"id":"1","pk":"a"}')
+        await stranger.send("DELETE", f"{DOCS}/1", headers=key)
+        statuses.add((await stranger.send("GET", f"{DOCS}/1", headers=key)).status)
 
     assert statuses == {200, 404}
 

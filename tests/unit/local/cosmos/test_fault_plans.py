@@ -136,7 +136,7 @@ async def test_a_hang_lasts_as_long_as_it_was_told_to() -> None:
     [
         ([], "JSON object"),
         ({"count": 1}, "kind"),
-        ({"kind": "flood", "count": 1}, "throttle, unavailable, timeout, drop, drop-after"),
+        ({"kind": "flood", "count": 1}, "throttle, unavailable, gone, timeout, drop, drop-after"),
         ({"kind": "drop"}, "count or for_ms"),
         ({"kind": "drop", "count": 0}, "count"),
         ({"kind": "drop", "count": True}, "count"),

@@ -78,7 +78,7 @@ async def test_a_throttled_request_gets_the_services_answer(raw: RawClient, faul
 @pytest.mark.usefixtures("container")
 @pytest.mark.parametrize(
     ("kind", "status", "code"),
-    [("unavailable", 503, "ServiceUnavailable"), ("timeout", 408, "RequestTimeout")],
+    [("unavailable", 503, "ServiceUnavailable"), ("timeout", 408, "RequestTimeout"), ("gone", 410, "Gone")],
 )
 async def test_a_refused_request_gets_the_services_answer_and_changes_nothing(
     raw: RawClient, faults: FaultClient, kind: str, status: int, code: str

@@ -48,8 +48,8 @@ async def test_an_item_comes_back_as_sent_with_the_system_properties(container: 
     assert all(system.values())
 
 
-async def test_numbers_come_back_digit_for_digit(container: ContainerProxy) -> None:
-    numbers = [2**70, -(2**63), 1.7976931348623157e308, 5e-324, 0.1, -0.0, 12345678901234567890123, 1e22]
+async def test_integers_of_64_bits_and_doubles_come_back_digit_for_digit(container: ContainerProxy) -> None:
+    numbers = [2**63 - 1, -(2**63), 2**53 + 1, 1.7976931348623157e308, 5e-324, 0.1, -0.0, 10**15, 1e22]
 
     await container.create_item({"id": "1", "pk": "a", "numbers": numbers})
 
@@ -57,11 +57,53 @@ async def test_numbers_come_back_digit_for_digit(container: ContainerProxy) -> N
     assert [repr(number) for number in read["numbers"]] == [repr(number) for number in numbers]
 
 
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("9223372036854775808", "9.223372036854776e+18"),
+        ("-9223372036854775809", "-9.223372036854776e+18"),
+        ("123456789012345678901234567890", "1.2345678901234568e+29"),
+        ("0.1234567890123456789", "0.12345678901234568"),
+        ("9007199254740993.0", "9007199254740992.0"),
+        ("1e-400", "0.0"),
+        ("1" + "0" * 308, "1e+308"),
+    ],
+)
+async def test_any_other_number_becomes_the_nearest_double_without_a_word(
+    container: ContainerProxy, raw: RawClient, sent: str, kept: str
+) -> None:
+    await container.upsert_item({"id": "0", "pk": "a"})
+    key = {"x-ms-documentdb-partitionkey": '["a"]'}
+    operations = f'[{{"operationType":"Create","resourceBody":{{"id":"2","pk":"a","n":[1.10,{sent}]}}}}]'
+    batch = {"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "True"}
+    path = "/dbs/outbox/colls/data/docs"
+
+    answer = await raw.send("POST", path, headers=key, body=f'{{"id":"1","pk":"a","n":[1.10,{sent}]}}')
+    await raw.send("POST", path, headers=key | batch, body=operations)
+
+    assert answer.status == 201
+    for item_id in ("1", "2"):
+        text = (await raw.send("GET", f"{path}/{item_id}", headers=key)).text
+        assert f'"n":[1.1,{kept}]' in text
+
+
+@pytest.mark.usefixtures("container")
+@pytest.mark.parametrize("number", ["1e400", "-1E309", "1" + "0" * 309, "9" * 379, "9" * 5000, "NaN", "-Infinity"])
+async def test_a_number_that_is_no_finite_double_is_refused(raw: RawClient, number: str) -> None:
+    key = {"x-ms-documentdb-partitionkey": '["a"]'}
+
+    answer = await raw.send(
+        "POST", "/dbs/outbox/colls/data/docs", headers=key, body=f'{{"id":"1","pk":"a","n":{number}}}'
+    )
+
+    assert (answer.status, answer.body["code"]) == (400, "BadRequest")
+
+
 @pytest.mark.parametrize("system", ["", ',"_ts":1,"_rid":"x"'])
 async def test_the_text_of_an_item_is_kept_as_it_was_sent(
     container: ContainerProxy, raw: RawClient, system: str
 ) -> None:
-    text = '"n":1.10,"tiny":0.1000000000000000000000001,"e":1E+2,"list":[1,  2],"escaped":"\\u0041\\/"'
+    text = '"n":1.10,"tiny":0.100000000000000000000000,"e":1E+2,"list":[1,  2],"escaped":"\\u0041\\/"'
     key = {"x-ms-documentdb-partitionkey": '["a"]'}
     path = "/dbs/outbox/colls/data/docs"
 

@@ -8,6 +8,7 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 
 from local.cosmos.server import CosmosServer
+from tests.unit.local.cosmos.support import FaultClient
 from tests.unit.local.functions.apps import Recorder, eventually, stored_leases, write_app
 from tests.unit.local.functions.conftest import HostFactory
 
@@ -55,3 +56,22 @@ def delivered(recorder: Recorder) -> list[tuple[str, str]]:
         for delivery in recorder.deliveries
         for document in delivery.documents
     ]
+
+
+async def test_a_partition_that_is_gone_for_a_moment_keeps_its_lease(
+    tmp_path: Path,
+    data: ContainerProxy,
+    leases: ContainerProxy,
+    recorder: Recorder,
+    host_of: HostFactory,
+    faults: FaultClient,
+) -> None:
+    host = host_of(write_app(tmp_path / "app", name="app"))
+    await host.start()
+
+    await faults.add("gone", "read-feed", count=8)
+    await write(data, 0)
+
+    await recorder.until(lambda: len(delivered(recorder)) == len(KEYS))
+    assert {lease["LeaseToken"] for lease in await stored_leases(leases)} == {"0", "1", "2", "3"}
+    assert host.edges.as_json()["edges"]["lease-given-up"] >= 1

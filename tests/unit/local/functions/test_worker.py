@@ -1,4 +1,7 @@
-"""What every worker does, in the host's process or in one of its own, and what only a process can do."""
+"""What every worker does, in the host's process or in one of its own, and what only a process can do.
+
+tests/worker asks the same of a worker process with the platform's own library.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from local.functions.worker.process import ProcessWorker
 from tests.unit.local.functions.apps import eventually
 
 _TRIGGER = 'arg_name="documents", connection="COSMOS", database_name="d", container_name="c"'
-_SCRIPT = f"""\
+SCRIPT = f"""\
 import asyncio
 import json
 import os
@@ -80,7 +83,7 @@ Make = Callable[[], Worker]
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "app"
     folder.mkdir()
-    (folder / "function_app.py").write_text(_SCRIPT)
+    (folder / "function_app.py").write_text(SCRIPT)
     (folder / "beside.py").write_text(f"OUT = {str(tmp_path / 'out')!r}\n")
     # The app of an earlier test in this process had a module of that name as well.
     monkeypatch.delitem(sys.modules, "beside", raising=False)
@@ -90,7 +93,9 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(params=["in process", "process"])
 async def worker(request: pytest.FixtureRequest, app: Path) -> AsyncIterator[Worker]:
     made: Worker = (
-        InProcessWorker(app) if request.param == "in process" else ProcessWorker(app, os.environ, Edges(None))
+        InProcessWorker(app)
+        if request.param == "in process"
+        else ProcessWorker(app, os.environ, Edges(None), own=True)
     )
     yield made
     await made.stop()
@@ -99,7 +104,7 @@ async def worker(request: pytest.FixtureRequest, app: Path) -> AsyncIterator[Wor
 
 @pytest.fixture
 async def process(app: Path, tmp_path: Path) -> AsyncIterator[ProcessWorker]:
-    made = ProcessWorker(app, os.environ, Edges(None, tmp_path / "edges"))
+    made = ProcessWorker(app, os.environ, Edges(None, tmp_path / "edges"), own=True)
     yield made
     (tmp_path / "go").touch()
     await made.stop()

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
-from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusError
+from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusConnectionError, ServiceBusError
 
 from local.servicebus.edges import Edge
 from local.servicebus.entities import Entities
@@ -20,6 +20,12 @@ from tests.support.broker import keep_alive
 from .support import Broker
 
 IDLE_MS = 200
+IDLE_ENDS = {
+    Edge.IDLE_LINK_DETACHED,
+    Edge.IDLE_LINK_DETACHED_WITH_ERROR,
+    Edge.IDLE_CONNECTION_CLOSED,
+    Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR,
+}
 
 
 @pytest.fixture
@@ -84,6 +90,18 @@ async def test_what_has_an_answer_to_come_does_not_idle(entities: Entities) -> N
         assert server.broker.edges.met == {}
 
 
+async def test_a_receiver_that_waits_for_a_session_does_not_idle(entities: Entities) -> None:
+    async with (
+        ServiceBusServer(entities, edges=None, idle_ms=100) as server,
+        ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
+    ):
+        waiting = client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1)
+        with pytest.raises(OperationTimeoutError):
+            await waiting.__aenter__()
+
+        assert Edge.IDLE_LINK_DETACHED_WITH_ERROR not in server.broker.edges.met
+
+
 async def test_a_link_that_idles_is_detached_and_its_connection_closed_after_it(entities: Entities) -> None:
     async with (
         ServiceBusServer(entities, edges=None, idle_ms=IDLE_MS) as server,
@@ -91,12 +109,12 @@ async def test_a_link_that_idles_is_detached_and_its_connection_closed_after_it(
         client.get_queue_sender("orders") as sender,
     ):
         await send(sender, "1")
-        await met(server, Edge.IDLE_LINK_DETACHED_WITH_ERROR)
+        await until_met(server, Edge.IDLE_LINK_DETACHED_WITH_ERROR)
         await keep_alive(sender)
         with pytest.raises(ServiceBusConnectionError, match=r"IdleTimerExpired: Idle timeout: 0:00:00.2"):
             await send(sender, "2")
         await send(sender, "2")
-        await met(server, Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR)
+        await until_met(server, Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR)
 
         assert not server.broker.connections
         with pytest.raises(ServiceBusError):
@@ -123,19 +141,24 @@ async def test_a_link_in_use_does_not_idle(entities: Entities) -> None:
 
 async def test_the_seed_decides_how_what_idles_ends_and_draws_all_of_it(entities: Entities) -> None:
     async with (
-        ServiceBusServer(entities, edges=3, idle_ms=40) as server,
+        ServiceBusServer(entities, edges=3, idle_ms=150) as server,
         ServiceBusClient.from_connection_string(
-            server.connection_string, retry_total=3, retry_backoff_factor=0.01, socket_timeout=0.02
+            server.connection_string, retry_total=10, retry_backoff_factor=0.01, socket_timeout=0.02
         ) as client,
         client.get_queue_sender("orders") as sender,
     ):
+        met = server.broker.edges.met
+
+        def idle_ends() -> int:
+            return sum(met[edge] for edge in IDLE_ENDS)
+
         async with asyncio.timeout(30):
             sent = 0
-            while len(server.broker.edges.met) < 4:
+            while not met.keys() >= IDLE_ENDS:
                 await send(sender, str(sent))
                 sent += 1
-                before = server.broker.edges.met.total()
-                while server.broker.edges.met.total() == before:
+                before = idle_ends()
+                while idle_ends() == before:
                     await asyncio.sleep(0.01)
 
         outlet = server.broker.namespace.outlet("orders").messages
@@ -143,7 +166,7 @@ async def test_the_seed_decides_how_what_idles_ends_and_draws_all_of_it(entities
         assert received.keys() == {str(number) for number in range(sent)}
 
 
-async def met(server: ServiceBusServer, edge: Edge) -> None:
+async def until_met(server: ServiceBusServer, edge: Edge) -> None:
     """Wait until the broker has counted an edge."""
     async with asyncio.timeout(10):
         while not server.broker.edges.met[edge]:

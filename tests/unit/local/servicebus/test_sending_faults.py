@@ -297,7 +297,7 @@ async def test_a_restart_cuts_everyone_and_keeps_what_it_is_told_to(
 async def test_a_broker_that_was_down_for_a_while_is_reached_again(
     broker: Broker, client: ServiceBusClient
 ) -> None:
-    await broker.restart(keep=True, for_ms=200)
+    await broker.restart(keep=True, for_ms=1_500)
 
     with pytest.raises((ServiceBusConnectionError, ServiceBusError)):
         await client.get_queue_sender("orders").__aenter__()

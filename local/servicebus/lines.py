@@ -1,0 +1,128 @@
+"""How messages wait to be received."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+
+from .edges import Edge, Edges
+from .entry import Entry
+from .faults import partition_of
+
+PARTITIONS = 16
+"""How many the service gives a partitioned entity ("Partitioned queues and topics", learn.microsoft.com)."""
+
+
+class Line:
+    """The messages that wait to be received, in order of their sequence numbers.
+
+    New ones come at the end; one that was given back returns to its place.
+    """
+
+    def __init__(self) -> None:
+        self._fresh: deque[Entry] = deque()
+        self._returned: list[tuple[int, int, Entry]] = []
+        self._ties = itertools.count()
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry whose sequence number is higher than all before."""
+        entry.waiting = True
+        self._length += 1
+        self._fresh.append(entry)
+
+    def put_back(self, entry: Entry) -> None:
+        """Add an entry at the place its sequence number gives it."""
+        entry.waiting = True
+        self._length += 1
+        heapq.heappush(self._returned, (entry.sequence_number, next(self._ties), entry))
+
+    def remove(self, entry: Entry) -> None:
+        """Take out an entry wherever it stands; no harm if it does not wait here."""
+        if entry.waiting:
+            entry.waiting = False
+            self._length -= 1
+
+    def head(self) -> Entry | None:
+        """Return the first entry."""
+        while self._fresh and not self._fresh[0].waiting:
+            self._fresh.popleft()
+        while self._returned and not self._returned[0][2].waiting:
+            heapq.heappop(self._returned)
+        if self._returned_is_next():
+            return self._returned[0][2]
+        return self._fresh[0] if self._fresh else None
+
+    def take(self) -> Entry | None:
+        """Remove and return the first entry."""
+        entry = self.head()
+        if entry is None:
+            return None
+        if self._returned_is_next():
+            heapq.heappop(self._returned)
+        else:
+            self._fresh.popleft()
+        self.remove(entry)
+        return entry
+
+    def _returned_is_next(self) -> bool:
+        if not self._returned:
+            return False
+        return not self._fresh or self._returned[0][0] < self._fresh[0].sequence_number
+
+
+class PartitionedLine(Line):
+    """The messages of a partitioned entity: in order within a partition, and in none across them.
+
+    What is sent without a partition key goes to the partitions in turn.
+    """
+
+    def __init__(self, edges: Edges) -> None:
+        self._edges = edges
+        self._partitions = [Line() for _ in range(PARTITIONS)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._partitions))
+
+    def append(self, entry: Entry) -> None:
+        self._of(entry).append(entry)
+
+    def put_back(self, entry: Entry) -> None:
+        self._of(entry).put_back(entry)
+
+    def remove(self, entry: Entry) -> None:
+        self._of(entry).remove(entry)
+
+    def head(self) -> Entry | None:
+        heads = [head for partition in self._partitions if (head := partition.head()) is not None]
+        return min(heads, key=lambda head: head.sequence_number, default=None)
+
+    def take(self) -> Entry | None:
+        """Remove and return the first entry of any partition."""
+        earliest = self.head()
+        if earliest is None:
+            return None
+        entry = self._edges.partitions.choice([each for each in self._partitions if len(each)]).take()
+        if entry is not earliest:
+            self._edges.meet(Edge.PARTITIONS_INTERLEAVED)
+        return entry
+
+    def _of(self, entry: Entry) -> Line:
+        key = entry.message.routing_key
+        number = entry.sequence_number % PARTITIONS if key is None else partition_of(key, PARTITIONS)
+        return self._partitions[number]
+
+
+LineMaker = Callable[[], Line]
+
+
+def line_maker(edges: Edges | None, *, partitioned: bool) -> LineMaker:
+    """Tell how the messages of an entity without sessions wait: by partition where what varies is drawn."""
+    if edges is None or edges.seed is None or not partitioned:
+        return Line
+    return lambda: PartitionedLine(edges)

@@ -1,0 +1,126 @@
+"""A process that was frozen, or lost its lease, and goes on with events that others have published long ago."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from local.cosmos.server import CosmosServer
+from local.servicebus.entities import Entities
+from local.servicebus.server import ServiceBusServer
+from relay.errors import LeaseError, PublishError
+from tests.integration.conftest import RelayMaker
+from tests.support.leases import TriggerLeases
+from tests.support.outbox import event
+from tests.support.subscriber import Subscriber
+
+WINDOW_MS = 5 * 60_000  # of infra/emulators/Config.json
+OLD_S = 3600
+
+
+class TurnableClock:
+    """Milliseconds since the epoch, which a test can turn forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return int(time.time() * 1000) + self.ahead_ms
+
+
+@pytest.fixture
+def clock() -> TurnableClock:
+    return TurnableClock()
+
+
+@pytest.fixture
+async def servicebus(entities: Entities, clock: TurnableClock) -> AsyncIterator[ServiceBusServer]:
+    async with ServiceBusServer(entities, clock=clock) as server:
+        yield server
+
+
+@pytest.fixture
+async def trigger(cosmos: CosmosServer) -> AsyncIterator[TriggerLeases]:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        yield TriggerLeases(client)
+
+
+async def committed(trigger: TriggerLeases, *identifiers: str) -> list[dict[str, Any]]:
+    """Events in the outbox, as the feed tells them, an hour old."""
+    for identifier in identifiers:
+        document = event(identifier, "k")
+        await trigger.data.create_item({name: value for name, value in document.items() if name[0] != "_"})
+    feed = trigger.data.query_items_change_feed(partition_key="k", start_time="Beginning")
+    return [document | {"_ts": int(time.time()) - OLD_S} async for document in feed]
+
+
+async def test_what_the_lease_has_passed_is_not_sent_behind_newer_events(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, trigger: TriggerLeases, clock: TurnableClock
+) -> None:
+    documents = await committed(trigger, "e1", "e2", "e3")
+    await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "of the next owner")
+    await trigger.pass_all()
+    newer = event("e4", "k")
+    await make_relay().handle([newer], "of the next owner")
+    clock.ahead_ms = 2 * WINDOW_MS
+
+    outcome = await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "of the frozen one")
+
+    assert (outcome.published, outcome.superseded) == (0, 3)
+    subscriber = Subscriber(servicebus.connection_string)
+    await subscriber.receive(4)
+    await subscriber.receive_rest()
+    assert subscriber.ids() == {"k": ["e1", "e2", "e3", "e4"]}
+
+
+async def test_old_events_that_the_lease_has_not_passed_are_a_backlog_and_are_sent(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, trigger: TriggerLeases
+) -> None:
+    documents = await committed(trigger, "e1", "e2", "e3")
+    await trigger.store()
+
+    outcome = await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "i1")
+
+    assert (outcome.published, outcome.superseded) == (3, 0)
+
+
+async def test_the_leases_of_another_function_tell_nothing(
+    make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer, trigger: TriggerLeases
+) -> None:
+    documents = await committed(trigger, "e1", "e2")
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        await TriggerLeases(client, prefix="another").pass_all()
+
+    outcome = await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "i1")
+
+    assert (outcome.published, outcome.superseded) == (2, 0)
+
+
+async def test_without_the_leases_nothing_old_is_sent_and_the_setting_is_named(
+    make_relay: RelayMaker, trigger: TriggerLeases
+) -> None:
+    documents = await committed(trigger, "e1")
+    relay = make_relay(RELAY_DUPLICATE_WINDOW_S="300", COSMOS_LEASE_CONTAINER="nowhere")
+
+    with pytest.raises(LeaseError, match="nowhere"):
+        await relay.handle(documents, "i1")
+
+
+async def test_an_attempt_that_outlasts_its_clearance_stops_and_the_next_one_goes_on(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, trigger: TriggerLeases
+) -> None:
+    await trigger.store()
+    servicebus.broker.ack_delay_ms = 500
+    relay = make_relay(RELAY_DUPLICATE_WINDOW_S="20", RELAY_SENDERS="1")
+    # Each becomes too old 10 s after its commit; they are 8 s old, and a send takes half a second.
+    documents = [event(f"e{number}", f"k{number}") | {"_ts": int(time.time()) - 8} for number in range(8)]
+
+    with pytest.raises(PublishError, match="RELAY_DUPLICATE_WINDOW_S"):
+        await relay.handle(documents, "i1")
+    outcome = await relay.handle(documents, "i1", 1)
+
+    assert outcome.published + outcome.remembered == 8

@@ -1,0 +1,107 @@
+"""`python -m relay check --scan`: the documents in front of which a lease stops, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from local.cosmos.server import CosmosServer
+from local.servicebus.server import ServiceBusServer
+from tests.support.leases import TriggerLeases
+from tests.support.operators import Run, relay_command
+from tests.support.outbox import event, events
+
+
+@pytest.fixture
+def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
+    return {
+        "COSMOS": cosmos.connection_string,
+        "SERVICEBUS": servicebus.connection_string,
+        "LOCAL_SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+    }
+
+
+@pytest.fixture
+async def trigger(cosmos: CosmosServer) -> AsyncIterator[TriggerLeases]:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        yield TriggerLeases(client)
+
+
+def deep(identifier: str, levels: int, **more: Any) -> dict[str, Any]:
+    """An event document of so many levels."""
+    value: list[Any] = []
+    for _ in range(levels - 3):
+        value = [value]
+    return {**event(identifier, "k", deep=value), **more}
+
+
+async def scan(environment: dict[str, str]) -> Run:
+    return await relay_command(
+        environment, "check", "--scan", "--min-window", "PT5M", "--min-ttl", "PT1H", "--json"
+    )
+
+
+async def test_the_document_a_lease_stops_at_is_named_with_its_remedy(
+    environment: dict[str, str], trigger: TriggerLeases
+) -> None:
+    await trigger.data.create_item(event("early", "k"))
+    await trigger.pass_all()
+    for document in (deep("sound", 63), deep("blocking", 64), event("behind", "k")):
+        await trigger.data.create_item(document)
+
+    run = await scan(environment)
+
+    assert (run.code, run.json["scanned"]) == (1, 3)
+    (obstacle,) = run.json["obstacles"]
+    assert (obstacle["id"], obstacle["partitionKey"], obstacle["depth"]) == ("blocking", "k", 64)
+    assert obstacle["lsn"] > 0
+    assert obstacle["lease"] in {lease.id for lease in await (await trigger.store()).all()}
+    (finding,) = [each for each in run.json["findings"] if each["level"] == "error"]
+    assert "document 'blocking' with the partition key 'k'" in finding["what"]
+    assert "nested 64 levels deep" in finding["what"]
+    assert finding["remedy"].startswith("Delete it from the container 'data'")
+
+
+async def test_a_business_document_is_found_too_and_so_is_one_before_the_first_checkpoint(
+    environment: dict[str, str], trigger: TriggerLeases
+) -> None:
+    await trigger.store()
+    await trigger.data.create_item(deep("contact", 100, type="contact"))
+
+    run = await scan(environment)
+
+    assert [(each["id"], each["type"]) for each in run.json["obstacles"]] == [("contact", "contact")]
+
+
+async def test_what_a_lease_has_passed_is_not_read_again(
+    environment: dict[str, str], trigger: TriggerLeases
+) -> None:
+    await trigger.data.create_item(deep("passed", 64))
+    await trigger.pass_all()
+
+    run = await scan(environment)
+
+    assert (run.code, run.json["scanned"], run.json["obstacles"]) == (0, 0, [])
+
+
+async def test_a_long_backlog_is_read_to_its_end(environment: dict[str, str], trigger: TriggerLeases) -> None:
+    await trigger.pass_all()
+    for key in ("a", "b", "k"):
+        for start in range(0, 150, 50):
+            batch = events(key, 150)[start : start + 50]
+            await trigger.data.execute_item_batch([("create", (each,)) for each in batch], partition_key=key)
+    await trigger.data.create_item(deep("last", 64))
+
+    run = await scan(environment)
+
+    assert (run.json["scanned"], [each["id"] for each in run.json["obstacles"]]) == (451, ["last"])
+
+
+async def test_without_leases_it_is_unknown(environment: dict[str, str]) -> None:
+    run = await scan(environment)
+
+    (finding,) = [each for each in run.json["findings"] if each["level"] == "unknown"]
+    assert (run.code, "has no leases of the outbox container" in finding["what"]) == (1, True)

@@ -1,0 +1,131 @@
+"""What arrives of an attempt: the rows that the real exporter makes of its span, its log lines and its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from local.servicebus.server import ServiceBusServer
+from relay import attempt
+from tests.infra.workspace import Row
+from tests.support.broker import set_topic_status
+from tests.support.outbox import event, events
+from tests.telemetry.conftest import WorkerMaker
+from tests.telemetry.ingestion import Ingestion
+from tests.telemetry.tables import rows_of
+
+# Each starts a worker with its exporter, which takes seconds of processor time.
+pytestmark = pytest.mark.timeout(180)
+
+# https://learn.microsoft.com/azure/azure-monitor/app/api-custom-events-metrics#limits
+LONGEST_PROPERTY = 8192
+EVERY_SPAN = {"OTEL_TRACES_SAMPLER": "always_on"}
+
+
+def traced(count: int) -> list[Row]:
+    """Events of as many requests."""
+    return [
+        event(f"e{n}", f"k{n % 7}") | {"traceparent": f"00-{n + 1:032x}-{n + 1:016x}-01"} for n in range(count)
+    ]
+
+
+async def test_the_links_of_a_backlogs_span_are_whole(worker: WorkerMaker, ingestion: Ingestion) -> None:
+    async with worker(**EVERY_SPAN) as process:
+        await process.handle(traced(300))
+        await process.ask(flush=True)
+
+    [span] = rows_of(ingestion.envelopes)["AppDependencies"]
+    links = json.loads(span["Properties"]["_MS.links"])
+    assert len(links) == attempt.MAX_LINKS
+    assert {int(link["operation_Id"], 16) for link in links} <= set(range(1, 301))
+    assert all(link["operation_Id"][-16:] == link["id"] for link in links)
+    # What one link takes tells how many there may be.
+    assert attempt.MAX_LINKS * (len(json.dumps(links[0])) + len(", ")) + len("[]") <= LONGEST_PROPERTY
+
+
+async def test_the_spans_row_says_what_operators_need(worker: WorkerMaker, ingestion: Ingestion) -> None:
+    async with worker(**EVERY_SPAN) as process:
+        await process.handle([*traced(3), {"type": "contact"}, event("x", "a") | {"data": 7}], "i1", 2)
+        await process.ask(flush=True)
+
+    [span] = rows_of(ingestion.envelopes)["AppDependencies"]
+    assert (span["Name"], span["DependencyType"], span["Success"]) == ("relay", "Queue Message | servicebus", True)
+    said = {name: value for name, value in span["Properties"].items() if not name.startswith("_MS.")}
+    assert said == {
+        "faas.invocation_id": "i1",
+        "relay.topic": "domain-events",
+        "relay.retry_count": "2",
+        "relay.documents.received": "5",
+        "relay.documents.ignored": "1",
+        "relay.events.received": "3",
+        "relay.events.published": "3",
+        "relay.events.quarantined": "1",
+        "relay.partition_keys": "3",
+        "relay.sends": "3",
+    }
+
+
+async def test_a_failed_attempts_exception_row_says_how_many_and_where_to_read_on(
+    worker: WorkerMaker, ingestion: Ingestion, servicebus: ServiceBusServer
+) -> None:
+    await set_topic_status(servicebus.admin_port, "SendDisabled")
+    async with worker(**EVERY_SPAN) as process:
+        await process.handle(events("secret-key", 3, name="secret-name"), "i1")
+        await process.ask(flush=True)
+
+    rows = rows_of(ingestion.envelopes)
+    [exception], [span] = rows["AppExceptions"], rows["AppDependencies"]
+    assert (exception["ExceptionType"], exception["OuterMessage"]) == (
+        "ConfigurationError",
+        "3 event(s) of 1 partition key(s) not accepted, to be sent again. "
+        "The log record with action relay_failed of this operation says why.",
+    )
+    assert span["Success"] is False
+    [failure] = [row for row in rows["AppTraces"] if row["Properties"].get("action") == "relay_failed"]
+    assert failure["OperationId"] == exception["OperationId"] == span["OperationId"]
+    assert failure["ParentId"] == exception["ParentId"] == span["Id"]
+    assert "Set the topic's status to Active" in failure["Message"]
+    assert "secret" not in json.dumps(ingestion.envelopes)
+
+
+async def test_attempts_in_a_row_add_no_log_rows(worker: WorkerMaker, ingestion: Ingestion) -> None:
+    async with worker() as process:
+        await process.ask(attempts=50, events=2)
+        await process.ask(flush=True)
+
+    rows = rows_of(ingestion.envelopes)
+    said = [row["Properties"].get("action") for row in rows["AppTraces"]]
+    assert [action for action in said if action is not None] == ["relay_batch"]
+    [published] = [row for row in rows["AppMetrics"] if row["Name"] == "relay.events.published"]
+    [sends] = [row for row in rows["AppMetrics"] if row["Name"] == "relay.sends"]
+    assert (published["Sum"], sends["Sum"]) == (100, 100)
+
+
+async def test_ingestion_that_refuses_for_a_quota_costs_rows_but_no_attempt(
+    worker: WorkerMaker, ingestion: Ingestion
+) -> None:
+    """What is refused with 402 (439 in older services) is dropped for good; docs/telemetry.md says so."""
+    ingestion.status = 402
+    async with worker() as process:
+        assert await process.handle(traced(5)) == {"published": 5}
+        await process.ask(flush=True)
+        ingestion.status = 200
+        await process.handle(events("later", 2))
+        await process.ask(flush=True)
+
+    counted = [row["Sum"] for row in rows_of(ingestion.envelopes)["AppMetrics"] if row["Name"] == "relay.sends"]
+    assert counted == [1]
+
+
+async def test_what_ingestion_refuses_for_now_is_sent_again(worker: WorkerMaker, ingestion: Ingestion) -> None:
+    ingestion.status = 429
+    async with worker() as process:
+        assert await process.handle([event("x", "a") | {"data": 7}]) == {"published": 0}
+        await process.ask(flush=True)
+        ingestion.status = 200
+        async with asyncio.timeout(30):
+            while not any("quarantine" in json.dumps(envelope) for envelope in ingestion.envelopes):
+                await process.handle(events("later", 1))
+                await process.ask(flush=True)

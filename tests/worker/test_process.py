@@ -1,0 +1,83 @@
+"""The worker process on the platform's own library, alone and under a host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from local.functions.edges import Edges
+from local.functions.errors import HostError
+from local.functions.retries import RetryPolicy
+from local.functions.worker.interface import FunctionTimeout, Invocation, InvocationFailed
+from local.functions.worker.process import ProcessWorker
+from tests.support.outbox import event
+from tests.support.stacks import running_stack
+from tests.support.subscriber import Subscriber
+from tests.unit.local.functions.test_worker import SCRIPT, invocation, told
+
+pytest.importorskip("azure_functions_runtime")
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "function_app.py").write_text(SCRIPT)
+    (folder / "beside.py").write_text(f"OUT = {str(tmp_path / 'out')!r}\n")
+    return folder
+
+
+@pytest.fixture
+async def worker(app: Path) -> AsyncIterator[ProcessWorker]:
+    made = ProcessWorker(app, os.environ, Edges(None))
+    yield made
+    await made.stop()
+
+
+async def test_it_indexes_calls_fails_and_times_out_as_every_worker_does(
+    worker: ProcessWorker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    relay, in_thread = await worker.start()
+    assert (relay.name, relay.retry_policy) == ("relay", RetryPolicy(-1, 2.0, 60.0))
+    assert (in_thread.name, in_thread.retry_policy) == ("in_thread", None)
+
+    await worker.invoke(invocation("succeed ü"), timeout_s=None)
+    (call,) = told(tmp_path)
+    assert (call["document"], call["kind"]) == ({"id": "1", "do": "succeed ü"}, "DocumentList")
+    assert (call["invocation"], call["retry"]) == ("id-succeed ü", [0, 0, ""])
+    for do, message in (("raise", "ConnectionError: away"), ("return", "RuntimeError: ")):
+        with pytest.raises(InvocationFailed, match=message):
+            await worker.invoke(invocation(do), timeout_s=None)
+    with pytest.raises(InvocationFailed):
+        await worker.invoke(Invocation("relay", "i", f'[{{"n":1{"0" * 379}}}]'), timeout_s=None)
+    with pytest.raises(FunctionTimeout):
+        await worker.invoke(invocation("wait"), timeout_s=0.5)
+    await worker.invoke(invocation("succeed"), timeout_s=None)
+    assert told(tmp_path)[-1]["pid"] != call["pid"]
+    # Only the platform's library says this.
+    assert "Function name: relay, Function Type: async" in capfd.readouterr().err
+
+
+async def test_an_app_that_cannot_be_loaded_is_refused_with_the_librarys_reason(
+    worker: ProcessWorker, app: Path
+) -> None:
+    (app / "function_app.py").write_text("raise RuntimeError('no settings')\n")
+
+    with pytest.raises(HostError, match="cannot be loaded: RuntimeError: no settings"):
+        await worker.start()
+
+
+async def test_the_app_relays_events_on_a_stack_with_the_platforms_library(tmp_path: Path) -> None:
+    async with running_stack(tmp_path / "logs") as running:
+        data = running.container("data")
+        for number in range(3):
+            await data.create_item(event(str(number), "a"))
+        subscriber = Subscriber(running.stack.settings["SERVICEBUS"])
+        await subscriber.receive(3)
+
+    assert subscriber.ids() == {"a": ["0", "1", "2"]}
+    log = (tmp_path / "logs" / "functions-1.log").read_text()
+    assert "Function name: relay, Function Type: async" in log
