@@ -155,7 +155,7 @@ class Injector:
 
     async def _all_answers_met(self) -> bool:
         """Whether transfers that are too large were answered in each way that there is."""
-        met = (await self._admin.get(self._stack.servicebus, "edges"))["edges"]
+        met: dict[str, int] = (await self._admin.get(self._stack.servicebus, "edges"))["edges"]
         return met.keys() >= {str(answer) for answer in Oversized}
 
     async def _split(self) -> None:
