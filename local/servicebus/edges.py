@@ -99,7 +99,7 @@ class Edges:
         self.owed: dict[Owed, None] = {}
         self._idle = random.Random(f"{seed}:idle")
         self._settlement = random.Random(f"{seed}:settlement")
-        self._redelivery = random.Random(f"{seed}:redelivery")
+        self._redelivery = random.Random(f"{seed}:lock")
         self.partitions = random.Random(f"{seed}:partitions")
         self._oversized = random.Random(f"{seed}:oversized")
 

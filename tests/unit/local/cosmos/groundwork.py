@@ -155,7 +155,7 @@ class Groundwork:
         """Commit what was not recorded: documents that later replies show, and else numbers without documents."""
         seen = demanded_lsn(exchange.headers, partition) or 0
         answered = exchange.lsn or 0
-        before = max(seen, answered - 1 if exchange.wrote else answered)
+        before = max(seen, answered - exchange.commits)
         if partition.lsn >= before:
             return
         shown = self._shown(exchange.number, container, partition)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from local.cosmos.documents import INDEX_BITS, raw_resource_id
+from local.cosmos.hybridrow import operations
+from tests.unit.local.cosmos.rows import results_in
 
 CAPTURES = Path(__file__).parents[3] / "captures" / "cosmos_dotnet"
 
@@ -31,7 +33,8 @@ class Exchange:
     status: int
     reply_headers: Mapping[str, str]
     reply_text: str | None
-    """None where there was none, or it was not kept whole."""
+    """None where there was none, or it was not kept whole, or it is HybridRow."""
+    reply_rows: bytes | None
 
     @classmethod
     def of_line(cls, number: int, line: str) -> Exchange:
@@ -49,6 +52,7 @@ class Exchange:
             reply["status"],
             {name.lower(): header for name, header in reply["headers"].items()},
             text,
+            _body(reply["body"])[0] if isinstance(reply["body"], dict) else None,
         )
 
     @property
@@ -90,8 +94,20 @@ class Exchange:
         return None if text is None else int(text)
 
     @property
-    def wrote(self) -> bool:
-        """Whether the reply says that something was written."""
+    def commits(self) -> int:
+        """How many commits the reply tells of."""
+        if not self.is_row_batch or self.body is None:
+            return int(self._wrote)
+        kinds = [str(operation["operationType"]) for operation in operations(self.body)]
+        # Where the reply was not kept, it says by its status that all was done.
+        statuses = [self.status] * len(kinds)
+        if self.reply_rows is not None:
+            statuses = [int(result["status"]) for result in results_in(self.reply_rows)]
+        written = sum(kind != "Read" and status < 300 for kind, status in zip(kinds, statuses, strict=True))
+        return min(written, 1) if self.headers["x-ms-cosmos-batch-atomic"] == "True" else written
+
+    @property
+    def _wrote(self) -> bool:
         if self.method == "POST":
             return self.is_about_documents and self.status in (200, 201) and "x-ms-item-lsn" in self.reply_headers
         return self.method in ("PUT", "PATCH", "DELETE") and self.status in (200, 204)
@@ -102,6 +118,8 @@ class Exchange:
         if self.path.endswith("/pkranges") and self.reply:
             return int(self.reply["PartitionKeyRanges"][0]["_ts"])
         etag = self.reply_headers.get("etag", "")
+        if self.reply_rows is not None and self.commits:
+            etag = max(str(result.get("_etag", "")) for result in results_in(self.reply_rows))
         return int(etag.rstrip('"').rpartition("-")[2][:8], 16) if etag.count("-") == 4 else None
 
 

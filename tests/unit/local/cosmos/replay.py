@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.unit.local.cosmos.groundwork import Groundwork
 from tests.unit.local.cosmos.recordings import Exchange
+from tests.unit.local.cosmos.rows import results_in
 from tests.unit.local.cosmos.support import Answer, RawClient
 
 _IDENTITIES = ("_rid", "_self", "_etag")
@@ -32,7 +33,9 @@ class Replay:
     async def send(self, exchange: Exchange) -> Answer:
         """Put in place what the exchange takes for granted, then send its request."""
         self._groundwork.prepare(exchange)
-        body = None if exchange.body is None else self._translate(exchange.body.decode()).encode()
+        body = exchange.body
+        if body is not None and not exchange.is_row_batch:
+            body = self._translate(body.decode()).encode()
         headers = {name: self._translate(value) for name, value in exchange.headers.items()}
         return await self._client.send(
             exchange.method, self._translate(exchange.path), headers=headers, body=body, encoded=True
@@ -45,6 +48,8 @@ class Replay:
         found = list(self._header_differences(exchange, answer))
         if exchange.reply is not None:
             found += self._body_differences(exchange.reply, answer.body, exchange)
+        if exchange.reply_rows is not None:
+            found += self._compare(results_in(exchange.reply_rows), results_in(answer.content), "")
         return found
 
     def _translate(self, text: str) -> str:
