@@ -106,8 +106,8 @@ class Attempt:
                 "relay.events.published": self.outcome.published,
                 "relay.events.quarantined": self.outcome.quarantined.total(),
                 "relay.events.unsent": self.outcome.unsent,
-                "relay.ledger.hits": self.outcome.remembered,
                 "relay.events.superseded": self.outcome.superseded,
+                "relay.ledger.hits": self.outcome.remembered,
                 "relay.partition_keys": self.outcome.partitions,
                 "relay.sends": self.outcome.sends,
             }
@@ -170,9 +170,8 @@ class Attempt:
 
     def _level(self, outcome: Outcome) -> int:
         # A retry's line also shows that somebody took the batch up again after a failure (silent.kql).
-        known = outcome.remembered + outcome.superseded
-        noteworthy = bool(self.retry_count or outcome.quarantined or outcome.unsent or known)
-        return logging.INFO if _pace.due() or noteworthy else logging.DEBUG
+        unusual = outcome.quarantined.total() + outcome.unsent + outcome.remembered + outcome.superseded
+        return logging.INFO if _pace.due() or self.retry_count or unusual else logging.DEBUG
 
     def _log_failure(self, error: BaseException) -> None:
         if isinstance(error, PublishError):

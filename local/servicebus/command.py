@@ -88,6 +88,11 @@ async def run(arguments: argparse.Namespace) -> int:
                 "connection_string": server.connection_string,
                 "port": server.port,
                 "admin_port": server.admin_port,
+                "duplicate_windows_s": {
+                    topic.name: topic.sending.duplicates.window_ms // 1000
+                    for topic in entities.topics
+                    if topic.sending.duplicates is not None
+                },
             }
         )
         await process.until_stopped(exit_with_stdin=arguments.exit_with_stdin)
