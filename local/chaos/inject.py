@@ -27,6 +27,7 @@ _OF_RECEIVERS = ("cut-receiver", "expire-locks")
 _FROM_FIRST_STRIKE = {"refuse-content": "reject", "shrink-limit": "shrink-limit"}
 _ASK_AGAIN_S = 0.1
 _STRUCK_WITHIN_S = 20.0
+_CALLED_OFF_WITHIN_MS = 60_000
 _MET_WITHIN_S = 15.0
 _SPLITS_AT_MOST = 8
 
@@ -134,8 +135,8 @@ class Injector:
 
     async def _until_struck_and_then(self, fault: Fault) -> None:
         """Strike for a while from the first transfer on that is struck, however long that takes."""
-        options = dict(fault.options)
-        for_s = options.pop("for_ms") / 1000
+        for_s = fault.options["for_ms"] / 1000
+        options = fault.options | {"for_ms": _CALLED_OFF_WITHIN_MS}
         if fault.kind == "shrink-limit":
             options["bytes"] = self._shrunk_bytes
         content = {"kind": _FROM_FIRST_STRIKE[fault.kind], "entity": TOPIC, **options}
