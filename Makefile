@@ -15,10 +15,11 @@ SEED ?=
 CHAOS ?=
 
 FUZZ_EXAMPLES ?= 100000
+MUTANTS ?=
 FULL ?=
 BENCH ?=
 
-.PHONY: help setup demo chaos fuzz soak bench up test infra-check lint types worker-test clean
+.PHONY: help setup demo chaos fuzz mutants soak bench up test infra-check lint types worker-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -41,6 +42,9 @@ chaos: setup ## A fault campaign: EVENTS= FAULTS= SEED= CHAOS="--hosts 2"
 
 fuzz: setup ## Hypothesis over documents, settings and histories: FUZZ_EXAMPLES=
 	@FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PY) -m pytest tests/fuzz -q --show-capture=no --timeout 1200
+
+mutants: setup ## Mutation tests, hours: MUTANTS="--only relay/turn.py" or MUTANTS="--sample 200 --seed 1"
+	@$(PY) -m tests.mutants $(MUTANTS)
 
 soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),1000000)
 soak: setup ## Very many events, and whether the relay's memory stays flat: EVENTS=

@@ -47,4 +47,4 @@ def relay() -> Relay:
 @app.function_name("relay")
 async def relay_changes(documents: ChangeBatch, context: func.Context) -> None:
     """Relay one batch of changes; raising keeps the checkpoint where it is until the retry succeeds."""
-    await relay().handle(documents.documents(), context.invocation_id, context.retry_context.retry_count)
+    await relay().handle(documents, context.invocation_id, context.retry_context.retry_count)

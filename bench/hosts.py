@@ -24,8 +24,8 @@ _MEASURED_S = 60.0
 # Rates are taken between these shares of a backlog: neither while links wake up, nor while the last page ends.
 _FROM, _TO = 0.1, 0.9
 
-# The trigger's own intervals, 13 s and 17 s, would only lengthen the preparation.
-_QUICK_LEASES = ("--lease-acquire-ms", "300", "--lease-renew-ms", "1000")
+# The trigger's own intervals, 13 s and 17 s, would only lengthen the preparation. Leases stay once balanced.
+_QUICK_LEASES = ("--lease-acquire-ms", "300", "--lease-renew-ms", "1000", "--edges", "off")
 
 
 @dataclass(frozen=True, slots=True)

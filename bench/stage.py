@@ -200,7 +200,7 @@ class ProcessorUse:
     """How much of one core each process used between construction and `shares`."""
 
     def __init__(self, processes: Mapping[str, int]) -> None:
-        """`processes`: process ids by the name they are to be reported under."""
+        """`processes`: process ids by the name they and their children are to be reported under."""
         self._processes = {name: psutil.Process(pid) for name, pid in processes.items()}
         self._before = {name: _seconds(process) for name, process in self._processes.items()}
         self._machine_before = _machine_seconds()
@@ -230,5 +230,6 @@ def _machine_seconds() -> float:
 
 
 def _seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
+    """Of the process and those that it has started: a Functions host has a worker."""
+    times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
+    return float(sum(each.user + each.system for each in times))

@@ -106,6 +106,7 @@ class Attempt:
                 "relay.events.published": self.outcome.published,
                 "relay.events.quarantined": self.outcome.quarantined.total(),
                 "relay.events.unsent": self.outcome.unsent,
+                "relay.events.superseded": self.outcome.superseded,
                 "relay.ledger.hits": self.outcome.remembered,
                 "relay.partition_keys": self.outcome.partitions,
                 "relay.sends": self.outcome.sends,
@@ -136,12 +137,13 @@ class Attempt:
         logger.log(
             self._level(outcome),
             "published %d event(s) of %d partition key(s) in %d send(s); ignored %d, remembered %d, "
-            "quarantined %d, unsent %d",
+            "superseded %d, quarantined %d, unsent %d",
             outcome.published,
             outcome.partitions,
             outcome.sends,
             outcome.ignored,
             outcome.remembered,
+            outcome.superseded,
             outcome.quarantined.total(),
             outcome.unsent,
             extra=self._fields("relay_batch")
@@ -150,6 +152,7 @@ class Attempt:
                 "ignored": outcome.ignored,
                 "published": outcome.published,
                 "remembered": outcome.remembered,
+                "superseded": outcome.superseded,
                 "quarantined": outcome.quarantined.total(),
                 "unsent": outcome.unsent,
                 "partitions": outcome.partitions,
@@ -167,8 +170,8 @@ class Attempt:
 
     def _level(self, outcome: Outcome) -> int:
         # A retry's line also shows that somebody took the batch up again after a failure (silent.kql).
-        noteworthy = bool(self.retry_count or outcome.quarantined or outcome.unsent or outcome.remembered)
-        return logging.INFO if _pace.due() or noteworthy else logging.DEBUG
+        unusual = outcome.quarantined.total() + outcome.unsent + outcome.remembered + outcome.superseded
+        return logging.INFO if _pace.due() or self.retry_count or unusual else logging.DEBUG
 
     def _log_failure(self, error: BaseException) -> None:
         if isinstance(error, PublishError):

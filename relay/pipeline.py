@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from relay import messages
 from relay.attempt import attempting
 from relay.brake import Brake
+from relay.changes import ChangeBatch
 from relay.containers import Containers
 from relay.errors import PublishError
 from relay.events import Document
@@ -49,7 +50,7 @@ class Relay:
         return cls(publisher, Quarantine(settings, containers), fence, settings.event_type, settings.on_poison)
 
     async def handle(
-        self, documents: Iterable[Document | None], invocation_id: str, retry_count: int = 0
+        self, documents: ChangeBatch | Iterable[Document | None], invocation_id: str, retry_count: int = 0
     ) -> Outcome:
         """Relay one batch of changes, in the order of the change feed.
 
@@ -57,7 +58,8 @@ class Relay:
         documents again, so whatever is not accounted for here comes back.
 
         Args:
-            documents: What the trigger delivered; documents of another type are ignored, and counted.
+            documents: What the trigger delivered, as text or parsed; documents of another type are ignored, and
+                counted.
             invocation_id: Stands in the log and in quarantine records.
             retry_count: How many attempts at these documents have failed before.
 
@@ -67,11 +69,13 @@ class Relay:
         Raises:
             PublishError: Some events were not accepted. The others were; a retry sends only the rest.
             QuarantineError: The quarantine could not be read, or a document could not be stored in it.
+            ChangesError: The text is no JSON array of documents.
             LeaseError: Old events could not be compared with the leases.
             AccountingError: A document is not accounted for.
         """
         with attempting(invocation_id, retry_count, self._publisher.topic) as attempt:
-            selection = select(documents, self._event_type)
+            parsed = documents.documents() if isinstance(documents, ChangeBatch) else documents
+            selection = select(parsed, self._event_type)
             attempt.received(selection, self._publisher.has_accepted)
             holds = await self._holds(retry_count)
             planned = plan(selection, holds, self._on_poison, self._publisher.has_accepted)

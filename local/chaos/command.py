@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from local.chaos import schedule
-from local.chaos.consumers import consume
+from local.chaos import edges, schedule
+from local.chaos.admin import AdminPorts
+from local.chaos.bystander import Bystander
+from local.chaos.consumers import Consumer
 from local.chaos.entities import entities_document
 from local.chaos.history import History
-from local.chaos.inject import DidNotStrike, Injector, replace_ended_hosts
+from local.chaos.hosts import HostFaults, replace_ended_hosts, start_hosts
+from local.chaos.inject import Injector
 from local.chaos.workload import Workload, write
 from local.demo.receiver import end_tasks, subscriber_client
 from local.process import Stopped, until_done
@@ -36,10 +39,21 @@ from local.stack.supervisor import PartFailed, Stack, StackOptions
 
 _HOST_OPTIONS = (
     *("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000"),
-    *("--function-timeout-ms", "10000", "--shutdown-timeout-s", "3"),
+    *("--shutdown-timeout-s", "3"),
 )
+_FUNCTION_TIMEOUT_S = 10
+# Links that carry nothing for so long are ended by the broker.
+_BROKER_OPTIONS = ("--idle-ms", "5000")
 _LAST_STRIKES_S = 10.0
 _SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
+
+# Longer than a lease lasts, so that another host has it by then.
+_FROZEN_S = 7
+# Longer than the window as well, where that is no more than a minute.
+_BEYOND_WINDOW_S = 5
+_SHORT_WINDOW_S = 60
+# What a message has beside its text, about twice over.
+_BESIDE_TEXT = 2000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=float, default=300.0, help="events committed a second, about")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds without progress before giving up")
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
+    parser.add_argument(
+        "--window-s", type=int, default=300, help="the topic's duplicate detection window, in seconds"
+    )
     parser.add_argument("--no-duplicate-detection", action="store_true", help="take that safeguard away")
     parser.add_argument("--logs", type=Path, default=Path(".local/chaos-logs"), help="folder of the parts' logs")
 
@@ -96,6 +113,7 @@ class Campaign:
         self._arguments = arguments
         self._console = Console(stderr=True, soft_wrap=True)
         self._history = History()
+        self._settled: Counter[str] = Counter()
         self._faults = schedule.draw(
             arguments.seed, events=arguments.events, faults=arguments.faults, among=arguments.kinds
         )
@@ -109,18 +127,33 @@ class Campaign:
         )
         with tempfile.TemporaryDirectory() as folder:
             entities = Path(folder) / "entities.json"
-            document = entities_document(duplicate_detection=not arguments.no_duplicate_detection)
+            document = entities_document(
+                duplicate_detection=not arguments.no_duplicate_detection, window_s=arguments.window_s
+            )
             entities.write_text(json.dumps(document))
             options = StackOptions(
                 app=arguments.app,
                 entities=entities,
-                hosts=arguments.hosts,
-                host_options=_HOST_OPTIONS,
+                hosts=0,
+                host_options=(*_HOST_OPTIONS, "--function-timeout-ms", str(self._function_timeout_ms)),
+                servicebus_options=_BROKER_OPTIONS,
                 logs=arguments.logs,
-                settings=_SETTINGS,
+                settings=_SETTINGS | {"RELAY_DUPLICATE_WINDOW_S": str(arguments.window_s)},
+                edges=arguments.seed,
             )
             async with Stack(options) as stack:
+                await start_hosts(stack, arguments.hosts)
                 return await self._on(stack)
+
+    @property
+    def _frozen_s(self) -> int:
+        window_s: int = self._arguments.window_s
+        return window_s + _BEYOND_WINDOW_S if window_s <= _SHORT_WINDOW_S else _FROZEN_S
+
+    @property
+    def _function_timeout_ms(self) -> int:
+        """A host that was frozen for longer than that would kill its worker as soon as it goes on."""
+        return 1000 * max(_FUNCTION_TIMEOUT_S, self._frozen_s + _FUNCTION_TIMEOUT_S // 2)
 
     async def _on(self, stack: Stack) -> dict[str, Any]:
         arguments = self._arguments
@@ -131,11 +164,16 @@ class Campaign:
         ):
             database = cosmos.get_database_client(DATABASE)
             data, quarantine = (database.get_container_client(name) for name in ("data", "quarantine"))
-            injector = Injector(stack, http, arguments.seed)
+            admin = AdminPorts(http)
+            hosts = HostFaults(stack, admin, arguments.seed, frozen_s=self._frozen_s)
+            injector = Injector(
+                stack, admin, hosts, Bystander(data, servicebus), shrunk_bytes=arguments.payload + _BESIDE_TEXT
+            )
             background = [asyncio.create_task(replace_ended_hosts(stack))]
             for number in range(arguments.consumers):
                 rng = random.Random(f"consumer-{arguments.seed}-{number}")
-                background.append(asyncio.create_task(consume(servicebus, "all", self._history, rng)))
+                consumer = Consumer(servicebus, self._history, rng, self._settled)
+                background.append(asyncio.create_task(consumer.consume("all")))
             workload = Workload(
                 arguments.seed, events=arguments.events, writers=arguments.writers, payload=arguments.payload
             )
@@ -149,16 +187,17 @@ class Campaign:
                 await self._follow(working, injector)
             finally:
                 working.cancel()
+                await injector.close()
                 await end_tasks(background)
-            return self._summary(injector, await _quarantined(quarantine), await injector.edges())
+            met = await edges.gather(stack, admin, injector.struck) + self._settled
+            met[edges.FROZEN] += hosts.frozen
+            met[edges.DELIVERED_AGAIN] += self._history.delivered_again
+            return self._summary(injector, await _quarantined(quarantine), met)
 
     async def _strike(self, injector: Injector) -> None:
         for fault in self._faults:
             await self._history.until_committed(fault.after)
-            try:
-                await injector.strike(fault)
-            except DidNotStrike as error:
-                self._console.print(f"{fault.kind} did not strike: {error}", highlight=False)
+            await injector.strike(fault)
         await self._history.until_committed(self._arguments.events)
         # What was set off last is to strike too, while there is something left to relay.
         with suppress(TimeoutError):
@@ -190,10 +229,12 @@ class Campaign:
         # A copy too many would come with the retry of a host that was struck last.
         await asyncio.sleep(3)
 
-    def _summary(
-        self, injector: Injector, quarantined: dict[str, str], edges: Mapping[str, int]
-    ) -> dict[str, Any]:
+    def _summary(self, injector: Injector, quarantined: dict[str, str], met: Counter[str]) -> dict[str, Any]:
         verdict = self._history.judge()
+        for refused in injector.refused:
+            self._console.print(refused, highlight=False)
+        if unmet := edges.KNOWN - {edge for edge, times in met.items() if times}:
+            self._console.print(f"Never met: {', '.join(sorted(unmet))}.")
         table = Table("fault", "set off", "strikes", title=f"What struck, seed {self._arguments.seed}")
         for kind, times in sorted(injector.applied.items()):
             table.add_row(kind, str(times), str(injector.struck.get(kind, "")))
@@ -216,7 +257,7 @@ class Campaign:
             "events": self._history.committed,
             "faults": injector.applied.total(),
             "kinds": dict(sorted(injector.applied.items())),
-            "edges": dict(sorted(edges.items())),
+            "edges": {edge: times for edge, times in sorted(met.items()) if times},
             "missing": verdict.missing,
             "duplicated": verdict.duplicated,
             "out_of_order": verdict.out_of_order,

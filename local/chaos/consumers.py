@@ -1,9 +1,14 @@
-"""Subscribers that crash, abandon and lose locks, and still settle every message in the order of its session."""
+"""Subscribers that crash, abandon, settle late or in another order, and lose locks.
+
+They process every message all the same, in the order of its session.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
+from collections.abc import Sequence
 from enum import Enum
 
 from azure.core.exceptions import AzureError
@@ -11,10 +16,15 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from local.chaos.edges import CONSUMER_SETTLED_LATE, CONSUMER_SETTLED_REORDERED
 from local.chaos.history import History, Receipt
+from local.stack.environment import TOPIC
 
 _PREFETCH = 100
 _PAUSE_S = 0.1
+_LATE_S = (0.5, 3.0)
+_MISHAP = 0.002
+_UNUSUAL = 0.02
 
 
 class Mishap(Enum):
@@ -27,52 +37,87 @@ class Mishap(Enum):
 _MISHAPS = (Mishap.ABANDON, Mishap.CRASH)
 
 
-async def consume(client: ServiceBusClient, subscription: str, history: History, rng: random.Random) -> None:
-    """Receive one session after another, until cancelled."""
-    while True:
-        receiver = client.get_subscription_receiver(
-            "domain-events",
-            subscription,
-            session_id=NEXT_AVAILABLE_SESSION,
-            max_wait_time=2.0,
-            prefetch_count=_PREFETCH,
-        )
-        try:
-            await receiver.__aenter__()
-            await _drain(receiver, history, rng)
-        except OperationTimeoutError:
-            pass  # no session had messages
-        except (AzureError, OSError, ValueError, KeyError, TypeError, AttributeError):
-            # Faults reach the SDK in places where it raises whatever it trips over (7.15.0); what was not
-            # settled comes again.
-            await asyncio.sleep(_PAUSE_S)
-        finally:
-            await _close(receiver)
+class Consumer:
+    """Receives one session after another. `met` counts how it settled where that was unusual."""
 
+    def __init__(self, client: ServiceBusClient, history: History, rng: random.Random, met: Counter[str]) -> None:
+        self._client = client
+        self._history = history
+        self._rng = rng
+        self._met = met
 
-async def _drain(receiver: ServiceBusReceiver, history: History, rng: random.Random) -> None:
-    key = receiver.session.session_id
-    while messages := await receiver.receive_messages(max_message_count=50, max_wait_time=0.3):
+    async def consume(self, subscription: str) -> None:
+        """Go on until cancelled."""
+        while True:
+            receiver = self._client.get_subscription_receiver(
+                TOPIC,
+                subscription,
+                session_id=NEXT_AVAILABLE_SESSION,
+                max_wait_time=2.0,
+                prefetch_count=_PREFETCH,
+            )
+            try:
+                await receiver.__aenter__()
+                await self._drain(receiver)
+            except OperationTimeoutError:
+                pass  # no session had messages
+            except (AzureError, OSError, ValueError, KeyError, TypeError, AttributeError):
+                # Faults reach the SDK in places where it raises whatever it trips over (7.15.0); what was not
+                # settled comes again.
+                await asyncio.sleep(_PAUSE_S)
+            finally:
+                await _close(receiver)
+
+    async def _drain(self, receiver: ServiceBusReceiver) -> None:
+        while messages := await receiver.receive_messages(max_message_count=50, max_wait_time=0.3):
+            if len(messages) > 1 and self._rng.random() < _UNUSUAL:
+                await self._settle_reordered(receiver, messages)
+            elif not await self._settle_in_order(receiver, messages):
+                return
+
+    async def _settle_in_order(
+        self, receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage]
+    ) -> bool:
+        """Whether the session is to be read on."""
         for message in messages:
-            mishap = rng.choice(_MISHAPS) if rng.random() < 0.002 else None
+            mishap = self._rng.choice(_MISHAPS) if self._rng.random() < _MISHAP else None
             if mishap is Mishap.ABANDON:
                 await receiver.abandon_message(message)
-            history.received(_receipt(key, message, processed=mishap is None))
+            self._received(receiver, message, processed=mishap is None)
             if mishap is not None:
-                return
+                return False
+            if self._rng.random() < _MISHAP:
+                self._met[CONSUMER_SETTLED_LATE] += 1
+                await asyncio.sleep(self._rng.uniform(*_LATE_S))
+            await receiver.complete_message(message)
+        return True
+
+    async def _settle_reordered(
+        self, receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage]
+    ) -> None:
+        """Process in order, and complete in another: what comes again then lies between what does not."""
+        for message in messages:
+            self._received(receiver, message, processed=True)
+        self._met[CONSUMER_SETTLED_REORDERED] += 1
+        for message in self._rng.sample(messages, len(messages)):
             await receiver.complete_message(message)
 
-
-def _receipt(key: str, message: ServiceBusReceivedMessage, *, processed: bool) -> Receipt:
-    return Receipt(
-        identifier=message.message_id or "",
-        key=key,
-        sequence_number=message.sequence_number or 0,
-        delivery_count=message.delivery_count or 0,
-        body=b"".join(message.body),
-        subject=message.subject or "",
-        processed=processed,
-    )
+    def _received(
+        self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, *, processed: bool
+    ) -> None:
+        properties = message.application_properties or {}
+        self._history.received(
+            Receipt(
+                identifier=message.message_id or "",
+                key=receiver.session.session_id,
+                sequence_number=message.sequence_number or 0,
+                delivery_count=message.delivery_count or 0,
+                body=b"".join(message.body),
+                subject=message.subject or "",
+                sequence=properties.get(b"sequence"),
+                processed=processed,
+            )
+        )
 
 
 async def _close(receiver: ServiceBusReceiver) -> None:

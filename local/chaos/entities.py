@@ -8,17 +8,17 @@ from typing import Any
 from local.stack.parts import ROOT
 
 
-def entities_document(*, duplicate_detection: bool, window: str = "PT5M") -> dict[str, Any]:
+def entities_document(*, duplicate_detection: bool, window_s: int) -> dict[str, Any]:
     """The project's Config.json with one subscription, locks of 10 seconds, and 1000 deliveries.
 
     Args:
         duplicate_detection: False takes the safeguard away.
-        window: The duplicate detection window, an ISO 8601 duration.
+        window_s: The duplicate detection window in seconds.
     """
     document: dict[str, Any] = json.loads((ROOT / "infra" / "emulators" / "Config.json").read_text())
     topic = document["UserConfig"]["Namespaces"][0]["Topics"][0]
     topic["Properties"]["RequiresDuplicateDetection"] = duplicate_detection
-    topic["Properties"]["DuplicateDetectionHistoryTimeWindow"] = window
+    topic["Properties"]["DuplicateDetectionHistoryTimeWindow"] = f"PT{window_s}S"
     topic["Subscriptions"] = topic["Subscriptions"][:1]
     topic["Subscriptions"][0]["Properties"] |= {"LockDuration": "PT10S", "MaxDeliveryCount": 1000}
     return document

@@ -13,6 +13,7 @@ from typing import Any
 class Receipt:
     """One delivery of a message. Two deliveries of one copy have the same sequence number.
 
+    `sequence` is the event's number within its key, as the message has it; None without one.
     `processed` tells that the consumer did its work and asked for completion, after which the message may come
     again all the same, where that request or its answer was lost; otherwise it gave the message back.
     """
@@ -23,6 +24,7 @@ class Receipt:
     delivery_count: int
     body: bytes
     subject: str
+    sequence: object
     processed: bool
 
 
@@ -69,6 +71,11 @@ class History:
         self._receipts[receipt.key].append(receipt)
         if receipt.processed:
             self.processed.add(receipt.identifier)
+
+    @property
+    def delivered_again(self) -> int:
+        """How many deliveries were not the first of their copy."""
+        return sum(receipt.delivery_count > 0 for receipts in self._receipts.values() for receipt in receipts)
 
     @property
     def complete(self) -> bool:
@@ -136,6 +143,7 @@ def _tells(receipt: Receipt, event: dict[str, Any]) -> bool:
     return (
         _canonical(json.loads(receipt.body)) == _canonical(event["data"])
         and receipt.subject == event["data"]["action"]
+        and receipt.sequence == event["sequence"]
     )
 
 

@@ -1,30 +1,43 @@
-"""Makes a stack misbehave: each kind of fault, by the admin ports and by signals to the hosts."""
+"""Makes a stack misbehave: each kind of fault, by the admin ports, by signals to the hosts, or by a bystander."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
+from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
-import aiohttp
-
+from local.chaos.admin import AdminPorts, DidNotStrike
+from local.chaos.bystander import Bystander
 from local.chaos.history import History
-from local.chaos.schedule import COSMOS_KINDS, Fault
+from local.chaos.hosts import HostFaults
+from local.chaos.schedule import BYSTANDER_KINDS, COSMOS_KINDS, HOST_KINDS, Fault
+from local.functions.edges import Edge as FunctionsEdge
 from local.functions.edges import read_journal
-from local.stack.parts import Part, PartFailed
+from local.servicebus.edges import Oversized
+from local.stack.environment import DATABASE, TOPIC
+from local.stack.parts import Part
 from local.stack.supervisor import Stack
 
-_ENTITY = "domain-events"
-_SUBSCRIPTION = "domain-events/Subscriptions/all"
+_SUBSCRIPTION = f"{TOPIC}/Subscriptions/all"
 _OF_RECEIVERS = ("cut-receiver", "expire-locks")
-_REQUEST_TIMEOUT_S = 10.0
-_RESTART_PAUSE_S = 0.5
+# And what the broker calls them.
+_FROM_FIRST_STRIKE = {"refuse-content": "reject", "shrink-limit": "shrink-limit"}
 _ASK_AGAIN_S = 0.1
+_STRUCK_WITHIN_S = 20.0
+_CALLED_OFF_WITHIN_MS = 60_000
+_MET_WITHIN_S = 15.0
+_SPLITS_AT_MOST = 8
 
-
-class DidNotStrike(Exception):
-    """A fault could not be set off, as another one stood in its way; the message says which and why."""
+_OUTAGES = {
+    "feed-outage": (
+        FunctionsEdge.LEASE_GIVEN_UP,
+        {"kind": "unavailable", "match": {"operation": "read-feed"}, "for_ms": 15_000},
+    ),
+    "outage": (FunctionsEdge.LEASE_LEFT_TO_EXPIRE, {"kind": "unavailable", "for_ms": 15_000}),
+}
 
 
 class Injector:
@@ -33,34 +46,127 @@ class Injector:
     Attributes:
         applied: By kind, how many were set off.
         struck: By kind, how many requests, transfers and connections those at the wire have hit.
+        refused: What could not be set off, and why.
     """
 
-    def __init__(self, stack: Stack, http: aiohttp.ClientSession, seed: int) -> None:
+    def __init__(
+        self, stack: Stack, admin: AdminPorts, hosts: HostFaults, bystander: Bystander, *, shrunk_bytes: int
+    ) -> None:
+        """`shrunk_bytes` is the limit that a transfer has while it is shrunk: every sound event must fit."""
         self._stack = stack
-        self._http = http
-        self._rng = random.Random(f"hosts-{seed}")
+        self._admin = admin
+        self._hosts = hosts
+        self._bystander = bystander
+        self._shrunk_bytes = shrunk_bytes
+        self._lasting: set[asyncio.Task[None]] = set()
+        self._splits = 0
         self.applied: Counter[str] = Counter()
         self.struck: Counter[str] = Counter()
+        self.refused: list[str] = []
 
     async def strike(self, fault: Fault) -> None:
-        """Set off one fault.
-
-        Raises:
-            DidNotStrike: An earlier fault stood in its way.
-        """
-        if fault.kind in COSMOS_KINDS:
-            await self._post(self._stack.cosmos, "faults", {"kind": fault.kind, **fault.options})
-        elif fault.kind in ("kill-host", "kill-worker", "stop-host", "steal-lease"):
-            await self._strike_host(fault.kind)
-        elif fault.kind == "restart-broker":
-            await self._post_broker("restart", {"keep": True})
-        elif fault.kind == "time-out-function":
-            # The acknowledgement comes later than the host lets a function run.
-            await self._post_broker("faults", {"kind": "delay-ack", "entity": _ENTITY, **fault.options})
-        else:
-            entity = _SUBSCRIPTION if fault.kind in _OF_RECEIVERS else _ENTITY
-            await self._post_broker("faults", {"kind": fault.kind, "entity": entity, **fault.options})
+        """Set off one fault, without waiting for its end."""
         self.applied[fault.kind] += 1
+        if fault.kind == "withhold-page":
+            met = partial(self._until_met, FunctionsEdge.PAGE_WITHHELD)
+            self._begin(fault, self._bystander.withhold_page(met))
+        elif fault.kind == "time-out-function":
+            self._begin(fault, self._time_out(fault))
+        elif fault.kind in _OUTAGES:
+            self._begin(fault, self._outage(fault))
+        elif fault.kind in _FROM_FIRST_STRIKE:
+            self._begin(fault, self._until_struck_and_then(fault))
+        elif fault.kind in BYSTANDER_KINDS:
+            self._begin(fault, self._bystander.strike(fault.kind))
+        elif fault.kind in HOST_KINDS:
+            self._begin(fault, self._hosts.strike(fault.kind, fault.options))
+        else:
+            await self._guarded(fault, self._at_once(fault))
+
+    def _begin(self, fault: Fault, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._guarded(fault, work))
+        self._lasting.add(task)
+        task.add_done_callback(self._lasting.discard)
+
+    async def _guarded(self, fault: Fault, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except DidNotStrike as error:
+            self.applied[fault.kind] -= 1
+            self.refused.append(f"{fault.kind} did not strike: {error}")
+
+    async def _at_once(self, fault: Fault) -> None:
+        if fault.kind in COSMOS_KINDS:
+            await self._admin.post(self._stack.cosmos, "faults", {"kind": fault.kind, **fault.options})
+        elif fault.kind == "split-partition":
+            await self._split()
+        elif fault.kind == "restart-broker":
+            await self._admin.post(self._stack.servicebus, "restart", {"keep": True})
+        else:
+            entity = _SUBSCRIPTION if fault.kind in _OF_RECEIVERS else TOPIC
+            await self._admin.post(
+                self._stack.servicebus, "faults", {"kind": fault.kind, "entity": entity, **fault.options}
+            )
+
+    async def _until_met(self, edge: FunctionsEdge) -> None:
+        """Wait until hosts have met an edge once more, but not for ever."""
+        before = read_journal(self._stack.host_edges)[edge]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MET_WITHIN_S):
+                while read_journal(self._stack.host_edges)[edge] == before:
+                    await asyncio.sleep(_ASK_AGAIN_S)
+
+    async def _outage(self, fault: Fault) -> None:
+        """Answer with 503 until a host gives a lease up for it: for longer than the SDK tries, which is 1.6 s."""
+        edge, content = _OUTAGES[fault.kind]
+        cosmos = self._stack.cosmos
+        identifier = (await self._admin.post(cosmos, "faults", content))["id"]
+        try:
+            await self._until_met(edge)
+        finally:
+            await self._admin.delete(cosmos, f"faults/{identifier}")
+
+    async def _time_out(self, fault: Fault) -> None:
+        """Acknowledge a transfer later than the host lets a function run."""
+        await self._admin.post(
+            self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": TOPIC, **fault.options}
+        )
+        await self._until_met(FunctionsEdge.TIMEOUT_KILLED_WORKER)
+
+    async def _until_struck_and_then(self, fault: Fault) -> None:
+        """Strike for a while from the first transfer on that is struck, however long that takes."""
+        for_s = fault.options["for_ms"] / 1000
+        options = fault.options | {"for_ms": _CALLED_OFF_WITHIN_MS}
+        if fault.kind == "shrink-limit":
+            options["bytes"] = self._shrunk_bytes
+        content = {"kind": _FROM_FIRST_STRIKE[fault.kind], "entity": TOPIC, **options}
+        broker = self._stack.servicebus
+        path = f"faults/{(await self._admin.post(broker, 'faults', content))['id']}"
+        try:
+            async with asyncio.timeout(_STRUCK_WITHIN_S):
+                while not (await self._admin.get(broker, path))["applied"]:
+                    await asyncio.sleep(_ASK_AGAIN_S)
+                await asyncio.sleep(for_s)
+                while fault.kind == "shrink-limit" and not await self._all_answers_met():
+                    await asyncio.sleep(_ASK_AGAIN_S)
+        except TimeoutError:
+            pass  # what there was to strike was struck
+        finally:
+            await self._admin.delete(broker, path)
+
+    async def _all_answers_met(self) -> bool:
+        """Whether transfers that are too large were answered in each way that there is."""
+        met: dict[str, int] = (await self._admin.get(self._stack.servicebus, "edges"))["edges"]
+        return met.keys() >= {str(answer) for answer in Oversized}
+
+    async def _split(self) -> None:
+        """Split a physical partition: the first that has not been split, and then its children in turn."""
+        if self._splits >= _SPLITS_AT_MOST:
+            raise DidNotStrike(f"there were {_SPLITS_AT_MOST} splits already")
+        range_id, self._splits = str(self._splits), self._splits + 1
+        await self._admin.post(
+            self._stack.cosmos, "split", {"database": DATABASE, "container": "data", "range": range_id}
+        )
 
     async def until_struck(self, history: History) -> None:
         """Wait until every fault has struck for the last time, or there is nothing left to relay."""
@@ -68,84 +174,29 @@ class Injector:
             await asyncio.sleep(_ASK_AGAIN_S)
 
     async def heal(self) -> None:
-        """Call off whatever is pending; `struck` is told from now on."""
+        """Call off whatever is pending, and wait for what has begun; `struck` is told from now on."""
         for told in await self._told():
             self.struck.update(told["applied"])
-        for port in self._ports():
-            await self._request("DELETE", port, "faults", None)
+        for part in self._services():
+            await self._admin.delete(part, "faults")
+        while self._lasting:
+            await asyncio.wait(self._lasting)
 
-    async def edges(self) -> Counter[str]:
-        """How often each edge was met, by all parts, hosts that were killed included.
-
-        A part that does not count them has none.
-        """
-        met = read_journal(self._stack.host_edges)
-        for port in self._ports():
-            async with self._http.get(f"http://127.0.0.1:{port}/admin/edges") as response:
-                if response.status == 200:
-                    met.update((await response.json())["edges"])
-        return met
-
-    def _ports(self) -> tuple[int, int]:
-        return self._stack.cosmos.details["port"], self._stack.servicebus.details["admin_port"]
+    def _services(self) -> tuple[Part, Part]:
+        return self._stack.cosmos, self._stack.servicebus
 
     async def _told(self) -> list[dict[str, Any]]:
-        return [await self._request("GET", port, "faults", None) for port in self._ports()]
+        return [await self._admin.get(part, "faults") for part in self._services()]
 
     async def waiting(self) -> int:
         """How many messages the subscription still holds."""
-        counts = await self._request("GET", self._stack.servicebus.details["admin_port"], "entities", None)
+        counts = await self._admin.get(self._stack.servicebus, "entities")
         held = counts[_SUBSCRIPTION]
         return int(held["active"]) + int(held["locked"]) + int(held["deferred"]) + int(held["dead_letter"])
 
-    async def _strike_host(self, kind: str) -> None:
-        # A host that was struck before may still be on its way out, or its successor on its way in.
-        hosts = list(self._stack.hosts)
-        if not hosts:
-            return
-        host = self._rng.choice(hosts)
-        if kind == "kill-host" and self._rng.randrange(2):
-            host.signal_kill_all()
-        elif kind == "kill-host":
-            host.signal_kill()  # its worker finishes what it has
-        elif kind == "kill-worker":
-            await self._post(host, "crash", {"kill": "worker"})
-        elif kind == "stop-host":
-            host.signal_stop()
-        else:
-            await self._post(host, "steal", {})
-
-    async def _post_broker(self, path: str, content: dict[str, Any]) -> None:
-        await self._request("POST", self._stack.servicebus.details["admin_port"], path, content)
-
-    async def _post(self, part: Part, path: str, content: dict[str, Any]) -> None:
-        await self._request("POST", part.details["port"], path, content)
-
-    async def _request(self, method: str, port: int, path: str, content: dict[str, Any] | None) -> Any:
-        what = f"{method} /admin/{path} {content or ''}"
-        try:
-            async with (
-                asyncio.timeout(_REQUEST_TIMEOUT_S),
-                self._http.request(method, f"http://127.0.0.1:{port}/admin/{path}", json=content) as response,
-            ):
-                answer = await response.json(content_type=None)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise DidNotStrike(f"{what}: {type(error).__name__}") from error
-        if response.status >= 500:
-            raise DidNotStrike(f"{what}: {response.status} {answer}")
-        if response.status >= 400:
-            raise ValueError(f"{what}: {response.status} {answer}")
-        return answer
-
-
-async def replace_ended_hosts(stack: Stack) -> None:
-    """Keep the number of hosts: each that ends, by whatever hand, is replaced by starting another."""
-    while True:
-        await stack.host_ended()
-        while True:
-            try:
-                await stack.start_host()
-                break
-            except PartFailed:
-                # The fault that it met as it started is over the next time, or the time after.
-                await asyncio.sleep(_RESTART_PAUSE_S)
+    async def close(self) -> None:
+        """End what has begun; what was frozen goes on."""
+        lasting = list(self._lasting)
+        for task in lasting:
+            task.cancel()
+        await asyncio.gather(*lasting, return_exceptions=True)

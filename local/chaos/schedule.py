@@ -21,10 +21,34 @@ BROKER_KINDS = {
     "cut-receiver": 4,
     "expire-locks": 4,
     "restart-broker": 2,
+    "internal-error": 5,
+    "reject-then-detach": 4,
+    "refuse-content": 3,
+    "shrink-limit": 4,
+    "detach-idle": 4,
+    "close-idle": 4,
 }
-COSMOS_KINDS = {"throttle": 6, "unavailable": 4, "timeout": 3, "drop": 5, "drop-after": 5}
-HOST_KINDS = {"kill-host": 4, "kill-worker": 4, "stop-host": 3, "steal-lease": 5, "time-out-function": 2}
-KINDS = BROKER_KINDS | COSMOS_KINDS | HOST_KINDS
+COSMOS_KINDS = {"throttle": 6, "unavailable": 4, "timeout": 3, "gone": 2, "drop": 5, "drop-after": 5}
+# The change feed alone, and everything.
+OUTAGE_KINDS = {"feed-outage": 2, "outage": 2}
+PARTITION_KINDS = {"split-partition": 1, "withhold-page": 2}
+HOST_KINDS = {
+    "kill-host": 4,
+    "kill-machine": 2,
+    "kill-worker": 4,
+    "orphan-worker": 3,
+    "freeze-host": 3,
+    "stop-host": 3,
+    "steal-lease": 5,
+    "time-out-function": 2,
+}
+# What others do beside the relay, and must not disturb it.
+BYSTANDER_KINDS = {"oversized-properties": 1, "unknown-entity": 1, "read-ahead": 1}
+KINDS = BROKER_KINDS | COSMOS_KINDS | OUTAGE_KINDS | PARTITION_KINDS | HOST_KINDS | BYSTANDER_KINDS
+
+# With which condition the service says that it is the content that is wrong, whatever the content.
+_CONTENT = ("amqp:not-allowed", "amqp:decode-error", "com.microsoft:argument-error")
+_TRANSIENT = ("amqp:internal-error", "com.microsoft:server-busy", "com.microsoft:timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +86,16 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
         return {"count": rng.randint(1, 4)}
     if kind == "cut-mid-frame":
         return {"count": rng.randint(1, 3), "direction": rng.choice(("in", "out"))}
-    if kind == "server-busy":
+    if kind in ("server-busy", "internal-error"):
         return {"count": rng.randint(1, 6)}
+    if kind == "reject-then-detach":
+        return {"count": rng.randint(1, 4), "condition": rng.choice(_TRANSIENT)}
+    if kind == "refuse-content":
+        return {"for_ms": rng.randint(500, 2000), "condition": rng.choice(_CONTENT)}
+    if kind == "shrink-limit":
+        return {"for_ms": rng.randint(1000, 3000)}
+    if kind in ("detach-idle", "close-idle"):
+        return {"silent": rng.random() < 0.5}
     if kind == "delay-ack":
         return {"count": rng.randint(1, 4), "ms": rng.randint(50, 2000)}
     if kind == "disable-entity":
@@ -74,6 +106,8 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
         return {"of": 4, "partition": rng.randrange(4), "for_ms": rng.randint(500, 3000)}
     if kind == "time-out-function":
         return {"count": 1, "ms": 12_000}
+    if kind in ("kill-host", "kill-machine", "kill-worker"):
+        return {"at": rng.choice((None, None, "before-invocation", "before-checkpoint", "after-checkpoint"))}
     if kind in COSMOS_KINDS:
         return _cosmos_options(rng, kind)
     return {}
@@ -83,6 +117,8 @@ def _cosmos_options(rng: random.Random, kind: str) -> dict[str, Any]:
     operation = rng.choice(("read-feed", "batch", "replace"))
     if kind == "drop-after":
         operation = rng.choice(("batch", "replace"))
+    if kind == "gone":
+        operation = "read-feed"
     options: dict[str, Any] = {"match": {"operation": operation}, "count": rng.randint(1, 4)}
     if kind == "throttle":
         options["retry_after_ms"] = rng.randint(1, 200)

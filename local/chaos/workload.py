@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -69,13 +70,16 @@ class Workload:
         rng.shuffle(keys)
         weights = list(itertools.accumulate(1 / (rank + 1) ** 1.1 for rank in range(len(keys))))
         remaining = self._shares[writer]
+        sequences = Counter[str]()
         for number in itertools.count():
             if not remaining:
                 return
             (key,) = rng.choices(keys, cum_weights=weights)
             count = min(rng.choice((1, 1, 1, 2, 5)), remaining)
             remaining -= count
-            yield _commit(rng, key, f"{writer}-{number}", count, self._texts)
+            commit = _commit(rng, key, f"{writer}-{number}", count, self._texts)
+            _number(commit, sequences)
+            yield commit
 
 
 def _commit(rng: random.Random, key: str, name: str, count: int, texts: tuple[str, ...]) -> Commit:
@@ -87,6 +91,15 @@ def _commit(rng: random.Random, key: str, name: str, count: int, texts: tuple[st
     documents = [*others, *events]
     documents[rng.randrange(len(documents) + 1) : 0] = spoilt
     return Commit(key, documents, events, poison)
+
+
+def _number(commit: Commit, sequences: Counter[str]) -> None:
+    """Say where each event belongs, as `outbox` does: `order` within its commit, `sequence` within its key."""
+    happened = [document for document in commit.documents if document["type"] == "domainEvent"]
+    for order, document in enumerate(happened):
+        sequences[commit.key] += 1
+        document["order"] = order
+        document["sequence"] = sequences[commit.key]
 
 
 def _event(rng: random.Random, key: str, identifier: str, text: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
     server.CosmosServer        start, stop, endpoint, connection string
     command                    the same as a process
     ├─ gateway                 HTTP: signature, path, verb → a handler
-    │   ├─ items_api           one item, batches          → operations, batches, patching
+    │   ├─ items_api           one item, batches, bulk    → operations, batches, hybridrow, patching
     │   ├─ feed_api            change feed, key ranges    → changefeed
     │   ├─ query_api           queries, read-feed, plans  → query/
     │   ├─ catalog_api         databases, containers      → catalog, container_definition

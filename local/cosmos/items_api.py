@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from local.cosmos import operations
-from local.cosmos.account import Account
-from local.cosmos.batches import execute_batch, parse_batch
-from local.cosmos.catalog import Container
+from local.cosmos import hybridrow, operations
+from local.cosmos.account import Account, partition_by_id
+from local.cosmos.batches import BatchResult, execute_batch, execute_each, parse_batch
+from local.cosmos.catalog import Container, Partition
 from local.cosmos.documents import MAX_ITEM_BYTES, Document, Item
 from local.cosmos.errors import BadRequest, NotFound, TooLarge
 from local.cosmos.items import Commit
@@ -83,7 +83,7 @@ def delete(account: Account, request: Request) -> Reply:
 def batch(account: Account, request: Request) -> Reply:
     """`POST …/docs` with `x-ms-cosmos-is-batch-request`."""
     if not request.flag("x-ms-cosmos-batch-atomic"):
-        raise BadRequest("Only atomic batches are supported.")
+        return _bulk(account, request)
     container, key = _target(account, request)
     partition = container.partition_of(key.effective)
     with refused_at(container, partition):
@@ -98,7 +98,26 @@ def batch(account: Account, request: Request) -> Reply:
             _holds(container),
             with_bodies=not _prefers_minimal(request),
         )
-    return Reply(result.status, result.text.encode(), data_headers(container, partition, result.charge))
+    return _batch_reply(request, container, partition, result)
+
+
+def _bulk(account: Account, request: Request) -> Reply:
+    """Operations that have nothing to do with one another, on one physical partition, in HybridRow alone."""
+    if not hybridrow.is_rows(request.body):
+        raise BadRequest("Only atomic batches are supported in JSON.")
+    container = account.container_of(request)
+    partition = partition_by_id(container, request.headers.get("x-ms-documentdb-partitionkeyrangeid", ""))
+    with refused_at(container, partition):
+        requested = parse_batch(request.body)
+        result = execute_each(account.items, container, partition, requested, _holds(container))
+    return _batch_reply(request, container, partition, result)
+
+
+def _batch_reply(request: Request, container: Container, partition: Partition, result: BatchResult) -> Reply:
+    """In the form in which the batch came."""
+    is_rows = hybridrow.is_rows(request.body)
+    body = hybridrow.results(result.rows) if is_rows else result.text.encode()
+    return Reply(result.status, body, data_headers(container, partition, result.charge))
 
 
 def delete_logical_partition(account: Account, request: Request) -> Reply:

@@ -11,7 +11,7 @@ from typing import Any
 from local.cosmos import charges
 from local.cosmos.account import Account
 from local.cosmos.catalog import Container, Partition
-from local.cosmos.documents import Item
+from local.cosmos.documents import Item, raw_resource_id
 from local.cosmos.errors import (
     CROSS_PARTITION_QUERY_NOT_SERVABLE,
     PARTITION_KEY_RANGE_GONE,
@@ -22,10 +22,11 @@ from local.cosmos.feed_api import list_conflicts
 from local.cosmos.items import ITEM_COLUMNS, item_numbers
 from local.cosmos.messages import Reply, Request, data_headers, documents_reply, json_reply, refused_at
 from local.cosmos.query.analysis import check_sortable, required_values
-from local.cosmos.query.execution import Continuation, Execution, Place, Row
+from local.cosmos.query.execution import Continuation, Execution, Place, ResumeFilter, Row
 from local.cosmos.query.parsing import parse_query
 from local.cosmos.query.planning import plan_of
 from local.cosmos.query.syntax import Query
+from local.cosmos.query.values import UNDEFINED
 from local.cosmos.scopes import ReadScope, scope_in_query
 from local.cosmos.storage import NOT_EXPIRED
 
@@ -111,7 +112,7 @@ async def _run(
     partition = scope.partition or _partition_to_read(container, continuation)
     with refused_at(container, partition):
         account.check_session(request, partition)
-    execution = Execution(query, parameters)
+    execution = Execution(query, parameters, None if is_feed else _resume_filter(request, query))
     after = continuation.place.number if continuation and execution.resumes_in_order else -1
     rows = _scan(account, container, partition, scope, required.get(("id",)), after)
     page = await execution.page(rows, request.page_size, continuation)
@@ -206,6 +207,20 @@ def _requested(request: Request) -> tuple[Query, dict[str, Any]]:
         if "value" in parameter:
             bound[str(parameter["name"])] = parameter["value"]
     return parse_query(text), bound
+
+
+def _resume_filter(request: Request, query: Query) -> ResumeFilter | None:
+    found = request.json_object().get("resumeFilter")
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("value"), list):
+        raise BadRequest("A resumeFilter has to be a JSON object with a 'value' for each key of ORDER BY.")
+    keys = tuple(UNDEFINED if isinstance(key, dict | list) else key for key in found["value"])
+    if len(keys) != len(query.order_by):
+        raise BadRequest("A resumeFilter has to have a 'value' for each key of ORDER BY.")
+    rid = found.get("rid")
+    number = None if rid is None else int.from_bytes(raw_resource_id(str(rid))[8:], "little")
+    return ResumeFilter(keys, number, bool(found.get("exclude")))
 
 
 def _continuation(request: Request) -> Continuation | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from azure.functions import get_binding_registry
+from azure.functions import DocumentList, get_binding_registry
 from azure.functions.meta import Datum
 
 from local.functions.dates import rewritten
@@ -23,10 +23,11 @@ def to_text(documents: list[dict[str, Any]], *, rewrite_dates: bool) -> str:
     return written(rewritten(documents) if rewrite_dates else documents)
 
 
-def from_text(text: str) -> Any:
+def from_text(text: str) -> DocumentList:
     """What the Python worker makes of that text: the converter registered for the binding decodes it.
 
-    That is azure-functions' own, which answers with a DocumentList, unless the app has registered another.
+    That is azure-functions' own, unless the app has registered another.
     """
     converter = get_binding_registry().get(_BINDING)  # type: ignore[no-untyped-call]
-    return converter.decode(Datum(text, "string"), trigger_metadata={})
+    documents: DocumentList = converter.decode(Datum(text, "string"), trigger_metadata={})
+    return documents

@@ -7,8 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import CosmosHttpResponseError
 
 _RANGE_ID = "x-ms-documentdb-partitionkeyrangeid"
+_GONE = 410
+_SPLIT_SUBSTATUSES = (1002, 1007)  # PartitionKeyRangeGone, CompletingSplit
+
+
+class PartitionGone(Exception):
+    """The physical partition was split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +56,33 @@ class ChangeFeed:
         ]
 
     async def read(self, partition: PartitionRange, continuation: str | None) -> Page:
-        """The next page after `continuation`, or from the trigger's starting point. Raises what the SDK raises."""
+        """The next page after `continuation`, or from the trigger's starting point.
+
+        Raises PartitionGone, and what the SDK raises.
+        """
         # The pages' own token is taken from what the client received last, which may be another partition's.
-        etags: list[str] = []
+        answers: list[tuple[str, str]] = []
         pages = self._container.query_items_change_feed(
             **self._options(partition, continuation),
-            response_hook=lambda headers, _: etags.append(headers["etag"]),
+            response_hook=lambda headers, _: answers.append((headers["etag"], headers["x-ms-session-token"])),
         ).by_page()
         documents: list[dict[str, Any]] = []
-        async for page in pages:
-            documents = [document async for document in page]
-            break
-        return Page(documents, etags[-1] if etags else continuation)
+        try:
+            async for page in pages:
+                documents = [document async for document in page]
+                break
+        except CosmosHttpResponseError as error:
+            if error.status_code == _GONE and error.sub_status in _SPLIT_SUBSTATUSES:
+                raise PartitionGone(f"the partition key range {partition.id} was split") from error
+            raise
+        if not answers:
+            return Page(documents, continuation)
+        # Asked for a range, azure-cosmos reads on from one of its children, which the session token names.
+        etag, session_token = answers[-1]
+        answered_by = session_token.partition(":")[0]
+        if answered_by != partition.id:
+            raise PartitionGone(f"the partition key range {partition.id} was split: {answered_by} answered")
+        return Page(documents, etag)
 
     def _options(self, partition: PartitionRange, continuation: str | None) -> dict[str, Any]:
         options: dict[str, Any] = {} if self._max_items is None else {"max_item_count": self._max_items}

@@ -152,6 +152,21 @@ class LeaseStore:
             await self._read(lease), lambda current: replace(current, owner=None), expected=self._owner
         )
 
+    async def divide(self, lease: Lease, children: Sequence[PartitionRange]) -> list[Lease]:
+        """Put a lease for each child in the place of a split partition's; returns them, free to be acquired.
+
+        They go on from where the parent's is, as the children number their changes on from the parent's
+        (PartitionSynchronizerCore.HandlePartitionGoneAsync). Raises LeaseLost.
+        """
+        parent = await self._read(lease)
+        if parent.owner != self._owner:
+            raise LeaseLost(f"{parent.token} lease token was taken over by owner '{parent.owner}'")
+        for child in children:
+            await self._create(self._new_document(child) | {"ContinuationToken": parent.continuation})
+        tokens = {child.id for child in children}
+        await self._container.delete_item(parent.id, partition_key=self._partition_key_of(parent))
+        return [each for each in await self.all() if each.token in tokens]
+
     async def _update(
         self,
         lease: Lease,
@@ -185,7 +200,7 @@ class LeaseStore:
         )
 
     async def _read(self, lease: Lease) -> Lease:
-        partition_key = lease.id if self._partitioned_by_id else lease.document["partitionKey"]
+        partition_key = self._partition_key_of(lease)
         try:
             return Lease.from_document(await self._container.read_item(lease.id, partition_key=partition_key))
         except CosmosResourceNotFoundError:
@@ -241,6 +256,9 @@ class LeaseStore:
             "properties": {},
             "Mode": _MODE,
         }
+
+    def _partition_key_of(self, lease: Lease) -> str:
+        return lease.id if self._partitioned_by_id else str(lease.document["partitionKey"])
 
     def _with_partition_key(self, document: dict[str, Any]) -> dict[str, Any]:
         """A lease container partitioned by /partitionKey, which Gremlin accounts need, holds the id there too."""

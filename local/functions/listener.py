@@ -14,7 +14,7 @@ from local.functions.balancing import leases_to_take
 from local.functions.documents import PageWithheld
 from local.functions.edges import Edge, Edges
 from local.functions.errors import describe
-from local.functions.feed import ChangeFeed
+from local.functions.feed import ChangeFeed, PartitionGone
 from local.functions.leases import Lease, LeaseLost, LeaseStore
 from local.functions.partition import PartitionProcessor
 from local.functions.pause import pause
@@ -227,6 +227,9 @@ class Listener:
         try:
             given_up = await self._process(token, processor)
             await self._release(source, token, processor, given_up=given_up)
+        except PartitionGone as gone:
+            logger.info("Lease %s is divided: %s", token, gone)
+            await self._divide(source, processor)
         finally:
             # Whoever waits for the first read must not wait for one that will not come.
             processor.polled.set()
@@ -245,6 +248,8 @@ class Listener:
                 token,
                 lost,
             )
+        except PartitionGone:
+            raise
         except PageWithheld as withheld:
             self._edges.met(Edge.PAGE_WITHHELD)
             self._status.last_error = f"a page of changes could not be parsed: {withheld}"
@@ -260,6 +265,27 @@ class Listener:
             self._status.last_error = describe(error)
             return True
         return False
+
+    async def _divide(self, source: Source, processor: PartitionProcessor) -> None:
+        """Process the children of a split partition (PartitionControllerCore.HandlePartitionGoneAsync).
+
+        One that is not split yet is given up, as after any error. Where this fails, the lease is left to expire,
+        and whoever acquires it tries again.
+        """
+        lease = processor.lease
+        minimum, maximum = lease.partition.minimum, lease.partition.maximum
+        try:
+            children = [
+                each for each in await source.feed.ranges() if minimum <= each.minimum and each.maximum <= maximum
+            ]
+            if lease.partition in children:
+                await self._release(source, lease.token, processor, given_up=True)
+                return
+            for child in await source.store.divide(lease, children):
+                await self._take(source, child)
+        except (LeaseLost, AzureError) as error:
+            self._status.last_error = describe(error)
+            logger.warning("Lease %s could not be divided: %s", lease.token, describe(error))
 
     async def _release(self, source: Source, token: str, processor: PartitionProcessor, *, given_up: bool) -> None:
         try:

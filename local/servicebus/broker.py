@@ -40,6 +40,10 @@ class Limits:
             return cls(256 * _KIB, 256 * _KIB)
         return cls(sending.max_message_bytes or 1024 * _KIB, 1024 * _KIB)
 
+    def at_most(self, limit: int) -> Limits:
+        """These limits, none of them above that one."""
+        return Limits(min(self.message, limit), min(self.batch, limit))
+
 
 class Broker:
     """The namespace and its connections."""

@@ -40,18 +40,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--edges",
-        type=parse_seed,
+        type=_seed,
         default=DEFAULT_SEED,
         metavar="SEED",
         help="seed of what the service leaves open, drawn at its worst; 'off' for its usual ways (%(default)s)",
     )
     parser.add_argument(
         "--idle-ms",
-        type=int,
+        type=_milliseconds,
         metavar="MS",
-        help="how long a link may carry nothing before it is detached (60 000; with --edges off 600 000)",
+        help="how long a link may idle before it is detached; by default 60 000, and 600 000 with --edges off",
     )
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
+
+
+def _seed(text: str) -> int | None:
+    try:
+        return parse_seed(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number or 'off', not '{text}'") from None
+
+
+def _milliseconds(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"must be a whole number of milliseconds above 0, not '{text}'")
+    return int(text)
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -75,6 +88,11 @@ async def run(arguments: argparse.Namespace) -> int:
                 "connection_string": server.connection_string,
                 "port": server.port,
                 "admin_port": server.admin_port,
+                "duplicate_windows_s": {
+                    topic.name: topic.sending.duplicates.window_ms // 1000
+                    for topic in entities.topics
+                    if topic.sending.duplicates is not None
+                },
             }
         )
         await process.until_stopped(exit_with_stdin=arguments.exit_with_stdin)

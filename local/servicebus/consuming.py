@@ -190,6 +190,10 @@ class SessionEndpoint(ConsumeEndpoint):
         agenda = self.connection.broker.namespace.agenda
         agenda.at(agenda.now() + self._accept_timeout_ms(), self._give_up)
 
+    @property
+    def is_busy(self) -> bool:
+        return self._waits or super().is_busy
+
     def _accept_timeout_ms(self) -> int:
         properties = self.link.remote_properties or {}
         return int(properties.get(symbol(ACCEPT_TIMEOUT), DEFAULT_ACCEPT_TIMEOUT_MS))

@@ -39,7 +39,7 @@ class Edge(StrEnum):
     SETTLEMENT_DELAYED = "settlement-delayed"
     """The answer to a transfer or to a settlement comes late; AMQP 1.0 (part 2, 2.6.12) sets no time for it."""
     SETTLEMENT_REORDERED = "settlement-reordered"
-    """Answers come in another order than what they answer, as AMQP 1.0 allows (there)."""
+    """Answers come in another order than what they answer, on one link (AMQP 1.0 allows it) or across links."""
     REDELIVERED = "redelivered"
     """A completion comes too late: the lock is over, and the message is delivered again, its delivery counted
     ("Message transfers, locks, and settlement", learn.microsoft.com: peek-lock is at least once)."""
@@ -73,15 +73,21 @@ class Odds:
 
     delayed: float = 1 / 50
     longest_delay_ms: int = 25
-    redelivered: float = 1 / 500
-    slow_ms: int = 200
+    redelivered: float = 1 / 200
+    slow_ms: int = 100
 
 
 ODDS = Odds()
 
 
+class Owed:
+    """An answer that is yet to be given, told apart from others by its identity."""
+
+
 class Edges:
     """Draws what varies. With `seed` None nothing does.
+
+    `owed` are the answers that come late, of all links, in the order of what they answer.
 
     Each concern has a random stream of its own, so that how often one is asked changes nothing for the others.
     """
@@ -90,9 +96,10 @@ class Edges:
         self.seed = seed
         self.odds = odds
         self.met: Counter[Edge] = Counter()
+        self.owed: dict[Owed, None] = {}
         self._idle = random.Random(f"{seed}:idle")
         self._settlement = random.Random(f"{seed}:settlement")
-        self._redelivery = random.Random(f"{seed}:redelivery")
+        self._redelivery = random.Random(f"{seed}:lock")
         self.partitions = random.Random(f"{seed}:partitions")
         self._oversized = random.Random(f"{seed}:oversized")
 

@@ -37,6 +37,8 @@ class FaultKind(StrEnum):
     """It is rejected as if the service had failed: "please retry"."""
     ANSWER_OVERSIZED = "answer-oversized"
     """Transfers that are too large are answered in the way that is asked for; it makes none too large."""
+    SHRINK_LIMIT = "shrink-limit"
+    """A transfer may hold less than before, as after a change of tier: links that are open were told otherwise."""
     REFUSE_TOKEN = "refuse-token"
     """Tokens are answered with 401 and links are not let in."""
     DISABLE_ENTITY = "disable-entity"
@@ -117,6 +119,7 @@ class FaultPlan:
     reset: bool = False
     silent: bool = False
     answer: Oversized = Oversized.REJECTED_THEN_DETACHED
+    most_bytes: int = _MOST
 
     @classmethod
     def from_object(cls, body: Any) -> FaultPlan:
@@ -125,9 +128,9 @@ class FaultPlan:
         Options: `direction` and `role` of cut-mid-frame, `role` of detach-link, detach-idle and close-idle, which
         tell no reason if they are `silent`, `condition` of reject and reject-then-detach, `reset` (a TCP reset in
         place of an orderly end) of all that cut, `ms` of delay-ack, `partition`, `of` and `condition` of
-        partition-unavailable, `status` of disable-entity, `answer` of answer-oversized. Where neither `count` nor
-        `for_ms` is given, faults that strike transfers, and refuse-token, strike once; answer-oversized,
-        disable-entity and partition-unavailable last until they are deleted.
+        partition-unavailable, `status` of disable-entity, `answer` of answer-oversized, `bytes` of shrink-limit.
+        Where neither `count` nor `for_ms` is given, faults that strike transfers, and refuse-token, strike once;
+        answer-oversized, shrink-limit, disable-entity and partition-unavailable last until they are deleted.
         """
         problems: Problems = []
         reader = Reader(body, "", problems)
@@ -195,7 +198,7 @@ def _any_condition(reader: Reader, default: str) -> str:
     return condition
 
 
-_FIELDS = {"ms": "delay_ms"}
+_FIELDS = {"ms": "delay_ms", "bytes": "most_bytes"}
 """Options whose field has another name."""
 
 _Options = Mapping[str, Callable[[Reader], Any]]
@@ -223,5 +226,6 @@ _OPTIONS: Mapping[FaultKind, _Options] = {
         "condition": _condition,
     },
     FaultKind.ANSWER_OVERSIZED: {"answer": lambda reader: _choice(reader, "answer", Oversized, None)},
+    FaultKind.SHRINK_LIMIT: {"bytes": lambda reader: reader.integer("bytes", 1024, 1, _MOST)},
     FaultKind.DISABLE_ENTITY: {"status": lambda reader: _choice(reader, "status", Status, Status.DISABLED)},
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from .edges import Edge, Edges
+from .edges import Edge, Edges, Owed
 
 
 class LateAnswers:
@@ -15,8 +15,7 @@ class LateAnswers:
         """`after` is called when an answer was given late, to send it."""
         self._edges = edges
         self._after = after
-        self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._number = 0
+        self._timers: dict[Owed, asyncio.TimerHandle] = {}
 
     @property
     def pending(self) -> bool:
@@ -24,7 +23,7 @@ class LateAnswers:
         return bool(self._timers)
 
     def give(self, answer: Callable[[], None]) -> None:
-        """Give an answer now, or later where that is drawn; one given now may overtake those that are owed."""
+        """Give an answer now, or later where that is drawn."""
         delay_ms = self._edges.settlement_delay_ms()
         if delay_ms:
             self.owe(answer, delay_ms)
@@ -33,26 +32,29 @@ class LateAnswers:
         answer()
 
     def overtake(self) -> None:
-        """Another answer is given now, of something that came later than what is owed."""
-        if self._timers:
+        """Another answer is given now, of something that came later than what is owed, here or on other links."""
+        if self._edges.owed:
             self._edges.meet(Edge.SETTLEMENT_REORDERED)
 
     def owe(self, answer: Callable[[], None], delay_ms: int) -> None:
         """Give an answer so many milliseconds later than now."""
         self._edges.meet(Edge.SETTLEMENT_DELAYED)
-        self._number += 1
-        number = self._number
-        self._timers[number] = asyncio.get_running_loop().call_later(delay_ms / 1000, self._pay, number, answer)
+        owed = Owed()
+        self._edges.owed[owed] = None
+        loop = asyncio.get_running_loop()
+        self._timers[owed] = loop.call_later(delay_ms / 1000, self._pay, owed, answer)
 
     def cancel(self) -> None:
         """Forget what is owed: the link is gone, and the engine must not be asked for its deliveries."""
-        for timer in self._timers.values():
+        for owed, timer in self._timers.items():
             timer.cancel()
+            del self._edges.owed[owed]
         self._timers.clear()
 
-    def _pay(self, number: int, answer: Callable[[], None]) -> None:
-        del self._timers[number]
-        if any(earlier < number for earlier in self._timers):
+    def _pay(self, owed: Owed, answer: Callable[[], None]) -> None:
+        del self._timers[owed]
+        if next(iter(self._edges.owed)) is not owed:
             self._edges.meet(Edge.SETTLEMENT_REORDERED)
+        del self._edges.owed[owed]
         answer()
         self._after()

@@ -51,6 +51,8 @@ class PublishEndpoint(LinkEndpoint):
 
     def open(self) -> None:
         self.check()
+        if shrunk := self.strikes.shrunk_to():
+            self._limits = self._limits.at_most(shrunk)
         self.link.max_message_size = self._limits.message
         self.link.properties = {
             symbol("com.microsoft:max-message-batch-size"): ulong(self._limits.batch),
@@ -124,6 +126,10 @@ class PublishEndpoint(LinkEndpoint):
                 raise MessageTooLarge(
                     f"The received message (size:{size} bytes) exceeds the limit ({self._limits.message} bytes) "
                     "currently allowed on the link."
+                )
+            if self.strikes.exceeds_shrunk(len(data)):
+                raise MessageTooLarge(
+                    f"The received message (size:{len(data)} bytes) exceeds the limit that the topic has by now."
                 )
             messages = self._messages(data, message_format)
             self.strikes.refuse(messages)

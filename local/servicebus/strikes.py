@@ -48,6 +48,18 @@ class LinkStrikes:
         plan = self._strike(FaultKind.ANSWER_OVERSIZED)
         return None if plan is None else plan.answer
 
+    def shrunk_to(self) -> int | None:
+        """Return the bytes to which the limit of a transfer has shrunk."""
+        fault = self._faults.find(FaultKind.SHRINK_LIMIT, self._path) if self._faults.pending else None
+        return None if fault is None else fault.plan.most_bytes
+
+    def exceeds_shrunk(self, size: int) -> bool:
+        """Return whether a transfer of that size is within the link's limit, but not within the shrunk one."""
+        if not self._faults.pending:
+            return False
+        plan = self._faults.strike(FaultKind.SHRINK_LIMIT, self._path, lambda plan: size > plan.most_bytes)
+        return plan is not None
+
     def delay_ms(self) -> int:
         """Return how late the disposition is to be."""
         plan = self._strike(FaultKind.DELAY_ACK)

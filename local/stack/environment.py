@@ -22,6 +22,7 @@ def container_argument(name: str, partition_key: str, default_ttl: int | None) -
 
 def settings_of(cosmos: Mapping[str, Any], servicebus: Mapping[str, Any]) -> dict[str, str]:
     """The app's settings for the parts that told these details when they were ready."""
+    windows: Mapping[str, int] = servicebus["duplicate_windows_s"]
     return {
         "COSMOS": str(cosmos["connection_string"]),
         "COSMOS_DATABASE": DATABASE,
@@ -30,6 +31,7 @@ def settings_of(cosmos: Mapping[str, Any], servicebus: Mapping[str, Any]) -> dic
         "COSMOS_QUARANTINE_CONTAINER": "quarantine",
         "SERVICEBUS": str(servicebus["connection_string"]),
         "SERVICEBUS_TOPIC": TOPIC,
+        **({"RELAY_DUPLICATE_WINDOW_S": str(windows[TOPIC])} if TOPIC in windows else {}),
     }
 
 

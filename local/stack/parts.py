@@ -132,8 +132,19 @@ class Part:
 
         Nothing happens where nothing of it is left.
         """
+        self._signal_all(signal.SIGKILL)
+
+    def signal_freeze_all(self) -> None:
+        """Send SIGSTOP to the part and to every process that it has started, as a suspended machine would."""
+        self._signal_all(signal.SIGSTOP)
+
+    def signal_thaw_all(self) -> None:
+        """Send SIGCONT to whatever is left of them."""
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, number)
 
     def signal_stop(self) -> None:
         """Send SIGTERM, as a deployment or a scale-in would."""

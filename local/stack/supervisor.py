@@ -24,6 +24,7 @@ class StackOptions:
         settings: Settings of the app beside those that point at the stack.
         hosts: Functions hosts to start with the stack.
         servicebus_options, host_options: Further options of those parts.
+        edges: The seed from which each part draws what the services leave open; None for the parts' own default.
     """
 
     cosmos_port: int = 0
@@ -38,6 +39,12 @@ class StackOptions:
     hosts: int = 1
     servicebus_options: Sequence[str] = ()
     host_options: Sequence[str] = ()
+    edges: int | None = None
+
+    @property
+    def edge_options(self) -> list[str]:
+        """The option that every part takes for it."""
+        return [] if self.edges is None else ["--edges", str(self.edges)]
 
 
 class Stack:
@@ -90,7 +97,7 @@ class Stack:
 
     async def _start_cosmos(self) -> None:
         options = self._options
-        arguments = ["--port", str(options.cosmos_port)]
+        arguments = ["--port", str(options.cosmos_port), *options.edge_options]
         for name, partition_key, ttl in CONTAINERS:
             arguments += ["--container", container_argument(name, partition_key, ttl)]
         if options.cosmos_data is not None:
@@ -104,7 +111,9 @@ class Stack:
         if options.entities is not None:
             arguments += ["--entities", str(options.entities)]
         self.servicebus = await Part.start(
-            "servicebus", [*arguments, *options.servicebus_options], log=options.logs / "servicebus.log"
+            "servicebus",
+            [*arguments, *options.edge_options, *options.servicebus_options],
+            log=options.logs / "servicebus.log",
         )
         self._services.append(self.servicebus)
 
@@ -118,7 +127,7 @@ class Stack:
             "functions",
             [
                 *("--app", str(options.app), "--port", str(port), "--instance", label),
-                *("--edges-journal", str(self.host_edges), *options.host_options),
+                *("--edges-journal", str(self.host_edges), *options.edge_options, *options.host_options),
             ],
             log=options.logs / f"{label}.log",
             environment=self.settings,

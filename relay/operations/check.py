@@ -85,7 +85,11 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
         return _result(ExitCode.USAGE, findings)
     administration = administration_address(arguments.servicebus_admin, environment)
     cosmos, servicebus = await asyncio.gather(read_cosmos(settings), read_servicebus(settings, administration))
-    demands = Demands(window=arguments.min_window, ttl=arguments.min_ttl)
+    demands = Demands(
+        window=arguments.min_window,
+        relied_on=timedelta(seconds=settings.duplicate_window_s),
+        ttl=arguments.min_ttl,
+    )
     findings = [
         Finding(Level.OK, "the settings are complete and well-formed"),
         *judge_cosmos(cosmos, settings.cosmos_database, container_settings(settings)),

@@ -67,10 +67,12 @@ class Demands:
 
     Attributes:
         window: The least duplicate detection window.
+        relied_on: The window that the relay reckons with: RELAY_DUPLICATE_WINDOW_S.
         ttl: How long, at the least, messages should live.
     """
 
     window: timedelta
+    relied_on: timedelta
     ttl: timedelta
 
 
@@ -328,6 +330,13 @@ def _duplicate_detection(subject: str, topic: TopicFacts, demands: Demands) -> F
             f"{subject} detects duplicates within {window} only, not within {wanted}",
             f"Set its duplicate detection history time window to {wanted} at least: longer than an outage may "
             "last in which the app is also restarted.",
+        )
+    if topic.window < demands.relied_on:
+        return Finding(
+            Level.ERROR,
+            f"{subject} detects duplicates within {window}, but RELAY_DUPLICATE_WINDOW_S says "
+            f"{format_duration(demands.relied_on)}: old events may be sent twice",
+            f"Set RELAY_DUPLICATE_WINDOW_S to {topic.window.total_seconds():g}.",
         )
     return Finding(Level.OK, f"{subject} detects duplicates within {window}")
 

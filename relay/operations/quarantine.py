@@ -248,11 +248,12 @@ async def _discard(arguments: argparse.Namespace, records: Records, console: Con
     for number, head in enumerate(heads, start=1):
         await records.remove(head)
         progress.update(number)
-    progress.finish(len(heads))
+    if heads:
+        progress.finish(len(heads))
     for order in orders:
         await records.holdings.withdraw(order)
     unparked, parked = await _unpark(heads, records)
-    lines = [f"discarded {len(heads)}"]
+    lines = [f"discarded {len(heads)}"] if heads or not orders else []
     lines += [f"withdrew the order {order.id[:_SHORT_ORDER]}" for order in orders]
     lines += [f"partition key {key!r} is parked no more" for key in unparked]
     lines += [f"partition key {key!r} stays parked until its other records are released" for key in parked]

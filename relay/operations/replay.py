@@ -7,7 +7,7 @@ import hashlib
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from math import ceil, floor
@@ -21,6 +21,7 @@ from relay.leases import Positions
 from relay.operations.committed import Outbox, Range, open_outbox
 from relay.operations.console import Console
 from relay.operations.ordered import OrderedSender, ordered_sender
+from relay.operations.records import open_records
 from relay.operations.replay_state import Invalid, ReplayIdentity, ReplayState
 from relay.operations.results import ExitCode, Result
 from relay.operations.times import format_time, parse_time
@@ -47,7 +48,8 @@ originalId. All of them arrive again at every subscription of the topic: consume
 take them for new, those that look at originalId do not.
 
 Events that the relay has not passed yet are left to it: publishing them now would overtake what it still has to
-publish. How far it has come stands in the lease container. --force publishes them all the same.
+publish. How far it has come stands in the lease container. So are the events of parked partition keys, of which
+records are in quarantine. --force publishes them all the same.
 
 With --state, progress is kept in a file, after each chunk that was accepted. Run the same command again to go on
 after an interruption: it keeps the run, so what was accepted but not noted is dropped as a duplicate."""
@@ -84,6 +86,7 @@ class Tally:
         skipped: Those among them that an earlier run had dealt with.
         unread: Events of the range that a query counts, but the change feed did not bring.
         ahead: Events that the relay has not passed yet, by partition key: left to it.
+        parked: Events of parked partition keys, by key: left to their release.
         keys: Those to publish, by partition key.
         actions: Those to publish, by action.
     """
@@ -92,8 +95,14 @@ class Tally:
     skipped: int = 0
     unread: int = 0
     ahead: Counter[str] = field(default_factory=Counter)
+    parked: Counter[str] = field(default_factory=Counter)
     keys: Counter[str] = field(default_factory=Counter)
     actions: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def left(self) -> int:
+        """Events of the range that this run did not touch, as it would have overtaken others."""
+        return self.ahead.total() + self.parked.total()
 
 
 async def run(arguments: argparse.Namespace, settings: Settings, console: Console) -> Result:
@@ -128,12 +137,25 @@ async def run(arguments: argparse.Namespace, settings: Settings, console: Consol
         sender = None
         if not arguments.dry_run:
             sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
-        positions = None if arguments.force else await outbox.positions()
-        replay = _Replay(outbox, sender, positions, state, console)
+        limits = None if arguments.force else await _limits(outbox, settings)
+        replay = _Replay(outbox, sender, limits, state, console)
         tally = await replay.run()
         if sender is None:
             return _dry_result(state, tally)
         return _result(state, tally, sender)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What a replay must not publish: how far the relay has come, and the partition keys that are parked."""
+
+    positions: Positions
+    parked: Set[str]
+
+
+async def _limits(outbox: Outbox, settings: Settings) -> _Limits:
+    async with open_records(settings) as records:
+        return _Limits(await outbox.positions(), (await records.holdings.parked()).keys())
 
 
 def _state(identity: ReplayIdentity, file: Path | None, *, dry_run: bool) -> ReplayState:
@@ -153,19 +175,19 @@ def _namespace(connection: Connection) -> str:
 
 
 class _Replay:
-    """One run of a replay; without a sender, a dry one; without positions, one that may overtake the relay."""
+    """One run of a replay; without a sender, a dry one; without limits, one that may overtake."""
 
     def __init__(
         self,
         outbox: Outbox,
         sender: OrderedSender | None,
-        positions: Positions | None,
+        limits: _Limits | None,
         state: ReplayState,
         console: Console,
     ) -> None:
         self._outbox = outbox
         self._sender = sender
-        self._positions = positions
+        self._limits = limits
         self._state = state
         self._console = console
         self._tally = Tally()
@@ -194,7 +216,7 @@ class _Replay:
             await self._compare(feed_range, count, self._tally.matched - found)
         progress.finish(self._tally.matched)
         tally = self._tally
-        if self._sender is not None and not (self._sender.failures or tally.unread or tally.ahead):
+        if self._sender is not None and not (self._sender.failures or tally.unread or tally.left):
             self._state.finish()
         return tally
 
@@ -208,7 +230,7 @@ class _Replay:
         self._tally.matched += len(documents)
         waiting = [document for document in documents if not self._state.covers(document)]
         self._tally.skipped += len(documents) - len(waiting)
-        events, invalid = _validated([document for document in waiting if not await self._is_ahead(document)])
+        events, invalid = _validated([document for document in waiting if not await self._is_left(document)])
         self._tally.keys.update(event.partition_key for event in events)
         self._tally.actions.update(event.action for event in events)
         if self._sender is None:
@@ -229,12 +251,15 @@ class _Replay:
         dealt_with = {key: [event.document for event in through] for key, through in sent.through.items()}
         self._state.advance(dealt_with, len(sent.accepted), invalid)
 
-    async def _is_ahead(self, document: Document) -> bool:
-        """Whether a document is still the relay's to publish, or may be."""
-        if self._positions is None:
+    async def _is_left(self, document: Document) -> bool:
+        """Whether a document is still the relay's to publish, or may be, or an operator's to release."""
+        if self._limits is None:
             return False
         key, lsn = document.get("partitionKey"), document.get("_lsn")
-        if isinstance(key, str) and isinstance(lsn, int) and await self._positions.passed(key, lsn):
+        if key in self._limits.parked:
+            self._tally.parked[str(key)] += 1
+            return True
+        if isinstance(key, str) and isinstance(lsn, int) and await self._limits.positions.passed(key, lsn):
             return False
         self._tally.ahead[str(key)] += 1
         return True
@@ -279,6 +304,7 @@ def _common_data(state: ReplayState, tally: Tally) -> dict[str, Any]:
         "skipped": tally.skipped,
         "unread": tally.unread,
         "ahead": dict(tally.ahead),
+        "parked": dict(tally.parked),
         "invalid": [each.data() for each in state.invalid.values()],
     }
 
@@ -336,7 +362,7 @@ def _result(state: ReplayState, tally: Tally, sender: OrderedSender) -> Result:
 
 
 def _code(state: ReplayState, tally: Tally, code: ExitCode) -> ExitCode:
-    return ExitCode.FINDINGS if code is ExitCode.OK and (state.invalid or tally.unread or tally.ahead) else code
+    return ExitCode.FINDINGS if code is ExitCode.OK and (state.invalid or tally.unread or tally.left) else code
 
 
 def _remarks(state: ReplayState, tally: Tally) -> list[str]:
@@ -349,6 +375,11 @@ def _remarks(state: ReplayState, tally: Tally) -> list[str]:
             "has not passed them yet by its leases: published now, they would overtake those before them. Run it "
             "again when the relay has caught up. Where no relay runs on this lease container, or you want it all "
             "the same, add --force."
+        )
+    if tally.parked:
+        lines.append(
+            f"{tally.parked.total()} event(s) of {len(tally.parked)} parked partition key(s) were left: release "
+            "their records first (python -m relay quarantine list). --force publishes them ahead of those records."
         )
     if tally.unread:
         lines.append(f"{tally.unread} event(s) of the range were not read: run it again.")

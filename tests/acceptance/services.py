@@ -68,8 +68,8 @@ class Services:
         return documents, continuation
 
     async def changes(self, key: str) -> list[dict[str, Any]]:
-        """The change feed of one partition key, from its beginning; of each commit the entities, then its events in
-        order, as the feed promises none within a transaction.
+        """The change feed of one partition key, from its beginning; of each commit the entities, then the events
+        in order, as the feed promises none within a transaction.
         """
         documents, _ = await self.read_feed(partition_key=key, start_time="Beginning")
         return sorted(documents, key=lambda document: (document["_lsn"], document.get("order", -1)))

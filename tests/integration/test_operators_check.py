@@ -29,6 +29,7 @@ def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str,
         "COSMOS": cosmos.connection_string,
         "SERVICEBUS": servicebus.connection_string,
         "LOCAL_SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+        "RELAY_DUPLICATE_WINDOW_S": "300",
     }
 
 
@@ -82,6 +83,14 @@ async def test_the_local_stack_passes_but_for_what_it_cannot_be(
     assert levels(run, "error") == levels(run, "unknown") == []
     assert len(levels(run, "ok")) == run.json["counts"]["ok"] == 17
     assert (await topic_counts(servicebus.admin_port))["accepted"] == 0
+
+
+async def test_a_setting_that_says_more_than_the_topics_window_is_an_error(environment: dict[str, str]) -> None:
+    run = await relay_command(environment | {"RELAY_DUPLICATE_WINDOW_S": "600"}, "check", *WINDOW)
+
+    assert run.code == 1
+    assert "detects duplicates within PT5M, but RELAY_DUPLICATE_WINDOW_S says PT10M" in run.out
+    assert "-> Set RELAY_DUPLICATE_WINDOW_S to 300." in run.out
 
 
 async def test_warnings_count_when_it_is_strict(environment: dict[str, str]) -> None:

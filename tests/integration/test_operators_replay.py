@@ -16,6 +16,7 @@ from local.cosmos.provisioning import ContainerSpec, provision
 from local.cosmos.server import CosmosServer
 from local.servicebus.server import ServiceBusServer
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
+from relay.holds import marker
 from relay.operations import committed
 from relay.operations.committed import Outbox
 from relay.operations.ordered import OrderedSender
@@ -62,9 +63,10 @@ def new(identifier: str, key: str, action: str = "Named", **more: Any) -> dict[s
 
 
 async def commit(data: ContainerProxy, *documents: dict[str, Any]) -> None:
-    """One transaction."""
+    """One transaction, whose documents say in which order they happened: the feed does not."""
     await data.execute_item_batch(
-        [("create", (document,)) for document in documents], partition_key=documents[0]["partitionKey"]
+        [("create", ({"order": order, **document},)) for order, document in enumerate(documents)],
+        partition_key=documents[0]["partitionKey"],
     )
 
 
@@ -106,8 +108,12 @@ async def received(servicebus: ServiceBusServer, count: int) -> dict[str, list[s
 
 
 async def read(environment: dict[str, str], data: ContainerProxy) -> list[dict[str, Any]]:
-    """The container's documents as the trigger would deliver them."""
-    return [item async for item in data.query_items_change_feed(start_time="Beginning")]
+    """The container's documents as the trigger would deliver them, but for their places in the feed.
+
+    By these the relay would see that they are old and that its leases have passed them, and publish nothing.
+    """
+    feed = data.query_items_change_feed(start_time="Beginning")
+    return [{name: value for name, value in item.items() if name != "_lsn"} async for item in feed]
 
 
 async def test_events_are_published_in_commit_order_though_their_second_is_the_same(
@@ -180,7 +186,7 @@ async def test_as_new_everything_arrives_again_with_its_own_id_beside_the_new_on
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, make_relay: RelayMaker
 ) -> None:
     long = "x" * 128
-    await commit(data, new("e1", "k"), new(long, "k"))
+    await commit(data, new("e1", "k", order=0), new(long, "k", order=1))
     await make_relay().handle(await read(environment, data), "i1")
     cloud = environment | {"RELAY_MESSAGE_FORMAT": "cloudevents", "RELAY_CLOUDEVENTS_SOURCE": "/contacts"}
 
@@ -603,6 +609,24 @@ async def test_forced_it_overtakes_the_relay(
 
     assert (run.code, run.json["published"], run.json["ahead"]) == (0, 6, {})
     assert await received(servicebus, 6) == {"k": ["e1", "e2", "e3", "e4", "e5", "e6"]}
+
+
+async def test_what_is_parked_is_left_to_its_release(
+    environment: dict[str, str], data: ContainerProxy, cosmos: CosmosServer, servicebus: ServiceBusServer
+) -> None:
+    await commit(data, new("e1", "parked"), new("e2", "parked"))
+    await commit(data, new("f1", "other"))
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        quarantine = client.get_database_client(DATABASE).get_container_client("quarantine")
+        await quarantine.create_item(marker("parked", "the record of e1"))
+
+    run = await relay_command(environment, "replay", *HOUR, "--json")
+    for_people = await relay_command(environment, "replay", *HOUR, "--dry-run")
+    forced = await relay_command(environment, "replay", *HOUR, "--force", "--json")
+
+    assert (run.code, run.json["published"], run.json["parked"]) == (1, 1, {"parked": 2})
+    assert "2 event(s) of 1 parked partition key(s) were left" in for_people.out
+    assert (forced.code, forced.json["published"]) == (0, 3)
 
 
 async def test_where_there_are_no_leases_nothing_is_published_unless_forced(

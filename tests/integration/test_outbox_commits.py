@@ -131,8 +131,8 @@ async def test_an_entity_is_committed_again_and_again_by_its_new_etags(container
             await work.commit()
             assert order.etag == (await container.read_item("o1", "o1"))["_etag"]
 
-    events = [item["data"] for item in await stored(container) if item["type"] == "domainEvent"]
-    assert [event["quantity"] for event in events] == [1, 2, 3]
+    events = [item for item in await stored(container) if item["type"] == "domainEvent"]
+    assert [(event["data"]["quantity"], event["sequence"]) for event in events] == [(1, 1), (2, 2), (3, 3)]
 
 
 async def test_several_entities_of_one_partition_and_other_events_are_one_commit(

@@ -1,4 +1,4 @@
-"""The two settings of the trigger without which events are lost or altered, and what happens without them."""
+"""Safeguards without which events are lost, altered or held up, and what happens without them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.app import copy_app, without_date_setting, without_retry_policy
-from tests.support.broker import set_topic_status
+from tests.support.app import (
+    copy_app,
+    without_date_setting,
+    without_discarding_senders,
+    without_retry_policy,
+)
+from tests.support.broker import answer_oversized, inject, set_topic_status, topic_counts
 from tests.support.outbox import event
 from tests.support.stacks import RunningStack, running_stack
 from tests.support.subscriber import Subscriber, body
@@ -69,3 +74,31 @@ async def test_the_date_setting_keeps_the_host_from_rewriting_dates(
     told = orjson.loads(body(subscriber.messages["a"][0]))
 
     assert ({name: told[name] for name in DATES} == DATES) is equal
+
+
+@pytest.mark.parametrize(
+    ("change", "arrives"),
+    [(as_is, True), (without_discarding_senders, False)],
+    ids=["with a fresh link after a failure events arrive", "without it they never do"],
+)
+async def test_a_link_on_which_a_send_has_failed_is_given_up(
+    tmp_path: Path, change: Callable[[Path], Path], arrives: bool
+) -> None:
+    app = change(copy_app(tmp_path / "app"))
+    async with running_stack(tmp_path / "logs", app=app, RELAY_SENDERS="1") as running:
+        data = running.container("data")
+        await data.create_item(event("opens the link", "a"))
+        subscriber = Subscriber(running.stack.settings["SERVICEBUS"])
+        await subscriber.receive(1)
+        # The limit is lower than the open link was told, and says so by a detach alone.
+        await answer_oversized(running.admin_port, "detached-without-disposition")
+        await inject(running.admin_port, kind="shrink-limit", entity="domain-events", bytes=4000)
+
+        events = [event(f"{number}", "a", text="x" * 2500) | {"order": number} for number in range(3)]
+        await data.execute_item_batch([("create", (each,)) for each in events], partition_key="a")
+
+        if arrives:
+            await subscriber.receive(4)
+        else:
+            await running.until_function(lambda status: status["failures"] >= 3)
+        assert ((await topic_counts(running.admin_port))["accepted"] == 4) is arrives

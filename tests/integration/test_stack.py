@@ -86,11 +86,11 @@ async def test_a_shell_and_an_env_file_reader_take_the_same_settings_from_the_en
     Settings.from_environment({name: value for name, value in values.items() if value is not None})
 
 
-async def three_parts(pid: int) -> list[psutil.Process]:
-    """The parts of the stack; beside them there can be, for a moment, what the SDK runs to name the platform."""
+async def processes_of(pid: int) -> list[psutil.Process]:
+    """The stack's three parts and the worker; for a moment there can be what the SDK runs to name the platform."""
     parts: list[psutil.Process] = []
     async with asyncio.timeout(20):
-        while len(parts) != 3:
+        while len(parts) != 4:
             await asyncio.sleep(0.05)
             parts = psutil.Process(pid).children(recursive=True)
     return parts
@@ -99,7 +99,7 @@ async def three_parts(pid: int) -> list[psutil.Process]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 async def test_no_process_is_left_behind_however_the_stack_ends(tmp_path: Path, number: int) -> None:
     async with stack_up(tmp_path) as (process, _):
-        parts = await three_parts(process.pid)
+        parts = await processes_of(process.pid)
 
         os.kill(process.pid, number)
 

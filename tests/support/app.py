@@ -38,24 +38,52 @@ def without_date_setting(folder: Path) -> Path:
 
 def without_waiting_for_acceptance(folder: Path) -> Path:
     """The app whose partitions send every other event over a second sender, neither waiting for the other."""
-    path = folder / "relay" / "publisher.py"
-    source = path.read_text()
-    waiting = (
+    return _changed(
+        folder / "relay" / "publisher.py",
         "            async with self._pool.borrow() as sender:\n"
-        "                await _PartitionSender(\n"
-        "                    sender, self._encode, self._ledger, self._send_timeout_s, outcome\n"
-        "                ).send_in_order(pending)\n"
-    )
-    at_once = (
+        "                await Turn(sender, self._encode, self._ledger, rules, outcome).send_in_order(pending)\n",
         "            async with self._pool.borrow() as one, self._pool.borrow() as other:\n"
         "                await asyncio.gather(*(\n"
-        "                    _PartitionSender(\n"
-        "                        sender, self._encode, self._ledger, self._send_timeout_s, outcome\n"
-        "                    ).send_in_order(half)\n"
+        "                    Turn(sender, self._encode, self._ledger, rules, outcome).send_in_order(half)\n"
         "                    for sender, half in ((one, pending[::2]), (other, pending[1::2]))\n"
         "                    if half\n"
-        "                ))\n"
+        "                ))\n",
     )
-    assert waiting in source
-    path.write_text(source.replace(waiting, at_once))
-    return folder
+
+
+def without_discarding_senders(folder: Path) -> Path:
+    """The app that uses a link again after a send on it has failed."""
+    return _changed(
+        folder / "relay" / "senders.py",
+        "        self._link = self._limits = None\n\n    async def close",
+        "\n    async def close",
+        "        if self._link is not None:\n            self._pool.give_up(self._link)\n",
+        '        """Keep it."""\n',
+    )
+
+
+def without_order_within_a_commit(folder: Path) -> Path:
+    """The app that takes the documents of a transaction in the order in which the change feed has them."""
+    return _changed(folder / "relay" / "selection.py", "enumerate(in_commit_order(chosen))", "enumerate(chosen)")
+
+
+def without_brake(folder: Path) -> Path:
+    """The app that quarantines whatever is refused, however many keys are refused alike."""
+    return _changed(folder / "relay" / "pipeline.py", "            self._brake.judge(published)\n", "")
+
+
+def without_fence(folder: Path) -> Path:
+    """The app that sends old events without a look at the lease, however long it was stopped."""
+    return _changed(
+        folder / "relay" / "pipeline.py", "clearance=await self._fence.clear(selection.events)", "clearance=None"
+    )
+
+
+def _changed(path: Path, *replacements: str) -> Path:
+    """Replace each first of two texts by the second; returns the app's folder."""
+    source = path.read_text()
+    for old, new in zip(replacements[::2], replacements[1::2], strict=True):
+        assert old in source, f"{path.name} does not hold {old!r} any more"
+        source = source.replace(old, new)
+    path.write_text(source)
+    return path.parents[1]

@@ -11,7 +11,7 @@ from typing import Any
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.exceptions import OperationTimeoutError
+from azure.servicebus.exceptions import OperationTimeoutError, SessionLockLostError
 
 from local.demo.receiver import end_tasks, subscriber_client
 
@@ -94,6 +94,9 @@ class Subscriber:
                     self._arrived.set()
         except OperationTimeoutError:
             return False
+        except SessionLockLostError:
+            # A completion came too late. What is not among `messages` comes again, in its order.
+            return True
         finally:
             await receiver.close()
         return True

@@ -35,26 +35,31 @@ def log_rules() -> dict[str, Resource]:
 
 
 def alarms(rows: Rows, *, missing: frozenset[str] = frozenset()) -> dict[str, set[tuple[Any, ...]]]:
-    """The alerts that fire now, each with the values of its dimensions for which it does."""
-    return {
-        name: found for name, rule in log_rules().items() if (found := _firing(rule, rows, frozenset(missing)))
-    }
+    """The alerts that fire now, each with the values of its dimensions for which it does.
+
+    A rule's query sees the rows of the rule's window.
+    """
+    windows: dict[timedelta, list[str]] = defaultdict(list)
+    for name, rule in log_rules().items():
+        windows[_window(rule)].append(name)
+    firing: dict[str, set[tuple[Any, ...]]] = {}
+    for window, names in windows.items():
+        since = ago() - window
+        seen = {table: [row for row in found if row["TimeGenerated"] >= since] for table, found in rows.items()}
+        with Workspace(seen, missing=missing) as workspace:
+            firing |= {name: _firing(log_rules()[name], workspace) for name in names}
+    return {name: groups for name, groups in firing.items() if groups}
 
 
-def _firing(rule: Resource, rows: Rows, missing: frozenset[str]) -> set[tuple[Any, ...]]:
+def _firing(rule: Resource, workspace: Workspace) -> set[tuple[Any, ...]]:
     """The groups of one rule that are beyond its threshold.
 
-    The rule's query sees the rows of its window. Its answers are grouped by the dimensions, the measured column of
-    each group is summed up, and a group without a row is none.
+    The answers of its query are grouped by the dimensions, and the measured column of each group is summed up.
     https://learn.microsoft.com/azure/azure-monitor/alerts/alerts-types#log-alerts
     """
     asked = condition(rule)
-    since = ago() - _window(rule)
-    seen = {table: [row for row in found if row["TimeGenerated"] >= since] for table, found in rows.items()}
-    with Workspace(seen, missing=missing) as workspace:
-        answers = workspace.ask(asked["query"])
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for answer in answers:
+    for answer in workspace.ask(asked["query"]):
         groups[tuple(answer[each["name"]] for each in asked["dimensions"])].append(answer)
     beyond = _OPERATORS[asked["operator"]]
     summed_up = _AGGREGATIONS[asked["timeAggregation"]]

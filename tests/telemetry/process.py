@@ -32,7 +32,7 @@ QUICKLY = {
 
 
 class WorkerProcess:
-    """One worker. Its `greeting` has the seconds that configuring took and the memory then."""
+    """One worker. Its `greeting` has the seconds of processor time that configuring took and the memory then."""
 
     def __init__(self, process: asyncio.subprocess.Process, greeting: dict[str, Any]) -> None:
         self._process = process

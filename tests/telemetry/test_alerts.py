@@ -17,6 +17,9 @@ from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.process import QUICKLY, WorkerProcess
 from tests.telemetry.tables import ago, merged, moved, rows_of
 
+# Each starts a worker with its exporter, which takes seconds of processor time.
+pytestmark = pytest.mark.timeout(180)
+
 DAYS = 86_400
 # Of an app that has just been deployed: no resource has written into its own tables yet.
 NEW = frozenset({"AppExceptions", "CDBDataPlaneRequests5M", "FunctionAppLogs"})
@@ -86,7 +89,7 @@ async def test_an_hour_after_work_is_silent(worker: WorkerMaker, ingestion: Inge
         await process.handle(fresh("a"))
         worked = await exported(process, ingestion)
 
-    for minutes in (1, 14, 16, 29, 45):
+    for minutes in (1, 20):
         assert alarms(moved(worked, minutes=-minutes)) == {}
 
 
@@ -146,10 +149,11 @@ async def test_an_app_that_stops_after_a_failed_attempt_is_told_of(
         await set_topic_status(servicebus.admin_port, "SendDisabled")
         await process.handle(fresh("b"), "i2")
         failed = await exported(process, ingestion)
-        await set_topic_status(servicebus.admin_port, "Active")
-        ingestion.forget()
-        await process.handle(fresh("b"), "i2", 1)
-        recovered = await exported(process, ingestion)
+    await set_topic_status(servicebus.admin_port, "Active")
+    ingestion.forget()
+    async with worker(**QUICKLY) as successor:
+        await successor.handle(fresh("b"), "i3")
+        recovered = await exported(successor, ingestion)
 
     stopped = moved(failed, minutes=-20)
     assert alarms(stopped) == {"silent": {("the last attempt failed, and none came after it",)}}
@@ -192,7 +196,6 @@ async def test_a_document_that_the_host_cannot_hand_over_is_told_of(table: str) 
     every_13_s: Rows = {table: [warning | {"TimeGenerated": ago(seconds=13 * n)} for n in range(60)]}
     stopping: Rows = {table: [warning | {"TimeGenerated": ago(minutes=n)} for n in (1, 3, 9)]}
 
-    assert alarms(every_13_s) == {"undelivered": {("3",)}}
     assert alarms(every_13_s, missing=NEW - {table}) == {"undelivered": {("3",)}}
     assert alarms(stopping) == {}
     assert alarms(moved(every_13_s, minutes=-16)) == {}

@@ -8,12 +8,17 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from local.servicebus.server import ServiceBusServer
 from tests.support.broker import set_topic_status
 from tests.support.outbox import event, events
 from tests.telemetry.conftest import WorkerMaker
 from tests.telemetry.ingestion import Envelope, Ingestion
 from tests.telemetry.process import QUICKLY
+
+# Each starts a worker with its exporter, which takes seconds of processor time.
+pytestmark = pytest.mark.timeout(180)
 
 EXPORTS_AN_HOUR = 60
 IDLE_EXPORTS = 6

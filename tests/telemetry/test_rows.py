@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from local.servicebus.server import ServiceBusServer
 from relay import attempt
 from tests.infra.workspace import Row
@@ -13,6 +15,9 @@ from tests.support.outbox import event, events
 from tests.telemetry.conftest import WorkerMaker
 from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.tables import rows_of
+
+# Each starts a worker with its exporter, which takes seconds of processor time.
+pytestmark = pytest.mark.timeout(180)
 
 # https://learn.microsoft.com/azure/azure-monitor/app/api-custom-events-metrics#limits
 LONGEST_PROPERTY = 8192

@@ -105,6 +105,7 @@ async def test_an_invocation_is_handed_on_with_its_id_and_its_retries(
     monkeypatch.setattr(module, "relay", Relay)
     context = SimpleNamespace(invocation_id="i", retry_context=SimpleNamespace(retry_count=4))
 
-    await function.call(ChangeBatch('[{"id": "1"}]'), context)
+    batch = ChangeBatch('[{"id": "1"}]')
+    await function.call(batch, context)
 
-    assert handled == [([{"id": "1"}], "i", 4)]
+    assert [(given[0] is batch, *given[1:]) for given in handled] == [(True, "i", 4)]

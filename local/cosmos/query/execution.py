@@ -80,12 +80,27 @@ class Page:
     scanned: int
 
 
+@dataclass(frozen=True, slots=True)
+class ResumeFilter:
+    """Where a client that merges partitions itself wants a sorted result to go on, in each of them.
+
+    `number` is of the item that the last result came from, None where that was another partition's; `exclude` says
+    that what sorts as the last result was given out already. Source: OrderByCrossPartitionQueryPipelineStage.cs of
+    azure-cosmos-dotnet-v3.
+    """
+
+    keys: tuple[Any, ...]
+    number: int | None
+    exclude: bool
+
+
 class Execution:
     """One query with its parameters, ready to run."""
 
-    def __init__(self, query: Query, parameters: Parameters) -> None:
+    def __init__(self, query: Query, parameters: Parameters, resume: ResumeFilter | None = None) -> None:
         """BadRequest where a parameter is missing."""
         self._query = query
+        self._resume = resume
         self._where = None if query.where is None else compile_expression(query.where.expression, parameters)
         self._project = _projection(query, parameters)
         self._keys = [compile_expression(key.value.expression, parameters) for key in query.order_by]
@@ -123,7 +138,7 @@ class Execution:
                 results.append((place, self._project(scope, row)))
         results.sort(key=lambda result: by_place(result[0]))
         for place, text in results:
-            if not collector.offer(place, text):
+            if self._follows(place) and not collector.offer(place, text):
                 break
         return collector.page()
 
@@ -141,12 +156,21 @@ class Execution:
         scope = Scope(load(row.text))
         return scope if self._where is None or self._where(scope) is True else None
 
+    def _follows(self, place: Place) -> bool:
+        """Whether the client has not had this result yet."""
+        if self._resume is None:
+            return True
+        number = place.number if self._resume.number is None else self._resume.number
+        difference = self.compare(place, Place(self._resume.keys, number))
+        return difference > 0 if self._resume.exclude else difference >= 0
+
     def compare(self, left: Place, right: Place) -> int:
-        """The order of two results."""
+        """The order of two results; equal ones follow the items' numbers, in the direction of the first key."""
         for key, one, other in zip(self._query.order_by, left.keys, right.keys, strict=True):
             if difference := sort_order(one, other):
                 return -difference if key.descending else difference
-        return left.number - right.number
+        difference = left.number - right.number
+        return -difference if self._query.order_by and self._query.order_by[0].descending else difference
 
     @property
     def skip(self) -> int:

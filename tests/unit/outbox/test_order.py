@@ -34,6 +34,18 @@ def test_entities_are_followed_by_all_events_in_the_order_they_happened(context:
     assert [event["order"] for event in events] == [0, 1, 2, 3, 4, 5]
 
 
+def test_an_event_that_replaces_an_earlier_one_happened_when_that_did(context: ContainerContext) -> None:
+    order = read_order(context)
+    order.take_note("cold")
+    EventRepository(context).create(OrderViewed(), order)
+    order.take_note("hot")
+
+    _, *events = documents(context)
+
+    assert [event["data"]["action"] for event in events] == ["OrderNoted", "OrderViewed"]
+    assert events[0]["data"]["note"] == "hot"
+
+
 def test_numbers_go_on_where_the_stored_entity_left_off(context: ContainerContext) -> None:
     order = read_order(context, sequence=7)
     order.resize(2)

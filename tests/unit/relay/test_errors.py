@@ -15,7 +15,16 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from relay.errors import ConfigurationError, PoisonError, RetryableError, SendError, classify
+from relay.errors import (
+    ConfigurationError,
+    PoisonError,
+    RetryableError,
+    SendError,
+    SettingsError,
+    amqp_condition,
+    classify,
+    first_line,
+)
 
 
 def outcome(condition: bytes) -> MessageException:
@@ -114,3 +123,49 @@ def test_an_answer_to_the_transfer_is_told_from_its_loss_and_from_a_request_to_w
     assert isinstance(busy, RetryableError)
     assert (answered.refused, lost.refused, not_running.refused, busy.refused) == (True, False, False, True)
     assert (answered.busy, lost.busy, busy.busy) == (False, False, True)
+
+
+def test_settings_to_put_right_are_counted_and_listed() -> None:
+    assert str(SettingsError(["a is 1", "b is 2"])).splitlines() == [
+        "2 setting(s) to put right before the relay can start:",
+        "  - a is 1",
+        "  - b is 2",
+    ]
+
+
+def test_an_error_that_may_pass_asks_for_no_pause_unless_told() -> None:
+    assert (RetryableError("x").busy, RetryableError("x").refused) == (False, False)
+
+
+def test_the_condition_is_the_one_of_the_error_within() -> None:
+    assert amqp_condition(ServiceBusError("no", error=outcome(b"amqp:not-allowed"))) == "amqp:not-allowed"
+    assert amqp_condition(ServiceBusError("no", error=link(SIZE))) == "amqp:link:message-size-exceeded"
+    assert amqp_condition(ServiceBusError("no", error=ValueError("no"))) is None
+    assert amqp_condition(ServiceBusError("no")) is None
+    assert amqp_condition(ValueError("no")) is None
+
+
+def test_of_an_error_its_kind_and_its_first_line_are_told() -> None:
+    assert first_line(ValueError("one\ntwo\nthree")) == "ValueError: one"
+    assert first_line(ValueError()) == "ValueError"
+
+
+def test_what_was_classified_stays_what_it_is() -> None:
+    error = PoisonError("no", condition="c")
+
+    assert classify(error) is error
+
+
+def test_each_remedy_is_that_of_its_error() -> None:
+    assert "status to Active" in str(classify(MessagingEntityDisabledError()))
+    assert "Check SERVICEBUS: the namespace" in str(classify(ServiceBusAuthenticationError()))
+    assert "SERVICEBUS__clientId" in str(classify(ClientAuthenticationError("no token")))
+    assert "Make room" in str(classify(ServiceBusQuotaExceededError()))
+    assert "RELAY_SEND_TIMEOUT_S" in str(classify(TimeoutError()))
+
+
+def test_throttling_with_a_condition_of_content_within_a_link_sets_nothing_aside() -> None:
+    busy = classify(ServiceBusServerBusyError(error=link(b"com.microsoft:server-busy")))
+
+    assert isinstance(busy, RetryableError)
+    assert (busy.busy, busy.refused) == (True, False)

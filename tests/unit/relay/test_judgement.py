@@ -34,7 +34,7 @@ SOUND_COSMOS = {
     "COSMOS_LEASE_CONTAINER": ContainerFacts(("/id",), -1),
     "COSMOS_QUARANTINE_CONTAINER": ContainerFacts(("/partitionKey",), None),
 }
-DEMANDS = Demands(window=timedelta(minutes=10), ttl=timedelta(days=1))
+DEMANDS = Demands(window=timedelta(minutes=10), relied_on=timedelta(minutes=10), ttl=timedelta(days=1))
 SOUND_TOPIC = TopicFacts("Active", True, timedelta(minutes=10), True, timedelta(days=14))
 SOUND_SUBSCRIPTION = SubscriptionFacts("all", "Active", True, True, timedelta(days=14))
 

@@ -42,6 +42,7 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     text: str
+    content: bytes = b""
 
     @property
     def body(self) -> Any:
@@ -86,7 +87,8 @@ class RawClient:
         async with self._session.request(method, url, headers=sent, data=content) as response:
             if token := response.headers.get("x-ms-session-token"):
                 tokens.update({each.partition(":")[0]: each for each in token.split(",")})
-            return Answer(response.status, response.headers, await response.text("utf-8", "replace"))
+            content = await response.read()
+            return Answer(response.status, response.headers, content.decode("utf-8", "replace"), content)
 
     def _signature(self, method: str, path: str, date: str) -> str:
         segments = [segment for segment in path.split("/") if segment]

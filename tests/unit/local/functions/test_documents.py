@@ -96,7 +96,8 @@ def test_the_converter_that_the_app_registered_decodes(monkeypatch: pytest.Monke
 
     registry = func.get_binding_registry()  # type: ignore[no-untyped-call]
     monkeypatch.setitem(registry._bindings, "cosmosDBTrigger", Converter)
-    assert from_text("[1]") == ("string", "[1]")
+    decoded: object = from_text("[1]")
+    assert decoded == ("string", "[1]")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from local.functions.host import Host
 from local.functions.leases import Lease, LeaseStore
 from tests.unit.local.cosmos.support import FaultClient
 from tests.unit.local.functions.apps import (
+    WITHIN_S,
     Delivery,
     Recorder,
     checkpoint_written,
@@ -178,9 +179,10 @@ async def test_hosts_that_share_take_leases_from_each_other_now_and_then_in_the_
         return sum(host.edges.as_json()["edges"].get("lease-lost-mid-invocation", 0) for host in (one, two))
 
     numbers = itertools.count()
-    while lost() < 3:
-        number = next(numbers)
-        await data.create_item({"id": str(number), "partitionKey": f"key-{number % 7}"})
+    async with asyncio.timeout(WITHIN_S):
+        while lost() < 3:
+            number = next(numbers)
+            await data.create_item({"id": str(number), "partitionKey": f"key-{number % 7}"})
     written = {str(number) for number in range(next(numbers))}
 
     await recorder.until(lambda: set(recorder.succeeded_ids()) == written)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import sys
@@ -203,8 +204,9 @@ async def _in_the_midst(process: ProcessWorker, tmp_path: Path, count: int = 1) 
 
 
 async def test_a_worker_that_is_killed_fails_all_its_invocations_at_once_and_is_replaced(
-    process: ProcessWorker, tmp_path: Path
+    process: ProcessWorker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "local.functions")
     await process.start()
     calls = await _in_the_midst(process, tmp_path, 3)
 
@@ -212,6 +214,7 @@ async def test_a_worker_that_is_killed_fails_all_its_invocations_at_once_and_is_
 
     ended = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
     assert [type(failure) for failure in ended] == [WorkerDied] * 3
+    await eventually(lambda: caplog.text.count("runs the app") == 2)  # without having been asked for
     await process.invoke(invocation("succeed"), timeout_s=None)
     first, *_, last = told(tmp_path)
     assert (last["calls"], last["pid"] != first["pid"]) == (1, True)

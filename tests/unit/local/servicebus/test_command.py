@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import signal
@@ -14,6 +15,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 
+from local.servicebus.command import add_arguments
 from local.servicebus.entities import Entities
 from local.servicebus.server import ServiceBusServer
 
@@ -66,6 +68,35 @@ async def test_it_goes_with_the_process_that_started_it(process: asyncio.subproc
     process.stdin.close()
 
     assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+def test_what_varies_is_on_unless_it_is_turned_off() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+
+    assert parser.parse_args([]).edges == 1
+    assert parser.parse_args(["--edges", "7", "--idle-ms", "3000"]).edges == 7
+    assert parser.parse_args(["--edges", "off"]).edges is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--edges", "on"], "a whole number or 'off'"),
+        (["--idle-ms", "0"], "above 0"),
+        (["--idle-ms", "-1"], "--idle-ms"),
+    ],
+)
+def test_an_option_that_is_wrong_is_told(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+
+    with pytest.raises(SystemExit):
+        parser.parse_args(options)
+
+    assert words in capsys.readouterr().err
 
 
 async def test_a_port_that_is_taken_is_an_error_and_leaves_nothing_open(entities: Entities) -> None:

@@ -144,6 +144,22 @@ async def test_some_answers_are_late_and_come_in_another_order() -> None:
     assert not answers.pending
 
 
+async def test_an_answer_that_overtakes_others_is_counted_whether_or_not_it_was_late_itself() -> None:
+    edges = Edges(1)
+    given: list[str] = []
+    all_given = asyncio.Event()
+    answers = LateAnswers(edges, lambda: all_given.set() if len(given) == 3 else None)
+
+    answers.owe(lambda: given.append("first"), 60)
+    answers.owe(lambda: given.append("second"), 5)
+    answers.overtake()
+    given.append("third")
+    await asyncio.wait_for(all_given.wait(), 5)
+
+    assert given == ["third", "second", "first"]
+    assert edges.met == {Edge.SETTLEMENT_DELAYED: 2, Edge.SETTLEMENT_REORDERED: 2}
+
+
 async def test_late_answers_of_a_link_that_is_gone_are_not_given() -> None:
     given: list[int] = []
     answers = LateAnswers(Edges(1, Odds(delayed=1.0, longest_delay_ms=1)), lambda: None)

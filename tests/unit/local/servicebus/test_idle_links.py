@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
-from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusError
+from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusConnectionError, ServiceBusError
 
 from local.servicebus.edges import Edge
 from local.servicebus.entities import Entities
@@ -88,6 +88,18 @@ async def test_what_has_an_answer_to_come_does_not_idle(entities: Entities) -> N
         await send(sender, "1")
 
         assert server.broker.edges.met == {}
+
+
+async def test_a_receiver_that_waits_for_a_session_does_not_idle(entities: Entities) -> None:
+    async with (
+        ServiceBusServer(entities, edges=None, idle_ms=100) as server,
+        ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
+    ):
+        waiting = client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1)
+        with pytest.raises(OperationTimeoutError):
+            await waiting.__aenter__()
+
+        assert Edge.IDLE_LINK_DETACHED_WITH_ERROR not in server.broker.edges.met
 
 
 async def test_a_link_that_idles_is_detached_and_its_connection_closed_after_it(entities: Entities) -> None:

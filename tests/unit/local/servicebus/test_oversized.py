@@ -55,6 +55,23 @@ async def test_a_rejection_is_the_outcome_of_the_transfer(
     assert await broker.edges() == {answer: 1}
 
 
+async def test_a_limit_that_shrinks_is_told_to_new_links_and_enforced_on_old_ones(
+    broker: Broker, client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    await broker.inject(kind="answer-oversized", entity="orders", answer=THEN_DETACHED)
+    await broker.inject(kind="shrink-limit", entity="orders", bytes=2000)
+
+    with pytest.raises(MessageSizeExceededError, match="by now"):
+        await sender.send_messages(ServiceBusMessage("x" * 2000))
+
+    async with client.get_queue_sender("orders") as fresh:
+        batch = await fresh.create_message_batch()
+        assert batch.max_size_in_bytes == 2000
+        await fresh.send_messages(ServiceBusMessage("small", message_id="small"))
+    assert await broker.held("orders") == ["small"]
+    assert await broker.edges() == {THEN_DETACHED: 1}
+
+
 async def test_a_detach_alone_says_nothing_of_size_to_this_sdk(broker: Broker, sender: ServiceBusSender) -> None:
     await broker.inject(kind="answer-oversized", entity="orders", answer=DETACHED)
 
