@@ -25,3 +25,9 @@ def test_the_text_is_compact_and_sorted_only_on_request() -> None:
 @pytest.mark.parametrize("value", ["caf\ud83d", {"\udc00": "é"}, 2**64])
 def test_what_orjson_does_not_take_is_encoded_value_for_value(value: Any) -> None:
     assert json.loads(jsontext.encode({"a": value, "b": "\U0001f600"})) == {"a": value, "b": "\U0001f600"}
+
+
+def test_what_json_has_no_number_for_is_refused_where_orjson_does_not_take_the_rest() -> None:
+    # orjson alone writes null.
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        jsontext.encode({"n": float("nan"), "long": 2**64})
