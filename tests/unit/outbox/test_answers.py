@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -128,3 +129,85 @@ def test_a_read_that_failed(error: AzureError, kind: type[OutboxError]) -> None:
 
     assert type(failure) is kind
     assert "said" not in str(failure)
+
+
+def of_item(error: CosmosHttpResponseError, path: str = "/dbs/d/colls/c/docs/o1") -> CosmosHttpResponseError:
+    error.response = cast(Any, SimpleNamespace(request=SimpleNamespace(url=f"https://a{path}"), headers={}))
+    return error
+
+
+def test_a_missing_item_is_told_from_a_missing_container_and_from_a_replica_that_lags() -> None:
+    assert type(failed_read(of_item(answer(404)), "order 'o1'")) is NotFound
+    assert type(failed_read(of_item(answer(404, 1003)), "order 'o1'")) is ServiceRefused
+    assert type(failed_read(of_item(answer(404, 1002)), "order 'o1'")) is Unavailable
+    assert type(failed_read(of_item(answer(404), "/dbs/d/colls/c"), "order 'o1'")) is ServiceRefused
+    assert type(failed_read(of_item(answer(403)), "order 'o1'")) is ServiceRefused
+
+
+def status_of(error: OutboxError) -> int:
+    assert isinstance(error, ServiceRefused)
+    return error.status
+
+
+def test_a_refusal_tells_its_status_and_0_where_there_is_none(batch: Batch) -> None:
+    no_status = ClientAuthenticationError("no token")
+
+    assert status_of(failed_read(answer(403), "order 'o1'")) == 403
+    assert status_of(failed_batch(answer(403), batch)) == 403
+    assert status_of(failed_batch(operation_error(403), batch)) == 403
+    assert status_of(failed_read(no_status, "order 'o1'")) == 401
+    assert status_of(failed_batch(no_status, batch)) == 401
+
+
+def test_a_throttled_read_and_a_throttled_commit_tell_the_wait(batch: Batch) -> None:
+    error = answer(429)
+    error.headers = cast(Any, {"x-ms-retry-after-ms": "2500"})
+
+    for failure in (failed_read(error, "order 'o1'"), failed_batch(error, batch)):
+        assert isinstance(failure, Throttled)
+        assert failure.retry_after == 2.5
+
+
+@pytest.mark.parametrize("told", [{}, {"x-ms-retry-after-ms": "soon"}, None])
+def test_without_a_wait_there_is_none(told: dict[str, str] | None) -> None:
+    error = answer(429)
+    error.headers = cast(Any, told)
+
+    failure = failed_read(error, "order 'o1'")
+
+    assert isinstance(failure, Throttled)
+    assert failure.retry_after == 0
+
+
+def test_the_longest_wait_of_a_batch_is_the_one_to_keep(batch: Batch) -> None:
+    error = operation_error(429, 1, retryAfterMilliseconds=500)
+    error.headers = cast(Any, {"x-ms-retry-after-ms": "4000"})
+
+    failure = failed_batch(error, batch)
+
+    assert isinstance(failure, Throttled)
+    assert failure.retry_after == 4
+
+
+def test_what_the_service_said_is_told_by_its_kind_and_its_first_line(batch: Batch) -> None:
+    assert failed_batch(ServiceRequestError("no connection.\nmore"), batch).what.endswith(
+        "is not known: ServiceRequestError: no connection."
+    )
+    assert failed_batch(ServiceRequestError(""), batch).what.endswith("ServiceRequestError.")
+    assert failed_batch(operation_error(409), batch).what == "Order 'o1' exists already."
+
+
+def test_a_refusal_for_size_tells_the_size(batch: Batch) -> None:
+    failure = failed_batch(answer(413), batch)
+
+    assert isinstance(failure, BatchTooLarge)
+    assert failure.what.endswith(f"too large: 2 operations, {batch.size} bytes.")
+
+
+@pytest.mark.parametrize(
+    ("status", "transient"), [(399, True), (400, False), (499, False), (500, True), (410, True)]
+)
+def test_server_errors_and_unreadable_successes_leave_it_open(status: int, transient: bool, batch: Batch) -> None:
+    kind = CommitUncertain if transient else ServiceRefused
+
+    assert type(failed_batch(answer(status), batch)) is kind
