@@ -18,7 +18,7 @@ _RELAY = {
     "host": ("host",),
     "leases": ("leases",),
     "jsontext": ("jsontext",),
-    "turn": ("turn", "publisher"),
+    "turn": ("outcome", "turn", "publisher"),
     "publisher": ("publisher", "turn"),
     "senders": ("publisher", "turn"),
     "pipeline": ("invocations", "pipeline"),

@@ -146,18 +146,9 @@ async def test_events_behind_a_rejected_one_are_unsent_where_the_key_fails_later
 
 async def test_a_link_that_cannot_be_opened_is_no_fault_of_the_events() -> None:
     topic = ToldTopic()
-    publisher = topic.publisher()
-    pool: SenderPool = publisher._pool
-    opened = pool._client.get_topic_sender
+    topic.refuses_links = _not_allowed()
 
-    def refusing(name: str) -> Sender:
-        link = opened(name)
-        link.refuses_to_open = _not_allowed()
-        return link  # type: ignore[return-value]
-
-    pool._client.get_topic_sender = refusing  # type: ignore[method-assign, assignment]
-
-    (outcome,) = await publisher.publish(events("a", "b"))
+    (outcome,) = await topic.publisher().publish(events("a", "b"))
 
     assert (outcome.rejected, outcome.unsent) == ([], 2)
     assert isinstance(outcome.error, ConfigurationError)

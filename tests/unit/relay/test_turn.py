@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 from azure.servicebus.exceptions import (
@@ -38,7 +39,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return made
 
 
-async def outcome_of(topic: ToldTopic, *ids: str, size: int = 0, **changes: bool) -> PartitionOutcome:
+async def outcome_of(topic: ToldTopic, *ids: str, size: int = 0, **changes: Any) -> PartitionOutcome:
     (outcome,) = await topic.publisher().publish(events(*ids, size=size), **changes)
     assert outcome.events == len(ids)
     return outcome
@@ -92,9 +93,10 @@ async def test_a_large_event_first_and_last_goes_alone_too() -> None:
     topic = ToldTopic(limit=2_000, message_limit=10_000)
     source = {"k": [event("first", size=5_000), event("a"), event("last", size=5_000)]}
 
-    await topic.publisher().publish(source)
+    (outcome,) = await topic.publisher().publish(source)
 
     assert topic.transfers == [["first"], ["a"], ["last"]]
+    assert (outcome.published, outcome.error) == (3, None)
 
 
 async def size_of(size: int) -> int:

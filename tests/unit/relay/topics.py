@@ -29,6 +29,7 @@ class ToldTopic(Topic):
         sizes: The bytes of each transfer.
         links: Every link that was made, in order.
         client_closed: Whether the client was closed.
+        refuses_links: What is raised instead of opening any link.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ToldTopic(Topic):
         self.batched: list[bool] = []
         self.links: list[Link] = []
         self.client_closed = False
+        self.refuses_links: Exception | None = None
         self.answers = list(answers)
         self.by_id = by_id or {}
 
@@ -96,7 +98,7 @@ class Link(Sender):
     def __init__(self, topic: ToldTopic) -> None:
         super().__init__(topic)
         self._max_message_size_on_link = topic.message_limit
-        self.refuses_to_open: Exception | None = None
+        self.refuses_to_open = topic.refuses_links
         self.hangs = False
         self.refuses_to_close: Exception | None = None
         self.closed = False
