@@ -78,8 +78,8 @@ def test_what_has_no_range_is_no_lease(feed_range: Any) -> None:
 class Monitored:
     """The outbox container, whose effective keys are the partition keys themselves; counts who asks for them."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
-        self.client_connection = SimpleNamespace(url_connection=f"https://{host}:443/")
+    def __init__(self) -> None:
+        self.client_connection = SimpleNamespace(url_connection="https://127.0.0.1:443/")
         self.asked = 0
 
     async def read(self) -> dict[str, str]:
@@ -110,9 +110,9 @@ def stored(identifier: str, lsn: int | str | None, minimum: str = "", maximum: s
     return {"id": identifier, "Owner": None, "ContinuationToken": token, "FeedRange": {"Range": bounds}}
 
 
-async def read(*documents: dict[str, Any], own_only: bool = False, host: str = "127.0.0.1") -> Positions:
-    leases, monitored = cast(ContainerProxy, Leases(*documents)), cast(ContainerProxy, Monitored(host))
-    return await read_positions(leases, monitored, own_only=own_only)
+async def read(*documents: dict[str, Any], **options: bool) -> Positions:
+    leases, monitored = cast(ContainerProxy, Leases(*documents)), cast(ContainerProxy, Monitored())
+    return await read_positions(leases, monitored, **options)
 
 
 async def test_the_lease_that_covers_a_key_says_whether_it_has_passed_an_lsn() -> None:
