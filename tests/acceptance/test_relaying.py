@@ -75,6 +75,7 @@ async def test_a_message_has_what_the_contract_says(services: Services, make_rel
         "cosmosTimestamp": event["_ts"],
         "createdAt": event["data"]["createdAt"],
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "sequence": event["sequence"],
     }
 
 

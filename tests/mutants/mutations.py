@@ -62,7 +62,7 @@ class Mutant:
         return f"{self.path}:{self.line}\n    - {self.was}\n    + {self.becomes}"
 
 
-class RemoveStatement(Operator):
+class RemoveStatement(Operator):  # type: ignore[misc]  # the library is untyped
     """Leaves out a call whose value is not used, and an addition to a variable."""
 
     def mutation_positions(self, node: Any) -> Iterator[tuple[Any, Any]]:

@@ -32,7 +32,7 @@ _PRELOADED = (
         "_pytest.assertion.rewrite",
     ),
     *("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry.sdk.trace", "opentelemetry.sdk.metrics"),
-    *("pytest_asyncio", "pytest_timeout", "hypothesis", "hypothesis.strategies"),
+    *("pytest_asyncio.plugin", "pytest_timeout", "hypothesis", "hypothesis.strategies"),
 )
 _NOT_COPIED = (".venv*", ".git", ".local", ".*_cache", ".hypothesis", "__pycache__", "node_modules")
 _LEAST_S = 20.0
@@ -112,7 +112,7 @@ class Workbench:
         for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
             del sys.modules[name]
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-        plugins = ("-p", "pytest_asyncio", "-p", "pytest_timeout", "-p", "no:cacheprovider")
+        plugins = ("-p", "pytest_asyncio.plugin", "-p", "pytest_timeout", "-p", "no:cacheprovider")
         options = ("-x", "-q", "--no-header", "--tb=short", *plugins)
         return int(pytest.main([*options, f"--rootdir={self._copy}", f"--timeout={limit_s:g}", *tests]))
 

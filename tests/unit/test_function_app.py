@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from azure.functions import meta
+from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
 from local.functions.app import Function, load_functions
+from local.functions.errors import HostError
 from local.functions.retries import UNLIMITED, RetryPolicy
 from local.stack.parts import ROOT
+from relay.changes import ChangeBatch
 
 
 @pytest.fixture
@@ -41,3 +50,61 @@ def test_the_trigger_begins_at_the_beginning_and_reads_what_the_settings_say(fun
         "maxItemsPerInvocation": 123,
         "feedPollDelay": 250,
     }
+
+
+@pytest.fixture
+async def module(function: Function) -> Any:
+    """The app's module, with what the process has once."""
+    return sys.modules[function.call.__module__]
+
+
+async def test_the_process_has_one_relay_for_all_its_invocations(module: Any) -> None:
+    # The ledger of what was accepted and the brake on mass quarantine are the relay's: a new one forgets both.
+    relay = module.relay()
+
+    assert module.relay() is relay
+    assert relay._publisher.topic == "domain-events"
+    await relay.close()
+
+
+async def test_the_attempts_deadline_is_checked_against_the_hosts_time_out(
+    function: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELAY_ATTEMPT_TIMEOUT_S", "541")
+
+    with pytest.raises(HostError, match="functionTimeout"):
+        load_functions(ROOT)
+
+
+def test_loading_the_app_quietens_the_sdks_and_has_the_trigger_hand_over_text(
+    function: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CosmosDBTriggerConverter, "decode", None)
+    monkeypatch.setattr(logging.getLogger("azure"), "level", logging.NOTSET)
+
+    load_functions(ROOT)
+
+    assert logging.getLogger("azure").level > logging.INFO
+    decoded = CosmosDBTriggerConverter.decode(meta.Datum('[{"n": 1E2}]', "string"), trigger_metadata=None)
+    assert getattr(decoded, "text", None) == '[{"n": 1E2}]'
+
+
+def test_the_function_has_the_name_that_runbook_and_alerts_know(function: Function) -> None:
+    assert function.name == "relay"
+
+
+async def test_an_invocation_is_handed_on_with_its_id_and_its_retries(
+    function: Function, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[tuple[Any, ...]] = []
+
+    class Relay:
+        async def handle(self, *given: Any) -> None:
+            handled.append(given)
+
+    monkeypatch.setattr(module, "relay", Relay)
+    context = SimpleNamespace(invocation_id="i", retry_context=SimpleNamespace(retry_count=4))
+
+    await function.call(ChangeBatch('[{"id": "1"}]'), context)
+
+    assert handled == [([{"id": "1"}], "i", 4)]

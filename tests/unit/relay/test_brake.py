@@ -128,3 +128,39 @@ def test_an_event_whose_key_got_through_behind_it_stays_rejected() -> None:
     Brake().judge(outcomes)
 
     assert quarantined(outcomes) == ["k0"]
+
+
+def test_the_event_of_a_key_is_named_where_it_is_the_only_one_refused() -> None:
+    several = refused("k2")
+    several.rejected += [
+        Rejected(event("k2", f"e{number}"), Reason.MESSAGE_REFUSED, "later", ALIKE) for number in (2, 3)
+    ]
+    outcomes = [refused("k1"), several, refused("k3")]
+
+    Brake().judge(outcomes)
+
+    assert [each.blocked_by for each in outcomes] == ["e1", None, "e1"]
+    assert "Service Bus said: no " in str(several.error)
+
+
+def test_refusals_by_the_links_own_limit_alone_do_not_forget_nor_withhold_anything() -> None:
+    brake = Brake()
+    brake.judge([refused("k1"), refused("k2")])
+
+    brake.judge([refused("large", None)])
+    brake.judge([])
+    outcomes = [refused("k3")]
+    brake.judge(outcomes)
+
+    assert quarantined(outcomes) == []
+
+
+def test_one_key_that_gets_through_forgets_refusals_when_nothing_is_refused() -> None:
+    brake = Brake()
+    brake.judge([refused("k1"), refused("k2")])
+
+    brake.judge([accepted("a")])
+    outcomes = [refused("k3")]
+    brake.judge(outcomes)
+
+    assert quarantined(outcomes) == ["k3"]

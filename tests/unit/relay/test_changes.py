@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,3 +102,14 @@ def test_values_that_are_no_documents_are_refused() -> None:
 
 def test_a_lone_document_is_a_batch_of_one() -> None:
     assert parse('{"id": "1"}') == [{"id": "1"}]
+
+
+def test_the_longest_integer_that_python_reads_is_read_and_a_longer_one_is_told_by_its_length() -> None:
+    limit = sys.get_int_max_str_digits()
+
+    (document,) = parse(f'[{{"n": {"9" * limit}}}]')
+
+    assert document is not None
+    assert document["n"] == 10**limit - 1
+    with pytest.raises(ChangesError, match=f"an integer of {limit + 1} digits"):
+        parse(f'[{{"n": {"9" * (limit + 1)}}}]')

@@ -20,3 +20,7 @@ def test_behind_it_nothing_is_begun_and_the_setting_is_named() -> None:
 
     with pytest.raises(RetryableError, match=r"RELAY_ATTEMPT_TIMEOUT_S \(480 s\)"):
         deadline.left_s(at_most=30)
+
+
+def test_a_second_before_the_end_there_is_time_left() -> None:
+    assert 0 < Deadline(ends=time.monotonic() + 1, lasts_s=480).left_s(at_most=30) <= 1

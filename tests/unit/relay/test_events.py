@@ -113,3 +113,43 @@ def test_a_document_is_ordered_by_the_key_that_it_would_have_been_published_unde
     key: Any, usable: str | None
 ) -> None:
     assert usable_key(document(partitionKey=key)) == usable
+
+
+def test_an_event_that_came_alone_is_the_first_of_what_came() -> None:
+    event = DomainEvent.from_document(document())
+
+    assert event.position == 0
+    assert DomainEvent("e1", "c1", "A", {}, {}).position == 0
+
+
+def test_an_error_says_what_is_wrong_in_words() -> None:
+    with pytest.raises(InvalidEvent, match=r"^id-empty: id is the empty string$"):
+        DomainEvent.from_document(document(id=""))
+
+
+def test_a_key_of_one_character_is_usable() -> None:
+    assert usable_key(document(partitionKey="x")) == "x"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (None, "null"),
+        (True, "a boolean"),
+        ("x", "a string"),
+        (7, "a number"),
+        (7.5, "a number"),
+        ([], "an array"),
+        (..., "missing"),
+    ],
+)
+def test_what_was_found_is_told_as_json_calls_it(value: Any, kind: str) -> None:
+    with pytest.raises(InvalidEvent) as raised:
+        DomainEvent.from_document(document(data=value))
+
+    assert raised.value.detail == f"data is {kind}, not an object"
+
+
+def test_an_object_in_the_place_of_a_key_is_told_as_such() -> None:
+    with pytest.raises(InvalidEvent, match="id is an object, not a string"):
+        DomainEvent.from_document(document(id={}))

@@ -94,3 +94,18 @@ async def test_a_young_event_that_grew_old_while_the_process_stood_still_is_comp
 
 def test_the_readers_answer_is_that_of_the_leases_module() -> None:
     assert hasattr(Positions, "passed")
+
+
+def test_an_event_may_be_sent_up_to_the_end_of_its_clearance() -> None:
+    given = time.time()
+
+    Clearance(given - 299, 300).check(event("e1", age_s=None))
+    with pytest.raises(RetryableError):
+        Clearance(given - 300.5, 300).check(event("e1", age_s=None))
+
+
+async def test_the_clearance_of_old_events_begins_when_they_were_compared() -> None:
+    clearance = await Fence(WINDOW_S, KnownPositions(passed=0).read).clear([event("e1", age_s=None)])
+
+    assert abs(clearance.given - time.time()) < 60
+    assert clearance.lasts_s == WINDOW_S / 2

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
 
-from relay.leases import LeasePosition
+import pytest
+from azure.cosmos.aio import ContainerProxy
+
+from relay.leases import LeasePosition, Positions, read_positions
 
 
 def lease(continuation: str | None) -> LeasePosition:
@@ -49,3 +54,117 @@ def test_a_range_holds_its_beginning_and_not_its_end() -> None:
     found = LeasePosition("a..0", "20", "40", None, None)
 
     assert [found.covers(key) for key in ("1F", "20", "3FFF", "40")] == [False, True, True, False]
+
+
+DOCUMENT = {
+    "id": "127.0.0.1_db_coll..3",
+    "Owner": "host",
+    "ContinuationToken": '"7"',
+    "FeedRange": {"Range": {"min": "20", "max": "40"}},
+}
+
+
+def test_a_lease_is_read_as_the_processor_writes_it() -> None:
+    found = LeasePosition.from_document(DOCUMENT)
+
+    assert found == LeasePosition("127.0.0.1_db_coll..3", "20", "40", "host", '"7"')
+
+
+@pytest.mark.parametrize("feed_range", [None, "all", {}, {"Range": None}, {"Range": "20-40"}])
+def test_what_has_no_range_is_no_lease(feed_range: Any) -> None:
+    assert LeasePosition.from_document(DOCUMENT | {"FeedRange": feed_range}) is None
+
+
+class Monitored:
+    """The outbox container, whose effective keys are the partition keys themselves; counts who asks for them."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.client_connection = SimpleNamespace(url_connection=f"https://{host}:443/")
+        self.asked = 0
+
+    async def read(self) -> dict[str, str]:
+        return {"_rid": "coll"}
+
+    async def feed_range_from_partition_key(self, key: str) -> dict[str, Any]:
+        self.asked += 1
+        return {"Range": {"min": key, "max": key}}
+
+
+class Leases:
+    """The lease container, with a query that only this module makes."""
+
+    def __init__(self, *documents: dict[str, Any]) -> None:
+        self._documents = documents
+
+    async def query_items(self, query: str, *, parameters: list[dict[str, str]]) -> AsyncIterator[dict[str, Any]]:
+        assert "CONTAINS(c.id, @container)" in query
+        (parameter,) = parameters
+        for document in self._documents:
+            if parameter["value"] in document["id"]:
+                yield document
+
+
+def stored(identifier: str, lsn: int | str | None, minimum: str = "", maximum: str = "FF") -> dict[str, Any]:
+    token = f'"{lsn}"' if isinstance(lsn, int) else lsn
+    bounds = {"min": minimum, "max": maximum}
+    return {"id": identifier, "Owner": None, "ContinuationToken": token, "FeedRange": {"Range": bounds}}
+
+
+async def read(*documents: dict[str, Any], own_only: bool = False, host: str = "127.0.0.1") -> Positions:
+    leases, monitored = cast(ContainerProxy, Leases(*documents)), cast(ContainerProxy, Monitored(host))
+    return await read_positions(leases, monitored, own_only=own_only)
+
+
+async def test_the_lease_that_covers_a_key_says_whether_it_has_passed_an_lsn() -> None:
+    positions = await read(
+        stored("127.0.0.1_db_coll..1", 5, "20", "40"),
+        stored("127.0.0.1_db_coll..0", 9, "", "20"),
+    )
+
+    assert [lease.token for lease in positions.leases] == ["0", "1"]
+    assert [await positions.passed("1F", lsn) for lsn in (5, 6, 9, 10)] == [True, True, True, False]
+    assert [await positions.passed("20", lsn) for lsn in (5, 6)] == [True, False]
+    assert await positions.passed("50", 1) is None
+
+
+async def test_each_lease_of_a_key_has_to_have_passed_it_and_to_say_so() -> None:
+    positions = await read(
+        stored("127.0.0.1_db_coll..0", 9),
+        stored("127.0.0.1_db_coll..1", 5, "20", "40"),
+        stored("127.0.0.1_db_coll..2", "[]", "60", "80"),
+    )
+
+    assert [await positions.passed("30", lsn) for lsn in (5, 6)] == [True, False]
+    assert [await positions.passed("70", lsn) for lsn in (5, 10)] == [None, False]
+
+
+async def test_an_effective_key_is_asked_for_once() -> None:
+    monitored = Monitored()
+    positions = Positions(cast(ContainerProxy, monitored), [LeasePosition("a..0", "", "FF", None, None)])
+
+    assert [await positions.passed(key, 1) for key in ("30", "30", "31")] == [False, False, False]
+    assert monitored.asked == 2
+
+
+async def test_leases_of_other_containers_and_of_other_functions_do_not_count() -> None:
+    positions = await read(
+        stored("127.0.0.1_db_coll..0", 5),
+        stored("127.0.0.1_db_other..0", 1),
+        stored("other-function127.0.0.1_db_coll..0", 2),
+        {"id": "127.0.0.1_db_coll..info"},
+    )
+
+    assert [lease.id for lease in positions.leases] == ["127.0.0.1_db_coll..0"]
+
+
+async def test_leases_with_a_prefix_count_where_there_are_no_others_and_they_may() -> None:
+    prefixed = stored("prefix127.0.0.1_db_coll..0", 2)
+
+    assert [lease.id for lease in (await read(prefixed)).leases] == [prefixed["id"]]
+    assert (await read(prefixed, own_only=True)).leases == []
+
+
+async def test_a_lease_of_a_host_whose_name_only_begins_alike_is_another_ones() -> None:
+    longer = stored("127.0.0.10_db_coll..0", 2)
+
+    assert (await read(longer, own_only=True)).leases == []

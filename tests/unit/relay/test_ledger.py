@@ -21,3 +21,13 @@ def test_the_oldest_is_forgotten_beyond_the_capacity() -> None:
 
     assert len(ledger) == 2
     assert [ledger.holds("a", identifier) for identifier in ("1", "2", "3")] == [True, False, True]
+
+
+def test_by_default_a_hundred_thousand_events_at_the_least_are_remembered() -> None:
+    ledger = AcceptedLedger()
+
+    for number in range(100_002):
+        ledger.add("a", str(number))
+
+    assert all(ledger.holds("a", str(number)) for number in range(2, 100_002))
+    assert len(ledger) <= 200_000

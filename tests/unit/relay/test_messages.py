@@ -90,3 +90,40 @@ def test_cloudevents_time_is_left_out_where_it_is_no_rfc_3339_timestamp(no_time:
     message = messages.cloudevents("/contacts")(event(data={"action": "A", "createdAt": no_time}))
 
     assert "cloudEvents:time" not in properties_of(message)
+
+
+@pytest.mark.parametrize("number", [0, 1, -1, 2**30, 2**31 - 1, -(2**31)])
+def test_integers_of_32_bits_are_sent_as_they_are(number: int) -> None:
+    assert properties_of(messages.plain(event(sequence=number)))["sequence"] == number
+
+
+@pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**62, -(2**62), 2**63 - 1, -(2**63)])
+def test_integers_of_64_bits_are_sent_as_longs(number: int) -> None:
+    message = messages.plain(event(sequence=number))
+
+    assert properties_of(message)["sequence"] == {"TYPE": "LONG", "VALUE": number}
+    assert on_the_wire(message)
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+def test_integers_that_amqp_has_no_type_for_are_left_out(number: int) -> None:
+    assert "sequence" not in properties_of(messages.plain(event(sequence=number)))
+
+
+def test_the_format_is_that_of_the_settings() -> None:
+    assert "cloudEvents:id" not in properties_of(messages.encoder(None)(event()))
+    assert properties_of(messages.encoder("/shop")(event()))["cloudEvents:source"] == "/shop"
+
+
+def test_an_event_sent_under_a_new_id_tells_its_own_beside_the_contract() -> None:
+    renamed = DomainEvent("new", "c1", "A", event().data, event().document)
+
+    message = messages.with_original_id(messages.plain)(renamed)
+
+    assert properties_of(message) == properties_of(messages.plain(event())) | {"originalId": "e1"}
+
+
+def test_cloudevents_leave_out_what_the_event_does_not_have() -> None:
+    message = messages.cloudevents("/contacts")(event(traceparent=None, data={"action": "A"}))
+
+    assert {"cloudEvents:time", "cloudEvents:traceparent"}.isdisjoint(properties_of(message))

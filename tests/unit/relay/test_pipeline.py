@@ -1,36 +1,195 @@
-"""What comes as text is parsed within the attempt, so that its failure is logged and retried like any other."""
+"""A process's relay from one invocation to the next, on a topic, a quarantine and leases in memory."""
 
 from __future__ import annotations
 
-import logging
+import time
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
+from azure.cosmos.aio import ContainerProxy
+from azure.servicebus.exceptions import ServiceBusConnectionError
 
-from relay.changes import ChangeBatch
-from relay.errors import ChangesError
+from relay.errors import LeaseError, PublishError, QuarantineError
+from relay.fence import Fence
+from relay.leases import Positions
 from relay.pipeline import Relay
-from relay.settings import Settings
+from relay.quarantine import Holds, Quarantine, Quarantined
+from relay.settings import OnPoison
+from tests.fuzz.service import Shelf
+from tests.unit.relay.topics import ToldTopic
 
-SETTINGS = {
-    "COSMOS": "AccountEndpoint=http://127.0.0.1:9/;AccountKey=AAAA;",
-    "SERVICEBUS": "Endpoint=sb://127.0.0.1:9;SharedAccessKeyName=k;SharedAccessKey=AAAA",
-}
-
-
-async def test_text_that_is_not_json_fails_the_attempt_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    relay = Relay.from_settings(Settings.from_environment(SETTINGS))
-
-    with caplog.at_level(logging.ERROR, "relay"), pytest.raises(ChangesError, match="check --scan"):
-        await relay.handle(ChangeBatch('[{"id": '), "i1")
-
-    assert [getattr(record, "action", None) for record in caplog.records] == ["relay_failed"]
-    await relay.close()
+CUT = ServiceBusConnectionError(message="cut")
 
 
-async def test_documents_of_other_types_in_the_text_are_counted() -> None:
-    relay = Relay.from_settings(Settings.from_environment(SETTINGS))
+class ToldShelf(Shelf):
+    """A quarantine that holds back what it is told to.
 
-    outcome = await relay.handle(ChangeBatch('[{"id": "1", "type": "contact"}, null]'), "i1")
+    Attributes:
+        read: How often somebody asked what is held back.
+        stored: Ids of what was stored, in order.
+        parked: Whether keys were parked, by call.
+    """
 
-    assert (outcome.ignored, outcome.documents) == (2, 2)
-    await relay.close()
+    def __init__(self, holds: Holds | None = None, *, fails: bool = False) -> None:
+        super().__init__()
+        self._holds = holds or Holds()
+        self._fails = fails
+        self.read = 0
+        self.stored: list[str] = []
+        self.parked: set[bool] = set()
+        self.closed = False
+
+    async def holds(self) -> Holds:
+        self.read += 1
+        return self._holds
+
+    async def store(self, items: Sequence[Quarantined], invocation_id: str, park: bool) -> None:
+        if self._fails and items:
+            raise QuarantineError("no")
+        self.stored += [item.document["id"] for item in items]
+        self.parked.add(park)
+        await super().store(items, invocation_id, park)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def no_leases() -> Positions:
+    return Positions(cast(ContainerProxy, None), [])
+
+
+def relay(
+    topic: ToldTopic, shelf: ToldShelf | None = None, on_poison: OnPoison = OnPoison.SKIP, **changes: Any
+) -> Relay:
+    quarantine = cast(Quarantine, shelf or ToldShelf())
+    return Relay(topic.publisher(**changes), quarantine, Fence(600, no_leases), "domainEvent", on_poison=on_poison)
+
+
+def document(identifier: str, key: str = "k", **changes: Any) -> dict[str, Any]:
+    made = {"id": identifier, "partitionKey": key, "type": "domainEvent", "_ts": int(time.time())}
+    return made | {"data": {"action": "A"}} | changes
+
+
+async def test_events_are_published_others_ignored_and_what_is_malformed_is_quarantined() -> None:
+    topic, shelf = ToldTopic(), ToldShelf()
+
+    outcome = await relay(topic, shelf).handle(
+        [document("a"), None, document("b", data=1), document("c", type="contact"), document("d")], "i"
+    )
+
+    assert topic.ids() == ["a", "d"]
+    assert shelf.stored == ["b"]
+    assert (outcome.published, outcome.ignored, outcome.quarantined.total()) == (2, 2, 1)
+
+
+async def test_what_was_not_accepted_raises_after_the_rest_was_stored_and_only_that_is_sent_again() -> None:
+    topic, shelf = ToldTopic(by_id={"b": "amqp:internal-error"}), ToldShelf()
+    running = relay(topic, shelf)
+    batch = [document("a", "k1"), document("b", "k2"), document("c", "k3", data=1)]
+
+    with pytest.raises(PublishError, match="1 event"):
+        await running.handle(batch, "i")
+    topic.by_id.clear()
+    outcome = await running.handle(batch, "i", 1)
+
+    assert shelf.stored == ["c", "c"]
+    assert (outcome.remembered, outcome.published) == (1, 1)
+    assert topic.transfers.count(["a"]) == 1
+
+
+async def test_a_quarantine_that_cannot_be_written_fails_the_invocation() -> None:
+    with pytest.raises(QuarantineError):
+        await relay(ToldTopic(), ToldShelf(fails=True)).handle([document("a", data=1)], "i")
+
+
+async def test_refusals_alike_are_counted_over_the_invocations_of_a_process() -> None:
+    topic, shelf = ToldTopic(by_id=dict.fromkeys("abc", "amqp:not-allowed")), ToldShelf()
+    running = relay(topic, shelf)
+
+    for identifier in "ab":
+        await running.handle([document(identifier, f"key-{identifier}")], "i")
+    with pytest.raises(PublishError, match="refused alike"):
+        await running.handle([document("c", "key-c")], "i")
+
+    assert shelf.stored == ["a", "b"]
+
+
+async def test_from_the_fourth_attempt_on_an_error_that_may_pass_is_traced_to_its_event() -> None:
+    topic = ToldTopic(by_id={"b": "amqp:internal-error"})
+    running = relay(topic)
+    batch = [document("a"), document("b"), document("c")]
+
+    for retry_count in (0, 1, 2):
+        with pytest.raises(PublishError):
+            await running.handle(batch, "i", retry_count)
+        assert topic.ids() == []
+    with pytest.raises(PublishError, match="'b' alone holds up 'k'"):
+        await running.handle([*batch, document("o", "other")], "i", 3)
+
+    assert topic.ids() == ["a"]
+
+
+async def test_the_first_attempt_reads_no_orders_unless_keys_may_be_parked() -> None:
+    skipping, parking = ToldShelf(), ToldShelf()
+
+    await relay(ToldTopic(), skipping).handle([document("a")], "i")
+    await relay(ToldTopic(), parking, OnPoison.PARK).handle([document("a")], "i")
+
+    assert (skipping.read, parking.read) == (0, 1)
+    assert (skipping.parked, parking.parked) == ({False}, {True})
+
+
+async def test_an_operators_order_is_met_by_the_next_attempt() -> None:
+    topic, shelf = ToldTopic(), ToldShelf(Holds(set_aside=frozenset({("k", "a")})))
+
+    await relay(topic, shelf).handle([document("a"), document("b")], "i", 1)
+
+    assert (topic.ids(), shelf.stored) == (["b"], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("policy", "sent", "stored"),
+    [(OnPoison.SKIP, ["a", "c", "d"], ["b"]), (OnPoison.PARK, ["a"], ["b", "c", "d"])],
+)
+async def test_what_follows_a_refused_event_is_the_owners_choice(
+    policy: OnPoison, sent: list[str], stored: list[str]
+) -> None:
+    topic, shelf = ToldTopic(by_id={"b": "amqp:not-allowed"}), ToldShelf()
+
+    await relay(topic, shelf, policy).handle([document(each) for each in "abcd"], "i")
+
+    assert (topic.ids(), shelf.stored) == (sent, stored)
+
+
+async def test_a_refused_event_can_hold_up_its_key() -> None:
+    topic, shelf = ToldTopic(by_id={"b": "amqp:not-allowed"}), ToldShelf()
+
+    with pytest.raises(PublishError, match="RELAY_ON_POISON"):
+        await relay(topic, shelf, OnPoison.BLOCK).handle([document(each) for each in "abcd"], "i")
+
+    assert (topic.ids(), shelf.stored) == (["a"], [])
+
+
+async def test_old_events_are_not_sent_while_the_leases_cannot_be_read() -> None:
+    async def unreadable() -> Positions:
+        raise LeaseError("no")
+
+    topic = ToldTopic()
+    running = Relay(topic.publisher(), cast(Quarantine, ToldShelf()), Fence(600, unreadable), "domainEvent")
+
+    await running.handle([document("young")], "i")
+    with pytest.raises(LeaseError):
+        await running.handle([document("old", _ts=1)], "i")
+    assert topic.ids() == ["young"]
+
+
+async def test_closing_closes_the_links_and_the_quarantine() -> None:
+    topic, shelf = ToldTopic(), ToldShelf()
+    running = relay(topic, shelf)
+    await running.handle([document("a")], "i")
+
+    await running.close()
+
+    assert shelf.closed
+    assert [link.closed for link in topic.links] == [True]

@@ -223,3 +223,38 @@ def test_skip_quarantines_a_malformed_event_of_a_key_that_fails() -> None:
     ]
 
     assert reasons(conclude(planned, outcomes, SKIP)) == [("e2", "data-not-object")]
+
+
+def test_block_is_told_of_the_first_of_several_refused_events() -> None:
+    chosen = selection(document("e1"), document("e2"))
+    planned = made(chosen, BLOCK)
+    refusals = [Rejected(event, Reason.MESSAGE_REFUSED, "no", "amqp:not-allowed") for event in chosen.events]
+    outcomes = [PartitionOutcome("k", rejected=refusals)]
+
+    assert conclude(planned, outcomes, BLOCK) == []
+    (failed,) = outcome_of(chosen, outcomes, []).failed
+    assert (failed.blocked_by, failed.unsent) == ("e1", 2)
+
+
+def test_block_stops_every_key_with_a_malformed_document_also_behind_one_without_a_key() -> None:
+    chosen = selection(
+        document("e1", partitionKey=7), document("e2", **MALFORMED), document("o1", "other", **MALFORMED)
+    )
+    planned = made(chosen, BLOCK)
+    outcomes: list[PartitionOutcome] = []
+
+    rejected = conclude(planned, outcomes, BLOCK)
+
+    assert reasons(rejected) == [("e1", "partition-key-not-string")]
+    failed = outcome_of(chosen, outcomes, rejected).failed
+    assert [(each.partition_key, each.blocked_by) for each in failed] == [("k", "e2"), ("other", "o1")]
+
+
+def test_what_is_blocked_counts_as_unsent_and_not_as_held_back_as_well() -> None:
+    chosen = selection(document("e1"), document("e2"), document("e3"))
+    planned = made(chosen, BLOCK)
+    outcomes = publish(planned, "e1", stop=True)
+
+    conclude(planned, outcomes, BLOCK)
+
+    assert [(each.unsent, each.events) for each in outcomes] == [(3, 3)]

@@ -83,3 +83,11 @@ def test_a_malformed_event_has_its_place_in_its_transaction() -> None:
 
     assert [(event.id, event.position) for event in selection.events] == [("1", 0), ("3", 2)]
     assert [item.position for item in selection.rejected] == [1]
+
+
+def test_every_document_counts_whatever_it_is() -> None:
+    malformed = document("2", "a") | {"data": "text"}
+
+    selection = select([document("1", "a"), malformed, None, document("3", "a", "contact")], "domainEvent")
+
+    assert selection.documents == 4

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import SettingsError
-from relay.settings import Connection, Identity, Settings
+from relay.settings import Connection, Identity, OnPoison, Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -113,3 +113,159 @@ def test_the_sample_settings_are_accepted() -> None:
     sample = json.loads((ROOT / "local.settings.sample.json").read_text())
 
     Settings.from_environment(sample["Values"])
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most", "step", "attribute"),
+    [
+        ("RELAY_MAX_ITEMS", 1, 100_000, 1, "max_items"),
+        ("RELAY_POLL_DELAY_MS", 1, 3_600_000, 1, "poll_delay_ms"),
+        ("RELAY_SENDERS", 1, 256, 1, "senders"),
+        ("RELAY_DUPLICATE_WINDOW_S", 20, 604_800, 0.5, "duplicate_window_s"),
+        ("RELAY_ATTEMPT_TIMEOUT_S", 60, 3600, 0.5, "attempt_timeout_s"),
+    ],
+)
+def test_a_number_is_taken_from_its_least_to_its_most_and_none_beyond(
+    name: str, least: float, most: float, step: float, attribute: str
+) -> None:
+    for value in (least, most):
+        assert getattr(Settings.from_environment(LEAST | {name: str(value)}), attribute) == value
+    beyond = [most + step] if name == "RELAY_ATTEMPT_TIMEOUT_S" else [least - step, most + step]
+    for value in beyond:
+        (problem,) = problems_of(LEAST | {name: str(value)})
+        assert problem.startswith(f"{name} is '{value}': set a")
+
+
+def test_a_number_of_seconds_may_be_a_millisecond_and_not_less() -> None:
+    assert Settings.from_environment(LEAST | {"RELAY_SEND_TIMEOUT_S": "0.001"}).send_timeout_s == 0.001
+    for value in ("0", "0.0009", "-1", "inf", "nan"):
+        assert problems_of(LEAST | {"RELAY_SEND_TIMEOUT_S": value}) == [
+            f"RELAY_SEND_TIMEOUT_S is '{value}': set a number of seconds from 0.001 to 3600"
+        ]
+
+
+def test_what_is_no_whole_number_is_told_with_its_bounds() -> None:
+    assert problems_of(LEAST | {"RELAY_SENDERS": "many"}) == [
+        "RELAY_SENDERS is 'many': set a whole number from 1 to 256"
+    ]
+
+
+def test_the_numbers_have_the_documented_defaults() -> None:
+    settings = Settings.from_environment(LEAST)
+
+    assert (settings.max_items, settings.poll_delay_ms, settings.senders) == (1000, 500, 32)
+    assert (settings.send_timeout_s, settings.attempt_timeout_s) == (30, 480)
+    assert (settings.duplicate_window_s, settings.on_poison) == (600, OnPoison.SKIP)
+
+
+def test_a_send_may_take_half_an_attempt_and_no_more() -> None:
+    Settings.from_environment(LEAST | {"RELAY_SEND_TIMEOUT_S": "50", "RELAY_ATTEMPT_TIMEOUT_S": "100"})
+
+    assert problems_of(LEAST | {"RELAY_SEND_TIMEOUT_S": "50.5", "RELAY_ATTEMPT_TIMEOUT_S": "100"}) == [
+        "RELAY_SEND_TIMEOUT_S is 50.5: set at most half of RELAY_ATTEMPT_TIMEOUT_S (100)"
+    ]
+
+
+def test_an_attempt_ends_a_minute_before_the_host_would_end_the_process() -> None:
+    Settings.from_environment(LEAST, function_timeout_s=540)
+
+    with pytest.raises(SettingsError, match="RELAY_ATTEMPT_TIMEOUT_S is 480: set at most 479"):
+        Settings.from_environment(LEAST, function_timeout_s=539)
+
+
+@pytest.mark.parametrize("policy", ["skip", "park", "block"])
+def test_what_follows_a_poisoned_event_is_one_of_three(policy: str) -> None:
+    assert Settings.from_environment(LEAST | {"RELAY_ON_POISON": policy}).on_poison == policy
+
+
+def test_another_policy_is_refused() -> None:
+    assert problems_of(LEAST | {"RELAY_ON_POISON": "stop"}) == [
+        "RELAY_ON_POISON is 'stop': set 'skip', 'park' or 'block'"
+    ]
+
+
+@pytest.mark.parametrize("source", ["", "a b", "/a\tb"])
+def test_a_source_of_cloudevents_is_one_word(source: str) -> None:
+    chosen = LEAST | {"RELAY_MESSAGE_FORMAT": "cloudevents", "RELAY_CLOUDEVENTS_SOURCE": source}
+
+    (problem,) = problems_of(chosen)
+    assert problem.startswith("RELAY_CLOUDEVENTS_SOURCE must be a URI-reference")
+
+
+def test_a_source_without_cloudevents_has_no_effect() -> None:
+    for chosen in ({}, {"RELAY_MESSAGE_FORMAT": "plain"}):
+        settings = Settings.from_environment(LEAST | chosen | {"RELAY_CLOUDEVENTS_SOURCE": "/contacts"})
+        assert settings.cloudevents_source is None
+
+
+@pytest.mark.parametrize("address", ["a.documents.azure.com", "ftp://a/", "https://", "https://[", "http:/a"])
+def test_the_account_is_an_address_of_http(address: str) -> None:
+    problems = problems_of({"COSMOS__accountEndpoint": address, "SERVICEBUS": SERVICEBUS})
+
+    assert problems == [
+        f"COSMOS__accountEndpoint is {address!r}: set it as https://<account>.documents.azure.com:443/"
+    ]
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:8081/", "https://a.documents.azure.com:443/"])
+def test_the_account_may_be_local(address: str) -> None:
+    settings = Settings.from_environment({"COSMOS__accountEndpoint": address, "SERVICEBUS": SERVICEBUS})
+
+    assert settings.cosmos.address == address
+
+
+@pytest.mark.parametrize("address", ["namespace", "sb://n.servicebus.windows.net", "n.servicebus.windows.net/"])
+def test_the_namespace_is_a_host_name(address: str) -> None:
+    assert problems_of({"COSMOS": COSMOS, "SERVICEBUS__fullyQualifiedNamespace": address}) == [
+        f"SERVICEBUS__fullyQualifiedNamespace is {address!r}: set it as <namespace>.servicebus.windows.net"
+    ]
+
+
+def test_a_connection_string_is_missing_only_what_it_lacks() -> None:
+    assert problems_of({"COSMOS": COSMOS, "SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=;Shared=x"}) == [
+        "SERVICEBUS is no connection string: it lacks SharedAccessKeyName and SharedAccessKey"
+    ]
+    spaced = SERVICEBUS.replace(";", " ; ")
+    assert (
+        Settings.from_environment({"COSMOS": COSMOS, "SERVICEBUS": spaced}).servicebus.connection_string == spaced
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("CONTAINER", "LEASE_CONTAINER"), ("LEASE_CONTAINER", "QUARANTINE_CONTAINER")]
+)
+def test_two_containers_of_one_name_are_refused(first: str, second: str) -> None:
+    (problem,) = problems_of(LEAST | {f"COSMOS_{first}": "same", f"COSMOS_{second}": "same"})
+
+    assert problem.endswith("must name three different containers")
+
+
+def test_problems_are_counted_and_listed() -> None:
+    with pytest.raises(SettingsError) as raised:
+        Settings.from_environment({})
+
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "2 setting(s) to put right before the relay can start:"
+    assert [line[:4] for line in lines[1:]] == ["  - ", "  - "]
+
+
+def test_a_representation_tells_the_address_and_the_identity() -> None:
+    told = repr(Connection(connection_string="secret", address="a", identity=Identity(True, "c")))
+
+    assert told == "Connection(address='a', identity=Identity(managed=True, client_id='c'), connection_string=…)"
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("SERVICEBUS_TOPICS", "SERVICEBUS_TOPIC"),
+        ("COSMOS_CONTAINERS", "COSMOS_CONTAINER"),
+        ("RELAY_MAXITEMS", "RELAY_MAX_ITEMS"),
+    ],
+)
+def test_a_misspelt_setting_is_told_with_the_right_one(name: str, near: str) -> None:
+    assert problems_of(LEAST | {name: "1"}) == [f"{name} is not a setting: did you mean {near}?"]
+
+
+def test_a_name_that_only_resembles_a_setting_is_left_alone() -> None:
+    Settings.from_environment(LEAST | {"RELAY_ITEMS": "1", "MY_RELAY_SENDERS": "1"})

@@ -1,0 +1,354 @@
+"""Many partition keys over a pool of senders: what one key's failure means for the others and the next attempt."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from azure.servicebus._pyamqp.error import AMQPLinkError
+from azure.servicebus.exceptions import (
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+
+from relay import messages, senders
+from relay.errors import ConfigurationError, RefusedAlikeError, RetryableError
+from relay.events import DomainEvent
+from relay.ledger import DEFAULT_CAPACITY
+from relay.publisher import Publisher
+from relay.senders import Sender, SenderPool
+from relay.settings import Settings
+from tests.unit.relay.topics import ToldTopic, event, events
+
+CUT = ServiceBusConnectionError(message="cut")
+LEAST = {
+    "COSMOS": "AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=c2VjcmV0a2V5;",
+    "SERVICEBUS": "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0",
+}
+
+
+def keys(count: int) -> dict[str, list[DomainEvent]]:
+    return {f"k{number}": [event(f"e{number}", f"k{number}")] for number in range(count)}
+
+
+async def test_what_was_accepted_is_not_sent_again_by_the_next_attempt() -> None:
+    topic = ToldTopic(limit=1_000, answers=[None, CUT, CUT, CUT])
+    publisher = topic.publisher()
+    source = events("a", "b", "c", size=450)
+
+    (first,) = await publisher.publish(source)
+    (second,) = await publisher.publish(source)
+
+    assert (first.published, first.unsent) == (1, 2)
+    assert (second.remembered, second.published, second.unsent) == (1, 2, 0)
+    assert topic.transfers.count(["a"]) == 1
+    assert [publisher.has_accepted(each) for each in source["k"]] == [True, True, True]
+    assert not publisher.has_accepted(event("a", "other"))
+
+
+async def test_a_key_that_fails_leaves_the_others_to_finish() -> None:
+    topic = ToldTopic(by_id={"e1": "amqp:internal-error"})
+
+    outcomes = await topic.publisher().publish(keys(4))
+
+    assert [outcome.partition_key for outcome in outcomes] == ["k0", "k1", "k2", "k3"]
+    assert [outcome.published for outcome in outcomes] == [1, 0, 1, 1]
+    assert [outcome.unsent for outcome in outcomes] == [0, 1, 0, 0]
+
+
+async def test_nothing_to_publish_gives_no_outcomes() -> None:
+    assert await ToldTopic().publisher().publish({}) == []
+
+
+async def test_as_many_keys_are_under_way_at_a_time_as_there_are_senders() -> None:
+    topic = ToldTopic()
+
+    outcomes = await topic.publisher(senders=3).publish(keys(9))
+
+    assert [outcome.published for outcome in outcomes] == [1] * 9
+    assert len(topic.links) == 3
+
+
+async def test_one_key_needs_one_link() -> None:
+    topic = ToldTopic()
+
+    await topic.publisher(senders=8).publish(keys(1))
+
+    assert len(topic.links) == 1
+
+
+@pytest.mark.parametrize("senders", [1, 2])
+async def test_twice_as_many_keys_as_senders_failing_in_a_row_end_the_attempt(senders: int) -> None:
+    topic = ToldTopic(answers=[CUT] * 1_000)
+
+    outcomes = await topic.publisher(senders=senders).publish(keys(20))
+
+    tried = {ids[0] for ids in topic.transfers}
+    assert 2 * senders <= len(tried) <= 3 * senders
+    assert [outcome.unsent for outcome in outcomes] == [1] * 20
+    assert {type(outcome.error) for outcome in outcomes} == {RetryableError}
+    assert f"not tried, as {2 * senders} partition keys in a row failed" in str(outcomes[-1].error)
+    # What made the others fail is said once, not nested once a key.
+    assert str(outcomes[-1].error).count("not tried") == 1
+
+
+async def test_a_key_that_gets_through_in_between_keeps_the_attempt_going() -> None:
+    topic = ToldTopic(by_id={f"e{number}": "amqp:internal-error" for number in range(20) if number % 2})
+
+    outcomes = await topic.publisher().publish(keys(20))
+
+    assert sum(outcome.published for outcome in outcomes) == 10
+    assert not [outcome for outcome in outcomes if "not tried" in str(outcome.error)]
+
+
+async def test_refusals_of_every_key_end_the_attempt_too() -> None:
+    topic = ToldTopic(by_id={f"e{number}": "amqp:not-allowed" for number in range(20)})
+
+    outcomes = await topic.publisher().publish(keys(20))
+
+    assert [len(outcome.rejected) for outcome in outcomes] == [1, 1] + [0] * 18
+    assert all(isinstance(outcome.error, RefusedAlikeError) for outcome in outcomes[2:])
+    assert "amqp:not-allowed" in str(outcomes[2].error)
+
+
+async def test_keys_of_which_something_was_accepted_or_that_are_too_large_are_no_outage() -> None:
+    topic = ToldTopic(by_id={f"bad{number}": "amqp:not-allowed" for number in range(5)}, limit=1_000)
+    partly = {
+        f"k{number}": [event(f"bad{number}", f"k{number}"), event("ok", f"k{number}")] for number in range(5)
+    }
+    large = {f"l{number}": [event("large", f"l{number}", size=50_000)] for number in range(5)}
+
+    outcomes = await topic.publisher().publish(partly | large)
+
+    assert [outcome.error for outcome in outcomes] == [None] * 10
+    assert [len(outcome.rejected) for outcome in outcomes] == [1] * 10
+
+
+async def test_events_behind_a_rejected_one_are_counted_as_held_back_and_nothing_else() -> None:
+    topic = ToldTopic(by_id={"b": "amqp:not-allowed"})
+    publisher = topic.publisher()
+    await publisher.publish(events("a"))
+
+    (outcome,) = await publisher.publish(events("a", "b", "c", "d"), stop_at_rejection=True)
+
+    assert (outcome.remembered, outcome.published, outcome.unsent) == (1, 0, 0)
+    assert [each.id for each in outcome.held_back] == ["c", "d"]
+
+
+async def test_events_behind_a_rejected_one_are_unsent_where_the_key_fails_later() -> None:
+    topic = ToldTopic(by_id={"b": "amqp:not-allowed", "d": "amqp:internal-error"})
+
+    (outcome,) = await topic.publisher().publish(events("a", "b", "c", "d", "e"), isolate=True)
+
+    assert (outcome.published, len(outcome.rejected), outcome.unsent) == (2, 1, 2)
+
+
+async def test_a_link_that_cannot_be_opened_is_no_fault_of_the_events() -> None:
+    topic = ToldTopic()
+    publisher = topic.publisher()
+    pool: SenderPool = publisher._pool
+    opened = pool._client.get_topic_sender
+
+    def refusing(name: str) -> Sender:
+        link = opened(name)
+        link.refuses_to_open = _not_allowed()
+        return link  # type: ignore[return-value]
+
+    pool._client.get_topic_sender = refusing  # type: ignore[method-assign, assignment]
+
+    (outcome,) = await publisher.publish(events("a", "b"))
+
+    assert (outcome.rejected, outcome.unsent) == ([], 2)
+    assert isinstance(outcome.error, ConfigurationError)
+    assert topic.transfers == []
+
+
+def _not_allowed() -> Exception:
+    return ServiceBusError("no", error=AMQPLinkError(b"amqp:not-allowed", description="no"))
+
+
+async def test_a_pool_without_senders_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 senders"):
+        SenderPool(ToldTopic().client(), "t", 0)
+    SenderPool(ToldTopic().client(), "t", 1)
+
+
+async def test_the_sender_used_last_is_lent_first() -> None:
+    pool = SenderPool(ToldTopic().client(), "t", 2)
+    async with pool.borrow() as first, pool.borrow() as second:
+        assert second is not first
+    async with pool.borrow() as again:
+        assert again is first
+
+
+async def test_no_more_senders_are_lent_than_there_are() -> None:
+    pool = SenderPool(ToldTopic().client(), "t", 1)
+    async with pool.borrow():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), pool.borrow():
+                pytest.fail("a second sender was lent")
+
+
+async def test_the_link_of_a_borrower_that_was_interrupted_is_closed() -> None:
+    topic = ToldTopic()
+    pool = SenderPool(topic.client(), "t", 1)
+
+    async def borrower() -> None:
+        async with pool.borrow() as sender:
+            await sender.limits(5)
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await borrower()
+    async with pool.borrow() as sender:
+        await sender.limits(5)
+
+    assert len(topic.links) == 2
+    await pool.close()
+    assert [link.closed for link in topic.links] == [True, True]
+
+
+async def test_the_limits_are_read_once_a_link_and_again_after_a_failure() -> None:
+    topic = ToldTopic(limit=1_000, message_limit=5_000)
+    pool = SenderPool(topic.client(), "t", 1)
+    async with pool.borrow() as sender:
+        before = await sender.limits(5)
+        assert await sender.limits(5) is before
+        sender.discard()
+        topic.limit = 2_000
+        after = await sender.limits(5)
+
+    assert (before.batch, before.message, after.batch) == (1_000, 5_000, 2_000)
+    assert len(topic.links) == 2
+
+
+async def test_a_link_that_does_not_open_in_time_is_given_up() -> None:
+    topic = ToldTopic()
+    pool = SenderPool(topic.client(), "t", 1)
+    sender = Sender(pool)
+    link = pool.new_link()
+    topic.links[0].hangs = True
+    pool.new_link = lambda: link  # type: ignore[method-assign]
+
+    with pytest.raises(RetryableError, match="RELAY_SEND_TIMEOUT_S"):
+        async with asyncio.timeout(10):
+            await sender.limits(0.05)
+
+
+async def test_a_sender_without_a_link_does_not_send() -> None:
+    sender = Sender(SenderPool(ToldTopic().client(), "t", 1))
+
+    with pytest.raises(RuntimeError, match="limits"):
+        await sender.send(messages.plain(event("a")), 1)
+
+
+async def test_closing_ends_every_link_also_one_that_does_not_want_to() -> None:
+    topic = ToldTopic()
+    pool = SenderPool(topic.client(), "t", 2)
+    async with pool.borrow() as first, pool.borrow() as second:
+        await first.limits(5)
+        await second.limits(5)
+    topic.links[0].refuses_to_close = CUT
+
+    await pool.close()
+
+    assert [link.closed for link in topic.links] == [True, True]
+
+
+async def test_a_publisher_is_made_as_the_settings_say() -> None:
+    settings = Settings.from_environment(
+        LEAST
+        | {
+            "RELAY_SENDERS": "7",
+            "RELAY_SEND_TIMEOUT_S": "11",
+            "RELAY_ATTEMPT_TIMEOUT_S": "44",
+            "SERVICEBUS_TOPIC": "orders",
+        }
+    )
+    publisher = Publisher.from_settings(settings, messages.plain)
+
+    assert (publisher.topic, publisher._pool.size) == ("orders", 7)
+    assert (publisher._send_timeout_s, publisher._attempt_timeout_s) == (11, 44)
+    # The SDK's own retries would send again on a link that it has opened meanwhile, unasked.
+    assert publisher._pool._client._config.retry_total == 0
+    assert publisher._ledger._generation_size == DEFAULT_CAPACITY // 2
+    await publisher.close()
+
+
+async def test_closing_a_publisher_closes_its_links() -> None:
+    topic = ToldTopic()
+    publisher = topic.publisher()
+    await publisher.publish(keys(1))
+
+    await publisher.close()
+
+    assert [link.closed for link in topic.links] == [True]
+
+
+async def test_one_success_starts_the_count_of_failures_anew_and_no_lower() -> None:
+    topic = ToldTopic(by_id={f"e{number}": "amqp:internal-error" for number in range(1, 10)})
+
+    outcomes = await topic.publisher(pauses_s=()).publish(keys(10))
+
+    assert [ids[0] for ids in topic.transfers] == ["e0", "e1", "e2"]
+    assert [outcome.unsent for outcome in outcomes] == [0] + [1] * 9
+
+
+async def test_what_is_not_tried_is_told_why_the_last_one_failed() -> None:
+    topic = ToldTopic(answers=[CUT, ServiceBusAuthorizationError(message="no right")])
+
+    outcomes = await topic.publisher(pauses_s=()).publish(keys(4))
+
+    assert [type(outcome.error) for outcome in outcomes] == [RetryableError, *[ConfigurationError] * 3]
+    assert "no right" in str(outcomes[3].error)
+
+
+async def test_a_key_with_several_refusals_is_told_by_the_first() -> None:
+    topic = ToldTopic(by_id={"a": "amqp:not-allowed", "b": "amqp:invalid-field"})
+    source = {f"k{number}": [event("a", f"k{number}"), event("b", f"k{number}")] for number in range(3)}
+
+    outcomes = await topic.publisher().publish(source)
+
+    assert "amqp:not-allowed" in str(outcomes[2].error)
+
+
+async def test_a_link_that_could_not_be_opened_is_closed() -> None:
+    topic = ToldTopic()
+    pool = SenderPool(topic.client(), "t", 1)
+    link = pool.new_link()
+    topic.links[0].refuses_to_open = CUT
+    pool.new_link = lambda: link  # type: ignore[method-assign]
+
+    with pytest.raises(RetryableError):
+        await Sender(pool).limits(5)
+    await pool.close()
+
+    assert topic.links[0].closed
+
+
+async def test_closing_waits_for_links_that_were_given_up_and_keeps_none_of_them() -> None:
+    topic = ToldTopic()
+    pool = SenderPool(topic.client(), "t", 1)
+    async with pool.borrow() as sender:
+        await sender.limits(5)
+        sender.discard()
+    assert not topic.links[0].closed
+
+    await pool.close()
+
+    assert topic.links[0].closed
+    assert topic.client_closed
+    assert pool._closing == set()
+
+
+async def test_a_link_that_never_closes_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(senders, "_CLOSE_TIMEOUT_S", 0.05)
+    topic = ToldTopic()
+    pool = SenderPool(topic.client(), "t", 1)
+    async with pool.borrow() as sender:
+        await sender.limits(5)
+    topic.links[0].hangs = True
+
+    async with asyncio.timeout(10):
+        await pool.close()

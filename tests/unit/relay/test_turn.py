@@ -1,0 +1,365 @@
+"""One partition key's way: batches within their limits, in order, and what a refusal or a lost answer leads to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from azure.servicebus.exceptions import (
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+    ServiceBusServerBusyError,
+)
+
+from relay.errors import ConfigurationError, RetryableError
+from relay.events import Reason
+from relay.fence import Clearance
+from relay.turn import PAUSES_S, PartitionOutcome
+from tests.fuzz.service import refusal
+from tests.support.telemetry import installed
+from tests.unit.relay.topics import LIMIT, ToldTopic, event, events
+
+CUT = ServiceBusConnectionError(message="cut")
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that were made, without their time."""
+    made: list[float] = []
+    sleep = asyncio.sleep
+
+    async def record(seconds: float) -> None:
+        if seconds:
+            made.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", record)
+    return made
+
+
+async def outcome_of(topic: ToldTopic, *ids: str, size: int = 0, **changes: bool) -> PartitionOutcome:
+    (outcome,) = await topic.publisher().publish(events(*ids, size=size), **changes)
+    assert outcome.events == len(ids)
+    return outcome
+
+
+async def test_one_event_goes_alone_and_several_go_together() -> None:
+    topic = ToldTopic()
+
+    one, several = await outcome_of(topic, "a"), await outcome_of(topic, "b", "c")
+
+    assert topic.transfers == [["a"], ["b", "c"]]
+    assert topic.batched == [False, True]
+    assert (one.published, one.sends, several.published, several.sends) == (1, 1, 2, 1)
+
+
+async def test_batches_are_filled_up_to_the_limit_and_leave_in_order() -> None:
+    topic = ToldTopic(limit=4_000)
+
+    outcome = await outcome_of(topic, *(str(number) for number in range(20)), size=800)
+
+    assert topic.ids() == [str(number) for number in range(20)]
+    assert {len(ids) for ids in topic.transfers} == {4}
+    assert (outcome.published, outcome.sends) == (20, 5)
+
+
+@pytest.mark.parametrize("letter", ["x", "美", "é"])
+async def test_a_batch_with_long_keys_stays_below_the_limit(letter: str) -> None:
+    key = letter * 128
+    source = {key: [event(f"{number:03}" + letter * 125, key) for number in range(8)]}
+    # The last message of a batch leaves now much room, now little.
+    for limit in range(7_000, 8_800, 60):
+        topic = ToldTopic(limit=limit)
+
+        (outcome,) = await topic.publisher().publish(source)
+
+        assert outcome.published == 8
+        assert max(size for size, batched in zip(topic.sizes, topic.batched, strict=True) if batched) <= limit
+
+
+async def test_what_fits_no_batch_goes_alone_in_its_place() -> None:
+    topic = ToldTopic(limit=2_000, message_limit=10_000)
+    source = {"k": [event("a"), event("b"), event("large", size=5_000), event("c"), event("d")]}
+
+    (outcome,) = await topic.publisher().publish(source)
+
+    assert topic.transfers == [["a", "b"], ["large"], ["c", "d"]]
+    assert (outcome.published, outcome.rejected) == (5, [])
+
+
+async def test_a_large_event_first_and_last_goes_alone_too() -> None:
+    topic = ToldTopic(limit=2_000, message_limit=10_000)
+    source = {"k": [event("first", size=5_000), event("a"), event("last", size=5_000)]}
+
+    await topic.publisher().publish(source)
+
+    assert topic.transfers == [["first"], ["a"], ["last"]]
+
+
+async def size_of(size: int) -> int:
+    topic = ToldTopic(limit=10 * LIMIT)
+    await topic.publisher().publish({"k": [event("a", size=size)]})
+    return topic.sizes[0]
+
+
+async def test_a_message_of_just_the_links_limit_is_sent_and_one_byte_more_is_not() -> None:
+    limit = await size_of(50_000)
+    fits, larger = (
+        ToldTopic(message_limit=limit, limit=1_000),
+        ToldTopic(message_limit=limit - 1, limit=1_000),
+    )
+
+    assert (await outcome_of(fits, "a", size=50_000)).published == 1
+    outcome = await outcome_of(larger, "a", size=50_000)
+
+    (rejected,) = outcome.rejected
+    assert (rejected.event.id, rejected.reason, rejected.condition) == ("a", Reason.MESSAGE_TOO_LARGE, None)
+    assert f"{limit} bytes, and the topic takes {limit - 1}" in rejected.detail
+    assert larger.transfers == []
+
+
+async def test_properties_count_towards_what_is_too_large() -> None:
+    topic = ToldTopic(message_limit=30_000, limit=1_000)
+    source = {"k": [event("a", size=17_000, data={"action": "x" * 14_900, "filling": "x" * 17_000})]}
+
+    (outcome,) = await topic.publisher().publish(source)
+
+    assert [each.reason for each in outcome.rejected] == [Reason.MESSAGE_TOO_LARGE]
+    assert topic.transfers == []
+
+
+async def test_a_size_that_the_service_refuses_after_all_is_told_as_such() -> None:
+    outcome = await outcome_of(ToldTopic(by_id={"a": "amqp:link:message-size-exceeded"}), "a")
+
+    (rejected,) = outcome.rejected
+    assert rejected.reason is Reason.MESSAGE_TOO_LARGE
+    assert rejected.condition == "amqp:link:message-size-exceeded"
+
+
+@pytest.mark.parametrize("culprit", ["a", "b", "c", "d", "e", "f", "g"])
+async def test_a_refused_batch_is_halved_until_the_culprit_stands_alone(culprit: str) -> None:
+    topic = ToldTopic(by_id={culprit: "amqp:not-allowed"})
+
+    outcome = await outcome_of(topic, *"abcdefg")
+
+    (rejected,) = outcome.rejected
+    assert (rejected.event.id, rejected.reason) == (culprit, Reason.MESSAGE_REFUSED)
+    assert rejected.condition == "amqp:not-allowed"
+    assert topic.ids() == [each for each in "abcdefg" if each != culprit]
+    assert (outcome.published, outcome.error) == (6, None)
+    assert outcome.accepted_after_rejection is (culprit != "g")
+    assert len(topic.transfers) <= 8
+
+
+@pytest.mark.parametrize("culprit", ["a", "b", "c", "d", "e"])
+async def test_what_follows_a_rejected_event_can_be_held_back(culprit: str) -> None:
+    topic = ToldTopic(by_id={culprit: "amqp:not-allowed"})
+
+    outcome = await outcome_of(topic, *"abcde", stop_at_rejection=True)
+
+    place = "abcde".index(culprit)
+    assert topic.ids() == list("abcde"[:place])
+    assert [each.event.id for each in outcome.rejected] == [culprit]
+    assert [each.id for each in outcome.held_back] == list("abcde"[place + 1 :])
+    assert all(ids[0] <= culprit for ids in topic.transfers)
+    assert not outcome.accepted_after_rejection
+
+
+async def test_batches_behind_a_rejected_event_are_held_back_too() -> None:
+    topic = ToldTopic(limit=2_000, by_id={"b": "amqp:not-allowed"})
+
+    outcome = await outcome_of(topic, *"abcdefg", size=600, stop_at_rejection=True)
+
+    assert topic.ids() == ["a"]
+    assert [each.id for each in outcome.held_back] == ["c", "d", "e", "f", "g"]
+    assert all(ids[0] in "ab" for ids in topic.transfers)
+
+
+async def test_an_event_too_large_for_the_link_holds_back_what_follows() -> None:
+    topic = ToldTopic(limit=2_000)
+    source = {"k": [event("a"), event("large", size=50_000), event("b"), event("c")]}
+
+    (outcome,) = await topic.publisher().publish(source, stop_at_rejection=True)
+
+    assert topic.transfers == [["a"]]
+    assert [each.id for each in outcome.held_back] == ["b", "c"]
+
+
+async def test_the_last_event_too_large_leaves_nothing_unsaid() -> None:
+    topic = ToldTopic(limit=2_000)
+
+    (outcome,) = await topic.publisher().publish({"k": [event("a"), event("large", size=50_000)]})
+
+    assert (outcome.published, [each.event.id for each in outcome.rejected]) == (1, ["large"])
+
+
+async def test_a_refused_batch_is_taken_apart_in_as_few_transfers_as_halving_needs() -> None:
+    topic = ToldTopic(by_id={"a": "amqp:not-allowed"})
+
+    await outcome_of(topic, *"abcdefg")
+
+    assert ["".join(ids) for ids in topic.transfers] == ["abcdefg", "abc", "a", "a", "bc", "defg"]
+
+
+async def test_half_a_batch_that_fits_none_as_its_first_id_is_long_is_split_on() -> None:
+    long = "美" * 128
+    source = {"k": [event("a"), event("b"), event(long), event("d")]}
+    for limit in range(1_000, 3_000):
+        topic = ToldTopic(limit=limit)
+        await topic.publisher().publish(source)
+        if len(topic.transfers) == 1:
+            break
+
+    topic = ToldTopic(limit=limit, by_id={"a": "amqp:not-allowed"})
+    (outcome,) = await topic.publisher().publish(source)
+
+    assert topic.ids() == ["b", long, "d"]
+    assert topic.transfers[-2:] == [[long], ["d"]]
+    assert (outcome.published, len(outcome.rejected)) == (3, 1)
+
+
+async def test_a_batch_is_as_old_as_its_first_event() -> None:
+    topic = ToldTopic()
+    old, young = event("old", _ts=int(time.time()) - 400), event("young", _ts=int(time.time()))
+
+    (outcome,) = await topic.publisher().publish({"k": [old, young]}, clearance=Clearance(0.0, 300))
+
+    assert (outcome.unsent, topic.transfers) == (2, [])
+
+
+async def test_a_lost_connection_is_tried_again_on_a_fresh_link_and_then_given_up(pauses: list[float]) -> None:
+    topic = ToldTopic(answers=[CUT, CUT, None, CUT, CUT, CUT])
+    publisher = topic.publisher(pauses_s=PAUSES_S)
+
+    (first,) = await publisher.publish(events("a", "b"))
+    (second,) = await publisher.publish(events("c", "d"))
+
+    assert (first.published, first.error, first.sends) == (2, None, 1)
+    assert isinstance(second.error, RetryableError)
+    assert (second.published, second.unsent) == (0, 2)
+    assert topic.transfers == [["a", "b"]] * 3 + [["c", "d"]] * 3
+    assert pauses == [0.2, 0.8, 0.2, 0.8]
+    assert len(topic.links) == 5
+
+
+async def test_a_throttled_service_gets_pauses_ten_times_as_long(pauses: list[float]) -> None:
+    topic = ToldTopic(answers=[ServiceBusServerBusyError(message="busy")] * 2)
+
+    (outcome,) = await topic.publisher(pauses_s=PAUSES_S).publish(events("a"))
+
+    assert outcome.published == 1
+    assert pauses == [2.0, 8.0]
+
+
+async def test_throttling_told_with_an_amqp_condition_is_throttling(pauses: list[float]) -> None:
+    busy = ServiceBusServerBusyError(message="busy", error=refusal("com.microsoft:server-busy").inner_exception)
+    topic = ToldTopic(answers=[busy, busy, busy])
+
+    (outcome,) = await topic.publisher(pauses_s=PAUSES_S).publish(events("a"))
+
+    assert isinstance(outcome.error, RetryableError)
+    assert (outcome.rejected, outcome.unsent) == ([], 1)
+    assert pauses == [2.0, 8.0]
+
+
+async def test_no_pause_outlasts_the_time_for_a_send(pauses: list[float]) -> None:
+    topic = ToldTopic(answers=[CUT] * 3)
+
+    (outcome,) = await topic.publisher(pauses_s=(0.2, 5.0), send_timeout_s=5.0).publish(events("a"))
+
+    assert isinstance(outcome.error, RetryableError)
+    assert pauses == [0.2]
+    assert len(topic.transfers) == 2
+
+
+async def test_nothing_is_sent_once_the_attempts_time_is_over() -> None:
+    topic = ToldTopic()
+
+    (outcome,) = await topic.publisher(attempt_timeout_s=0.0).publish(events("a", "b"))
+
+    assert "RELAY_ATTEMPT_TIMEOUT_S" in str(outcome.error)
+    assert (outcome.unsent, topic.transfers) == (2, [])
+
+
+async def test_a_send_without_an_answer_ends_with_the_time_it_has() -> None:
+    topic = ToldTopic()
+    publisher = topic.publisher(send_timeout_s=0.2, attempt_timeout_s=20.0)
+    await publisher.publish(events("a"))
+    topic.links[0].hangs = True
+
+    began = time.monotonic()
+    (outcome,) = await publisher.publish(events("b"))
+
+    assert "RELAY_SEND_TIMEOUT_S" in str(outcome.error)
+    assert time.monotonic() - began < 10
+    assert (outcome.unsent, topic.ids()) == (1, ["a"])
+
+
+async def test_a_configuration_error_is_not_tried_again() -> None:
+    topic = ToldTopic(answers=[ServiceBusAuthorizationError(message="no")])
+
+    (outcome,) = await topic.publisher().publish(events("a", "b"))
+
+    assert isinstance(outcome.error, ConfigurationError)
+    assert len(topic.transfers) == 1
+
+
+async def test_an_error_that_may_pass_stops_a_batch_whole_until_it_is_to_be_isolated() -> None:
+    whole, isolated = (ToldTopic(by_id={"c": "amqp:internal-error"}) for _ in range(2))
+
+    first = await outcome_of(whole, *"abcd")
+    second = await outcome_of(isolated, *"abcd", isolate=True)
+
+    assert (first.published, first.unsent, first.blocked_by) == (0, 4, None)
+    assert (second.published, second.unsent, second.blocked_by) == (2, 2, "c")
+    assert isolated.ids() == ["a", "b"]
+    assert isinstance(second.error, RetryableError)
+
+
+async def test_a_lost_answer_takes_no_batch_apart_even_when_isolating() -> None:
+    topic = ToldTopic(answers=[CUT] * 3)
+
+    outcome = await outcome_of(topic, *"abcd", isolate=True)
+
+    assert (outcome.published, outcome.unsent, outcome.blocked_by) == (0, 4, None)
+    assert topic.transfers == [["a", "b", "c", "d"]] * 3
+
+
+async def test_a_single_event_that_the_service_answers_with_an_error_is_named() -> None:
+    named, lost = ToldTopic(by_id={"a": "amqp:internal-error"}), ToldTopic(answers=[CUT] * 3)
+
+    assert (await outcome_of(named, "a")).blocked_by == "a"
+    assert (await outcome_of(lost, "a")).blocked_by is None
+
+
+async def test_events_that_a_lease_has_passed_are_not_sent() -> None:
+    topic = ToldTopic()
+    clearance = Clearance(time.time(), 600, frozenset({("k", "b"), ("other", "a")}))
+
+    (outcome,) = await topic.publisher().publish(events("a", "b", "c"), clearance=clearance)
+
+    assert topic.ids() == ["a", "c"]
+    assert (outcome.published, outcome.superseded) == (2, 1)
+
+
+async def test_no_event_is_sent_on_a_clearance_that_has_ended() -> None:
+    topic = ToldTopic()
+
+    (outcome,) = await topic.publisher().publish(events("a", "b"), clearance=Clearance(time.time() - 601, 600))
+
+    assert "RELAY_DUPLICATE_WINDOW_S" in str(outcome.error)
+    assert (outcome.unsent, topic.transfers) == (2, [])
+
+
+async def test_an_accepted_transfer_is_counted_with_its_events_and_the_time_it_took() -> None:
+    telemetry = installed()
+    telemetry.forget()
+
+    await outcome_of(ToldTopic(by_id={"c": "amqp:not-allowed"}), "a", "b", "c")
+
+    counted = telemetry.metrics()
+    assert counted.total("relay.events.published") == 2
+    assert counted.count("relay.send.duration") == 2
+    assert counted.sum("relay.batch.events") == 2
+    assert 0 <= counted.sum("relay.send.duration") < 30

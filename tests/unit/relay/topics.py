@@ -1,0 +1,148 @@
+"""A topic in memory that does as it is told, and keeps what was transferred."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, cast
+
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus.aio import ServiceBusClient
+
+from local.servicebus.message import parse, split_batch
+from relay import messages
+from relay.events import DomainEvent
+from relay.ledger import AcceptedLedger
+from relay.publisher import Publisher
+from relay.senders import SenderPool
+from tests.fuzz.service import Client, Sender, Topic, refusal
+
+LIMIT = 262_144
+
+
+class ToldTopic(Topic):
+    """A topic whose answers are given one by one, or by the id of an event; what has no answer is accepted.
+
+    Attributes:
+        message_limit: What a transfer of one message may have, in bytes; `limit` is a batch's.
+        transfers: The ids of each transfer, accepted or not.
+        sizes: The bytes of each transfer.
+        links: Every link that was made, in order.
+        client_closed: Whether the client was closed.
+    """
+
+    def __init__(
+        self,
+        *,
+        limit: int = LIMIT,
+        message_limit: int | None = None,
+        answers: Iterable[Exception | None] = (),
+        by_id: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(limit, [], frozenset())
+        self.message_limit = message_limit or limit
+        self.transfers: list[list[str]] = []
+        self.sizes: list[int] = []
+        self.batched: list[bool] = []
+        self.links: list[Link] = []
+        self.client_closed = False
+        self.answers = list(answers)
+        self.by_id = by_id or {}
+
+    def transfer(self, payload: bytes, *, batch: bool) -> None:
+        found = [parse(each) for each in (split_batch(payload) if batch else [payload])]
+        ids = [message.message_id or "" for message in found]
+        self.transfers.append(ids)
+        self.sizes.append(len(payload))
+        self.batched.append(batch)
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is not None:
+            raise answer
+        for identifier in ids:
+            if identifier in self.by_id:
+                raise refusal(self.by_id[identifier])
+        assert len(payload) <= (self.limit if batch else self.message_limit)
+        self._accept(found)
+
+    def ids(self, key: str = "k") -> list[str | None]:
+        """What was accepted of a partition key, in order."""
+        return [message.message_id for message in self.accepted[key]]
+
+    def client(self) -> ServiceBusClient:
+        """A client of this topic alone."""
+        return cast(ServiceBusClient, _Client(self))
+
+    def publisher(self, **changes: Any) -> Publisher:
+        """A publisher to it, without pauses unless told otherwise."""
+        options: dict[str, Any] = {
+            "senders": 1,
+            "send_timeout_s": 30.0,
+            "attempt_timeout_s": 60.0,
+            "pauses_s": (0, 0),
+        } | changes
+        pool = SenderPool(self.client(), "t", options.pop("senders"))
+        return Publisher(pool, messages.plain, options.pop("ledger", AcceptedLedger()), **options)
+
+
+class Link(Sender):
+    """One link.
+
+    Attributes:
+        refuses_to_open: What is raised instead of opening it.
+        hangs: Whether it opens, sends and closes without an end.
+        closed: Whether it was closed.
+    """
+
+    def __init__(self, topic: ToldTopic) -> None:
+        super().__init__(topic)
+        self._max_message_size_on_link = topic.message_limit
+        self.refuses_to_open: Exception | None = None
+        self.hangs = False
+        self.refuses_to_close: Exception | None = None
+        self.closed = False
+
+    async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
+        await self._hang()
+        if self.refuses_to_open is not None:
+            raise self.refuses_to_open
+        return await super().create_message_batch(max_size_in_bytes)
+
+    async def send_messages(self, message: ServiceBusMessage | ServiceBusMessageBatch, *, timeout: float) -> None:
+        await self._hang()
+        await super().send_messages(message, timeout=timeout)
+
+    async def close(self) -> None:
+        await self._hang()
+        self.closed = True
+        if self.refuses_to_close is not None:
+            raise self.refuses_to_close
+
+    async def _hang(self) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
+
+
+class _Client(Client):
+    def __init__(self, topic: ToldTopic) -> None:
+        super().__init__(topic)
+        self._told = topic
+
+    async def close(self) -> None:
+        self._told.client_closed = True
+
+    def get_topic_sender(self, name: str) -> Link:
+        link = Link(self._told)
+        self._told.links.append(link)
+        return link
+
+
+def event(identifier: str, key: str = "k", *, size: int = 0, **changes: Any) -> DomainEvent:
+    """A sound event with `size` bytes of payload beside the least there is."""
+    data = {"action": "A", "filling": "x" * size}
+    document = {"id": identifier, "partitionKey": key, "type": "domainEvent", "data": data}
+    return DomainEvent.from_document(document | changes)
+
+
+def events(*identifiers: str, key: str = "k", size: int = 0) -> dict[str, list[DomainEvent]]:
+    """Events of one partition key."""
+    return {key: [event(identifier, key, size=size) for identifier in identifiers]}
