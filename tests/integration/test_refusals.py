@@ -169,7 +169,7 @@ async def test_parked_events_follow_their_poisoned_predecessor_into_quarantine(
 ) -> None:
     relay = make_relay(RELAY_ON_POISON="park")
     await refuse(servicebus.admin_port, "a-1", "amqp:not-allowed")
-    first = await relay.handle([*events("a", 3), *events("b", 1), *events("c", 1)], "i1")
+    first = await relay.handle([*events("a", 3), *events("b", 1), *events("c", 1)], "i1", 5)
     await stop_refusing(servicebus.admin_port)
 
     second = await relay.handle([event("a-3", "a"), event("b-1", "b")], "i2")
