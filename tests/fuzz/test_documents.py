@@ -30,7 +30,6 @@ from tests.fuzz.documents import batches
 from tests.fuzz.judging import judge
 from tests.fuzz.service import FAULTS, Client, Shelf, Topic
 
-
 # As after five attempts: what is refused needs no further evidence.
 LASTING = 5
 

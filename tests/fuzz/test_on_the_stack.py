@@ -37,7 +37,6 @@ from tests.fuzz.budget import DOCUMENTS, count, trying
 from tests.fuzz.documents import batches
 from tests.fuzz.judging import judge
 
-
 # As after five attempts: what is refused needs no further evidence.
 LASTING = 5
 
