@@ -104,8 +104,7 @@ class Relay:
             return outcome
 
     async def _holds(self, retry_count: int) -> Holds:
-        """What is held back. Without parking, only an attempt that repeats another can meet an operator's "
-        "order."""
+        """What is held back. Without parking, only a repeated attempt can meet an operator's order."""
         if self._on_poison is OnPoison.PARK or retry_count:
             return await self._quarantine.holds()
         return Holds()

@@ -31,8 +31,7 @@ class Publisher:
         attempt_timeout_s: float,
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
-        """`pauses_s`: seconds before each further try of a transfer, ten times as long where the service is "
-        "busy."""
+        """`pauses_s`: seconds before each further try of a transfer, ten times as long if the service is busy."""
         self._pool = pool
         self._encode = encode
         self._ledger = ledger

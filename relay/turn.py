@@ -13,7 +13,7 @@ from azure.servicebus.exceptions import MessageSizeExceededError
 
 from relay import telemetry
 from relay.deadline import Deadline
-from relay.errors import PoisonError, RefusedAlikeError, RetryableError, SendError
+from relay.errors import DoubtfulRefusalError, PoisonError, RetryableError, SendError
 from relay.events import DomainEvent, Reason
 from relay.evidence import Evidence
 from relay.fence import Clearance
@@ -40,8 +40,7 @@ _BUSY_FACTOR = 10
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An event that can never be accepted, and why. `condition` is the AMQP condition where the service refused "
-    "it."""
+    """An event that can never be accepted, and why; `condition` is the AMQP one where the service refused it."""
 
     event: DomainEvent
     reason: Reason
@@ -94,9 +93,8 @@ class Rules:
         deadline: When it ends.
         send_timeout_s: One transfer, from the first try to the last, in seconds.
         clearance: Until when its events may be sent.
-        isolate: Whether a batch that the service answers with an error is taken apart, although the error may
-        pass:
-            after some attempts, to find the one event that it is about.
+        isolate: Whether a batch that the service answers with an error is taken apart, although the error may pass,
+            to find the one event that it is about.
         stop_at_rejection: Whether what follows a rejected event is held back.
         lasting: Whether earlier attempts have failed for so long that a refusal needs no further evidence.
         pauses_s: Seconds before each further try of a transfer.
@@ -219,9 +217,9 @@ class Turn:
         if not refusal.condition or self._evidence.refused(event) or self._rules.lasting:
             return
         self._outcome.blocked_by = event.id
-        raise RefusedAlikeError(
-            f"{refusal} Nothing was accepted since, so the content of this event may not be the cause: it is "
-            "tried again before it is set aside."
+        raise DoubtfulRefusalError(
+            f"{refusal} It is not certain yet that the content of this event is the cause: it is tried again before it "
+            "is set aside."
         ) from refusal
 
     async def _check_size(self, message: AmqpAnnotatedMessage) -> None:
@@ -245,9 +243,10 @@ class Turn:
         for pause_s in (*self._rules.pauses_s, None):
             unused_s = began + self._rules.send_timeout_s - time.monotonic()
             left_s = self._rules.deadline.left_s(at_most=max(unused_s, 0.001))
-            self._rules.clearance.check(first)
             try:
                 await self._sender.limits(left_s)
+                # After the link was opened: nothing that takes time may be between this and the transfer.
+                self._rules.clearance.check(first)
                 await self._sender.send(transfer, left_s)
                 break
             except RetryableError as error:
