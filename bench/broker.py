@@ -34,7 +34,7 @@ class Broker:
         self._part = await Part.start(
             "servicebus",
             [
-                *("--port", "0", "--admin-port", "0", "--entities", str(entities)),
+                *("--port", "0", "--admin-port", "0", "--entities", str(entities), "--edges", "off"),
                 *("--ack-delay-ms", str(self.ack_delay_ms)),
             ],
             log=self._scratch / "bench-servicebus.log",

@@ -84,13 +84,22 @@ class Stage:
         await self._stop()
 
     async def _start_cosmos(self) -> Part:
-        arguments = ["--port", "0", "--partitions", str(self._options.partitions)]
+        arguments = ["--port", "0", "--partitions", str(self._options.partitions), "--edges", "off"]
         for name, partition_key, ttl in CONTAINERS:
             arguments += ["--container", container_argument(name, partition_key, ttl)]
         return await self._start_service("cosmos", arguments)
 
     async def _start_servicebus(self) -> Part:
-        arguments = ["--port", "0", "--admin-port", "0", "--ack-delay-ms", str(self._options.ack_delay_ms)]
+        arguments = [
+            "--port",
+            "0",
+            "--admin-port",
+            "0",
+            "--ack-delay-ms",
+            str(self._options.ack_delay_ms),
+            "--edges",
+            "off",
+        ]
         if not self._options.subscribed:
             entities = self._options.logs / "entities.json"
             entities.write_text(_without_subscriptions())

@@ -11,11 +11,13 @@ RelayError
 │   ├── UsageError          what was asked for makes no sense; nothing was done
 │   └── ServiceError        Cosmos DB or Service Bus cannot be reached, or refuses; told as far as it came
 └── SendError             one send did not succeed
-    ├── RetryableError      the network, the service or its capacity: the next attempt may succeed
-    ├── ConfigurationError  the entity or the credentials: nothing succeeds until somebody changes them
-    ├── RefusedAlikeError   many partition keys are refused alike, so the cause is not the content of one event
-    ├── BlockedError        RELAY_ON_POISON=block: the partition key waits for an operator
-    └── PoisonError         the content: this message can never be accepted, so it goes to quarantine
+    ├── RetryableError        the network, the service or its capacity: the next attempt may succeed
+    ├── StaleClearanceError   it is too long ago that this event was compared with the lease
+    ├── ConfigurationError    the entity or the credentials: nothing succeeds until somebody changes them
+    ├── DoubtfulRefusalError  an event is refused, but it is not certain yet that its content is the cause
+    ├── RefusedAlikeError     many partition keys are refused alike, so the cause is not the content of one event
+    ├── BlockedError          RELAY_ON_POISON=block: the partition key waits for an operator
+    └── PoisonError           the content: this message can never be accepted, so it goes to quarantine
 
 Only `PoisonError` may lead to quarantine, and only the outcome of the very transfer that carried a message makes
 one. Whatever is not known to be about the content blocks and is retried: an event that waits is late, an event
@@ -100,12 +102,20 @@ class RetryableError(SendError):
         self.busy = busy
 
 
+class StaleClearanceError(SendError):
+    """It is too long ago that an event was compared with the lease: the next attempt compares it again."""
+
+
 class ConfigurationError(SendError):
     """The topic or the credentials stand in the way; retried until somebody puts them right."""
 
 
 class RefusedAlikeError(SendError):
     """Service Bus refuses the content of every message alike: something else has changed. Nothing is set aside."""
+
+
+class DoubtfulRefusalError(SendError):
+    """Service Bus refuses the content of an event, and nothing shows yet that it would accept another's."""
 
 
 class BlockedError(SendError):

@@ -96,8 +96,7 @@ class DomainEvent:
 
 
 def usable_key(document: Document) -> str | None:
-    """The partition key under which an event would have been published; None where it has none to be ordered "
-    "by."""
+    """The partition key that an event would have been published under; None where it has none to be ordered by."""
     key = document.get("partitionKey")
     return key if isinstance(key, str) and 0 < _utf16_units(key) <= MAX_KEY_LENGTH else None
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from relay.errors import RetryableError
+from relay.errors import StaleClearanceError
 from relay.events import DomainEvent
 from relay.leases import Positions
 
@@ -37,11 +37,11 @@ class Clearance:
     superseded: frozenset[tuple[str, str]] = frozenset()
 
     def check(self, event: DomainEvent) -> None:
-        """Raises RetryableError where the time is over: the next attempt compares again."""
+        """Raises StaleClearanceError where the time is over: the next attempt compares again."""
         # The wall clock: a machine that was suspended has no other that went on.
         late_s = time.time() - max(self.given, _committed(event)) - self.lasts_s
         if late_s > 0:
-            raise RetryableError(
+            raise StaleClearanceError(
                 f"not sent: it is more than half of RELAY_DUPLICATE_WINDOW_S ({self.lasts_s:g} s) since this "
                 "event "
                 "was compared with the lease, as the attempt took long or the process was stopped meanwhile. "

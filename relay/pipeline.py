@@ -22,6 +22,9 @@ from relay.settings import OnPoison, Settings
 # From this attempt on, an error that may pass is traced to the one event it is about.
 _ISOLATE_FROM = 3
 
+# And from this one on, half a minute later, a refusal is the event's own fault, whatever else was accepted.
+_LASTING_FROM = 5
+
 
 class Relay:
     """Relays batches of changed documents; one for a process, used by its invocations concurrently."""
@@ -83,6 +86,7 @@ class Relay:
                 planned.partitions,
                 clearance=await self._fence.clear(selection.events),
                 isolate=retry_count >= _ISOLATE_FROM,
+                lasting=retry_count >= _LASTING_FROM,
                 stop_at_rejection=self._on_poison is not OnPoison.SKIP,
             )
             self._brake.judge(published)
@@ -100,8 +104,7 @@ class Relay:
             return outcome
 
     async def _holds(self, retry_count: int) -> Holds:
-        """What is held back. Without parking, only an attempt that repeats another can meet an operator's "
-        "order."""
+        """What is held back. Without parking, only a repeated attempt can meet an operator's order."""
         if self._on_poison is OnPoison.PARK or retry_count:
             return await self._quarantine.holds()
         return Holds()

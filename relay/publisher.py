@@ -9,6 +9,7 @@ from relay.connections import servicebus_client
 from relay.deadline import Deadline
 from relay.errors import RefusedAlikeError, SendError
 from relay.events import DomainEvent
+from relay.evidence import Evidence
 from relay.fence import Clearance
 from relay.ledger import AcceptedLedger
 from relay.messages import Encoder
@@ -30,11 +31,11 @@ class Publisher:
         attempt_timeout_s: float,
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
-        """`pauses_s`: seconds before each further try of a transfer, ten times as long where the service is "
-        "busy."""
+        """`pauses_s`: seconds before each further try of a transfer, ten times as long if the service is busy."""
         self._pool = pool
         self._encode = encode
         self._ledger = ledger
+        self._evidence = Evidence()
         self._send_timeout_s = send_timeout_s
         self._attempt_timeout_s = attempt_timeout_s
         self._pauses_s = pauses_s
@@ -59,6 +60,7 @@ class Publisher:
         clearance: Clearance | None = None,
         isolate: bool = False,
         stop_at_rejection: bool = False,
+        lasting: bool = False,
     ) -> list[PartitionOutcome]:
         """Publish every partition key's events; a key that fails leaves the others to finish.
 
@@ -67,6 +69,7 @@ class Publisher:
             clearance: What may be sent, and until when; None for no such limit.
             isolate: Find the one event that an error is about, although the error may pass.
             stop_at_rejection: Hold back what follows a rejected event of the same key.
+            lasting: Take a refusal for the event's own fault, as attempts have failed for long enough.
 
         Returns:
             One outcome a partition key, in the order given. A send that failed is told in its outcome, not raised.
@@ -77,6 +80,7 @@ class Publisher:
             clearance or Clearance(0.0, float("inf")),
             isolate,
             stop_at_rejection,
+            lasting,
             self._pauses_s,
         )
         outcomes = [PartitionOutcome(key) for key in partitions]
@@ -118,7 +122,8 @@ class Publisher:
         try:
             outage.check()
             async with self._pool.borrow() as sender:
-                await Turn(sender, self._encode, self._ledger, rules, outcome).send_in_order(pending)
+                turn = Turn(sender, self._encode, self._ledger, self._evidence, rules, outcome)
+                await turn.send_in_order(pending)
         except SendError as error:
             outcome.error = error
             outcome.unsent = len(pending) - outcome.published - len(outcome.rejected)

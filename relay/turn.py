@@ -13,8 +13,9 @@ from azure.servicebus.exceptions import MessageSizeExceededError
 
 from relay import telemetry
 from relay.deadline import Deadline
-from relay.errors import PoisonError, RetryableError, SendError
+from relay.errors import DoubtfulRefusalError, PoisonError, RetryableError, SendError
 from relay.events import DomainEvent, Reason
+from relay.evidence import Evidence
 from relay.fence import Clearance
 from relay.ledger import AcceptedLedger
 from relay.messages import Encoder
@@ -39,8 +40,7 @@ _BUSY_FACTOR = 10
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An event that can never be accepted, and why. `condition` is the AMQP condition where the service refused "
-    "it."""
+    """An event that can never be accepted, and why; `condition` is the AMQP one where the service refused it."""
 
     event: DomainEvent
     reason: Reason
@@ -93,10 +93,10 @@ class Rules:
         deadline: When it ends.
         send_timeout_s: One transfer, from the first try to the last, in seconds.
         clearance: Until when its events may be sent.
-        isolate: Whether a batch that the service answers with an error is taken apart, although the error may
-        pass:
-            after some attempts, to find the one event that it is about.
+        isolate: Whether a batch that the service answers with an error is taken apart, although the error may pass,
+            to find the one event that it is about.
         stop_at_rejection: Whether what follows a rejected event is held back.
+        lasting: Whether earlier attempts have failed for so long that a refusal needs no further evidence.
         pauses_s: Seconds before each further try of a transfer.
     """
 
@@ -105,6 +105,7 @@ class Rules:
     clearance: Clearance
     isolate: bool = False
     stop_at_rejection: bool = False
+    lasting: bool = False
     pauses_s: Sequence[float] = PAUSES_S
 
 
@@ -112,11 +113,18 @@ class Turn:
     """One partition key's way through one sender, from its first to its last batch."""
 
     def __init__(
-        self, sender: Sender, encode: Encoder, ledger: AcceptedLedger, rules: Rules, outcome: PartitionOutcome
+        self,
+        sender: Sender,
+        encode: Encoder,
+        ledger: AcceptedLedger,
+        evidence: Evidence,
+        rules: Rules,
+        outcome: PartitionOutcome,
     ) -> None:
         self._sender = sender
         self._encode = encode
         self._ledger = ledger
+        self._evidence = evidence
         self._rules = rules
         self._outcome = outcome
 
@@ -194,6 +202,7 @@ class Turn:
             await self._check_size(message)
             duration_s = await self._send(message, event)
         except PoisonError as refusal:
+            self._require_evidence(event, refusal)
             reason = Reason.MESSAGE_TOO_LARGE if refusal.too_large else Reason.MESSAGE_REFUSED
             self._outcome.rejected.append(Rejected(event, reason, str(refusal), refusal.condition or None))
         except RetryableError as error:
@@ -202,6 +211,16 @@ class Turn:
             raise
         else:
             self._accept([event], duration_s)
+
+    def _require_evidence(self, event: DomainEvent, refusal: PoisonError) -> None:
+        """Stop at what may not be the event's own fault: the next attempt knows more."""
+        if not refusal.condition or self._evidence.refused(event) or self._rules.lasting:
+            return
+        self._outcome.blocked_by = event.id
+        raise DoubtfulRefusalError(
+            f"{refusal} It is not certain yet that the content of this event is the cause: it is tried again before it "
+            "is set aside."
+        ) from refusal
 
     async def _check_size(self, message: AmqpAnnotatedMessage) -> None:
         """Recognise what is larger than the link's limit before it is sent: its refusal would detach the link.
@@ -224,9 +243,10 @@ class Turn:
         for pause_s in (*self._rules.pauses_s, None):
             unused_s = began + self._rules.send_timeout_s - time.monotonic()
             left_s = self._rules.deadline.left_s(at_most=max(unused_s, 0.001))
-            self._rules.clearance.check(first)
             try:
                 await self._sender.limits(left_s)
+                # After the link was opened: nothing that takes time may be between this and the transfer.
+                self._rules.clearance.check(first)
                 await self._sender.send(transfer, left_s)
                 break
             except RetryableError as error:
@@ -239,6 +259,7 @@ class Turn:
         return time.monotonic() - began
 
     def _accept(self, events: list[DomainEvent], duration_s: float) -> None:
+        self._evidence.accepted()
         for event in events:
             self._ledger.add(event.partition_key, event.id)
         self._outcome.published += len(events)

@@ -81,7 +81,7 @@ class OrderedSender:
                 partitions[key] = its_events
         accepted = 0
         for pause in (*self._pauses_s, None):
-            outcomes = await self._publisher.publish(partitions, stop_at_rejection=stop_at_rejection)
+            outcomes = await self._publisher.publish(partitions, stop_at_rejection=stop_at_rejection, lasting=True)
             accepted += sum(outcome.published for outcome in outcomes)
             failed = [outcome for outcome in outcomes if outcome.error is not None]
             partitions = self._take(outcomes, partitions, sent)

@@ -30,6 +30,9 @@ from tests.fuzz.documents import batches
 from tests.fuzz.judging import judge
 from tests.fuzz.service import FAULTS, Client, Shelf, Topic
 
+# As after five attempts: what is refused needs no further evidence.
+LASTING = 5
+
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[asyncio.Runner]:
@@ -82,7 +85,7 @@ async def handled(relay: Relay, topic: Topic, text: str) -> Outcome:
     while True:
         faulty = topic.faulty
         try:
-            outcome = await relay.handle(parse(text), "fuzz")
+            outcome = await relay.handle(parse(text), "fuzz", LASTING)
         except PublishError as error:
             if "refused alike" in str(error):
                 topic.accept_all()

@@ -37,6 +37,9 @@ from tests.fuzz.budget import DOCUMENTS, count, trying
 from tests.fuzz.documents import batches
 from tests.fuzz.judging import judge
 
+# As after five attempts: what is refused needs no further evidence.
+LASTING = 5
+
 
 async def no_leases() -> Positions:
     """Nothing is known to be published."""
@@ -84,7 +87,7 @@ class Services:
         quarantine = Quarantine(settings)
         try:
             relay = Relay(publisher, quarantine, Fence(600, no_leases), settings.event_type)
-            outcome = await relay.handle(parse(text), "fuzz")
+            outcome = await relay.handle(parse(text), "fuzz", LASTING)
         finally:
             await quarantine.close()
         return outcome, self._accepted(), await self._records(name)

@@ -101,14 +101,19 @@ async def test_the_culprit_of_a_refused_batch_is_found_by_splitting(
 ) -> None:
     await refuse(servicebus.admin_port, "a-37", "amqp:not-allowed")
 
-    outcome = await make_relay().handle([*events("a", 100), *events("b", 3)], "i1")
+    relay = make_relay()
+    documents = [*events("a", 100), *events("b", 3)]
+    with pytest.raises(PublishError, match="tried again before it is set aside"):
+        await relay.handle(documents, "i1")
+    await relay.handle([event("c-0", "c")], "i2")
+    outcome = await relay.handle(documents, "i1", 1)
 
-    assert (outcome.published, outcome.quarantined) == (102, {"message-refused": 1})
+    assert (outcome.published + outcome.remembered, outcome.quarantined) == (102, {"message-refused": 1})
     (record,) = [item async for item in quarantine.read_all_items()]
     assert (record["id"] != "a-37", record["document"]["id"], record["invocationId"]) == (True, "a-37", "i1")
     assert "amqp:not-allowed" in record["detail"]
     subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(102)
+    await subscriber.receive(103)
     assert subscriber.ids()["a"] == [f"a-{number}" for number in range(100) if number != 37]
 
 

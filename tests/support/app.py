@@ -41,10 +41,12 @@ def without_waiting_for_acceptance(folder: Path) -> Path:
     return _changed(
         folder / "relay" / "publisher.py",
         "            async with self._pool.borrow() as sender:\n"
-        "                await Turn(sender, self._encode, self._ledger, rules, outcome).send_in_order(pending)\n",
+        "                turn = Turn(sender, self._encode, self._ledger, self._evidence, rules, outcome)\n"
+        "                await turn.send_in_order(pending)\n",
         "            async with self._pool.borrow() as one, self._pool.borrow() as other:\n"
         "                await asyncio.gather(*(\n"
-        "                    Turn(sender, self._encode, self._ledger, rules, outcome).send_in_order(half)\n"
+        "                    Turn(sender, self._encode, self._ledger, self._evidence, rules, outcome)"
+        ".send_in_order(half)\n"
         "                    for sender, half in ((one, pending[::2]), (other, pending[1::2]))\n"
         "                    if half\n"
         "                ))\n",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.errors import RetryableError
+from relay.errors import StaleClearanceError
 from relay.events import DomainEvent
 from relay.fence import Clearance, Fence
 from relay.leases import Positions
@@ -77,7 +77,7 @@ async def test_a_clearance_ends_after_half_the_window_and_counts_from_the_commit
     clearance = Clearance(given, WINDOW_S / 2)
 
     clearance.check(event("young", age_s=290))
-    with pytest.raises(RetryableError, match="RELAY_DUPLICATE_WINDOW_S"):
+    with pytest.raises(StaleClearanceError, match="RELAY_DUPLICATE_WINDOW_S"):
         clearance.check(event("old", age_s=1000))
 
 
@@ -88,7 +88,7 @@ async def test_a_young_event_that_grew_old_while_the_process_stood_still_is_comp
     clearance.check(young)
     late = event("e1", age_s=302)
 
-    with pytest.raises(RetryableError):
+    with pytest.raises(StaleClearanceError):
         clearance.check(late)
 
 
@@ -100,7 +100,7 @@ def test_an_event_may_be_sent_up_to_the_end_of_its_clearance() -> None:
     given = time.time()
 
     Clearance(given - 299, 300).check(event("e1", age_s=None))
-    with pytest.raises(RetryableError):
+    with pytest.raises(StaleClearanceError):
         Clearance(given - 300.5, 300).check(event("e1", age_s=None))
 
 
