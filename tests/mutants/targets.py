@@ -21,7 +21,8 @@ _RELAY = {
     "turn": ("outcome", "turn", "publisher"),
     "publisher": ("publisher", "turn"),
     "senders": ("publisher", "turn"),
-    "pipeline": ("invocations", "pipeline"),
+    "pipeline": ("pipeline", "pipeline_text"),
+    "evidence": ("evidence",),
     "headroom": ("headroom",),
     "tracelinks": ("tracelinks",),
 }

@@ -108,9 +108,9 @@ async def test_refusals_alike_are_counted_over_the_invocations_of_a_process() ->
     running = relay(topic, shelf)
 
     for identifier in "ab":
-        await running.handle([document(identifier, f"key-{identifier}")], "i")
+        await running.handle([document(identifier, f"key-{identifier}")], "i", 5)
     with pytest.raises(PublishError, match="refused alike"):
-        await running.handle([document("c", "key-c")], "i")
+        await running.handle([document("c", "key-c")], "i", 5)
 
     assert shelf.stored == ["a", "b"]
 
@@ -157,7 +157,7 @@ async def test_what_follows_a_refused_event_is_the_owners_choice(
 ) -> None:
     topic, shelf = ToldTopic(by_id={"b": "amqp:not-allowed"}), ToldShelf()
 
-    await relay(topic, shelf, policy).handle([document(each) for each in "abcd"], "i")
+    await relay(topic, shelf, policy).handle([document(each) for each in "abcd"], "i", 5)
 
     assert (topic.ids(), shelf.stored) == (sent, stored)
 
@@ -166,7 +166,7 @@ async def test_a_refused_event_can_hold_up_its_key() -> None:
     topic, shelf = ToldTopic(by_id={"b": "amqp:not-allowed"}), ToldShelf()
 
     with pytest.raises(PublishError, match="RELAY_ON_POISON"):
-        await relay(topic, shelf, OnPoison.BLOCK).handle([document(each) for each in "abcd"], "i")
+        await relay(topic, shelf, OnPoison.BLOCK).handle([document(each) for each in "abcd"], "i", 5)
 
     assert (topic.ids(), shelf.stored) == (["a"], [])
 
@@ -193,3 +193,16 @@ async def test_closing_closes_the_links_and_the_quarantine() -> None:
 
     assert shelf.closed
     assert [link.closed for link in topic.links] == [True]
+
+
+async def test_before_the_sixth_attempt_a_refusal_without_evidence_sets_nothing_aside() -> None:
+    topic, shelf = ToldTopic(by_id={"b": "amqp:not-allowed"}), ToldShelf()
+    running = relay(topic, shelf)
+
+    for retry_count in range(5):
+        with pytest.raises(PublishError):
+            await running.handle([document("b")], "i", retry_count)
+    assert shelf.stored == []
+    await running.handle([document("b")], "i", 5)
+
+    assert shelf.stored == ["b"]

@@ -105,7 +105,7 @@ async def test_a_key_that_gets_through_in_between_keeps_the_attempt_going() -> N
 async def test_refusals_of_every_key_end_the_attempt_too() -> None:
     topic = ToldTopic(by_id={f"e{number}": "amqp:not-allowed" for number in range(20)})
 
-    outcomes = await topic.publisher().publish(keys(20))
+    outcomes = await topic.publisher().publish(keys(20), lasting=True)
 
     assert [len(outcome.rejected) for outcome in outcomes] == [1, 1] + [0] * 18
     assert all(isinstance(outcome.error, RefusedAlikeError) for outcome in outcomes[2:])
@@ -119,7 +119,7 @@ async def test_keys_of_which_something_was_accepted_or_that_are_too_large_are_no
     }
     large = {f"l{number}": [event("large", f"l{number}", size=50_000)] for number in range(5)}
 
-    outcomes = await topic.publisher().publish(partly | large)
+    outcomes = await topic.publisher().publish(partly | large, lasting=True)
 
     assert [outcome.error for outcome in outcomes] == [None] * 10
     assert [len(outcome.rejected) for outcome in outcomes] == [1] * 10
@@ -130,7 +130,7 @@ async def test_events_behind_a_rejected_one_are_counted_as_held_back_and_nothing
     publisher = topic.publisher()
     await publisher.publish(events("a"))
 
-    (outcome,) = await publisher.publish(events("a", "b", "c", "d"), stop_at_rejection=True)
+    (outcome,) = await publisher.publish(events("a", "b", "c", "d"), stop_at_rejection=True, lasting=True)
 
     assert (outcome.remembered, outcome.published, outcome.unsent) == (1, 0, 0)
     assert [each.id for each in outcome.held_back] == ["c", "d"]
@@ -139,7 +139,7 @@ async def test_events_behind_a_rejected_one_are_counted_as_held_back_and_nothing
 async def test_events_behind_a_rejected_one_are_unsent_where_the_key_fails_later() -> None:
     topic = ToldTopic(by_id={"b": "amqp:not-allowed", "d": "amqp:internal-error"})
 
-    (outcome,) = await topic.publisher().publish(events("a", "b", "c", "d", "e"), isolate=True)
+    (outcome,) = await topic.publisher().publish(events("a", "b", "c", "d", "e"), isolate=True, lasting=True)
 
     assert (outcome.published, len(outcome.rejected), outcome.unsent) == (2, 1, 2)
 
@@ -299,7 +299,7 @@ async def test_a_key_with_several_refusals_is_told_by_the_first() -> None:
     topic = ToldTopic(by_id={"a": "amqp:not-allowed", "b": "amqp:invalid-field"})
     source = {f"k{number}": [event("a", f"k{number}"), event("b", f"k{number}")] for number in range(3)}
 
-    outcomes = await topic.publisher().publish(source)
+    outcomes = await topic.publisher().publish(source, lasting=True)
 
     assert "amqp:not-allowed" in str(outcomes[2].error)
 

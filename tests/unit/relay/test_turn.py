@@ -13,7 +13,7 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from relay.errors import ConfigurationError, RetryableError
+from relay.errors import ConfigurationError, DoubtfulRefusalError, RetryableError
 from relay.events import Reason
 from relay.fence import Clearance
 from relay.turn import PAUSES_S, PartitionOutcome
@@ -40,7 +40,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def outcome_of(topic: ToldTopic, *ids: str, size: int = 0, **changes: Any) -> PartitionOutcome:
-    (outcome,) = await topic.publisher().publish(events(*ids, size=size), **changes)
+    rules = {"lasting": True} | changes
+    (outcome,) = await topic.publisher().publish(events(*ids, size=size), **rules)
     assert outcome.events == len(ids)
     return outcome
 
@@ -214,7 +215,7 @@ async def test_half_a_batch_that_fits_none_as_its_first_id_is_long_is_split_on()
             break
 
     topic = ToldTopic(limit=limit, by_id={"a": "amqp:not-allowed"})
-    (outcome,) = await topic.publisher().publish(source)
+    (outcome,) = await topic.publisher().publish(source, lasting=True)
 
     assert topic.ids() == ["b", long, "d"]
     assert topic.transfers[-2:] == [[long], ["d"]]
@@ -365,3 +366,32 @@ async def test_an_accepted_transfer_is_counted_with_its_events_and_the_time_it_t
     assert counted.count("relay.send.duration") == 2
     assert counted.sum("relay.batch.events") == 2
     assert 0 <= counted.sum("relay.send.duration") < 30
+
+
+async def test_a_first_refusal_stops_the_key_and_sets_nothing_aside() -> None:
+    topic = ToldTopic(by_id={"b": "amqp:not-allowed"})
+
+    outcome = await outcome_of(topic, "a", "b", "c", lasting=False)
+
+    assert isinstance(outcome.error, DoubtfulRefusalError)
+    assert (outcome.rejected, outcome.published, outcome.unsent, outcome.blocked_by) == ([], 1, 2, "b")
+    assert topic.ids() == ["a"]
+
+
+async def test_what_is_refused_again_after_another_was_accepted_is_refused_for_its_own_content() -> None:
+    topic = ToldTopic(by_id={"b": "amqp:not-allowed"})
+    publisher = topic.publisher()
+    await publisher.publish(events("b", "c"))
+
+    (again,) = await publisher.publish(events("b", "c"))
+    await publisher.publish(events("x", key="other"))
+    (after,) = await publisher.publish(events("b", "c"))
+
+    assert isinstance(again.error, DoubtfulRefusalError)
+    assert ([each.event.id for each in after.rejected], after.published, after.error) == (["b"], 1, None)
+
+
+async def test_a_message_larger_than_the_link_takes_needs_no_further_evidence() -> None:
+    outcome = await outcome_of(ToldTopic(limit=1_000), "large", size=50_000, lasting=False)
+
+    assert [each.reason for each in outcome.rejected] == [Reason.MESSAGE_TOO_LARGE]
