@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from relay.events import DomainEvent
 from relay.evidence import Evidence
 
@@ -30,3 +32,13 @@ def test_a_repeated_refusal_with_another_transfer_accepted_in_between_is() -> No
 
     assert evidence.refused(event("e"))
     assert not evidence.refused(event("other"))
+
+
+def test_of_too_many_doubts_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relay.evidence._DOUBTS_AT_MOST", 2)
+    evidence = Evidence()
+    for identifier in "abc":
+        evidence.refused(event(identifier))
+    evidence.accepted()
+
+    assert [evidence.refused(event(identifier)) for identifier in "bcbca"] == [True, True, True, True, False]

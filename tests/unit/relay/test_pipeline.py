@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any, cast
@@ -206,3 +207,14 @@ async def test_before_the_sixth_attempt_a_refusal_without_evidence_sets_nothing_
     await running.handle([document("b")], "i", 5)
 
     assert shelf.stored == ["b"]
+
+
+async def test_each_invocation_is_told_in_one_line_with_what_came_and_what_went(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.DEBUG, "relay"):
+        await relay(ToldTopic()).handle([document("a"), document("b"), document("c", type="contact")], "i7")
+
+    (line,) = [record for record in caplog.records if getattr(record, "action", None) == "relay_batch"]
+    told = vars(line)
+    assert (told["invocation_id"], told["received"], told["ignored"], told["published"]) == ("i7", 3, 1, 2)
