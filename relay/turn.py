@@ -93,7 +93,7 @@ class Rules:
         deadline: When it ends.
         send_timeout_s: One transfer, from the first try to the last, in seconds.
         clearance: Until when its events may be sent.
-        isolate: Whether a batch that the service answers with an error is taken apart, although the error may pass,
+        isolate: Whether a batch that the service answers with an error is taken apart, though the error may pass,
             to find the one event that it is about.
         stop_at_rejection: Whether what follows a rejected event is held back.
         lasting: Whether earlier attempts have failed for so long that a refusal needs no further evidence.
@@ -218,8 +218,8 @@ class Turn:
             return
         self._outcome.blocked_by = event.id
         raise DoubtfulRefusalError(
-            f"{refusal} It is not certain yet that the content of this event is the cause: it is tried again before it "
-            "is set aside."
+            f"{refusal} It is not certain yet that the content of this event is the cause: it is tried again "
+            "before it is set aside."
         ) from refusal
 
     async def _check_size(self, message: AmqpAnnotatedMessage) -> None:

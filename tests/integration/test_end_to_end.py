@@ -9,6 +9,7 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 
 from local.servicebus.server import ServiceBusServer
+from relay.errors import PublishError
 from relay.events import Reason
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse
@@ -54,13 +55,22 @@ async def test_a_document_with_any_defect_is_quarantined_while_its_neighbours_ar
     await refuse(servicebus.admin_port, "refused", "amqp:not-allowed")
     before, after = events("a", 2)
 
-    await make_relay().handle([before, malformed(reason), after], "i1")
+    documents = [before, malformed(reason), after]
+    relay = make_relay()
+
+    try:
+        await relay.handle(documents, "i1")
+    except PublishError:
+        # What the service refuses is set aside once it has accepted something else in between.
+        await relay.handle([event("another", "b")], "i2")
+        await relay.handle(documents, "i1", 1)
 
     (record,) = [item async for item in quarantine.read_all_items()]
     assert (record["reason"], record["document"]) == (reason, malformed(reason))
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(2)
-    assert subscriber.ids() == {"a": ["a-0", "a-1"]}
+    await subscriber.receive_rest()
+    assert subscriber.ids()["a"] == ["a-0", "a-1"]
 
 
 async def test_what_is_malformed_in_the_container_ends_in_quarantine_and_the_rest_arrives(tmp_path: Path) -> None:
@@ -73,7 +83,8 @@ async def test_what_is_malformed_in_the_container_ends_in_quarantine_and_the_res
             await data.create_item(malformed(reason))
         subscriber = Subscriber(running.stack.settings["SERVICEBUS"])
         await subscriber.receive(len(stored))
-        await running.until_function(lambda status: status["documents_delivered"] >= 2 * len(stored))
+        await data.create_item(event("another", "b"))
+        await running.until_function(lambda status: status["documents_delivered"] > 2 * len(stored))
         records = [item async for item in running.container("quarantine").read_all_items()]
 
     assert sorted(record["reason"] for record in records) == sorted(stored)
