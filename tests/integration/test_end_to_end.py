@@ -75,16 +75,15 @@ async def test_a_document_with_any_defect_is_quarantined_while_its_neighbours_ar
 
 async def test_what_is_malformed_in_the_container_ends_in_quarantine_and_the_rest_arrives(tmp_path: Path) -> None:
     async with running_stack(tmp_path / "logs") as running:
-        await refuse(running.admin_port, "refused", "amqp:not-allowed")
         data = running.container("data")
-        stored = [reason for reason in MALFORMED if reason not in NOT_STORABLE]
+        # What the service refuses takes further events as evidence (test_refusals.py).
+        stored = [reason for reason in MALFORMED if reason not in NOT_STORABLE | {"message-refused"}]
         for number, reason in enumerate(stored):
             await data.create_item(event(f"good-{number}", "a"))
             await data.create_item(malformed(reason))
         subscriber = Subscriber(running.stack.settings["SERVICEBUS"])
         await subscriber.receive(len(stored))
-        await data.create_item(event("another", "b"))
-        await running.until_function(lambda status: status["documents_delivered"] > 2 * len(stored))
+        await running.until_function(lambda status: status["documents_delivered"] >= 2 * len(stored))
         records = [item async for item in running.container("quarantine").read_all_items()]
 
     assert sorted(record["reason"] for record in records) == sorted(stored)

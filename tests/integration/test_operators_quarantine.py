@@ -169,7 +169,7 @@ async def test_a_released_message_is_what_the_app_would_have_sent(
 ) -> None:
     document = event("e1", "köy", text="ü", exact=9007199254740993)
     await refuse(servicebus.admin_port, "e1", "amqp:not-allowed")
-    await make_relay().handle([document], "i1")
+    await make_relay().handle([document], "i1", 5)
     await stop_refusing(servicebus.admin_port)
 
     await relay_command(environment, "quarantine", "release", "--all")

@@ -173,11 +173,19 @@ async def test_an_event_that_was_quarantined_is_told_with_its_reason_and_its_rec
             while not (found := await documents(outbox)):
                 pass
         await refuse(servicebus.admin_port, found[0]["id"], "amqp:not-allowed")
+        async with asyncio.timeout(20):
+            while not (await topic_counts(servicebus.admin_port))["refused"]:
+                pass
+        # That another event is accepted shows that the canary is refused for what it holds.
+        await outbox.create_item(
+            {"id": "other", "partitionKey": "other", "type": "domainEvent", "data": {"action": "A"}}
+        )
 
     async with Running(APP, environment | {"RELAY_POLL_DELAY_MS": "1500"}, monkeypatch):
         refusing = asyncio.create_task(refuse_the_canary())
-        run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "5", "--json")
+        run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "25", "--json")
         await refusing
+    await outbox.delete_item("other", "other")
 
     assert (run.code, run.json["arrived"], run.json["quarantined"]) == (1, False, "message-refused")
     assert await documents(outbox) == await documents(quarantine) == []
