@@ -6,6 +6,7 @@ attributes it reads was learned from azure-functions-runtime 1.3.0.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import logging
@@ -70,6 +71,7 @@ async def index(app_directory: Path) -> list[Any]:
     Raises HostError if it cannot load the app.
     """
     library = importlib.import_module(_LIBRARY)
+    logger.info("The app runs on %s %s", _LIBRARY, importlib.metadata.version("azure-functions-runtime"))
     request = SimpleNamespace(
         worker_init_request=SimpleNamespace(capabilities={}, function_app_directory=str(app_directory))
     )
