@@ -39,20 +39,24 @@ class Bystander:
         try:
             async with asyncio.timeout(_WITHIN_S):
                 if kind == "oversized-properties":
-                    await self._send(TOPIC, ServiceBusMessage("", session_id=_OF_A_BYSTANDER, subject=_TOO_LONG))
+                    message = ServiceBusMessage("", session_id=_OF_A_BYSTANDER, subject=_TOO_LONG)
+                    # Another fault may refuse it first, for another reason.
+                    while "amqp:internal-error" not in await self._refusal(TOPIC, message):
+                        await asyncio.sleep(_PAUSE_S)
                 elif kind == "unknown-entity":
-                    await self._send("no-such-topic", ServiceBusMessage(""))
+                    await self._refusal("no-such-topic", ServiceBusMessage(""))
                 else:
                     await self._read_ahead()
         except TimeoutError as error:
             raise DidNotStrike(f"{kind}: not answered within {_WITHIN_S:.0f} s") from error
 
-    async def _send(self, topic: str, message: ServiceBusMessage) -> None:
+    async def _refusal(self, topic: str, message: ServiceBusMessage) -> str:
+        """What a message that has to be refused is refused with."""
         try:
             async with self._servicebus.get_topic_sender(topic) as sender:
                 await sender.send_messages(message)
-        except ServiceBusError:
-            return
+        except ServiceBusError as error:
+            return str(error)
         raise DidNotStrike(f"what '{topic}' has to refuse was accepted")
 
     async def _read_ahead(self) -> None:

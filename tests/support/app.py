@@ -69,8 +69,9 @@ def without_order_within_a_commit(folder: Path) -> Path:
     return _changed(folder / "relay" / "selection.py", "enumerate(in_commit_order(chosen))", "enumerate(chosen)")
 
 
-def without_brake(folder: Path) -> Path:
-    """The app that quarantines whatever is refused, however many keys are refused alike."""
+def without_doubt(folder: Path) -> Path:
+    """The app that quarantines whatever is refused, at once, and however many keys are refused alike."""
+    _changed(folder / "relay" / "turn.py", "            self._require_evidence(event, refusal)\n", "")
     return _changed(folder / "relay" / "pipeline.py", "            self._brake.judge(published)\n", "")
 
 
