@@ -16,7 +16,6 @@ from tests.support.app import (
     copy_app,
     without_date_setting,
     without_doubt,
-    without_fence,
     without_order_within_a_commit,
     without_retry_policy,
     without_waiting_for_acceptance,
@@ -25,8 +24,8 @@ from tests.support.app import (
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = ("missing", "duplicated", "out_of_order", "altered")
 
-# What a campaign with one fault of each kind sets out to meet. Of so few, some come too late: a host is down when its
-# worker is to be killed, or another fault refuses a transfer first.
+# What a campaign with one fault of each kind sets out to meet. Of so few, some come too late: a host is down when
+# its worker is to be killed, or another fault refuses a transfer first.
 SOUGHT = {
     *("transaction-reordered", "page-cut", "partition-split", "session-token-ahead", "page-withheld"),
     *("host-killed", "worker-killed", "owner-frozen", "lock-awaited", "checkpoint-conflict", "content-refused"),
@@ -76,19 +75,11 @@ async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path)
         (without_date_setting, ("--events", "100", "--faults", "0"), "altered"),
         (without_order_within_a_commit, ("--events", "300", "--faults", "0"), "out_of_order"),
         (without_doubt, ("--events", "400", "--kinds", "refuse-content", "--faults", "3"), "missing"),
-        (
-            without_fence,
-            (
-                *("--events", "300", "--kinds", "freeze-host,orphan-worker", "--faults", "6", "--writers", "8"),
-                *("--window-s", "20", "--patience", "60"),
-            ),
-            "duplicated",
-        ),
         (None, ("--events", "400", "--kinds", "cut-after-transfer", "--faults", "10"), "duplicated"),
     ],
     ids=[
         *("the retry policy", "waiting for acceptance", "the date setting", "order within a commit"),
-        *("brake and evidence", "the fence", "duplicate detection"),
+        *("brake and evidence", "duplicate detection"),
     ],
 )
 async def test_the_checker_sees_a_safeguard_that_was_taken_away(

@@ -75,13 +75,6 @@ def without_doubt(folder: Path) -> Path:
     return _changed(folder / "relay" / "pipeline.py", "            self._brake.judge(published)\n", "")
 
 
-def without_fence(folder: Path) -> Path:
-    """The app that sends old events without a look at the lease, however long it was stopped."""
-    return _changed(
-        folder / "relay" / "pipeline.py", "clearance=await self._fence.clear(selection.events)", "clearance=None"
-    )
-
-
 def _changed(path: Path, *replacements: str) -> Path:
     """Replace each first of two texts by the second; returns the app's folder."""
     source = path.read_text()
