@@ -55,8 +55,8 @@ def _withhold(outcomes: Sequence[PartitionOutcome], condition: str, keys: int) -
         outcome.error = RefusedAlikeError(
             f"{keys} partition key(s) of this attempt were refused alike ({condition}), and no more than that got "
             "through: the cause is not the content of an event, so nothing of it is quarantined. See what has "
-            f"changed at the topic or in the settings. Service Bus said: {said} An event that has to be set aside all the "
-            "same: `python -m relay quarantine add KEY ID`."
+            f"changed at the topic or in the settings. Service Bus said: {said} An event that has to be set "
+            "aside all the same: `python -m relay quarantine add KEY ID`."
         )
         outcome.blocked_by = refused[0].event.id if len(refused) == 1 else None
         outcome.unsent += len(outcome.rejected) + len(outcome.held_back)
