@@ -35,7 +35,7 @@ _NAMES = (
     *(f"ReplaceBinaryOperator_{pair}" for pair in _ARITHMETIC),
     *("ReplaceUnaryOperator_USub_UAdd", "ReplaceUnaryOperator_Delete_Not"),
     *("AddNot", "ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd"),
-    *("ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "ExceptionReplacer", "NumberReplacer"),
+    *("ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "NumberReplacer"),
     *("RemoveDecorator", "ZeroIterationForLoop"),
 )
 
@@ -78,6 +78,38 @@ class RemoveStatement(Operator):  # type: ignore[misc]  # the library is untyped
         return (Example("call()", "pass"), Example("n += 1", "pass"))
 
 
+class CatchNothing(Operator):  # type: ignore[misc]  # the library is untyped
+    """Names an exception that nothing raises, in place of each that is caught; cosmic-ray's own fails on `a.B`."""
+
+    def mutation_positions(self, node: Any) -> Iterator[tuple[Any, Any]]:
+        for caught in _caught(node):
+            yield caught.start_pos, caught.end_pos
+
+    def mutate(self, node: Any, index: int) -> Any:
+        caught = _caught(node)[index]
+        siblings = caught.parent.children
+        start = caught.get_first_leaf()
+        other = parso.python.tree.Name("ZeroDivisionError", start.start_pos, prefix=start.prefix)
+        siblings[siblings.index(caught)] = other
+        return node
+
+    @classmethod
+    def examples(cls) -> tuple[Example, ...]:
+        one = Example("try: f()\nexcept a.B: g()", "try: f()\nexcept ZeroDivisionError: g()")
+        return (one, Example("try: f()\nexcept (A, a.B): g()", "try: f()\nexcept (A, ZeroDivisionError): g()", 1))
+
+
+def _caught(node: Any) -> list[Any]:
+    """What an except clause names: itself, or each member of its tuple."""
+    if node.type != "except_clause":
+        return []
+    named = node.children[1]
+    if named.type != "atom":
+        return [named]
+    inner = named.children[1]
+    return list(inner.children[::2]) if inner.type == "testlist_comp" else [inner]
+
+
 def _is_statement(node: Any) -> bool:
     if node.parent is None or node.parent.type != "simple_stmt":
         return False
@@ -96,7 +128,7 @@ def mutants_of(root: Path, path: str) -> list[Mutant]:
 
 def _of_python(path: str, text: str) -> Iterator[Mutant]:
     seen = {_meaning(text)}
-    for operator in (*(get_operator(f"core/{name}")() for name in _NAMES), RemoveStatement()):
+    for operator in (*(get_operator(f"core/{name}")() for name in _NAMES), CatchNothing(), RemoveStatement()):
         for occurrence in range(_occurrences(text, operator)):
             mutated = mutate_code(text, operator, occurrence)
             meaning = _meaning(mutated) if mutated else None
