@@ -147,9 +147,9 @@ class Turn:
                 continue
             if batch is not None:
                 await self._send_batch(batch, held)
-            batch, held = await self._batch_for(event), [event]
             if self._stopped:
                 return
+            batch, held = await self._batch_for(event), [event]
             if not _fits(batch, message):
                 await self._send_alone(event, message)
                 # Its room was measured for this event as the first: the next one begins another.
@@ -163,10 +163,13 @@ class Turn:
 
     async def _batch_for(self, first: DomainEvent) -> ServiceBusMessageBatch:
         envelope = _ENVELOPE_BYTES + len(first.id.encode()) + 2 * len(first.partition_key.encode())
-        return ServiceBusMessageBatch((await self._limits()).batch - envelope)
+        return await self._sender.batch(self._left_s(), reserved=envelope)
 
     async def _limits(self) -> LinkLimits:
-        return await self._sender.limits(self._rules.deadline.left_s(at_most=self._rules.send_timeout_s))
+        return await self._sender.limits(self._left_s())
+
+    def _left_s(self) -> float:
+        return self._rules.deadline.left_s(at_most=self._rules.send_timeout_s)
 
     async def _send_batch(self, batch: ServiceBusMessageBatch, held: list[DomainEvent]) -> None:
         try:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import orjson
 import pytest
+from azure.servicebus._pyamqp import _encode
+from azure.servicebus._pyamqp._encode import describe_performative
+from azure.servicebus._pyamqp.message import Properties
 
 from bench.counted import count
 from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
@@ -79,6 +83,32 @@ async def test_an_event_takes_its_body_and_few_bytes_more(
 
     for work in (counted.first, counted.second):
         assert 0 < (work.payload_bytes - bodies) / 1000 < MOST_BESIDE_THE_BODY
+
+
+@pytest.mark.parametrize(
+    ("keys", "per_key", "encodings"),
+    # In a batch: measured, added, and the envelope has the properties of the first. Alone: as it is sent.
+    [(1, 100, 100 + 100 + 1), (100, 1, 100)],
+    ids=["in a batch", "alone"],
+)
+async def test_events_are_encoded_as_seldom_as_the_sdk_allows(
+    make_relay: RelayMaker, monkeypatch: pytest.MonkeyPatch, keys: int, per_key: int, encodings: int
+) -> None:
+    relay = make_relay()
+    (documents,) = Source(1).invocations(Workload(keys=keys, per_key=per_key), 1)
+    ids = {document["id"] for document in documents}
+    encoded: list[Properties] = []
+
+    def describe(performative: Any) -> Any:
+        if isinstance(performative, Properties) and performative.message_id in ids:
+            encoded.append(performative)
+        return describe_performative(performative)
+
+    monkeypatch.setattr(_encode, "describe_performative", describe)
+
+    await relay.handle(documents, "i1")
+
+    assert len(encoded) == encodings
 
 
 async def test_documents_of_another_type_open_nothing(
