@@ -204,6 +204,7 @@ class Campaign:
             async with asyncio.timeout(_LAST_STRIKES_S):
                 await injector.until_struck(self._history)
         await injector.heal()
+        await injector.make_up({fault.kind for fault in self._faults})
 
     async def _follow(self, working: asyncio.Future[Any], injector: Injector) -> None:
         columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

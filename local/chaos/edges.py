@@ -21,6 +21,19 @@ _OF_FAULTS = {
     "idle-link-detached-on-request": "detach-idle",
     "idle-connection-closed-on-request": "close-idle",
 }
+# What one fault alone brings about, with nothing to relay. Among many faults it may come to nothing: no host is
+# up, or another one answers first.
+CAUSES = {
+    CosmosEdge.PARTITION_SPLIT: "split-partition",
+    CosmosEdge.SESSION_TOKEN_AHEAD: "read-ahead",
+    ServiceBusEdge.PROPERTIES_TOO_LARGE: "oversized-properties",
+    ServiceBusEdge.ENTITY_NOT_FOUND_AT_TOKEN: "unknown-entity",
+    FunctionsEdge.PAGE_WITHHELD: "withhold-page",
+    FunctionsEdge.LEASE_GIVEN_UP: "feed-outage",
+    FunctionsEdge.LEASE_LEFT_TO_EXPIRE: "outage",
+    FunctionsEdge.WORKER_KILLED: "kill-worker",
+    FunctionsEdge.HOST_KILLED: "kill-host",
+}
 FROZEN = "owner-frozen"
 DELIVERED_AGAIN = "delivered-again"
 CONSUMER_SETTLED_LATE = "consumer-settled-late"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from local.chaos.admin import AdminPorts, DidNotStrike
 from local.chaos.bystander import Bystander
+from local.chaos.edges import CAUSES, gather
 from local.chaos.history import History
-from local.chaos.hosts import HostFaults
+from local.chaos.hosts import VICTIMS, HostFaults
 from local.chaos.schedule import BYSTANDER_KINDS, COSMOS_KINDS, HOST_KINDS, Fault
 from local.functions.edges import Edge as FunctionsEdge
 from local.functions.edges import read_journal
@@ -30,6 +31,8 @@ _STRUCK_WITHIN_S = 20.0
 _CALLED_OFF_WITHIN_MS = 60_000
 _MET_WITHIN_S = 15.0
 _SPLITS_AT_MOST = 8
+_TRIES = 3
+_TOLD_WITHIN_S = 5.0
 
 _OUTAGES = {
     "feed-outage": (
@@ -179,6 +182,26 @@ class Injector:
             self.struck.update(told["applied"])
         for part in self._services():
             await self._admin.delete(part, "faults")
+        await self._until_over()
+
+    async def make_up(self, kinds: Collection[str]) -> None:
+        """Bring about what faults of these kinds did not, now that nothing else strikes: after `heal`."""
+        for edge in [edge for edge, kind in CAUSES.items() if kind in kinds]:
+            for _ in range(_TRIES):
+                if await self._met(edge):
+                    break
+                kind = CAUSES[edge]
+                await self.strike(Fault(0, kind, {"at": None} if kind in VICTIMS else {}))
+                await self._until_over()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_TOLD_WITHIN_S):
+                        while not await self._met(edge):
+                            await asyncio.sleep(_ASK_AGAIN_S)
+
+    async def _met(self, edge: str) -> bool:
+        return bool((await gather(self._stack, self._admin, self.struck))[edge])
+
+    async def _until_over(self) -> None:
         while self._lasting:
             await asyncio.wait(self._lasting)
 

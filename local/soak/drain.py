@@ -8,7 +8,7 @@ import sys
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.exceptions import OperationTimeoutError
+from azure.servicebus.exceptions import ServiceBusError
 
 from local.demo.receiver import end_tasks, subscriber_client
 from local.process import announce, heed_signals, until_stopped
@@ -38,8 +38,8 @@ async def drain(client: ServiceBusClient) -> None:
             async with receiver:
                 while await receiver.receive_messages(_AT_ONCE, max_wait_time=_MESSAGE_WAIT_S):
                     pass
-        except OperationTimeoutError:
-            continue  # no session had messages
+        except ServiceBusError:
+            continue  # no session had messages, or the broker ended this one
 
 
 async def run(connection_string: str, receivers: int) -> None:

@@ -24,8 +24,7 @@ from tests.support.app import (
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = ("missing", "duplicated", "out_of_order", "altered")
 
-# What a campaign with one fault of each kind sets out to meet. Of so few, some come too late: a host is down when
-# its worker is to be killed, or another fault refuses a transfer first.
+# What a campaign with one fault of each kind meets, whatever the seed.
 SOUGHT = {
     *("transaction-reordered", "page-cut", "partition-split", "session-token-ahead", "page-withheld"),
     *("host-killed", "worker-killed", "owner-frozen", "lock-awaited", "checkpoint-conflict", "content-refused"),
@@ -59,7 +58,7 @@ async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path)
     assert (code, summary["events"], summary["seed"]) == (0, 1200, 7)
     met = summary["edges"].keys()
     assert met <= edges.KNOWN
-    assert len(SOUGHT - met) <= 3, SOUGHT - met
+    assert met >= SOUGHT
 
 
 @pytest.mark.timeout(240)
