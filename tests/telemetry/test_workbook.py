@@ -17,7 +17,7 @@ from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.tables import ago, rows_of
 
 # Each starts a worker with its exporter, which takes seconds of processor time.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("queries")]
 
 QUERIES = sorted((ROOT / "infra" / "queries").glob("*.kql"))
 
