@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
@@ -13,6 +13,7 @@ from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
+    SessionLockLostError,
 )
 
 from relay.connections import servicebus_client
@@ -50,26 +51,45 @@ async def choose(settings: Settings, wanted: str | None, administration: str | N
 
 
 class Session:
-    """A session whose lock is held. `receive` gives its messages."""
+    """A session whose lock is held, and taken again where it is lost. `receive` gives its messages."""
 
-    def __init__(self, receiver: ServiceBusReceiver) -> None:
-        self._receiver = receiver
+    def __init__(self, lock: Callable[[], Awaitable[ServiceBusReceiver]]) -> None:
+        """`lock` locks the session."""
+        self._lock = lock
+        self._receiver: ServiceBusReceiver | None = None
 
     async def receive(self, within_s: float) -> ServiceBusReceivedMessage | None:
         """The next message, completed; None where none comes within that time, in seconds.
 
         Raises:
-            ServiceError: The connection or the session was lost.
+            UsageError: The session is to be locked again, and the subscription is not what it was.
+            ServiceError: The connection was lost, or the session to another receiver.
         """
         deadline = time.monotonic() + within_s
-        try:
-            while (left := deadline - time.monotonic()) > 0:
-                for message in await self._receiver.receive_messages(1, max_wait_time=min(left, _RECEIVE_S)):
-                    await self._receiver.complete_message(message)
+        while (left := deadline - time.monotonic()) > 0:
+            receiver = await self.locked()
+            try:
+                for message in await receiver.receive_messages(1, max_wait_time=min(left, _RECEIVE_S)):
+                    await receiver.complete_message(message)
                     return message
-        except (AzureError, OSError) as error:
-            raise ServiceError(f"the subscription could not be received from: {classify(error)}") from error
+            except SessionLockLostError:
+                # A message whose completion came too late is delivered again.
+                self._receiver = None
+                await receiver.close()
+            except (AzureError, OSError) as error:
+                raise ServiceError(f"the subscription could not be received from: {classify(error)}") from error
         return None
+
+    async def locked(self) -> ServiceBusReceiver:
+        """The receiver that holds the lock. Raises what `lock` raises."""
+        if self._receiver is None:
+            self._receiver = await self._lock()
+        return self._receiver
+
+    async def close(self) -> None:
+        """Give the lock back."""
+        if self._receiver is not None:
+            await self._receiver.close()
 
 
 @asynccontextmanager
@@ -82,24 +102,30 @@ async def open_session(
         UsageError: There is no such subscription, or it does not require sessions.
         ServiceError: Service Bus cannot be reached, or refuses.
     """
-    async with servicebus_client(settings.servicebus) as client:
-        receiver = client.get_subscription_receiver(
-            settings.servicebus_topic,
-            subscription,
-            session_id=session_id,
-            # Without it the SDK (7.15.0) gives back what comes between two calls.
-            prefetch_count=10,
-        )
-        async with AutoLockRenewer() as renewer:
+    async with servicebus_client(settings.servicebus) as client, AutoLockRenewer() as renewer:
+
+        async def lock() -> ServiceBusReceiver:
+            receiver = client.get_subscription_receiver(
+                settings.servicebus_topic,
+                subscription,
+                session_id=session_id,
+                # Without it the SDK (7.15.0) gives back what comes between two calls.
+                prefetch_count=10,
+            )
             try:
-                try:
-                    await receiver.__aenter__()
-                except (AzureError, OSError) as error:
-                    raise _refusal(error, settings.servicebus_topic, subscription) from error
-                renewer.register(receiver, receiver.session, max_lock_renewal_duration=hold_s + _RENEWAL_MARGIN_S)
-                yield Session(receiver)
-            finally:
+                await receiver.__aenter__()
+            except (AzureError, OSError) as error:
                 await receiver.close()
+                raise _refusal(error, settings.servicebus_topic, subscription) from error
+            renewer.register(receiver, receiver.session, max_lock_renewal_duration=hold_s + _RENEWAL_MARGIN_S)
+            return receiver
+
+        session = Session(lock)
+        await session.locked()
+        try:
+            yield session
+        finally:
+            await session.close()
 
 
 def _refusal(error: Exception, topic: str, subscription: str) -> OperationError:

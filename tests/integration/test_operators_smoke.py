@@ -16,10 +16,12 @@ from local.servicebus.entities import Entities
 from local.servicebus.server import ServiceBusServer
 from local.stack.environment import DATABASE
 from relay.operations.oversized import OversizedTest
+from relay.operations.subscriptions import open_session
 from relay.pipeline import Relay
 from relay.settings import Settings
+from tests.integration.conftest import RelayMaker
 from tests.support.app import copy_app, without_date_setting
-from tests.support.broker import admin, refuse, topic_counts
+from tests.support.broker import admin, inject, refuse, topic_counts
 from tests.support.operators import Run, relay_command, relay_subprocess
 from tests.support.outbox import event
 from tests.support.subscriber import Subscriber
@@ -338,3 +340,18 @@ async def test_an_oversized_event_is_not_sent_where_it_would_block(environment: 
     run = await relay_command(environment | {"RELAY_ON_POISON": "block"}, "smoke", "--oversized")
 
     assert (run.code, "would stop the relay" in run.err) == (2, True)
+
+
+async def test_a_session_whose_lock_is_lost_is_locked_again(
+    make_relay: RelayMaker, environment: dict[str, str], servicebus: ServiceBusServer
+) -> None:
+    subscription = "domain-events/Subscriptions/all"
+    async with open_session(Settings.from_environment(environment), "all", "k", hold_s=30) as session:
+        await make_relay().handle([event("e1", "k"), event("e2", "k")], "i1")
+        first = await session.receive(10)
+        await inject(servicebus.admin_port, kind="expire-locks", entity=subscription)
+        second = await session.receive(10)
+
+    assert first is not None
+    assert second is not None
+    assert (first.message_id, second.message_id) == ("e1", "e2")
