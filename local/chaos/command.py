@@ -11,8 +11,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,9 @@ _FUNCTION_TIMEOUT_S = 10
 # Links that carry nothing for so long are ended by the broker.
 _BROKER_OPTIONS = ("--idle-ms", "5000")
 _LAST_STRIKES_S = 10.0
+# What is committed beside the faults that make up for those that came to nothing.
+_LATE_EVENTS = 60
+_COMMITS_A_TRY = 2
 _SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
 
 # Longer than a lease lasts, so that another host has it by then.
@@ -114,8 +119,9 @@ class Campaign:
         self._console = Console(stderr=True, soft_wrap=True)
         self._history = History()
         self._settled: Counter[str] = Counter()
+        self._late = min(_LATE_EVENTS, arguments.events // 20)
         self._faults = schedule.draw(
-            arguments.seed, events=arguments.events, faults=arguments.faults, among=arguments.kinds
+            arguments.seed, events=arguments.events - self._late, faults=arguments.faults, among=arguments.kinds
         )
 
     async def run(self) -> dict[str, Any]:
@@ -175,14 +181,23 @@ class Campaign:
                 consumer = Consumer(servicebus, self._history, rng, self._settled)
                 background.append(asyncio.create_task(consumer.consume("all")))
             workload = Workload(
-                arguments.seed, events=arguments.events, writers=arguments.writers, payload=arguments.payload
+                arguments.seed,
+                events=arguments.events,
+                late=self._late,
+                writers=arguments.writers,
+                payload=arguments.payload,
             )
             pause_s = workload.writers / arguments.rate
             foreground: list[Coroutine[Any, Any, None]] = [
                 write(data, workload.commits(writer), self._history, pause_s=pause_s)
                 for writer in range(workload.writers)
             ]
-            working = asyncio.gather(*foreground, self._strike(injector))
+            late = workload.late_commits()
+
+            async def commit_late(commits: int | None = None) -> None:
+                await write(data, islice(late, commits), self._history, pause_s=0)
+
+            working = asyncio.gather(*foreground, self._strike(injector, commit_late))
             try:
                 await self._follow(working, injector)
             finally:
@@ -194,17 +209,19 @@ class Campaign:
             met[edges.DELIVERED_AGAIN] += self._history.delivered_again
             return self._summary(injector, await _quarantined(quarantine), met)
 
-    async def _strike(self, injector: Injector) -> None:
+    async def _strike(self, injector: Injector, commit_late: Callable[..., Awaitable[None]]) -> None:
         for fault in self._faults:
             await self._history.until_committed(fault.after)
             await injector.strike(fault)
-        await self._history.until_committed(self._arguments.events)
+        await self._history.until_committed(self._arguments.events - self._late)
         # What was set off last is to strike too, while there is something left to relay.
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_STRIKES_S):
                 await injector.until_struck(self._history)
         await injector.heal()
-        await injector.make_up({fault.kind for fault in self._faults})
+        kinds = {fault.kind for fault in self._faults}
+        await injector.make_up(self._arguments.seed, kinds, partial(commit_late, _COMMITS_A_TRY))
+        await commit_late()
 
     async def _follow(self, working: asyncio.Future[Any], injector: Injector) -> None:
         columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -21,18 +21,23 @@ _OF_FAULTS = {
     "idle-link-detached-on-request": "detach-idle",
     "idle-connection-closed-on-request": "close-idle",
 }
-# What one fault alone brings about, with nothing to relay. Among many faults it may come to nothing: no host is
-# up, or another one answers first.
+# What a fault brings about. Among many faults it may come to nothing: no host is up, or another one strikes first.
 CAUSES = {
     CosmosEdge.PARTITION_SPLIT: "split-partition",
     CosmosEdge.SESSION_TOKEN_AHEAD: "read-ahead",
     ServiceBusEdge.PROPERTIES_TOO_LARGE: "oversized-properties",
     ServiceBusEdge.ENTITY_NOT_FOUND_AT_TOKEN: "unknown-entity",
+    ServiceBusEdge.REJECTED_THEN_DETACHED: "shrink-limit",
+    ServiceBusEdge.DETACHED_WITHOUT_DISPOSITION: "shrink-limit",
+    ServiceBusEdge.REJECTED_ALONE: "shrink-limit",
     FunctionsEdge.PAGE_WITHHELD: "withhold-page",
     FunctionsEdge.LEASE_GIVEN_UP: "feed-outage",
     FunctionsEdge.LEASE_LEFT_TO_EXPIRE: "outage",
+    FunctionsEdge.TIMEOUT_KILLED_WORKER: "time-out-function",
     FunctionsEdge.WORKER_KILLED: "kill-worker",
     FunctionsEdge.HOST_KILLED: "kill-host",
+    FunctionsEdge.WORKER_OUTLIVED_HOST: "orphan-worker",
+    **_OF_FAULTS,
 }
 FROZEN = "owner-frozen"
 DELIVERED_AGAIN = "delivered-again"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,8 +13,8 @@ from local.chaos.admin import AdminPorts, DidNotStrike
 from local.chaos.bystander import Bystander
 from local.chaos.edges import CAUSES, gather
 from local.chaos.history import History
-from local.chaos.hosts import VICTIMS, HostFaults
-from local.chaos.schedule import BYSTANDER_KINDS, COSMOS_KINDS, HOST_KINDS, Fault
+from local.chaos.hosts import HostFaults
+from local.chaos.schedule import BYSTANDER_KINDS, COSMOS_KINDS, HOST_KINDS, Fault, draw
 from local.functions.edges import Edge as FunctionsEdge
 from local.functions.edges import read_journal
 from local.servicebus.edges import Oversized
@@ -32,7 +32,6 @@ _CALLED_OFF_WITHIN_MS = 60_000
 _MET_WITHIN_S = 15.0
 _SPLITS_AT_MOST = 8
 _TRIES = 3
-_TOLD_WITHIN_S = 5.0
 
 _OUTAGES = {
     "feed-outage": (
@@ -178,32 +177,37 @@ class Injector:
 
     async def heal(self) -> None:
         """Call off whatever is pending, and wait for what has begun; `struck` is told from now on."""
-        for told in await self._told():
-            self.struck.update(told["applied"])
+        self.struck = await self._strikes()
         for part in self._services():
             await self._admin.delete(part, "faults")
-        await self._until_over()
-
-    async def make_up(self, kinds: Collection[str]) -> None:
-        """Bring about what faults of these kinds did not, now that nothing else strikes: after `heal`."""
-        for edge in [edge for edge, kind in CAUSES.items() if kind in kinds]:
-            for _ in range(_TRIES):
-                if await self._met(edge):
-                    break
-                kind = CAUSES[edge]
-                await self.strike(Fault(0, kind, {"at": None} if kind in VICTIMS else {}))
-                await self._until_over()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_TOLD_WITHIN_S):
-                        while not await self._met(edge):
-                            await asyncio.sleep(_ASK_AGAIN_S)
-
-    async def _met(self, edge: str) -> bool:
-        return bool((await gather(self._stack, self._admin, self.struck))[edge])
-
-    async def _until_over(self) -> None:
         while self._lasting:
             await asyncio.wait(self._lasting)
+
+    async def make_up(self, seed: int, kinds: Collection[str], more: Callable[[], Awaitable[None]]) -> None:
+        """Bring about what the faults of these kinds have not, one after another, now that nothing else strikes.
+
+        Call `heal` before. `more` commits something that is to be relayed.
+        """
+        for edge in [edge for edge, kind in CAUSES.items() if kind in kinds]:
+            for fault in draw(seed, events=1, faults=_TRIES, among=[CAUSES[edge]]):
+                if await self._met(edge):
+                    break
+                await self.strike(fault)
+                await more()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_MET_WITHIN_S):
+                        while not await self._met(edge):
+                            await asyncio.sleep(_ASK_AGAIN_S)
+                await self.heal()
+
+    async def _met(self, edge: str) -> bool:
+        return bool((await gather(self._stack, self._admin, await self._strikes()))[edge])
+
+    async def _strikes(self) -> Counter[str]:
+        strikes: Counter[str] = Counter()
+        for told in await self._told():
+            strikes.update(told["applied"])
+        return strikes
 
     def _services(self) -> tuple[Part, Part]:
         return self._stack.cosmos, self._stack.servicebus

@@ -18,6 +18,7 @@ from local.chaos.history import History
 
 _RESOLVE_PAUSE_S = 0.1
 _EVENT_TTL_S = 864_000
+_LATE_KEYS = 4
 
 # Values that a careless reader or writer of JSON would change on their way.
 _DELICATE: tuple[Any, ...] = (
@@ -53,23 +54,32 @@ class Commit:
 class Workload:
     """The commits of `writers` writers, reproducible from `seed`; a key belongs to one writer.
 
-    `payload` is the length of the longest events' text, in characters.
+    `payload` is the length of the longest events' text, in characters. `late` of the events have keys of their own
+    and are committed after all others.
     """
 
-    def __init__(self, seed: int, *, events: int, writers: int, payload: int) -> None:
+    def __init__(self, seed: int, *, events: int, late: int, writers: int, payload: int) -> None:
         self._seed = seed
         self._texts = ("", "x" * (payload // 100), "x" * (payload // 10), "x" * payload)
         self._keys = max(writers, events // 40)
-        self._shares = [events // writers + (1 if number < events % writers else 0) for number in range(writers)]
+        early = events - late
+        self._shares = [early // writers + (1 if number < early % writers else 0) for number in range(writers)]
+        self._late = late
         self.writers = writers
 
     def commits(self, writer: int) -> Iterator[Commit]:
         """The commits of one writer, in their order."""
-        rng = random.Random(f"work-{self._seed}-{writer}")
         keys = [f"kéy-{number}" for number in range(writer, self._keys, self.writers)]
+        return self._drawn(str(writer), keys, self._shares[writer])
+
+    def late_commits(self) -> Iterator[Commit]:
+        """The commits of the late events."""
+        return self._drawn("late", [f"kéy-late-{number}" for number in range(_LATE_KEYS)], self._late)
+
+    def _drawn(self, writer: str, keys: list[str], remaining: int) -> Iterator[Commit]:
+        rng = random.Random(f"work-{self._seed}-{writer}")
         rng.shuffle(keys)
         weights = list(itertools.accumulate(1 / (rank + 1) ** 1.1 for rank in range(len(keys))))
-        remaining = self._shares[writer]
         sequences = Counter[str]()
         for number in itertools.count():
             if not remaining:
