@@ -55,7 +55,7 @@ def servicebus_administration_client(connection: Connection) -> ServiceBusAdmini
     """A client for the namespace's management endpoint. Nothing is connected yet."""
     from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
-    options: dict[str, Any] = {"retry_total": 1, "retry_backoff_factor": 0.2}
+    options: dict[str, Any] = {"retry_total": 1}
     if connection.connection_string is not None:
         if names_emulator(connection.connection_string):
             options["transport"] = _plain_http_transport()

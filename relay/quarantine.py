@@ -107,7 +107,6 @@ class Quarantine:
                 parks = its_items[0][1].reason is not Reason.KEY_PARKED
                 await ParkedKey(container, key, _count).store(records, parks=parks)
             except NotParked:
-                self._parked.discard(key)
                 raise QuarantineError(
                     "a parked partition key was released while further events of it were being stored; the next "
                     "attempt publishes them"

@@ -103,10 +103,10 @@ class Rules:
     deadline: Deadline
     send_timeout_s: float
     clearance: Clearance
-    isolate: bool = False
-    stop_at_rejection: bool = False
-    lasting: bool = False
-    pauses_s: Sequence[float] = PAUSES_S
+    isolate: bool
+    stop_at_rejection: bool
+    lasting: bool
+    pauses_s: Sequence[float]
 
 
 class Turn:

@@ -96,19 +96,6 @@ async def test_keys_are_parked_independently(make_quarantine: QuarantineMaker, q
     assert [name for name, _ in await stored(quarantine, "two")] == ["two-1", "two-2"]
 
 
-async def test_documents_without_a_key_are_stored_and_park_nothing(make_quarantine: QuarantineMaker) -> None:
-    keyless = {"id": "a", "type": "domainEvent", "data": {}}
-    items = [
-        Quarantined(keyless, Reason.PARTITION_KEY_MISSING, ""),
-        Quarantined({**keyless, "partitionKey": "x" * 129}, Reason.PARTITION_KEY_TOO_LONG, ""),
-        Quarantined({**keyless, "partitionKey": ""}, Reason.PARTITION_KEY_EMPTY, ""),
-    ]
-
-    await make_quarantine().store(items, "i1", park=True)
-
-    assert await make_quarantine().holds() == Holds()
-
-
 async def test_more_records_than_a_batch_takes_keep_their_order(
     make_quarantine: QuarantineMaker, quarantine: ContainerProxy
 ) -> None:
@@ -251,20 +238,6 @@ async def test_parking_and_releasing_at_the_same_time_leave_no_record_without_a_
     assert len(await stored(quarantine, "key")) == count == 1 + len(accepted)
 
 
-async def test_a_process_knows_what_it_has_parked_even_if_a_query_does_not(
-    make_quarantine: QuarantineMaker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = make_quarantine()
-    await process.store([refused(event("a", "key"))], "i1", park=True)
-
-    async def stale(_: ContainerProxy) -> Holds:
-        return Holds()
-
-    monkeypatch.setattr("relay.quarantine.read_holds", stale)
-
-    assert (await process.holds()).parked == {"key"}
-
-
 async def test_an_order_is_read_honoured_and_removed(
     make_quarantine: QuarantineMaker, quarantine: ContainerProxy
 ) -> None:
@@ -288,16 +261,3 @@ async def test_a_container_that_cannot_be_read_fails_the_attempt(
 
     with pytest.raises(QuarantineError, match="could not be read"):
         await process.holds()
-
-
-async def test_a_record_says_where_its_document_stood(
-    make_quarantine: QuarantineMaker, quarantine: ContainerProxy
-) -> None:
-    document = {**event("a", "key"), "_lsn": 42, "order": 7}
-
-    await make_quarantine().store([refused(document)], "i1", park=True)
-
-    (record,) = [
-        item async for item in quarantine.query_items("SELECT * FROM c WHERE c.type = 'quarantinedEvent'")
-    ]
-    assert (record["lsn"], record["order"]) == (42, 7)

@@ -25,6 +25,16 @@ _RELAY = {
     "evidence": ("evidence",),
     "headroom": ("headroom",),
     "tracelinks": ("tracelinks",),
+    "quarantine": ("quarantine",),
+    "quarantine_record": ("quarantine_record",),
+    "parking": ("parking",),
+    "holds": ("holds",),
+    "connections": ("connections",),
+    "containers": ("containers",),
+    "logs": ("logs",),
+    "telemetry": ("telemetry",),
+    "attempt": ("attempt",),
+    "__main__": ("main",),
 }
 
 _OUTBOX = (

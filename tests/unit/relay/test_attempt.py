@@ -1,15 +1,25 @@
-"""The level of an attempt's line, and what it says."""
+"""What an attempt tells: its line and the line's level, its span, its failures."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections import Counter
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanKind, StatusCode
 
-from relay.attempt import Pace, attempting
+from relay import telemetry
+from relay.attempt import SUMMARY_EVERY_S, Pace, attempting
+from relay.errors import ConfigurationError, PublishError, QuarantineError, RetryableError
 from relay.outcome import Outcome
+from relay.selection import Selection, select
+from relay.turn import PartitionOutcome
+from tests.support.outbox import event, events
+from tests.support.telemetry import Telemetry
 
 ORDINARY: dict[str, Any] = {
     "ignored": 1,
@@ -35,7 +45,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("relay.attempt._pace", Pace(60, clock))
+    monkeypatch.setattr("relay.attempt._pace", Pace(SUMMARY_EVERY_S, clock))
     return clock
 
 
@@ -65,8 +75,11 @@ def test_ordinary_attempts_have_their_line_at_information_once_a_minute(
         {"superseded": 1},
         {"unsent": 1},
         {"quarantined": Counter({"id-empty": 1})},
+        {"unsent": 1, "quarantined": Counter({"id-empty": 1})},
+        {"remembered": 1, "quarantined": Counter({"id-empty": 1})},
+        {"superseded": 1, "quarantined": Counter({"id-empty": 1})},
     ],
-    ids=lambda unusual: next(iter(unusual)),
+    ids=" and ".join,
 )
 def test_anything_unusual_has_its_line_at_information(
     unusual: dict[str, Any], clock: Clock, caplog: pytest.LogCaptureFixture
@@ -84,3 +97,212 @@ def test_the_line_has_every_number_of_the_outcome(clock: Clock, caplog: pytest.L
     told = vars(record)
     expected = {name: value for name, value in ORDINARY.items() if name not in ("failed", "quarantined")}
     assert {name: told[name] for name in expected} == expected | {"superseded": 3}
+    assert 0 <= told["duration_s"] < 60
+    assert (told["invocation_id"], told["retry_count"], told["received"]) == ("i1", 0, 0)
+
+
+def test_each_reason_to_quarantine_has_a_line(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    record = line(caplog, quarantined=Counter({"id-empty": 2, "message-too-large": 1}))
+
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    told = [(vars(each)["action"], vars(each)["reason"], vars(each)["count"]) for each in warnings]
+    assert told == [("quarantine", "id-empty", 2), ("quarantine", "message-too-large", 1)]
+    assert warnings[0].getMessage().startswith("quarantined 2 document(s): id-empty.")
+    assert vars(record)["quarantined"] == 3
+
+
+def traceparent(number: int) -> str:
+    return f"00-{number:032x}-{number:016x}-01"
+
+
+def given(count: int = 3) -> Selection:
+    """What `count` sound events, two documents of other types and one that is malformed are selected to."""
+    sound = [document | {"traceparent": traceparent(n + 1)} for n, document in enumerate(events("k", count))]
+    return select([*sound, None, {"type": "contact"}, event("bad", "k") | {"data": 7}], "domainEvent")
+
+
+def span_of(reported: Telemetry) -> ReadableSpan:
+    (span,) = reported.spans()
+    return span
+
+
+def attempt(retry_count: int = 0, error: BaseException | None = None, **outcome: Any) -> None:
+    """An attempt at three events that came to this outcome, or ended with this error."""
+    with attempting("i1", retry_count, "topic") as attempt:
+        attempt.received(given(), lambda event: False)
+        if outcome:
+            attempt.settled(Outcome(**(ORDINARY | outcome)))
+        if error is not None:
+            raise error
+
+
+def test_the_span_of_an_attempt_tells_its_numbers_and_leaves_out_what_is_zero(reported: Telemetry) -> None:
+    attempt(published=3, sends=2, ignored=2)
+
+    span = span_of(reported)
+    assert (span.kind, span.status.status_code, span.events) == (SpanKind.PRODUCER, StatusCode.UNSET, ())
+    assert dict(span.attributes or {}) == {
+        "messaging.system": "servicebus",
+        "messaging.operation.type": "send",
+        "messaging.operation.name": "relay",
+        "messaging.destination.name": "topic",
+        "messaging.batch.message_count": 3,
+        "faas.invocation_id": "i1",
+        "relay.topic": "topic",
+        "relay.documents.received": 6,
+        "relay.documents.ignored": 2,
+        "relay.events.received": 3,
+        "relay.events.published": 3,
+        "relay.partition_keys": 1,
+        "relay.sends": 2,
+    }
+
+
+def test_a_span_links_to_the_origins_of_at_most_ten_events(reported: Telemetry) -> None:
+    for count in (9, 12):
+        with attempting("i1", 0, "topic") as attempt:
+            attempt.received(given(count), lambda event: False)
+
+    links = [[link.context.trace_id for link in span.links] for span in reported.spans()]
+    assert links == [list(range(1, 10)), list(range(1, 11))]
+
+
+def test_what_came_is_counted_and_what_came_again_too(reported: Telemetry) -> None:
+    redelivered = []
+    for retry_count in (0, 1, 2):
+        attempt(retry_count, published=2, remembered=retry_count)
+        seen = reported.metrics()
+        assert (seen.total("relay.documents.received"), seen.total("relay.documents.ignored")) == (6, 2)
+        assert seen.total("relay.ledger.hits") == retry_count
+        redelivered.append(seen.total("relay.events.redelivered"))
+
+    assert redelivered == [0, 4, 4]
+
+
+def test_an_attempt_that_published_nothing_yet_tells_no_outcome(
+    reported: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "relay.attempt"), pytest.raises(OSError, match="no leases"):
+        attempt(error=OSError("no leases\nat all"))
+
+    (record,) = caplog.records
+    assert record.getMessage() == "the invocation failed, and its 6 document(s) come again: OSError: no leases"
+    assert vars(record).items() >= {"action": "relay_failed", "error": "OSError", "received": 6}.items()
+    span = span_of(reported)
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "OSError")
+    told = dict(span.attributes or {})
+    assert (told["error.type"], told["relay.documents.received"]) == ("OSError", 6)
+    assert not {"relay.events.published", "relay.sends"} & told.keys()
+    assert [dict(each.attributes or {}) for each in span.events] == [
+        {
+            "exception.type": "OSError",
+            "exception.message": "6 document(s) come again. "
+            "The log record with action relay_failed of this operation says why.",
+        }
+    ]
+
+
+def test_an_attempt_that_failed_before_anything_came_says_so(
+    reported: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ValueError, match="no JSON"), attempting("i1", 0, "topic"):
+        raise ValueError("no JSON")
+
+    assert caplog.records[0].getMessage() == (
+        "the invocation failed, and its 0 document(s) come again: ValueError: no JSON"
+    )
+    assert (
+        dict(span_of(reported).attributes or {})
+        .keys()
+        .isdisjoint({"messaging.batch.message_count", "relay.events.received"})
+    )
+
+
+def test_an_attempt_that_is_cancelled_is_told_as_failed(reported: Telemetry) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        attempt(error=asyncio.CancelledError())
+
+    span = span_of(reported)
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "CancelledError")
+    assert [dict(each.attributes or {})["exception.type"] for each in span.events] == ["CancelledError"]
+
+
+FAILED = [
+    PartitionOutcome("k1", unsent=2, error=RetryableError("first")),
+    PartitionOutcome("k2", unsent=1, error=RetryableError("second")),
+    PartitionOutcome("k3", unsent=4, error=ConfigurationError("third")),
+]
+
+
+def test_what_was_not_accepted_is_told_by_kind_of_error_with_an_example(
+    reported: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "relay.attempt"), pytest.raises(PublishError):
+        attempt(error=PublishError("secret"), unsent=7, failed=FAILED)
+
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [record.getMessage() for record in errors] == [
+        "3 event(s) of 2 partition key(s) not accepted, to be sent again. RetryableError: first",
+        "4 event(s) of 1 partition key(s) not accepted, to be sent again. ConfigurationError: third",
+    ]
+    told = [{name: vars(each)[name] for name in ("action", "error", "unsent", "partitions")} for each in errors]
+    assert told == [
+        {"action": "relay_failed", "error": "RetryableError", "unsent": 3, "partitions": 2},
+        {"action": "relay_failed", "error": "ConfigurationError", "unsent": 4, "partitions": 1},
+    ]
+    assert vars(caplog.records[0])["action"] == "relay_batch"
+    span = span_of(reported)
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "PublishError")
+    assert (
+        dict(span.attributes or {}).items() >= {"error.type": "RetryableError", "relay.events.unsent": 7}.items()
+    )
+    assert [dict(each.attributes or {})["exception.type"] for each in span.events] == [
+        *("RetryableError", "ConfigurationError")
+    ]
+    assert "secret" not in span.to_json()
+
+
+def test_what_could_not_be_quarantined_comes_again_and_no_line_says_that_it_was(
+    reported: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "relay.attempt"), pytest.raises(QuarantineError):
+        attempt(error=QuarantineError("not written\nCheck it."), unsent=7, failed=FAILED)
+
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "the invocation failed, and its 6 document(s) come again: not written\nCheck it."
+    )
+    span = span_of(reported)
+    assert [dict(each.attributes or {})["exception.type"] for each in span.events] == ["QuarantineError"]
+
+
+def test_the_time_that_is_left_is_told_until_what_came_is_delivered(reported: Telemetry) -> None:
+    now = int(time.time())
+    selection = select([event("e", "k") | {"_ts": now, "ttl": 1000}], "domainEvent")
+
+    def least() -> float:
+        return reported.metrics().gauge("relay.ttl.headroom") or 0.0
+
+    def attempt(retry_count: int, error: Exception | None) -> None:
+        with attempting("i1", retry_count, "topic") as attempt:
+            attempt.received(selection, lambda event: False)
+            told.append(least())
+            if error is not None:
+                raise error
+
+    told: list[float] = []
+    with pytest.raises(OSError, match="no"):
+        attempt(0, OSError("no"))
+    told.append(least())
+    attempt(1, None)
+
+    assert told == [pytest.approx(1000, abs=30)] * 3
+    assert reported.metrics().gauge("relay.ttl.headroom") is None
+
+
+def test_what_is_published_in_an_attempt_is_counted_at_its_end(reported: Telemetry) -> None:
+    with attempting("i1", 0, "topic"):
+        telemetry.accepted(given().events, 0.5)
+        during = reported.metrics().total("relay.events.published")
+
+    assert (during, reported.metrics().total("relay.events.published")) == (0, 3)

@@ -88,6 +88,7 @@ def test_keys_are_measured_as_the_service_does_in_utf_16(key: str) -> None:
         ("x", "x" * 15_000, ""),
         ("x" * 5_000, "x" * 5_000, "x" * 5_001),
         ("美" * 5_001, "", ""),
+        ("😀" * 3_751, "", ""),
     ],
 )
 def test_what_becomes_properties_is_bounded_together(action: str, created_at: str, traceparent: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from relay.events import DomainEvent
-from relay.headroom import FORGOTTEN_AFTER_S, Batch, Headroom, expiry
+from relay.headroom import Batch, Headroom, expiry
 
 
 class Clock:
@@ -30,6 +30,8 @@ def batch(*documents: dict[str, Any], accepted: tuple[str, ...] = ()) -> Batch:
     ("committed", "ttl", "expected"),
     [
         (1000, 600, 1600),
+        (1000, 1, 1001),
+        (1000, 0, None),
         (1000, -1, None),
         (1000, None, None),
         (None, 600, None),
@@ -82,9 +84,28 @@ def test_a_failed_batch_that_never_comes_again_is_forgotten() -> None:
     headroom.begin(failed)
     headroom.end(failed, delivered=False)
 
-    before, monotonic.now = headroom.least(), FORGOTTEN_AFTER_S
+    told = []
+    # Its next attempt comes within a minute.
+    for monotonic.now in (0, 299.5, 300):
+        told.append(headroom.least())
 
-    assert (before, headroom.least()) == (500, None)
+    assert told == [500, 500, None]
+
+
+@pytest.mark.parametrize("rejected", [False, True])
+def test_a_failed_batch_that_comes_again_with_more_behind_it_is_one(rejected: bool) -> None:
+    headroom = Headroom(Clock(1100), Clock(0))
+    documents = [document("1"), document("2"), document("3")]
+    first, second = (
+        Batch([], taken, lambda event: False) if rejected else batch(*taken)
+        for taken in (documents[:2], documents)
+    )
+    headroom.begin(first)
+    headroom.end(first, delivered=False)
+    headroom.begin(second)
+    headroom.end(second, delivered=True)
+
+    assert headroom.least() is None
 
 
 def test_what_was_accepted_meanwhile_has_no_part_but_what_is_rejected_has() -> None:

@@ -17,6 +17,13 @@ def test_a_valid_traceparent_becomes_a_remote_span_context(text: str) -> None:
     assert context.is_remote
 
 
+def test_flags_are_two_hexadecimal_digits() -> None:
+    context = parse(f"00-{TRACE}-{SPAN}-fd")
+
+    assert context is not None
+    assert context.trace_flags == 0xFD
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import pytest
+
+from relay import telemetry
+from relay.headroom import Headroom
+from relay.telemetry import BoundedActions
+from tests.support.telemetry import Telemetry, installed
+from tests.unit.relay.accounts import ToldContainer
+
+
+@pytest.fixture
+def container() -> ToldContainer:
+    return ToldContainer()
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> Telemetry:
+    """What is reported from here on, with nothing left of other tests."""
+    monkeypatch.setattr(telemetry, "headroom", Headroom())
+    monkeypatch.setattr(telemetry, "_actions", BoundedActions())
+    telemetry_in_memory = installed()
+    telemetry_in_memory.forget()
+    return telemetry_in_memory

@@ -1,0 +1,152 @@
+"""The record of a quarantined document, whole or in parts."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from relay.events import Reason
+from relay.quarantine_record import NO_PARTITION_KEY, Quarantined, create, record_of
+from tests.support.outbox import event
+from tests.unit.relay.accounts import ToldContainer, refusal
+
+
+def record(document: dict[str, Any], position: int = 0) -> dict[str, Any]:
+    return record_of(Quarantined(document, Reason.MESSAGE_REFUSED, "too odd"), "i1", position)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """An event whose document has this many levels."""
+    inner: Any = 1
+    for _ in range(levels - 1):
+        inner = [inner]
+    return {"id": "e", "partitionKey": "k", "type": "domainEvent", "data": inner}
+
+
+async def whole(container: ToldContainer) -> Any:
+    """The one document that is stored in parts, put together, and how many parts there are."""
+    items = await container.stored()
+    (head,) = [item for item in items if item["type"] == "quarantinedEvent"]
+    parts = sorted(
+        (item for item in items if item["type"] == "quarantinedEventPart"), key=lambda item: item["part"]
+    )
+    assert [part["part"] for part in parts] == list(range(head["documentParts"]))
+    assert [part["id"] for part in parts] == [f"{head['id']}-{number}" for number in range(len(parts))]
+    assert {part["recordId"] for part in parts} == {head["id"]}
+    assert "document" not in head
+    return json.loads("".join(part["text"] for part in parts)), len(parts)
+
+
+def test_a_record_tells_what_was_found_where_and_when() -> None:
+    document = event("e", "k") | {"_lsn": 42, "order": 7}
+
+    made = record(document, 3)
+
+    told = {name: value for name, value in made.items() if name not in ("id", "quarantinedAt")}
+    assert told == {
+        "partitionKey": "k",
+        "type": "quarantinedEvent",
+        "reason": "message-refused",
+        "detail": "too odd",
+        "invocationId": "i1",
+        "position": 3,
+        "lsn": 42,
+        "order": 7,
+        "document": document,
+    }
+    age = datetime.now(UTC) - datetime.fromisoformat(made["quarantinedAt"])
+    assert timedelta(0) <= age < timedelta(minutes=1)
+
+
+def test_the_same_content_has_the_same_id_in_every_version_of_the_relay() -> None:
+    document = {"id": "e", "partitionKey": "k", "data": {"action": "Ä", "n": 1.5}, "_etag": '"1"'}
+
+    identifier = record(document)["id"]
+
+    assert identifier == "891ddc1fcb517a8cad02aead114c441dfb4fd61c"
+    assert record(dict(reversed(document.items())), 5)["id"] == identifier
+    assert record(document | {"_etag": '"2"'})["id"] != identifier
+
+
+@pytest.mark.parametrize("document", [{"id": "e"}, {"id": "e", "partitionKey": None}, {"partitionKey": 7}])
+def test_a_record_has_a_key_though_its_document_has_none(document: dict[str, Any]) -> None:
+    assert record(document)["partitionKey"] == NO_PARTITION_KEY
+
+
+@pytest.mark.parametrize("value", [None, True, "7", 7.0])
+def test_a_place_that_is_no_whole_number_is_none(value: Any) -> None:
+    made = record(event("e", "k") | {"_lsn": value, "order": value})
+
+    assert not {"lsn", "order"} & made.keys()
+    assert made["document"]["order"] == value
+
+
+def test_a_document_that_came_alone_is_the_first_of_its_batch() -> None:
+    assert Quarantined({}, Reason.ID_MISSING, "").position == 0
+
+
+async def test_a_record_is_new_once(container: ToldContainer) -> None:
+    made = record(event("e", "k"))
+
+    assert [await create(container.proxy, made) for _ in range(2)] == [True, False]
+    (item,) = await container.stored()
+    assert item.items() >= made.items()
+
+
+async def test_a_document_that_is_too_large_for_an_item_is_stored_in_parts(container: ToldContainer) -> None:
+    # Twelve bytes a character on the wire: the most that one can have.
+    document = event("e", "k", text="\U0001f600" * 400_000)
+    made = record(document)
+
+    assert [await create(container.proxy, made) for _ in range(2)] == [True, False]
+
+    assert await whole(container) == (document, 3)
+
+
+async def test_a_document_that_nests_too_deep_within_its_record_is_stored_in_parts(
+    container: ToldContainer,
+) -> None:
+    await create(container.proxy, record(nested(127)))
+    assert [("document" in item) for item in await container.stored()] == [True]
+
+    deepest = ToldContainer()
+    assert await create(deepest.proxy, record(nested(128)))
+
+    assert await whole(deepest) == (nested(128), 1)
+
+
+@pytest.mark.parametrize("status", [401, 403, 412, 429, 503])
+async def test_another_refusal_is_not_answered_with_parts(container: ToldContainer, status: int) -> None:
+    container.answers = [refusal(status)]
+
+    with pytest.raises(CosmosHttpResponseError, match="as the test says"):
+        await create(container.proxy, record(event("e", "k")))
+
+    assert await container.stored() == []
+
+
+async def test_an_attempt_that_broke_off_between_two_parts_is_taken_up(container: ToldContainer) -> None:
+    document = event("e", "k", text="x" * 2_200_000)
+    made = record(document)
+    container.answers = [None, None, None, refusal(503)]
+    with pytest.raises(CosmosHttpResponseError):
+        await create(container.proxy, made)
+
+    assert await create(container.proxy, made)
+
+    assert (await whole(container))[0] == document
+
+
+async def test_what_is_refused_in_parts_too_is_an_error(container: ToldContainer) -> None:
+    container.answers = [refusal(413), refusal(413)]
+
+    with pytest.raises(CosmosHttpResponseError):
+        await create(container.proxy, record(event("e", "k")))
+
+    container.answers = [refusal(413), None, refusal(400)]
+    with pytest.raises(CosmosHttpResponseError):
+        await create(container.proxy, record(event("f", "k")))
