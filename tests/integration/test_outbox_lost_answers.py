@@ -200,6 +200,23 @@ async def test_a_commit_that_someone_elses_followed_is_done_and_its_version_is_o
     assert (await container.read_item("o1", "o1"))["data"]["quantity"] == 9
 
 
+async def test_a_commit_that_was_done_does_not_fail_for_want_of_its_etags(
+    container: ContainerProxy, faults: FaultClient
+) -> None:
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.pay("1.00")
+        await faults.add("timeout", "batch", applies=True)
+        unreadable = await faults.add("unavailable", "read", count=100)
+        await work.commit()
+        await faults.remove(unreadable)
+        order.resize(2)
+        with pytest.raises(PreconditionFailed):
+            await work.commit()
+
+    assert await actions(container) == ["OrderPlaced", "OrderPaid"]
+
+
 async def test_a_real_precondition_error_after_a_lost_answer_stays_one(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
