@@ -138,8 +138,9 @@ def event_object(
         "createdAt": event.created_at,
     }
     told = _told_by(event, name)
-    if taken := [key for key, value in own.items() if told.get(key, value) != value]:
-        raise InvalidDocument(f"{name} tells another '{taken[0]}' than the library writes: rename the field.")
+    for key, value in own.items():
+        if told.get(key, value) != value:
+            raise InvalidDocument(f"{name} tells another '{key}' than the library writes: rename the field.")
     _check_id(event.id, name)
     check_key(event.id, "id", name)
     check_key(partition_of(entity), "partition key", name)
