@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -167,6 +169,23 @@ async def test_a_continuation_is_good_for_its_listing_only(container: ContainerP
             await work.repository(Customer).read_page(1, token)
         with pytest.raises(ValueError, match="at least one"):
             await orders.read_page(0)
+
+
+async def test_what_the_service_refuses_is_a_continuation_only_where_there_was_one(
+    container: ContainerProxy,
+) -> None:
+    await given(container, *(Order("tea", partition_key="p") for _ in range(2)))
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        token = (await orders.read_page(1)).continuation
+        assert token is not None
+        listing, _ = json.loads(base64.urlsafe_b64decode(token + "=="))
+        forged = base64.urlsafe_b64encode(json.dumps([listing, "nonsense"]).encode()).decode().rstrip("=")
+        with pytest.raises(InvalidContinuation, match="Cosmos DB does not take the continuation"):
+            await orders.read_page(1, forged)
+        with pytest.raises(ServiceRefused) as raised:
+            await orders.read_page(where="c.data.")
+        assert raised.value.status == 400
 
 
 async def test_a_service_derives_a_repository_with_its_own_queries(container: ContainerProxy) -> None:

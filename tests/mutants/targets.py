@@ -32,7 +32,7 @@ _INTEGRATION = "tests/integration/test_outbox_{}.py"
 # The unit tests, then the integration tests.
 _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "answers": (("answers",), ()),
-    "batch": (("batches", "order"), ()),
+    "batch": (("batches", "order", "relayable"), ()),
     "context": (("batches", "order"), ("commits", "lost_answers", "stale_reads")),
     "data_object": (("batches", "relayable", "order"), ()),
     "entities": (("entities", "batches", "order"), ()),

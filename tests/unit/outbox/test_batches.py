@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,7 @@ from outbox import (
     MixedPartitions,
     Repository,
     errors,
+    traceparent,
 )
 from outbox.context import ContainerContext
 from tests.unit.outbox.commits import batch, documents, read_order
@@ -229,10 +231,31 @@ def test_an_event_keeps_the_trace_it_began_with(context: ContainerContext) -> No
     assert batch(context) == first
 
 
+def test_an_event_that_was_forgotten_begins_anew_with_the_trace_of_then(context: ContainerContext) -> None:
+    order = Order("tea")
+    Repository(context, Order).create(order)
+    EventRepository(context).create(OrderViewed(), order)
+    with trace.use_span(SPAN):
+        assert "traceparent" in documents(context)[1]
+
+    context.reset()
+    assert context.data_objects == []
+
+    Repository(context, Order).create(order)
+    assert [document.get("traceparent") for document in documents(context)] == [None, None]
+
+
 def test_without_a_valid_span_there_is_no_traceparent(context: ContainerContext) -> None:
     Repository(context, Order).create(Order("tea"))
 
     assert all("traceparent" not in document for document in documents(context))
+
+
+def test_without_opentelemetry_there_is_no_traceparent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
+
+    with trace.use_span(SPAN):
+        assert runpy.run_path(traceparent.__file__)["current"]() is None
 
 
 def test_forgetting_an_entity_takes_its_events_along(context: ContainerContext) -> None:
