@@ -56,9 +56,22 @@ async def test_nothing_is_written_without_a_commit(container: ContainerProxy) ->
     async with UnitOfWork(container) as work:
         work.repository(Order).create(Order("tea"))
 
-    assert await stored(container) == []
     with pytest.raises(RuntimeError, match="outside of `async with`"):
         await work.commit()
+    async with work:
+        assert await work.commit() == []
+    assert await stored(container) == []
+
+
+async def test_a_unit_of_work_commits_in_its_block_alone_and_demands_a_time_to_live(
+    container: ContainerProxy,
+) -> None:
+    work = UnitOfWork(container)
+    work.repository(Order).create(Order("tea"))
+    with pytest.raises(RuntimeError, match="outside of `async with`"):
+        await work.commit()
+    with pytest.raises(ValueError, match="time to live"):
+        UnitOfWork(container, event_ttl=0)
 
 
 async def test_an_error_in_the_block_discards_what_was_tracked(container: ContainerProxy) -> None:

@@ -64,7 +64,12 @@ async def test_a_deletion_demands_the_version_too(container: ContainerProxy) -> 
         order = await work.repository(Order).read("o1")
         await pay_elsewhere(container)
         work.repository(Order).delete(order)
-        with pytest.raises(PreconditionFailed):
+        with pytest.raises(PreconditionFailed, match="changed by someone else"):
+            await work.commit()
+        work.rollback()
+        order = await work.repository(Order).read("o1")
+        work.repository(Order).delete(order, if_match='"another"')
+        with pytest.raises(PreconditionFailed, match="in another version than demanded"):
             await work.commit()
 
     assert await actions(container) == ["OrderPlaced", "OrderPaid"]
@@ -135,6 +140,16 @@ async def test_pages_hold_every_entity_once_and_end(container: ContainerProxy) -
     assert [len(page.items) for page in pages[:3]] == [5, 5, 5]
     tokens = [page.continuation for page in pages if page.continuation]
     assert all(token.replace("-", "").replace("_", "").isalnum() for token in tokens)
+
+
+async def test_a_page_holds_fifty_unless_told_otherwise(container: ContainerProxy) -> None:
+    for commit in range(2):
+        await given(container, *(Order("tea", id=f"o{commit}{n:02}", partition_key="p") for n in range(26)))
+    async with UnitOfWork(container) as work:
+        page = await work.repository(Order).read_page(partition_key="p")
+
+    assert len(page.items) == 50
+    assert page.has_more
 
 
 async def test_a_page_lists_one_partition_where_a_condition_holds(container: ContainerProxy) -> None:
