@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
@@ -55,9 +56,22 @@ async def test_nothing_is_written_without_a_commit(container: ContainerProxy) ->
     async with UnitOfWork(container) as work:
         work.repository(Order).create(Order("tea"))
 
-    assert await stored(container) == []
     with pytest.raises(RuntimeError, match="outside of `async with`"):
         await work.commit()
+    async with work:
+        assert await work.commit() == []
+    assert await stored(container) == []
+
+
+async def test_a_unit_of_work_commits_in_its_block_alone_and_demands_a_time_to_live(
+    container: ContainerProxy,
+) -> None:
+    work = UnitOfWork(container)
+    work.repository(Order).create(Order("tea"))
+    with pytest.raises(RuntimeError, match="outside of `async with`"):
+        await work.commit()
+    with pytest.raises(ValueError, match="time to live"):
+        UnitOfWork(container, event_ttl=0)
 
 
 async def test_an_error_in_the_block_discards_what_was_tracked(container: ContainerProxy) -> None:
@@ -299,6 +313,37 @@ async def test_any_version_is_overwritten_by_many_at_once_and_no_number_is_given
     assert [event["sequence"] for event in events] == [1, 2, 3, 4, 5, 6]
 
 
+async def test_a_commit_over_any_version_that_is_always_overtaken_gives_up(
+    container: ContainerProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, others = container.execute_item_batch, 0
+
+    async def after_another(*arguments: Any, **options: Any) -> Any:
+        nonlocal others
+        others += 1
+        with monkeypatch.context() as patch:
+            patch.setattr(container, "execute_item_batch", send)
+            await pay_elsewhere(container)
+        return await send(*arguments, **options)
+
+    await given(container, Order("tea", id="o1"))
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.resize(2)
+        work.repository(Order).update(order, if_match="*")
+        monkeypatch.setattr(container, "execute_item_batch", after_another)
+        with pytest.raises(PreconditionFailed):
+            await work.commit()
+        assert 5 <= others <= 20
+        work.repository(Order).update(order)
+        before = others
+        with pytest.raises(PreconditionFailed):
+            await work.commit()
+        assert others == before + 1
+
+    assert await actions(container) == ["OrderPlaced", *["OrderPaid"] * others]
+
+
 async def test_any_version_does_not_bring_back_what_was_deleted_or_removed(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
     async with UnitOfWork(container) as work, UnitOfWork(container) as other:
@@ -376,8 +421,13 @@ async def test_an_entity_that_was_removed_meanwhile_is_not_found_and_nothing_is_
         order.pay("1.00")
         with pytest.raises(NotFound, match="There is no order 'o1' any more"):
             await work.commit()
+        assert await actions(container) == ["OrderPlaced"]
 
-    assert await actions(container) == ["OrderPlaced"]
+        work.forget(order)
+        work.repository(Order).create(Order("coffee", id="o2"))
+        await work.commit()
+
+    assert await actions(container) == ["OrderPlaced", "OrderPlaced"]
 
 
 async def test_what_no_batch_holds_is_refused_before_anything_is_sent_and_can_be_put_right(
@@ -408,6 +458,22 @@ async def test_what_no_batch_holds_is_refused_before_anything_is_sent_and_can_be
         await work.commit()
 
     assert len(await stored(container)) == 100
+
+
+async def test_what_the_service_finds_too_large_is_not_written_and_can_be_made_smaller(
+    container: ContainerProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if the service's limit had become smaller than the one that the library knows.
+    monkeypatch.setattr("outbox.batch.MAX_BATCH_BYTES", 2 * MAX_BATCH_BYTES)
+    order = Order("tea", note="x" * MAX_BATCH_BYTES)
+    async with UnitOfWork(container) as work:
+        work.repository(Order).create(order)
+        with pytest.raises(BatchTooLarge, match="Cosmos DB found the commit of order"):
+            await work.commit()
+        order.note = "x"
+        await work.commit()
+
+    assert len(await stored(container)) == 2
 
 
 async def test_a_batch_that_is_full_to_the_byte_is_taken(container: ContainerProxy) -> None:

@@ -200,6 +200,43 @@ async def test_a_commit_that_someone_elses_followed_is_done_and_its_version_is_o
     assert (await container.read_item("o1", "o1"))["data"]["quantity"] == 9
 
 
+async def test_a_commit_that_was_done_does_not_fail_for_want_of_its_etags(
+    container: ContainerProxy, faults: FaultClient
+) -> None:
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.pay("1.00")
+        await faults.add("timeout", "batch", applies=True)
+        unreadable = await faults.add("unavailable", "read", count=100)
+        await work.commit()
+        await faults.remove(unreadable)
+        order.resize(2)
+        with pytest.raises(PreconditionFailed):
+            await work.commit()
+
+    assert await actions(container) == ["OrderPlaced", "OrderPaid"]
+
+
+async def test_a_version_that_could_not_be_read_to_go_over_it_leaves_the_commit_uncertain(
+    container: ContainerProxy, faults: FaultClient
+) -> None:
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        async with UnitOfWork(container) as other:
+            (await other.repository(Order).read("o1")).resize(9)
+            await other.commit()
+        order.pay("1.00")
+        work.repository(Order).update(order, if_match="*")
+        unreadable = await faults.add("unavailable", "read", count=100)
+        with pytest.raises(CommitUncertain, match="order 'o1' could not be read"):
+            await work.commit()
+        await faults.remove(unreadable)
+
+        assert await repeat(work) == []
+
+    assert await actions(container) == ["OrderPlaced", "OrderResized", "OrderPaid"]
+
+
 async def test_a_real_precondition_error_after_a_lost_answer_stays_one(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
@@ -317,6 +354,21 @@ async def test_a_service_that_is_gone_leaves_an_uncertain_commit(
             await work.commit()
         with pytest.raises(Unavailable):
             await work.repository(Order).read("o1")
+
+
+async def test_what_was_refused_as_a_whole_can_be_changed_and_committed(container: ContainerProxy) -> None:
+    client: Any = container.client_connection
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.pay("1.00")
+        key, client.master_key = client.master_key, "AAAA" + client.master_key[4:]
+        with pytest.raises(ServiceRefused):
+            await work.commit()
+        client.master_key = key
+        order.quantity = 7
+        await work.commit()
+
+    assert await actions(container) == ["OrderPlaced", "OrderPaid"]
 
 
 async def test_a_refusal_does_not_settle_an_earlier_uncertain_commit(

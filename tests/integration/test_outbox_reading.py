@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -62,7 +64,12 @@ async def test_a_deletion_demands_the_version_too(container: ContainerProxy) -> 
         order = await work.repository(Order).read("o1")
         await pay_elsewhere(container)
         work.repository(Order).delete(order)
-        with pytest.raises(PreconditionFailed):
+        with pytest.raises(PreconditionFailed, match="changed by someone else"):
+            await work.commit()
+        work.rollback()
+        order = await work.repository(Order).read("o1")
+        work.repository(Order).delete(order, if_match='"another"')
+        with pytest.raises(PreconditionFailed, match="in another version than demanded"):
             await work.commit()
 
     assert await actions(container) == ["OrderPlaced", "OrderPaid"]
@@ -135,6 +142,16 @@ async def test_pages_hold_every_entity_once_and_end(container: ContainerProxy) -
     assert all(token.replace("-", "").replace("_", "").isalnum() for token in tokens)
 
 
+async def test_a_page_holds_fifty_unless_told_otherwise(container: ContainerProxy) -> None:
+    for commit in range(2):
+        await given(container, *(Order("tea", id=f"o{commit}{n:02}", partition_key="p") for n in range(26)))
+    async with UnitOfWork(container) as work:
+        page = await work.repository(Order).read_page(partition_key="p")
+
+    assert len(page.items) == 50
+    assert page.has_more
+
+
 async def test_a_page_lists_one_partition_where_a_condition_holds(container: ContainerProxy) -> None:
     same = [Order("tea", id=f"o{number}", partition_key="p", quantity=number) for number in range(6)]
     await given(container, *same)
@@ -167,6 +184,23 @@ async def test_a_continuation_is_good_for_its_listing_only(container: ContainerP
             await work.repository(Customer).read_page(1, token)
         with pytest.raises(ValueError, match="at least one"):
             await orders.read_page(0)
+
+
+async def test_what_the_service_refuses_is_a_continuation_only_where_there_was_one(
+    container: ContainerProxy,
+) -> None:
+    await given(container, *(Order("tea", partition_key="p") for _ in range(2)))
+    async with UnitOfWork(container) as work:
+        orders = work.repository(Order)
+        token = (await orders.read_page(1)).continuation
+        assert token is not None
+        listing, _ = json.loads(base64.urlsafe_b64decode(token + "=="))
+        forged = base64.urlsafe_b64encode(json.dumps([listing, "nonsense"]).encode()).decode().rstrip("=")
+        with pytest.raises(InvalidContinuation, match="Cosmos DB does not take the continuation"):
+            await orders.read_page(1, forged)
+        with pytest.raises(ServiceRefused) as raised:
+            await orders.read_page(where="c.data.")
+        assert raised.value.status == 400
 
 
 async def test_a_service_derives_a_repository_with_its_own_queries(container: ContainerProxy) -> None:

@@ -70,6 +70,19 @@ async def test_a_creation_is_read_back_by_the_same_client(container: ContainerPr
         assert (await work.repository(Order).read("o2")).item_name == "tea"
 
 
+async def test_a_client_that_keeps_no_tokens_commits_and_may_read_what_was_before(
+    container: ContainerProxy, gateway: LaggingGateway, cosmos: CosmosServer, primary: ContainerProxy
+) -> None:
+    async with CosmosClient(gateway.endpoint, cosmos.key, consistency_level="Eventual") as client:
+        weak = client.get_database_client(DATABASE).get_container_client("data")
+        async with UnitOfWork(weak) as work:
+            (await work.repository(Order).read("o1")).pay("1.00")
+            await work.commit()
+            assert (await work.repository(Order).read("o1")).paid is None
+
+    assert await actions(primary) == ["OrderPlaced", "OrderPaid"]
+
+
 async def test_a_client_that_is_ahead_of_its_replica_is_not_mistaken_for_one_that_is_not(
     container: ContainerProxy, gateway: LaggingGateway, cosmos: CosmosServer
 ) -> None:
@@ -139,6 +152,25 @@ async def test_a_creation_whose_answer_was_lost_is_done(
         await work.commit()
 
     assert await actions(primary) == ["OrderPlaced", "OrderPlaced", "OrderResized"]
+
+
+@EVERY_LOSS
+async def test_the_first_commit_of_a_client_whose_answer_was_lost_is_done(
+    gateway: LaggingGateway, cosmos: CosmosServer, primary: ContainerProxy, loss: Lost
+) -> None:
+    # Such a client has no session token yet, and nothing to keep one under.
+    gateway.lag()
+    async with CosmosClient(gateway.endpoint, cosmos.key) as client:
+        container = client.get_database_client(DATABASE).get_container_client("data")
+        async with UnitOfWork(container) as work:
+            order = Order("tea", id="o2")
+            work.repository(Order).create(order)
+            gateway.lose(loss)
+            await work.commit()
+            order.resize(2)
+            await work.commit()
+
+    assert await actions(primary) == ["OrderPlaced", "OrderResized"]
 
 
 @EVERY_LOSS

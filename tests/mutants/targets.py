@@ -37,10 +37,26 @@ _RELAY = {
     "__main__": ("main",),
 }
 
-_OUTBOX = (
-    *("answers", "batch", "context", "data_object", "entities", "errors", "events", "execution", "paging"),
-    *("payload", "relayable", "repositories", "session", "traceparent", "unit_of_work"),
-)
+_UNIT = "tests/unit/outbox/test_{}.py"
+_INTEGRATION = "tests/integration/test_outbox_{}.py"
+# The unit tests, then the integration tests.
+_OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "answers": (("answers",), ()),
+    "batch": (("batches", "order", "relayable"), ()),
+    "context": (("batches", "order"), ("commits", "lost_answers", "stale_reads")),
+    "data_object": (("batches", "relayable", "order"), ()),
+    "entities": (("entities", "batches", "order"), ()),
+    "errors": (("errors",), ()),
+    "events": (("entities", "order"), ()),
+    "execution": ((), ("stale_reads", "lost_answers")),
+    "paging": (("paging",), ("reading",)),
+    "payload": (("entities", "relayable", "batches"), ()),
+    "relayable": (("relayable",), ()),
+    "repositories": (("batches", "order"), ("reading", "commits")),
+    "session": ((), ("stale_reads",)),
+    "traceparent": (("batches",), ()),
+    "unit_of_work": (("batches",), ("commits",)),
+}
 
 TARGETS: dict[str, tuple[str, ...]] = {
     **{
@@ -49,5 +65,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     },
     "function_app.py": ("tests/unit/test_function_app.py",),
     "host.json": ("tests/unit/test_host_json.py", "tests/unit/relay/test_host.py"),
-    **{f"outbox/src/outbox/{module}.py": ("tests/unit/outbox",) for module in _OUTBOX},
+    **{
+        f"outbox/src/outbox/{module}.py": (
+            *(_UNIT.format(name) for name in units),
+            *(_INTEGRATION.format(name) for name in integrations),
+        )
+        for module, (units, integrations) in _OUTBOX.items()
+    },
 }

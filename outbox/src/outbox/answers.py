@@ -7,6 +7,7 @@ Source: https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cos
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
@@ -23,9 +24,9 @@ from outbox.errors import (
     Throttled,
     Unavailable,
 )
-from outbox.session import READ_SESSION_NOT_AVAILABLE
 
 _RETRY_WITH = 449
+_READ_SESSION_NOT_AVAILABLE = 1002
 _OWNER_NOT_FOUND = 1003
 _RETRY_AFTER = "x-ms-retry-after-ms"
 _OPERATION_RETRY_AFTER = "retryAfterMilliseconds"
@@ -38,9 +39,9 @@ def failed_read(error: AzureError, subject: str) -> OutboxError:
         return NotFound(f"There is no {subject}.")
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return Throttled(f"Reading {subject} was throttled.", _retry_after(error))
-    if _is_transient(status) or _lags(error):
+    if status is None or _is_transient(status) or _lags(error):
         return Unavailable(f"{subject} could not be read: {_said(error)}.")
-    return ServiceRefused(f"Cosmos DB refused to read {subject}: {_said(error)}.", int(status or 0))
+    return ServiceRefused(f"Cosmos DB refused to read {subject}: {_said(error)}.", status)
 
 
 def failed_batch(error: AzureError, batch: Batch) -> OutboxError:
@@ -52,14 +53,16 @@ def failed_batch(error: AzureError, batch: Batch) -> OutboxError:
         return Throttled(f"{_capital(batch.name)} was throttled.", _retry_after(error))
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return _too_large(batch)
-    if _is_transient(status) or _lags(error):
+    if status is None or _is_transient(status) or _lags(error):
         return CommitUncertain(f"Whether {batch.name} was done is not known: {_said(error)}.")
-    return ServiceRefused(f"Cosmos DB refused {batch.name}: {_said(error)}.", int(status or 0))
+    return ServiceRefused(f"Cosmos DB refused {batch.name}: {_said(error)}.", status)
 
 
 def _failed_operation(error: CosmosBatchOperationError, batch: Batch) -> OutboxError:
-    culprit = batch.operations[error.error_index or 0].name
-    match error.status_code:
+    culprit = batch.operations[error.error_index].name
+    # Always there, other than an HttpResponseError's in general, by which the SDK annotates it.
+    status: Any = error.status_code
+    match status:
         case HTTPStatus.CONFLICT:
             return Conflict(f"{_capital(culprit)} exists already.")
         case HTTPStatus.PRECONDITION_FAILED:
@@ -70,9 +73,9 @@ def _failed_operation(error: CosmosBatchOperationError, batch: Batch) -> OutboxE
             return _too_large(batch)
         case HTTPStatus.TOO_MANY_REQUESTS:
             return Throttled(f"{_capital(batch.name)} was throttled.", _operation_retry_after(error))
-        case status if _is_transient(status):
+        case _ if _is_transient(status):
             return CommitUncertain(f"{_capital(culprit)} was answered with {status}.")
-    return ServiceRefused(f"Cosmos DB refused {culprit} with {error.status_code}.", int(error.status_code or 0))
+    return ServiceRefused(f"Cosmos DB refused {culprit} with {status}.", status)
 
 
 def _too_large(batch: Batch) -> BatchTooLarge:
@@ -85,16 +88,15 @@ def _too_large(batch: Batch) -> BatchTooLarge:
 def _status(error: AzureError) -> int | None:
     """None where there was no answer: no connection, or one that was lost, or a timeout."""
     if isinstance(error, ClientAuthenticationError):
-        return error.status_code or HTTPStatus.UNAUTHORIZED
+        return error.status_code or HTTPStatus.UNAUTHORIZED.value
     return error.status_code if isinstance(error, HttpResponseError) else None
 
 
-def _is_transient(status: int | None) -> bool:
+def _is_transient(status: int) -> bool:
     """Whether a repetition may succeed, and what became of a write cannot be told from the answer."""
     # A success whose body could not be read is no answer either.
     return (
-        status is None
-        or status < HTTPStatus.BAD_REQUEST
+        status < HTTPStatus.BAD_REQUEST
         or status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.GONE, _RETRY_WITH)
         or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     )
@@ -102,7 +104,7 @@ def _is_transient(status: int | None) -> bool:
 
 def _is_of_an_item(error: AzureError) -> bool:
     """Whether a 404 is about an item: the SDK asks for the container too, which can be missing as well."""
-    if _sub_status(error) in (_OWNER_NOT_FOUND, READ_SESSION_NOT_AVAILABLE):
+    if _sub_status(error) in (_OWNER_NOT_FOUND, _READ_SESSION_NOT_AVAILABLE):
         return False
     response = getattr(error, "response", None)
     url = getattr(getattr(response, "request", None), "url", "")
@@ -111,7 +113,7 @@ def _is_of_an_item(error: AzureError) -> bool:
 
 def _lags(error: AzureError) -> bool:
     """Whether no replica had caught up with what this client has written or seen: 404 in a batch too."""
-    return _status(error) == HTTPStatus.NOT_FOUND and _sub_status(error) == READ_SESSION_NOT_AVAILABLE
+    return _status(error) == HTTPStatus.NOT_FOUND and _sub_status(error) == _READ_SESSION_NOT_AVAILABLE
 
 
 def _sub_status(error: AzureError) -> int | None:

@@ -22,6 +22,9 @@ from outbox.events import DomainEvent
 from outbox.payload import copied, encode
 from outbox.relayable import check_values
 
+# Of the partition keys in a message.
+_NAMED = 5
+
 SdkOperation = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
@@ -75,16 +78,13 @@ class Batch:
         Raises:
             MixedPartitions, BatchTooLarge, InvalidDocument: It could never be executed.
         """
-        keys = tuple(dict.fromkeys(source.partition_key for source in objects))
-        if len(keys) > 1:
-            named = ", ".join(f"'{key}'" for key in keys[:5]) + (" and more" if len(keys) > 5 else "")
-            raise MixedPartitions(
-                f"The commit spans {len(keys)} partition keys ({named}); a transactional batch has one.", keys
-            )
+        key, *others = dict.fromkeys(source.partition_key for source in objects)
+        if others:
+            raise _mixed((key, *others))
         _check_twice(objects)
         operations = tuple(Operation.of(source) for source in objects)
         size = len(encode([operation.as_sent() for operation in operations], "the commit"))
-        batch = cls(keys[0], operations, size, _first_event(objects, operations))
+        batch = cls(key, operations, size, _first_event(objects, operations))
         batch._check_limits(objects)
         return batch
 
@@ -111,6 +111,13 @@ class Batch:
 def _first_event(objects: Sequence[DataObject[Any]], operations: Sequence[Operation]) -> Operation | None:
     pairs = zip(objects, operations, strict=True)
     return next((operation for source, operation in pairs if isinstance(source.source, DomainEvent)), None)
+
+
+def _mixed(keys: tuple[str, ...]) -> MixedPartitions:
+    named = ", ".join(f"'{key}'" for key in keys[:_NAMED]) + (" and more" if len(keys) > _NAMED else "")
+    return MixedPartitions(
+        f"The commit spans {len(keys)} partition keys ({named}); a transactional batch has one.", keys
+    )
 
 
 def _check_twice(objects: Sequence[DataObject[Any]]) -> None:

@@ -34,7 +34,7 @@ from outbox.execution import execute, read_document
 
 _ANY_VERSION = "*"
 # Of a commit that overwrites whatever is stored, where others write meanwhile.
-_ATTEMPTS = 10
+_REPETITIONS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class ContainerContext:
 
     async def _save(self) -> list[DataObject[Any]]:
         self._check_demanded()
-        for _ in range(_ATTEMPTS - 1):
+        for _ in range(_REPETITIONS):
             try:
                 return await self._attempt()
             except PreconditionFailed:
@@ -194,11 +194,9 @@ class ContainerContext:
             NotFound: An entity is deleted, or gone.
             OutboxError: It could not be read; nothing was written.
         """
-        adopted = False
-        for each in self._to_be_saved():
-            if each.if_match == _ANY_VERSION:
-                adopted |= adopt_version(each.entity, await self._stored(each.entity))
-        return adopted
+        over_any = [each.entity for each in self._to_be_saved() if each.if_match == _ANY_VERSION]
+        adopted = [adopt_version(entity, await self._stored(entity)) for entity in over_any]
+        return any(adopted)
 
     async def _stored(self, entity: DomainEntity) -> dict[str, Any]:
         try:

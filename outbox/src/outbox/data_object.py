@@ -124,11 +124,11 @@ def event_object(
     ttl: int,
     traceparent: str | None,
 ) -> DataObject[DomainEvent]:
-    """The document of an event about `entity`.
+    """The document of an event about `entity`, whose partition key is checked with its own document.
 
     Raises:
-        InvalidDocument: Its id, its partition key or what becomes a property of the message cannot be relayed, or
-            a field of it has a name that is taken.
+        InvalidDocument: Its id or what becomes a property of the message cannot be relayed, or a field of it has a
+            name that is taken.
     """
     name = f"{event.action} of {name_of(entity)}"
     own = {
@@ -138,11 +138,11 @@ def event_object(
         "createdAt": event.created_at,
     }
     told = _told_by(event, name)
-    if taken := [key for key, value in own.items() if told.get(key, value) != value]:
-        raise InvalidDocument(f"{name} tells another '{taken[0]}' than the library writes: rename the field.")
+    for key, value in own.items():
+        if told.get(key, value) != value:
+            raise InvalidDocument(f"{name} tells another '{key}' than the library writes: rename the field.")
     _check_id(event.id, name)
     check_key(event.id, "id", name)
-    check_key(partition_of(entity), "partition key", name)
     traced = {} if traceparent is None else {"traceparent": traceparent}
     check_properties({"action": event.action, "createdAt": event.created_at, **traced}, name)
     return DataObject(

@@ -56,8 +56,9 @@ class DomainEntity(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if taken := [name for name in _OWN_NAMES if name in cls.__dict__]:
-            raise TypeError(f"{cls.__name__}.{taken[0]} hides what DomainEntity has by that name: rename it.")
+        for name in _OWN_NAMES:
+            if name in cls.__dict__:
+                raise TypeError(f"{cls.__name__}.{name} hides what DomainEntity has by that name: rename it.")
         if "document_type" not in cls.__dict__:
             cls.document_type = first_small(cls.__name__)
 
@@ -76,8 +77,9 @@ class DomainEntity(ABC):
             TypeError: Without a definition of its own, the class is no dataclass or a field holds a dataclass.
         """
         values = {item.name: getattr(self, item.name) for item in _stored_fields(type(self))}
-        if nested := [name for name, value in values.items() if is_dataclass(value)]:
-            raise TypeError(_needs_both(type(self), f"{nested[0]} is a dataclass"))
+        for name, value in values.items():
+            if is_dataclass(value):
+                raise TypeError(_needs_both(type(self), f"{name} is a dataclass"))
         return {camel_case(name): value for name, value in values.items()}
 
     @classmethod

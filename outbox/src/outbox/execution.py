@@ -22,7 +22,7 @@ from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosBatc
 from outbox.answers import failed_batch, failed_read
 from outbox.batch import Batch, Operation
 from outbox.errors import CommitUncertain, Conflict, NotFound, OutboxError, PreconditionFailed
-from outbox.session import take_over, take_over_refusal
+from outbox.session import take_over
 
 # An ETag that no version has: a commit on it finds that someone else was first.
 SUPERSEDED = '"superseded"'
@@ -39,7 +39,8 @@ async def execute(container: ContainerProxy, batch: Batch) -> list[str]:
             [operation.as_sdk() for operation in batch.operations], partition_key=batch.partition_key
         )
     except AzureError as error:
-        take_over_refusal(container, error)
+        if isinstance(error, CosmosBatchOperationError):
+            take_over(container, error.headers)
         failure = failed_batch(error, batch)
         if _may_be_done(error, failure) and await _is_done(container, batch, failure):
             return [await _etag_of(container, operation) for operation in batch.operations]
@@ -63,8 +64,8 @@ async def _is_done(container: ContainerProxy, batch: Batch, failure: OutboxError
         await container.replace_item(
             event.document["id"], event.document, etag=SUPERSEDED, match_condition=MatchConditions.IfNotModified
         )
-    except CosmosAccessConditionFailedError as error:
-        take_over_refusal(container, error)
+    except CosmosAccessConditionFailedError:
+        pass
     except AzureError as error:
         reason = failed_read(error, event.name)
         if isinstance(reason, NotFound):

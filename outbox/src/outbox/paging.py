@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Mapping
@@ -114,7 +113,7 @@ class Listing:
         try:
             padded = continuation + "=" * (-len(continuation) % 4)
             fingerprint, token = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        except (binascii.Error, ValueError, TypeError) as error:
+        except (ValueError, TypeError) as error:
             raise InvalidContinuation("The continuation is none of this library's.") from error
         if fingerprint != self._fingerprint() or not isinstance(token, str):
             raise InvalidContinuation("The continuation belongs to another listing.")

@@ -76,9 +76,11 @@ def check_properties(properties: Mapping[str, object], name: str) -> None:
     Raises:
         InvalidDocument: One is no text, or together they are too long.
     """
-    if others := [key for key, value in properties.items() if not isinstance(value, str)]:
-        raise InvalidDocument(f"The {others[0]} of {name} is no string.")
-    sizes = {key: len(str(value).encode(errors="surrogatepass")) for key, value in properties.items()}
+    sizes: dict[str, int] = {}
+    for key, value in properties.items():
+        if not isinstance(value, str):
+            raise InvalidDocument(f"The {key} of {name} is no string.")
+        sizes[key] = len(value.encode(errors="surrogatepass"))
     if sum(sizes.values()) > MAX_PROPERTIES_BYTES:
         found = ", ".join(f"{key} {size}" for key, size in sizes.items())
         raise InvalidDocument(

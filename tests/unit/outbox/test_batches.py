@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from azure.cosmos._base import _format_batch_operations
 from opentelemetry import trace
 
 from outbox import (
@@ -16,9 +19,9 @@ from outbox import (
     EventRepository,
     InvalidDocument,
     MixedPartitions,
-    OutboxError,
     Repository,
     errors,
+    traceparent,
 )
 from outbox.context import ContainerContext
 from tests.unit.outbox.commits import batch, documents, read_order
@@ -121,6 +124,22 @@ def test_more_than_two_megabytes_are_refused_to_the_byte(context: ContainerConte
     assert raised.value.size == errors.MAX_BATCH_BYTES + 1
 
 
+def test_the_size_is_that_of_the_body_the_sdk_sends(context: ContainerContext) -> None:
+    Repository(context, Order).create(Order("tea", id="o2", partition_key="o1"))
+    read_order(context).pay("1.00")
+
+    made = batch(context)
+
+    body = _format_batch_operations([operation.as_sdk() for operation in made.operations])
+    assert made.size == len(json.dumps(body, separators=(",", ":")))
+    assert [(operation["operationType"], operation.get("ifMatch")) for operation in body] == [
+        ("Create", None),
+        ("Replace", '"1"'),
+        ("Create", None),
+        ("Create", None),
+    ]
+
+
 def test_text_counts_as_it_is_escaped_on_the_wire(context: ContainerContext) -> None:
     Repository(context, Order).create(Order("tea", note="鍵" * 400_000))
 
@@ -136,6 +155,27 @@ def test_more_than_one_partition_key_is_refused_and_all_are_named(context: Conta
         batch(context)
 
     assert raised.value.partition_keys == ("p1", "p2")
+
+
+@pytest.mark.parametrize(
+    ("count", "named"), [(5, r"\('p0', 'p1', 'p2', 'p3', 'p4'\)"), (6, r"\('p0', .*'p4' and more\)")]
+)
+def test_of_many_partition_keys_five_are_named(context: ContainerContext, count: int, named: str) -> None:
+    for number in range(count):
+        Repository(context, Order).create(Order("tea", partition_key=f"p{number}"))
+
+    with pytest.raises(MixedPartitions, match=f"spans {count} partition keys {named}"):
+        batch(context)
+
+
+def test_a_commit_is_called_by_its_first_object_and_how_many_follow(context: ContainerContext) -> None:
+    order = read_order(context)
+    Repository(context, Order).update(order)
+    assert batch(context).name == "the commit of order 'o1'"
+
+    order.pay("1.00")
+    order.resize(2)
+    assert batch(context).name == "the commit of order 'o1' and 2 more"
 
 
 def test_two_objects_with_one_id_are_refused(context: ContainerContext) -> None:
@@ -191,10 +231,31 @@ def test_an_event_keeps_the_trace_it_began_with(context: ContainerContext) -> No
     assert batch(context) == first
 
 
+def test_an_event_that_was_forgotten_begins_anew_with_the_trace_of_then(context: ContainerContext) -> None:
+    order = Order("tea")
+    Repository(context, Order).create(order)
+    EventRepository(context).create(OrderViewed(), order)
+    with trace.use_span(SPAN):
+        assert "traceparent" in documents(context)[1]
+
+    context.reset()
+    assert context.data_objects == []
+
+    Repository(context, Order).create(order)
+    assert [document.get("traceparent") for document in documents(context)] == [None, None]
+
+
 def test_without_a_valid_span_there_is_no_traceparent(context: ContainerContext) -> None:
     Repository(context, Order).create(Order("tea"))
 
     assert all("traceparent" not in document for document in documents(context))
+
+
+def test_without_opentelemetry_there_is_no_traceparent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
+
+    with trace.use_span(SPAN):
+        assert runpy.run_path(traceparent.__file__)["current"]() is None
 
 
 def test_forgetting_an_entity_takes_its_events_along(context: ContainerContext) -> None:
@@ -227,19 +288,6 @@ def test_an_update_of_what_is_created_in_the_same_commit_stays_a_creation(contex
 
     assert [source.state for source in context.data_objects] == [EntityState.CREATED] * 3
     assert [source.data["quantity"] for source in context.data_objects] == [9] * 3
-
-
-def test_every_error_says_what_to_do() -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OutboxError)]
-    told = [kind for kind in kinds if kind is not OutboxError]
-
-    assert len(told) == 13
-    for kind in told:
-        assert kind.__doc__ is not None
-        assert kind.__name__ in (errors.__doc__ or "")
-        assert f"{kind.http_status}" in (errors.__doc__ or "")
-        assert kind.__module__ == "outbox.errors"
-    assert str(errors.Throttled("It was throttled.", 1.5)).startswith("It was throttled. Wait for `retry_after`")
 
 
 def test_nothing_of_the_relay_or_of_the_local_stack_is_imported() -> None:

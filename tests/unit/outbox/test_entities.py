@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from outbox import DomainEntity, DomainEvent, NotFound
-from outbox.entities import mark_saved, partition_of, restore, ttl_of
+from outbox.entities import adopt_version, mark_saved, partition_of, restore, sequence_of, ttl_of
 from outbox.payload import camel_case, first_small
 from tests.unit.outbox.orders import (
     Customer,
@@ -157,6 +159,14 @@ def test_a_deleted_document_keeps_its_time_to_live() -> None:
     assert ttl_of(order) == 60
 
 
+@pytest.mark.parametrize("ttl", [-1, 1, 2**31 - 1])
+def test_a_deletion_takes_every_time_to_live_of_the_service(ttl: int) -> None:
+    order = stored()
+    order.delete(ttl=ttl)
+
+    assert ttl_of(order) == ttl
+
+
 @pytest.mark.parametrize("ttl", [0, -2, 2**31])
 def test_a_time_to_live_that_is_none_is_refused(ttl: int) -> None:
     with pytest.raises(ValueError, match="time to live"):
@@ -228,19 +238,15 @@ def test_a_field_that_is_not_stored_yet_has_its_default() -> None:
 
 def test_a_field_that_is_no_argument_is_stored_too() -> None:
     @dataclass
-    class Counter(DomainEntity):
-        def __post_init__(self) -> None:
-            self.count = 0
+    class Tally(DomainEntity):
+        _total: int = 0
+        count: int = field(default=0, init=False)
 
         def created_event(self) -> DomainEvent:
             return DomainEvent()
 
-    @dataclass
-    class Tally(Counter):
-        _total: int = 0
-
-    tally = Tally.from_data({"total": 5})
-    assert (tally._total, tally.to_data()) == (5, {"total": 5})
+    tally = Tally.from_data({"total": 5, "count": 2})
+    assert (tally._total, tally.count, tally.to_data()) == (5, 2, {"total": 5, "count": 2})
 
 
 def test_a_class_that_could_not_be_read_back_is_refused_when_it_is_written() -> None:
@@ -265,6 +271,77 @@ def test_a_name_that_the_base_needs_is_refused_at_once() -> None:
 
             def created_event(self) -> DomainEvent:
                 return DomainEvent()
+
+
+def test_a_class_without_a_created_event_has_no_entities() -> None:
+    class Silent(DomainEntity):
+        pass
+
+    with pytest.raises(TypeError, match="abstract"):
+        Silent()  # type: ignore[abstract]
+
+
+def test_what_a_class_does_to_its_subclasses_is_done_beside_the_librarys() -> None:
+    known: list[str] = []
+
+    class Known:
+        def __init_subclass__(cls, topic: str) -> None:
+            known.append(topic)
+
+    class Parcel(DomainEntity, Known, topic="parcels"):
+        pass
+
+    class ParcelSent(DomainEvent, Known, topic="sendings"):
+        pass
+
+    assert known == ["parcels", "sendings"]
+    assert (Parcel.document_type, ParcelSent.action) == ("parcel", "ParcelSent")
+
+
+def test_what_the_library_keeps_of_an_entity_is_no_argument_and_not_shown_and_not_compared() -> None:
+    order = stored(sequence=7)
+    order.resize(2)
+    order.delete(ttl=60)
+    order.partition_key = None
+
+    same = Order("tea", id="o1", quantity=2)
+
+    assert order == same
+    assert repr(order) == "Order(id='o1', partition_key=None, item_name='tea', quantity=2, paid=None, note=None)"
+    arguments = {"item_name", "quantity", "paid", "note", "id", "partition_key"}
+    assert set(inspect.signature(Order).parameters) == arguments
+
+
+def test_entities_of_a_plain_class_are_compared_by_identity() -> None:
+    one, two = (Customer(Name("Ada", "Lovelace"), id="c1") for _ in range(2))
+
+    assert one != two
+    assert len({one, two}) == 2
+
+
+def test_what_happens_while_an_entity_is_restored_is_not_told() -> None:
+    class Careful(Customer):
+        @classmethod
+        def from_data(cls, data: Mapping[str, Any]) -> Self:
+            careful = super().from_data(data)
+            careful.rename(Name("Ada", "Byron"))
+            return careful
+
+    data = {"first": "Ada", "last": "Lovelace"}
+    careful = restore(Careful, {"id": "c1", "partitionKey": "c1", "data": data, "_etag": '"1"'})
+
+    assert careful.domain_events == ()
+
+
+def test_a_stored_version_is_adopted_with_its_number_and_told_from_ones_own() -> None:
+    order = stored(sequence=1)
+    data = {"itemName": "tea", "id": "o1", "deleted": False}
+
+    assert not adopt_version(order, {"data": data, "_etag": '"1"', "sequence": 1})
+    assert adopt_version(order, {"data": data, "_etag": '"2"', "sequence": 5})
+    assert (order.etag, sequence_of(order)) == ('"2"', 5)
+    with pytest.raises(NotFound, match="order 'o1' is deleted"):
+        adopt_version(order, {"data": {**data, "deleted": True}, "_etag": '"3"', "sequence": 6})
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,25 @@ def test_keys_that_cannot_be_stored_or_relayed_are_refused(
         batch(context)
 
 
+@pytest.mark.parametrize(
+    ("identifier", "complaint"),
+    [("", "1 to 1023 bytes"), ("a/b", r"without / \\ \? and #"), ("x" * 129, "The id of .* has 129 characters")],
+)
+def test_ids_of_events_that_cannot_be_stored_or_relayed_are_refused(
+    context: ContainerContext, identifier: str, complaint: str
+) -> None:
+    EventRepository(context).create(OrderViewed(id=identifier), read_order(context))
+
+    with pytest.raises(InvalidDocument, match=complaint):
+        batch(context)
+
+
+def test_the_longest_id_of_an_entity_is_taken(context: ContainerContext) -> None:
+    Repository(context, Order).create(Order("tea", id="x" * 1023, partition_key="p"))
+
+    assert batch(context).operations[0].document["id"] == "x" * 1023
+
+
 def nested(levels: int, inner: Any = 0) -> Any:
     """A value of so many levels, lists and objects in turn."""
     for level in range(levels):
@@ -110,7 +129,7 @@ def test_an_integer_that_cosmos_db_does_not_keep_is_refused_without_telling_it(
 ) -> None:
     Repository(context, Order).create(Order("tea", id="o1", note=nested(inside, number)))
 
-    with pytest.raises(InvalidDocument, match="order 'o1'") as raised:
+    with pytest.raises(InvalidDocument, match=r"^(data\.note|The data) of order 'o1'") as raised:
         batch(context)
     assert "9007199254740992" not in str(raised.value)
     assert "string" in str(raised.value)
