@@ -64,8 +64,8 @@ async def _is_done(container: ContainerProxy, batch: Batch, failure: OutboxError
         await container.replace_item(
             event.document["id"], event.document, etag=SUPERSEDED, match_condition=MatchConditions.IfNotModified
         )
-    except CosmosAccessConditionFailedError:
-        pass
+    except CosmosAccessConditionFailedError as error:
+        take_over(container, error.headers)
     except AzureError as error:
         reason = failed_read(error, event.name)
         if isinstance(reason, NotFound):

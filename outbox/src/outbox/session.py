@@ -3,8 +3,9 @@
 Under session consistency the service answers a read from any replica that is as far as the session token of the
 request (https://learn.microsoft.com/azure/cosmos-db/consistency-levels#session-consistency). azure-cosmos keeps
 the tokens of a client, but (4.17.1) not those that transactional batches are answered with, be they carried out or
-refused: a read behind a commit may be answered by a replica that has not seen it. The .NET SDK keeps these too
-(GatewayStoreModel in azure-cosmos-dotnet-v3).
+refused, and those of other refusals only where the answer names the container: a read behind a commit may be
+answered by a replica that has not seen it. The .NET SDK keeps all of these (GatewayStoreModel in
+azure-cosmos-dotnet-v3).
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ def take_over(container: ContainerProxy, headers: Mapping[str, Any]) -> None:
     # The SDK's own keeping of tokens: it merges them, and sends them with queries too, which no argument of its
     # public methods would do for reads that are not this library's.
     connection: Any = container.client_connection
-    if connection.session is None:
+    properties = connection._container_properties_cache.get(container.container_link)
+    if connection.session is None or properties is None:
         return
-    properties = connection._container_properties_cache[container.container_link]
     told = CaseInsensitiveDict(headers)
     told[_CONTAINER_PATH] = container.container_link
     connection.session.update_session(connection, {"_self": properties["_self"]}, told)
