@@ -27,6 +27,42 @@ _RELAY = {
     "tracelinks": ("tracelinks",),
 }
 
+_OPERATIONS = {
+    "canary": ("unit/relay/test_smoke_comparison",),
+    "check": ("unit/relay/test_judgement", "integration/test_operators_check"),
+    "cli": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
+    "committed": ("unit/relay/test_replay_order", "integration/test_operators_replay"),
+    "comparison": ("unit/relay/test_smoke_comparison",),
+    "console": ("unit/relay/test_console",),
+    "containers": ("integration/test_operators_smoke",),
+    "environment": ("unit/relay/test_operations_inputs",),
+    "facts": ("unit/relay/test_judgement",),
+    "holdings": ("integration/test_operators_parked", "integration/test_operators_set_aside"),
+    "inspection": ("unit/relay/test_judgement", "integration/test_operators_check"),
+    "judgement": ("unit/relay/test_judgement",),
+    "ordered": ("unit/relay/test_ordered",),
+    "oversized": ("integration/test_operators_smoke",),
+    "parked_release": ("integration/test_operators_parked",),
+    "quarantine": (
+        *("unit/relay/test_operations_inputs", "integration/test_operators_quarantine"),
+        *("integration/test_operators_set_aside", "integration/test_operators_parked"),
+    ),
+    "records": ("unit/relay/test_records", "integration/test_operators_quarantine"),
+    "release": ("integration/test_operators_quarantine", "integration/test_operators_parked"),
+    "replay": (
+        *("unit/relay/test_operations_inputs", "unit/relay/test_replay_state"),
+        "integration/test_operators_replay",
+    ),
+    "replay_state": ("unit/relay/test_replay_state",),
+    "results": ("unit/relay/test_cli",),
+    "scan": ("unit/relay/test_operations_scan", "integration/test_operators_scan"),
+    "set_aside": ("unit/relay/test_operations_inputs", "integration/test_operators_set_aside"),
+    "smoke": ("unit/relay/test_smoke_comparison", "integration/test_operators_smoke"),
+    "subscriptions": ("integration/test_operators_smoke",),
+    "successors": ("unit/relay/test_successors",),
+    "times": ("unit/relay/test_operations_inputs",),
+}
+
 _OUTBOX = (
     *("answers", "batch", "context", "data_object", "entities", "errors", "events", "execution", "paging"),
     *("payload", "relayable", "repositories", "session", "traceparent", "unit_of_work"),
@@ -36,6 +72,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     **{
         f"relay/{module}.py": tuple(f"tests/unit/relay/test_{name}.py" for name in names)
         for module, names in _RELAY.items()
+    },
+    **{
+        f"relay/operations/{module}.py": tuple(f"tests/{name}.py" for name in names)
+        for module, names in _OPERATIONS.items()
     },
     "function_app.py": ("tests/unit/test_function_app.py",),
     "host.json": ("tests/unit/test_host_json.py", "tests/unit/relay/test_host.py"),
