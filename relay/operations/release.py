@@ -97,7 +97,6 @@ async def release(
             loaded.append(event)
         await _publish(records, sender, successors, loaded, events, outcome)
         progress.update(len(outcome.released))
-    progress.update(len(outcome.released))
     return outcome
 
 

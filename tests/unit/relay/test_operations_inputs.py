@@ -172,6 +172,19 @@ def test_help_gives_examples(words: list[str], capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["check"], "Check the settings and what they name in Azure."),
+        (["quarantine", "list"], "List what is in quarantine, in order of arrival."),
+    ],
+)
+def test_help_says_what_a_command_does(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args([*words, "--help"])
+    assert says in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
     "words", [["quarantine", "list"], ["replay", "--from", "1", "--to", "2"], ["quarantine", "release", "--all"]]
 )
 async def test_wrong_settings_are_exit_code_2_and_all_told(words: list[str]) -> None:
