@@ -224,9 +224,9 @@ class Shelf:
         }
 
     async def unpark(self, key: str) -> bool:
-        if any(head.partition_key == key for head in self._heads.values()):
+        if key in self.parked_keys and any(head.partition_key == key for head in self._heads.values()):
             return False
-        self.parked_keys.remove(key)
+        self.parked_keys = [parked for parked in self.parked_keys if parked != key]
         return True
 
     async def orders(self, partition_key: str | None = None) -> list[Order]:
