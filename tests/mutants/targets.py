@@ -31,7 +31,10 @@ _OPERATIONS = {
     "canary": ("unit/relay/test_smoke_comparison",),
     "check": ("unit/relay/test_judgement", "unit/relay/test_check_command"),
     "cli": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
-    "committed": ("unit/relay/test_replay_order", "unit/relay/test_replay_command"),
+    "committed": (
+        *("unit/relay/test_replay_order", "unit/relay/test_replay_command", "unit/relay/test_quarantine_commands"),
+        "integration/test_operators_set_aside",
+    ),
     "comparison": ("unit/relay/test_smoke_comparison",),
     "console": ("unit/relay/test_console",),
     "containers": ("integration/test_operators_smoke",),

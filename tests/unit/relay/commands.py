@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import pytest
 from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
+from azure.servicebus._pyamqp.error import TokenAuthFailure
 
 from relay import messages
 from relay.errors import UsageError
@@ -31,6 +33,20 @@ ENVIRONMENT = {
 
 # Keys from here on lie in the second physical partition.
 _SECOND = "n"
+
+
+def cosmos_error(status: int) -> CosmosHttpResponseError:
+    """What the SDK raises for an answer with this status."""
+    kind: Any = CosmosResourceNotFoundError if status == 404 else CosmosHttpResponseError
+    error: CosmosHttpResponseError = kind(status_code=status, message=f"status {status}")
+    return error
+
+
+def token_error(status: int) -> Exception:
+    """What the SDK raises inside where a token is refused with this status."""
+    kind: Any = TokenAuthFailure
+    error: Exception = kind(status, b"said")
+    return error
 
 
 def record_id(identifier: str) -> str:
@@ -95,7 +111,7 @@ class Feed:
             document["type"] == values["@type"]
             and values["@since"] <= document["_ts"] < values["@until"]
             and values.get("@partitionKey", document["partitionKey"]) == document["partitionKey"]
-            and ("@action" not in values or values["@action"] == document["data"].get("action"))
+            and ("@action" not in values or values["@action"] == _action(document))
             for document in self._within(scope["feed_range"])
         )
         self.documents = [document for document in self.documents if document["id"] not in self.expiring]
@@ -114,6 +130,11 @@ class Feed:
         for document in list(self.documents):
             if bounds["min"] <= str(document["partitionKey"]) < bounds["max"]:
                 yield document
+
+
+def _action(document: dict[str, Any]) -> Any:
+    data = document["data"]
+    return data.get("action") if isinstance(data, dict) else None
 
 
 class _Reading:

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
-from azure.cosmos.exceptions import CosmosHttpResponseError
-from azure.servicebus._pyamqp.error import TokenAuthFailure
 from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
@@ -30,7 +28,7 @@ from relay.operations.judgement import Level
 from relay.operations.scan import scan
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
-from tests.unit.relay.commands import ENVIRONMENT
+from tests.unit.relay.commands import ENVIRONMENT, cosmos_error, token_error
 
 SETTINGS = Settings.from_environment(ENVIRONMENT)
 
@@ -39,10 +37,6 @@ def http(status: int) -> HttpResponseError:
     error = HttpResponseError(message=f"status {status}")
     error.status_code = status
     return error
-
-
-def cosmos_error(status: int) -> CosmosHttpResponseError:
-    return CosmosHttpResponseError(status_code=status, message=f"status {status}")
 
 
 def answer(value: Any) -> Any:
@@ -289,10 +283,10 @@ async def test_why_the_management_endpoint_does_not_tell(namespace: Namespace, e
         (MessagingEntityNotFoundError(message="none"), Why.MISSING),
         (MessagingEntityDisabledError(message="closed"), Why.MISSING),
         (
-            ServiceBusAuthenticationError(message="404", error=TokenAuthFailure(404, b"none")),
+            ServiceBusAuthenticationError(message="404", error=token_error(404)),
             Why.MISSING,
         ),
-        (ServiceBusError("else", error=TokenAuthFailure(500, b"else")), Why.UNREACHABLE),
+        (ServiceBusError("else", error=token_error(500)), Why.UNREACHABLE),
         (ServiceBusAuthenticationError(message="refused"), Why.REFUSED),
         (ServiceBusAuthorizationError(message="refused"), Why.REFUSED),
         (ClientAuthenticationError("no token"), Why.REFUSED),

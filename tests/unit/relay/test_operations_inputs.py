@@ -175,7 +175,7 @@ def test_help_gives_examples(words: list[str], capsys: pytest.CaptureFixture[str
     ("words", "says"),
     [
         (["check"], "Check the settings and what they name in Azure."),
-        (["quarantine", "list"], "List what is in quarantine, in order of arrival."),
+        (["quarantine", "show"], "Show one record with its whole document."),
     ],
 )
 def test_help_says_what_a_command_does(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -582,6 +582,17 @@ async def test_it_says_whether_the_relay_has_passed_the_event(
     assert (len(people.err.splitlines()) - 1, len(people.out.splitlines())) == (remarks[told], 1)
 
 
+async def test_an_event_that_the_feed_does_not_bring_is_ordered_though_nobody_knows_its_place(
+    deployment: Deployment,
+) -> None:
+    deployment.feed.commit("a-1", "a")
+    deployment.feed.hidden = {"a-1"}
+
+    run = await deployment.data("quarantine", "add", "a", "a-1", "--yes")
+
+    assert (run["exitCode"], run["found"], run["passed"], run["ordered"]) == (0, True, None, True)
+
+
 @pytest.mark.parametrize(("identifier", "found"), [("nowhere", False), ("contact", True)])
 async def test_what_is_no_event_of_the_outbox_is_ordered_only_by_force(
     deployment: Deployment, identifier: str, found: bool

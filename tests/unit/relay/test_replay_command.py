@@ -92,6 +92,7 @@ async def test_an_empty_range_is_wrong_usage(deployment: Deployment, since: str,
     [
         (["--partition-key", "a"], ["a-1", "a-2"]),
         (["--action", "Moved"], ["a-2", "b-2"]),
+        (["--action", "Nothing"], []),
         (["--partition-key", "b", "--action", "Moved"], ["b-2"]),
     ],
 )
@@ -102,6 +103,7 @@ async def test_a_partition_key_and_an_action_narrow_it(
         deployment.feed.commit(f"{key}-1", key)
         deployment.feed.commit(f"{key}-2", key, data={"action": "Moved"})
         deployment.feed.commit(f"{key}-3", key, type="contact")
+        deployment.feed.commit(f"{key}-4", key, type="contact", data="Moved")
 
     run = await deployment.data(*REPLAY, *options)
 

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
-from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
 from azure.servicebus._pyamqp.error import AMQPLinkError
 from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
@@ -32,7 +31,7 @@ from relay.operations.smoke import Smoke, result_of
 from relay.operations.subscriptions import Session, choose, open_session
 from relay.settings import Settings
 from tests.support.operators import relay_command
-from tests.unit.relay.commands import ENVIRONMENT, Shelf
+from tests.unit.relay.commands import ENVIRONMENT, Shelf, cosmos_error
 
 SETTINGS = Settings.from_environment(ENVIRONMENT)
 DOCUMENT = {"id": "d", "partitionKey": "smoke-k"}
@@ -190,7 +189,7 @@ async def test_an_event_in_quarantine_is_told_and_taken_out(stage: Stage) -> Non
     assert (stage.shelf.left, stage.written) == ([], {})
 
 
-@pytest.mark.parametrize("error", [CosmosHttpResponseError(status_code=500, message="no"), TimeoutError()])
+@pytest.mark.parametrize("error", [cosmos_error(500), TimeoutError()])
 async def test_what_cannot_be_deleted_is_told(stage: Stage, error: Exception) -> None:
     stage.refuses_to_delete = error
 
@@ -204,14 +203,14 @@ async def test_what_cannot_be_deleted_is_told(stage: Stage, error: Exception) ->
 
 
 async def test_what_has_expired_meanwhile_is_not_left_behind(stage: Stage) -> None:
-    stage.refuses_to_delete = CosmosResourceNotFoundError(status_code=404, message="gone")
+    stage.refuses_to_delete = cosmos_error(404)
 
     assert (await smoke("--json")).json["leftBehind"] == []
 
 
 async def test_an_outbox_that_cannot_be_written_is_the_services_trouble(stage: Stage) -> None:
-    stage.refuses_to_create = CosmosHttpResponseError(status_code=403, message="no")
-    stage.refuses_to_delete = CosmosResourceNotFoundError(status_code=404, message="none")
+    stage.refuses_to_create = cosmos_error(403)
+    stage.refuses_to_delete = cosmos_error(404)
 
     assert (await smoke()).code == 3
 
@@ -364,13 +363,13 @@ async def test_what_parked_a_key_leaves_it_parked_no_more(stage: Stage) -> None:
 
 
 async def test_what_cannot_be_deleted_of_the_oversized_test_is_told_too(stage: Stage) -> None:
-    stage.refuses_to_delete = CosmosHttpResponseError(status_code=500, message="no")
+    stage.refuses_to_delete = cosmos_error(500)
 
     left = (await smoke("--oversized", "--pause", "0", "--json")).json["leftBehind"]
 
     assert len(left) == 7
     assert sorted(each.split("'")[1] for each in left) == sorted(stage.written)
-    stage.refuses_to_delete = CosmosResourceNotFoundError(status_code=404, message="gone")
+    stage.refuses_to_delete = cosmos_error(404)
     assert (await smoke("--oversized", "--pause", "0", "--json")).json["leftBehind"] == []
 
 
@@ -436,6 +435,7 @@ class Receiver:
 
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
+        self.session = object()
         self.waits: list[float] = []
         self.completed: list[Any] = []
         self.closed = False
@@ -452,7 +452,9 @@ class Receiver:
         self.completed.append(message)
 
     async def __aenter__(self) -> Receiver:
-        raise self._answers.pop(0)
+        if self._answers and isinstance(self._answers[0], Exception):
+            raise self._answers.pop(0)
+        return self
 
     async def close(self) -> None:
         self.closed = True
@@ -462,7 +464,9 @@ async def test_a_session_gives_its_next_message_completed() -> None:
     receiver = Receiver([], ["m1"], ["m2"])
     session = Session(cast(Any, receiver))
 
-    assert await session.receive(30) == "m1"
+    message: Any = await session.receive(30)
+
+    assert message == "m1"
     assert receiver.completed == ["m1"]
     # A long wait is made of short ones, so that its end is met.
     assert all(0 < wait <= 10 for wait in receiver.waits)
@@ -485,6 +489,47 @@ async def test_a_session_that_is_lost_is_the_services_trouble(error: Exception) 
 NOT_ALLOWED = AMQPLinkError(condition=b"amqp:not-allowed")
 
 
+def opens(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the subscription's receiver be this one."""
+
+    @asynccontextmanager
+    async def client(*_: Any) -> AsyncIterator[Any]:
+        yield SimpleNamespace(get_subscription_receiver=lambda *_, **__: receiver)
+
+    monkeypatch.setattr(subscriptions, "servicebus_client", client)
+
+
+class Renewer:
+    """Keeps for how long each lock is renewed."""
+
+    renewed_s: dict[object, float] = {}  # noqa: RUF012
+
+    async def __aenter__(self) -> Renewer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """There is nothing to end."""
+
+    def register(self, receiver: Receiver, session: object, max_lock_renewal_duration: float) -> None:
+        assert receiver.session is session
+        self.renewed_s[session] = max_lock_renewal_duration
+
+
+async def test_a_sessions_lock_is_held_somewhat_longer_than_asked_and_then_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receiver = Receiver(["m1"])
+    opens(receiver, monkeypatch)
+    monkeypatch.setattr(subscriptions, "AutoLockRenewer", Renewer)
+
+    async with open_session(SETTINGS, "all", "k", 100) as session:
+        message: Any = await session.receive(1)
+        assert (message, receiver.closed) == ("m1", False)
+
+    assert 110 <= Renewer.renewed_s[receiver.session] <= 400
+    assert receiver.closed
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "says"),
     [
@@ -502,12 +547,7 @@ async def test_why_a_session_cannot_be_opened(
     error: Exception, kind: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver = Receiver(error)
-
-    @asynccontextmanager
-    async def client(*_: Any) -> AsyncIterator[Any]:
-        yield SimpleNamespace(get_subscription_receiver=lambda *_, **__: receiver)
-
-    monkeypatch.setattr(subscriptions, "servicebus_client", client)
+    opens(receiver, monkeypatch)
 
     with pytest.raises(kind) as raised:
         async with open_session(SETTINGS, "all", "k", 1):
