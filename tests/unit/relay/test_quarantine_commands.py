@@ -147,6 +147,24 @@ async def test_people_are_told_what_stays_and_why(deployment: Deployment) -> Non
     assert lines[6].startswith("  'b': 1 not sent: ")
 
 
+async def test_of_two_versions_neither_is_called_the_one_to_discard_as_none_may_have_gone_out(
+    deployment: Deployment,
+) -> None:
+    deployment.topic.by_id["a-1"] = REFUSED
+    put(deployment, "a-1")
+    deployment.shelf.put(event("a-1", "a"), version="later")
+
+    run = await deployment.data(*RELEASE_ALL)
+
+    assert ([each["reason"] for each in run["stillInvalid"]], run["released"]) == (
+        ["id-repeated", "message-refused"],
+        [],
+    )
+    assert run["stillInvalid"][0]["detail"] == (
+        "another version of this document comes first: discard the one that is wrong"
+    )
+
+
 async def test_what_is_gone_meanwhile_is_no_failure(deployment: Deployment) -> None:
     put(deployment, "a-1", "b-1")
     deployment.shelf.gone.add("a-1")
