@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -349,17 +349,19 @@ async def test_a_finished_replay_with_invalid_documents_tells_them_again(
     assert (run.code, "invalid: document 'a-1'" in run.out) == (1, True)
 
 
-async def test_what_is_committed_after_the_replay_was_begun_is_the_relays(deployment: Deployment) -> None:
-    now = int(time.time())
-    for number, at in enumerate((now - 1, now, now + 60)):
+@pytest.mark.parametrize(("until", "ids", "remarks"), [("9000", "01", 1), ("5001", "01", 1), ("5000", "0", 0)])
+async def test_what_is_committed_after_the_second_in_which_the_replay_was_begun_is_the_relays(
+    deployment: Deployment, until: str, ids: str, remarks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.operations.replay.time", SimpleNamespace(time=lambda: 5000.5))
+    for number, at in enumerate((4999, 5000, 5001, 6000)):
         deployment.feed.commit(f"a-{number}", "a", _ts=at)
 
-    run = await deployment.run("replay", "--from", "1000", "--to", "2099-01-01")
+    run = await deployment.run("replay", "--from", "1000", "--to", until)
 
-    assert (run.code, deployment.topic.ids("a")) == (0, ["a-0", "a-1"])
-    assert run.out.splitlines()[1:] == [
-        "The range ends in the future: what is committed after the replay began is not part of it."
-    ]
+    assert (run.code, deployment.topic.ids("a")) == (0, [f"a-{number}" for number in ids])
+    told = ["The range ends in the future: what is committed after the replay began is not part of it."]
+    assert run.out.splitlines()[1:] == told * remarks
 
 
 async def test_a_state_file_names_the_outbox_and_the_topic_it_belongs_to(
