@@ -87,6 +87,13 @@ async def test_an_empty_range_is_wrong_usage(deployment: Deployment, since: str,
     assert (await deployment.run("replay", "--from", since, "--to", until)).code == 2
 
 
+@pytest.mark.parametrize("options", [["--from", "1000"], ["--to", "2000"], ["--from", "1000", "--to", "now"]])
+async def test_a_range_has_a_beginning_and_an_end(deployment: Deployment, options: list[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        await deployment.run("replay", *options)
+    assert raised.value.code == 2
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -284,6 +284,37 @@ async def test_an_oversized_event_goes_to_quarantine_and_small_ones_after_a_paus
     assert (stage.written, stage.shelf.left, paused) == ({}, [], [7, 0])
 
 
+async def test_between_the_oversized_event_and_the_small_ones_lies_a_minute_unless_told_otherwise(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+
+    monkeypatch.setattr("relay.operations.oversized.asyncio.sleep", sleep)
+
+    assert (await smoke("--oversized")).code == 0
+    assert paused == [60]
+
+
+async def test_the_quarantine_is_looked_into_now_and_then(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    really_sleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        await really_sleep(0.05)
+
+    monkeypatch.setattr("relay.operations.oversized.asyncio.sleep", sleep)
+    stage.quarantines, stage.swallows = {}, {"large"}
+
+    await smoke("--oversized", "--timeout", "0.2", "--pause", "0")
+
+    assert waited
+    assert all(0.1 <= seconds <= 2 for seconds in waited)
+
+
 async def test_the_sessions_lock_is_held_to_the_end(stage: Stage) -> None:
     await smoke("--oversized", "--timeout", "20", "--pause", "0")
     # The canary, the oversized event and five small ones, each to its time-out.
@@ -440,13 +471,15 @@ class Receiver:
         self.completed: list[Any] = []
         self.closed = False
 
-    async def receive_messages(self, _: int, max_wait_time: float) -> Any:
+    async def receive_messages(self, count: int, max_wait_time: float) -> Any:
         self.waits.append(max_wait_time)
         await asyncio.sleep(0)
         found = self._answers.pop(0) if self._answers else []
         if isinstance(found, Exception):
             raise found
-        return found
+        if found[count:]:
+            self._answers.insert(0, found[count:])
+        return found[:count]
 
     async def complete_message(self, message: Any) -> None:
         self.completed.append(message)
@@ -461,13 +494,13 @@ class Receiver:
 
 
 async def test_a_session_gives_its_next_message_completed() -> None:
-    receiver = Receiver([], ["m1"], ["m2"])
+    receiver = Receiver([], ["m1", "m2"])
     session = Session(cast(Any, receiver))
 
-    message: Any = await session.receive(30)
-
-    assert message == "m1"
-    assert receiver.completed == ["m1"]
+    first: Any = await session.receive(30)
+    assert (first, receiver.completed) == ("m1", ["m1"])
+    second: Any = await session.receive(30)
+    assert (second, receiver.completed) == ("m2", ["m1", "m2"])
     # A long wait is made of short ones, so that its end is met.
     assert all(0 < wait <= 10 for wait in receiver.waits)
 
