@@ -87,11 +87,21 @@ async def test_an_empty_range_is_wrong_usage(deployment: Deployment, since: str,
     assert (await deployment.run("replay", "--from", since, "--to", until)).code == 2
 
 
-@pytest.mark.parametrize("options", [["--from", "1000"], ["--to", "2000"], ["--from", "1000", "--to", "now"]])
-async def test_a_range_has_a_beginning_and_an_end(deployment: Deployment, options: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--from", "1000"], "required: --to"),
+        (["--to", "2000"], "required: --from"),
+        (["--from", "1000", "--to", "now"], "'now' is no time: write it as 2026-02-09T11:37:00Z"),
+    ],
+)
+async def test_a_range_has_a_beginning_and_an_end(
+    deployment: Deployment, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as raised:
         await deployment.run("replay", *options)
     assert raised.value.code == 2
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -310,8 +320,8 @@ async def test_where_nothing_gets_through_it_stops(deployment: Deployment, tmp_p
 async def test_what_the_feed_did_not_bring_is_told_and_the_replay_is_not_finished(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    commit(deployment, "a-1", "a-2", "a-3", "z-1")
-    deployment.feed.hidden = {"a-2", "a-3"}
+    commit(deployment, "a-1", "a-2", "z-1", "z-2")
+    deployment.feed.hidden = {"a-2", "z-2"}
     words = (*REPLAY, "--state", str(tmp_path / "state"))
 
     run = await deployment.run(*words)
