@@ -62,6 +62,7 @@ class Feed:
         page: The items of a page.
         hidden: Ids that a query counts, but the feed does not bring.
         expiring: Ids of documents that expire once they were counted.
+        fleeting: Ids of documents that expire once they were read.
         started: Where readings of the feed started.
     """
 
@@ -72,6 +73,7 @@ class Feed:
         self.page = 100
         self.hidden: set[str] = set()
         self.expiring: set[str] = set()
+        self.fleeting: set[str] = set()
         self.started: list[float] = []
 
     def commit(self, identifier: str, key: str, lsn: int | None = None, **changes: Any) -> dict[str, Any]:
@@ -123,6 +125,7 @@ class Feed:
             for document in self._within(feed_range)
             if document["id"] not in self.hidden and document["_ts"] >= start_time.timestamp()
         ]
+        self.documents = [document for document in self.documents if document["id"] not in self.fleeting]
         return _Reading(found, self.page)
 
     def _within(self, feed_range: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -335,6 +335,7 @@ async def test_what_the_feed_did_not_bring_is_told_and_the_replay_is_not_finishe
 async def test_an_event_that_expires_while_it_runs_is_not_missed(deployment: Deployment) -> None:
     commit(deployment, "a-1", "a-2", "z-1")
     deployment.feed.expiring = {"a-2"}
+    deployment.feed.fleeting = {"a-1"}
 
     run = await deployment.data(*REPLAY)
 
