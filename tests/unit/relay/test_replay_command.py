@@ -78,6 +78,7 @@ async def test_the_range_holds_its_beginning_and_not_its_end_in_whole_seconds(
 
     assert deployment.topic.ids("a") == ["a-1000", "a-1001", "a-1998", "a-1999"]
     assert (run["from"], run["to"]) == ("1970-01-01T00:16:40Z", "1970-01-01T00:33:20Z")
+    assert (run["dryRun"], run["asNew"], run["stopped"]) == (False, False, False)
     # The feed is not read from its beginning.
     assert all(900 <= started < 1000 for started in deployment.feed.started)
 
