@@ -404,6 +404,20 @@ async def test_what_cannot_be_deleted_of_the_oversized_test_is_told_too(stage: S
     assert (await smoke("--oversized", "--pause", "0", "--json")).json["leftBehind"] == []
 
 
+async def test_a_clean_up_that_hangs_is_given_up_and_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(*_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    stage.delete_item = hang  # type: ignore[method-assign]
+    for module in ("smoke", "oversized"):
+        monkeypatch.setattr(f"relay.operations.{module}._CLEAN_UP_S", 0.01)
+
+    async with asyncio.timeout(20):
+        data = (await smoke("--oversized", "--pause", "0", "--json")).json
+
+    assert (data["exitCode"], len(data["leftBehind"])) == (0, 7)
+
+
 @pytest.mark.parametrize(
     ("reason", "sent", "arrived", "quarantined", "ok", "says"),
     [
