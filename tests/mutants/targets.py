@@ -32,8 +32,8 @@ _OPERATIONS = {
     "check": ("unit/relay/test_judgement", "unit/relay/test_check_command"),
     "cli": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
     "committed": (
-        *("unit/relay/test_replay_order", "unit/relay/test_replay_command", "unit/relay/test_quarantine_commands"),
-        "integration/test_operators_set_aside",
+        *("unit/relay/test_replay_order", "unit/relay/test_replay_command"),
+        "unit/relay/test_quarantine_commands",
     ),
     "comparison": ("unit/relay/test_smoke_comparison",),
     "console": ("unit/relay/test_console",),
