@@ -48,7 +48,7 @@ class Failure:
     """A partition key that is not sent for again: the error that stopped it, and its events not sent."""
 
     error: SendError
-    unsent: int = 0
+    unsent: int
 
 
 class OrderedSender:

@@ -8,7 +8,7 @@ from itertools import takewhile
 from relay.events import DomainEvent, Reason
 from relay.operations.ordered import OrderedSender
 from relay.operations.records import Filter, Head, Records
-from relay.operations.release import CHUNK, ID_REPEATED, Kept, Release, load
+from relay.operations.release import CHUNK, Kept, Release, load, repeated
 
 # While the key is parked the relay goes on storing its new events. A release that does not catch up ends here.
 _ROUNDS = 50
@@ -81,9 +81,7 @@ class ParkedRelease:
             kept, gone = len(self._outcome.kept), len(self._outcome.gone)
             event = await load(self._records, head, self._event_type, self._outcome)
             if event is not None and (event.partition_key, event.id) in self._sent:
-                self._outcome.kept.append(
-                    Kept(head, ID_REPEATED, "another version of this document goes out; discard this one")
-                )
+                self._outcome.kept.append(repeated(head))
             elif event is not None:
                 self._sent.add((event.partition_key, event.id))
                 loaded.append((head, event))

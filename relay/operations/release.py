@@ -30,6 +30,11 @@ class Kept:
     detail: str
 
 
+def repeated(head: Head) -> Kept:
+    """A record whose event has the id of one before it, which may have been accepted or not."""
+    return Kept(head, ID_REPEATED, "another version of this document comes first: discard the one that is wrong")
+
+
 @dataclass(slots=True)
 class Release:
     """What became of the records chosen.
@@ -88,16 +93,13 @@ async def release(
             if event is None:
                 continue
             if (event.partition_key, event.id) in released_ids:
-                outcome.kept.append(
-                    Kept(head, ID_REPEATED, "another version of this document goes out; discard this one")
-                )
+                outcome.kept.append(repeated(head))
                 continue
             released_ids.add((event.partition_key, event.id))
             events[id(event)] = head
             loaded.append(event)
         await _publish(records, sender, successors, loaded, events, outcome)
         progress.update(len(outcome.released))
-    progress.update(len(outcome.released))
     return outcome
 
 

@@ -13,6 +13,7 @@ from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._pyamqp.error import MessageException
 from azure.servicebus._pyamqp.message import BatchMessage
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import (
     MessageSizeExceededError,
     ServiceBusConnectionError,
@@ -103,7 +104,7 @@ class Sender:
         await asyncio.sleep(0)
         batch = isinstance(message, ServiceBusMessageBatch)
         try:
-            self._topic.transfer(_encoded(message), batch=batch)
+            self._topic.transfer(encoded(message), batch=batch)
         except Refusal as error:
             raise refusal(error.condition) from error
 
@@ -142,7 +143,7 @@ class Shelf:
         """There is nothing to close."""
 
 
-def _encoded(message: ServiceBusMessage | ServiceBusMessageBatch) -> bytes:
+def encoded(message: ServiceBusMessage | ServiceBusMessageBatch | AmqpAnnotatedMessage) -> bytes:
     """The payload that the SDK (7.15.0) would transfer."""
     if isinstance(message, ServiceBusMessageBatch):
         return bytes(encode_payload(bytearray(), BatchMessage(*message._message)))

@@ -37,6 +37,39 @@ _RELAY = {
     "__main__": ("main",),
 }
 
+_OPERATIONS = {
+    "canary": ("unit/relay/test_smoke_comparison",),
+    "check": ("unit/relay/test_judgement", "unit/relay/test_check_command"),
+    "cli": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
+    "committed": (
+        *("unit/relay/test_replay_order", "unit/relay/test_replay_command"),
+        "unit/relay/test_quarantine_commands",
+    ),
+    "comparison": ("unit/relay/test_smoke_comparison",),
+    "console": ("unit/relay/test_console",),
+    "containers": ("integration/test_operators_smoke",),
+    "environment": ("unit/relay/test_operations_inputs",),
+    "facts": ("unit/relay/test_judgement",),
+    "holdings": ("integration/test_operators_parked", "integration/test_operators_set_aside"),
+    "inspection": ("unit/relay/test_judgement", "unit/relay/test_check_command"),
+    "judgement": ("unit/relay/test_judgement",),
+    "ordered": ("unit/relay/test_ordered",),
+    "oversized": ("unit/relay/test_smoke_command",),
+    "parked_release": ("unit/relay/test_quarantine_commands",),
+    "quarantine": ("unit/relay/test_quarantine_commands", "unit/relay/test_operations_inputs"),
+    "records": ("unit/relay/test_records", "integration/test_operators_quarantine"),
+    "release": ("unit/relay/test_quarantine_commands",),
+    "replay": ("unit/relay/test_replay_command", "unit/relay/test_replay_state"),
+    "replay_state": ("unit/relay/test_replay_state",),
+    "results": ("unit/relay/test_cli",),
+    "scan": ("unit/relay/test_operations_scan", "unit/relay/test_check_command"),
+    "set_aside": ("unit/relay/test_quarantine_commands", "unit/relay/test_operations_inputs"),
+    "smoke": ("unit/relay/test_smoke_command",),
+    "subscriptions": ("unit/relay/test_smoke_command",),
+    "successors": ("unit/relay/test_successors",),
+    "times": ("unit/relay/test_operations_inputs",),
+}
+
 _UNIT = "tests/unit/outbox/test_{}.py"
 _INTEGRATION = "tests/integration/test_outbox_{}.py"
 # The unit tests, then the integration tests.
@@ -62,6 +95,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     **{
         f"relay/{module}.py": tuple(f"tests/unit/relay/test_{name}.py" for name in names)
         for module, names in _RELAY.items()
+    },
+    **{
+        f"relay/operations/{module}.py": tuple(f"tests/{name}.py" for name in names)
+        for module, names in _OPERATIONS.items()
     },
     "function_app.py": ("tests/unit/test_function_app.py",),
     "host.json": ("tests/unit/test_host_json.py", "tests/unit/relay/test_host.py"),

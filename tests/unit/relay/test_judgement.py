@@ -154,7 +154,7 @@ def test_an_account_without_its_database_is_one_finding(why: Why, unavailable: b
         ({"window": None}, Level.UNKNOWN, "its duplicate detection window"),
         ({"partitioned": False}, Level.WARNING, "the second is dropped"),
         ({"partitioned": None}, Level.UNKNOWN, "whether it is partitioned"),
-        ({"ttl": timedelta(hours=23)}, Level.WARNING, "keeps messages for PT23H"),
+        ({"ttl": timedelta(days=1) - timedelta(seconds=1)}, Level.WARNING, "keeps messages for PT23H59M59S"),
     ],
 )
 def test_a_topic_that_is_not_as_it_should_be(changed: dict[str, object], level: Level, says: str) -> None:
@@ -186,19 +186,26 @@ def test_a_subscription_that_is_not_as_it_should_be(changed: dict[str, object], 
     assert says in finding.what
 
 
+def test_messages_that_live_just_as_long_as_was_asked_for_are_no_finding() -> None:
+    topic = replace(SOUND_TOPIC, ttl=DEMANDS.ttl)
+
+    assert trouble(servicebus(topic, [replace(SOUND_SUBSCRIPTION, ttl=DEMANDS.ttl)])) == []
+
+
 def test_a_topic_without_subscriptions_is_a_warning() -> None:
     (finding,) = trouble(servicebus(subscriptions=[]))
 
     assert (finding.level, "goes nowhere" in finding.what) == (Level.WARNING, True)
 
 
-@pytest.mark.parametrize("why", [Why.FORBIDDEN, Why.UNREACHABLE])
-def test_properties_that_cannot_be_read_are_unknown_and_the_rest_is_judged(why: Why) -> None:
+@pytest.mark.parametrize(("why", "cause"), [(Why.FORBIDDEN, "these rights"), (Why.UNREACHABLE, "no management")])
+def test_properties_that_cannot_be_read_are_unknown_and_the_rest_is_judged(why: Why, cause: str) -> None:
     sendable, finding = servicebus(topic=Gap(why, "said so"))
 
     assert sendable.level is Level.OK
     assert (finding.level, finding.unavailable) == (Level.UNKNOWN, False)
     assert "said so" in finding.what
+    assert cause in finding.what
 
 
 def test_subscriptions_that_cannot_be_listed_are_unknown() -> None:
@@ -221,11 +228,13 @@ def test_a_topic_that_neither_side_knows_does_not_exist() -> None:
     assert not any(finding.unavailable for finding in findings)
 
 
-@pytest.mark.parametrize("why", [Why.REFUSED, Why.UNREACHABLE])
-def test_a_topic_that_cannot_be_reached_is_the_services_trouble(why: Why) -> None:
+@pytest.mark.parametrize(("why", "remedied"), [(Why.REFUSED, False), (Why.UNREACHABLE, True)])
+def test_a_topic_that_cannot_be_reached_is_the_services_trouble(why: Why, remedied: bool) -> None:
     finding = servicebus(sending=Gap(why, "said"))[0]
 
     assert (finding.level, finding.unavailable) == (Level.ERROR, True)
+    # What was refused says itself what to do about it.
+    assert ("the way through the network" in str(finding.remedy)) is remedied
 
 
 @pytest.mark.parametrize(

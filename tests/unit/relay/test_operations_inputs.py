@@ -13,7 +13,7 @@ from relay.errors import UsageError
 from relay.operations.cli import parser
 from relay.operations.environment import parse, with_files
 from relay.operations.times import format_duration, format_time, parse_duration, parse_time
-from tests.support.operators import Terminal, relay_command
+from tests.support.operators import relay_command
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,11 @@ def test_what_the_local_stack_writes_is_read_as_a_shell_reads_it(tmp_path: Path)
     assert shell.stdout.decode() == values["ODD"]
 
 
-def test_an_env_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
-        with_files({}, [tmp_path / "nowhere.env"])
+def test_an_env_file_that_is_not_there_or_no_text_is_told(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for name in ("nowhere.env", "binary"):
+        with pytest.raises(UsageError, match="cannot be read"):
+            with_files({}, [tmp_path / name])
 
 
 @pytest.mark.parametrize(
@@ -109,13 +111,17 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         ("2026-02-09T11:00", 1770634800),
         ("2026-02-09T12:00+01:00", 1770634800),
         ("2026-02-09", 1770595200),
+        ("0", 0),
+        ("1970-01-01", 0),
     ],
 )
 def test_a_time_is_iso_8601_in_utc_or_seconds(text: str, seconds: float) -> None:
     assert parse_time(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "1969-01-01", "-5", "99999999999999999", "2026-02-30"])
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "1969-01-01", "-5", "99999999999999999", "9" * 30, "2026-02-30"]
+)
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no time: write it as"):
         parse_time(text)
@@ -166,6 +172,19 @@ def test_help_gives_examples(words: list[str], capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["check"], "Check the settings and what they name in Azure."),
+        (["quarantine", "show"], "Show one record with its whole document."),
+    ],
+)
+def test_help_says_what_a_command_does(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args([*words, "--help"])
+    assert says in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
     "words", [["quarantine", "list"], ["replay", "--from", "1", "--to", "2"], ["quarantine", "release", "--all"]]
 )
 async def test_wrong_settings_are_exit_code_2_and_all_told(words: list[str]) -> None:
@@ -176,14 +195,3 @@ async def test_wrong_settings_are_exit_code_2_and_all_told(words: list[str]) -> 
         True
     ] * 3
     assert run.json["exitCode"] == 2
-
-
-def test_only_a_whole_yes_is_a_yes() -> None:
-    from relay.operations.console import Console
-
-    def answer(typed: str) -> bool:
-        return Console(as_json=False, err=Terminal(), stdin=Terminal(typed)).confirm("Sure?")
-
-    assert answer("yes\n")
-    assert answer("YES")
-    assert [answer(typed) for typed in ("", "\n", "y\n", "no\n", "yes please\n")] == [False] * 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -24,12 +25,14 @@ class Pages:
 
     def __init__(self, *pages: list[dict[str, Any]]) -> None:
         self._pages = pages
+        self.read = 0
 
     def query_items_change_feed(self, **_: Any) -> Pages:
         return self
 
     async def by_page(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         for page in self._pages:
+            self.read += 1
             yield self._items(page)
 
     async def _items(self, page: list[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
@@ -57,3 +60,27 @@ async def test_documents_of_other_types_between_do_not_matter() -> None:
     found = [document["id"] async for page in outbox.pages(EVENTS, {}, 2) for document in page]
 
     assert found == ["1.0", "1.2"]
+
+
+@pytest.mark.parametrize(("ended_s", "count", "read"), [(1000, 1, 1), (1000, 0, 0), (100, 1, 3), (100, 0, 3)])
+async def test_only_a_range_that_is_written_to_no_more_is_not_read_to_the_end_of_the_feed(
+    ended_s: float, count: int, read: int
+) -> None:
+    container = Pages([event(1)], [{**event(2), "type": "contact"}], [event(3)])
+    outbox = Outbox(container, container)  # type: ignore[arg-type]
+    chosen = Range("domainEvent", 0, int(time.time() - ended_s))
+
+    found = [document["id"] async for page in outbox.pages(chosen, {}, count) for document in page]
+
+    assert container.read == read
+    assert found == ["1.None", "3.None"][: min(read, 2)]
+
+
+async def test_where_the_feed_tells_no_places_its_order_stays() -> None:
+    feed = [{name: value for name, value in event(1, order).items() if name != "_lsn"} for order in (2, 1)]
+    container = Pages(feed, feed)
+    outbox = Outbox(container, container)  # type: ignore[arg-type]
+
+    pages = [[document["id"] for document in page] async for page in outbox.pages(EVENTS, {}, 4)]
+
+    assert pages == [["1.2", "1.1"]] * 2

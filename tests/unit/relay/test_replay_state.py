@@ -63,6 +63,38 @@ def test_two_chunks_that_end_within_one_transaction_are_both_remembered(tmp_path
     assert [again.covers(document(identifier, 7)) for identifier in ("1", "2", "3")] == [True, True, False]
 
 
+def test_what_was_dealt_with_is_known_without_reading_the_file_again(tmp_path: Path) -> None:
+    state = ReplayState.begin(IDENTITY, tmp_path / "replay.state")
+    state.advance({"a": [document("1", 5)], "b": []}, 1, [])
+
+    assert [state.covers(document("1", 5)), state.covers(document("2", 6))] == [True, False]
+    assert (state.published, state.finished) == (1, False)
+
+
+def test_without_a_file_what_was_published_is_counted_and_the_end_noted() -> None:
+    state = ReplayState.begin(IDENTITY, None)
+    state.advance({"a": [document("1", 5)]}, 1, [])
+    state.advance({}, 2, [])
+    assert (state.published, state.finished) == (3, False)
+
+    state.finish()
+
+    assert state.finished
+
+
+def test_a_state_file_of_an_earlier_release_is_gone_on_with(tmp_path: Path) -> None:
+    file = tmp_path / "replay.state"
+    file.write_text(
+        '{"replay": 1, "since": 10, "until": 20, "partition_key": null, "action": null, "as_new": true, '
+        '"event_type": "domainEvent", "container": "rid", "topic": "n/t", "run": "aaaa", "started": 30}\n'
+        '{"published": 2, "places": {"a": {"lsn": 7, "ids": ["1"]}}, "invalid": []}\n'
+    )
+
+    state = ReplayState.begin(IDENTITY, file)
+
+    assert (state.published, state.covers(document("1", 7)), state.covers(document("2", 7))) == (2, True, False)
+
+
 def test_the_run_and_the_start_are_those_of_the_first_run(tmp_path: Path) -> None:
     file = tmp_path / "replay.state"
     ReplayState.begin(IDENTITY, file)
@@ -144,6 +176,16 @@ def test_a_file_that_is_no_state_file_is_refused_and_left_alone(tmp_path: Path, 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="cannot be read or written"):
         ReplayState.begin(IDENTITY, tmp_path / "nowhere" / "replay.state")
+
+
+def test_a_file_that_cannot_be_written_any_more_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "replay.state"
+    state = ReplayState.begin(IDENTITY, file)
+    file.unlink()
+    file.mkdir()
+
+    with pytest.raises(ServiceError, match="the state file cannot be written"):
+        state.advance({"a": [document("1", 5)]}, 1, [])
 
 
 def test_without_places_in_the_change_feed_progress_is_not_kept_in_silence(tmp_path: Path) -> None:

@@ -1,16 +1,33 @@
+"""What `smoke` makes of what arrived."""
+
 from __future__ import annotations
 
 import json
+import math
+import re
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 import pytest
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus._pyamqp._decode import decode_payload
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from local.functions.dates import rewritten
+from relay import messages
 from relay.events import DomainEvent
 from relay.operations.canary import TTL_S, canary
-from relay.operations.comparison import BODY_REMEDY, DATE_REMEDY, differences
+from relay.operations.comparison import (
+    BODY_REMEDY,
+    DATE_REMEDY,
+    PROPERTY_REMEDY,
+    Difference,
+    compare,
+    differences,
+)
+from tests.fuzz.service import encoded
 
 NOW = datetime(2026, 11, 20, 15, 0, 0, 123456, UTC)
 
@@ -74,3 +91,105 @@ def test_dates_that_the_host_rewrites_are_told_with_the_setting_that_keeps_it_fr
 
     assert len(told) > 10
     assert {difference.remedy for difference in told} == {DATE_REMEDY}
+
+
+def stored() -> dict[str, Any]:
+    return canary("domainEvent", NOW) | {"_ts": 1}
+
+
+def received(document: dict[str, Any], source: str | None = None) -> ServiceBusReceivedMessage:
+    """A document's message as a subscriber's SDK gives it."""
+    return _decoded(messages.encoder(source)(DomainEvent.from_document(document)))
+
+
+def _decoded(message: AmqpAnnotatedMessage) -> ServiceBusReceivedMessage:
+    return ServiceBusReceivedMessage(decode_payload(memoryview(encoded(message))), receiver=None)
+
+
+def paths(found: list[Difference]) -> list[str]:
+    return [difference.path for difference in found]
+
+
+@pytest.mark.parametrize("source", [None, "/contacts"])
+def test_what_the_relay_makes_of_a_document_is_no_difference(source: str | None) -> None:
+    document = stored()
+
+    assert compare(document, received(document, source), source) == []
+
+
+def test_each_property_that_is_not_the_documents_is_told() -> None:
+    document = stored()
+    other = {**stored(), "type": "other", "_ts": 2, "data": {**document["data"], "action": "A", "createdAt": "x"}}
+
+    found = compare({**document, "data": other["data"]}, received(other), None)
+
+    assert paths(found) == [
+        *("message.message_id", "message.session_id", "message.partition_key"),
+        *(f"application_properties.{name}" for name in ("type", "cosmosTimestamp", "traceparent")),
+    ]
+    assert {difference.remedy for difference in found} == {PROPERTY_REMEDY}
+    found = compare(document, received({**document, "data": other["data"]}), None)
+    assert paths(found)[:2] == ["message.subject", "application_properties.createdAt"]
+
+
+def test_messages_of_the_other_format_are_told() -> None:
+    document = stored()
+
+    lacking = compare(document, received(document), "/contacts")
+    other = compare(document, received(document, "/orders"), "/contacts")
+    unasked = compare(document, received(document, "/contacts"), None)
+
+    names = ("specversion", "id", "source", "type", "partitionkey", "time", "traceparent")
+    assert paths(lacking) == paths(unasked) == [f"application_properties.cloudEvents:{name}" for name in names]
+    assert [(each.path, each.stored, each.arrived) for each in other] == [
+        ("application_properties.cloudEvents:source", '"/contacts"', '"/orders"')
+    ]
+
+
+def test_a_message_without_properties_and_without_json_is_told() -> None:
+    document = stored()
+    bare = _decoded(AmqpAnnotatedMessage(data_body=b"no JSON"))
+
+    found = compare(document, bare, None)
+
+    assert {"message.message_id", "application_properties.type", "body"} < set(paths(found))
+    assert (found[-1].arrived, found[-1].remedy) == ("7 bytes that are not", BODY_REMEDY)
+
+
+def test_long_values_are_cut_and_characters_that_look_alike_are_told_apart() -> None:
+    whole, long = "x" * 58, "x" * 59
+
+    told = [(each.stored, each.arrived) for each in differences([whole, "é"], [long, "e\u0301"], "data")]
+
+    cut = '"' + "x" * 59 + "… (61 characters)"
+    assert told == [(f'"{whole}"', cut), ('"\\u00e9"', '"e\\u0301"')]
+
+
+def test_the_canary_has_what_a_careless_reader_alters() -> None:
+    data = canary("domainEvent", NOW)["data"]
+
+    floats, integers = data["floats"], data["integers"]
+    assert any(number == 0 and math.copysign(1, number) < 0 for number in floats)
+    assert any(number != 0 and number / 2 == 0 for number in floats)
+    assert any(number > sys.float_info.max / 2 for number in floats)
+    assert any(number.is_integer() for number in floats)
+    # More than 32 bits, more than a double holds exactly, and no more than 64 bits.
+    assert any(2**31 <= number < 2**53 for number in integers)
+    assert any(number < -(2**31) for number in integers)
+    assert any(float(number) != number for number in integers)
+    assert all(-(2**63) <= number < 2**63 for number in integers)
+    assert data["literals"] == [True, False, None]
+    assert len(data["long"]) > 10_000
+    assert all(type(number) is float for number in floats)
+    assert all(type(number) is int for number in integers)
+
+
+def test_the_canary_is_gone_the_same_day_though_not_while_a_slow_deployment_is_waited_for() -> None:
+    assert 1800 <= canary("domainEvent", NOW)["ttl"] <= 86_400
+
+
+def test_the_canary_says_when_it_was_written_and_which_trace_it_is_of() -> None:
+    document = canary("domainEvent", NOW)
+
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-00", document["traceparent"])
+    assert datetime.fromisoformat(document["data"]["createdAt"]) == NOW

@@ -1,0 +1,307 @@
+"""`python -m relay` on an outbox, a quarantine and a topic in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
+from azure.servicebus._pyamqp.error import TokenAuthFailure
+
+from relay import messages
+from relay.errors import UsageError
+from relay.leases import LeasePosition, Positions
+from relay.ledger import AcceptedLedger
+from relay.operations.committed import Outbox
+from relay.operations.holdings import Order, Parked
+from relay.operations.ordered import OrderedSender
+from relay.operations.records import Filter, Head, in_order
+from relay.publisher import Publisher
+from relay.senders import SenderPool
+from relay.settings import Settings
+from tests.support.operators import Run, relay_command
+from tests.unit.relay.topics import ToldTopic
+
+ENVIRONMENT = {
+    "COSMOS": "AccountEndpoint=https://127.0.0.1:1/;AccountKey=YQ==;",
+    "SERVICEBUS": "Endpoint=sb://namespace.test/;SharedAccessKeyName=k;SharedAccessKey=YQ==",
+}
+
+# Keys from here on lie in the second physical partition.
+_SECOND = "n"
+
+
+def cosmos_error(status: int) -> CosmosHttpResponseError:
+    """What the SDK raises for an answer with this status."""
+    kind: Any = CosmosResourceNotFoundError if status == 404 else CosmosHttpResponseError
+    error: CosmosHttpResponseError = kind(status_code=status, message=f"status {status}")
+    return error
+
+
+def token_error(status: int) -> Exception:
+    """What the SDK raises inside where a token is refused with this status."""
+    kind: Any = TokenAuthFailure
+    error: Exception = kind(status, b"said")
+    return error
+
+
+def record_id(identifier: str) -> str:
+    """The id of a document's record."""
+    return hashlib.sha1(identifier.encode(), usedforsecurity=False).hexdigest()
+
+
+class Feed:
+    """The container of the outbox: a change feed in pages, from two physical partitions.
+
+    Attributes:
+        documents: What was committed, in order.
+        page: The items of a page.
+        hidden: Ids that a query counts, but the feed does not bring.
+        expiring: Ids of documents that expire once they were counted.
+        fleeting: Ids of documents that expire once they were read.
+        started: Where readings of the feed started.
+    """
+
+    id = "data"
+
+    def __init__(self) -> None:
+        self.documents: list[dict[str, Any]] = []
+        self.page = 100
+        self.hidden: set[str] = set()
+        self.expiring: set[str] = set()
+        self.fleeting: set[str] = set()
+        self.started: list[float] = []
+
+    def commit(self, identifier: str, key: str, lsn: int | None = None, **changes: Any) -> dict[str, Any]:
+        """An event, with the next `_lsn` unless another is given."""
+        document = {
+            "id": identifier,
+            "partitionKey": key,
+            "type": "domainEvent",
+            "data": {"action": "Named"},
+            "_ts": 1000,
+            "_lsn": len(self.documents) + 1 if lsn is None else lsn,
+            **changes,
+        }
+        self.documents.append(document)
+        return document
+
+    async def read(self) -> dict[str, str]:
+        return {"_rid": "rid"}
+
+    async def read_feed_ranges(self) -> AsyncIterator[dict[str, Any]]:
+        for bounds in (("", _SECOND), (_SECOND, "~")):
+            yield {"Range": dict(zip(("min", "max"), bounds, strict=True))}
+
+    async def feed_range_from_partition_key(self, key: str) -> dict[str, Any]:
+        return {"Range": {"min": key, "max": f"{key}\0"}}
+
+    async def query_items(self, text: str, parameters: list[dict[str, Any]], **scope: Any) -> AsyncIterator[Any]:
+        values = {parameter["name"]: parameter["value"] for parameter in parameters}
+        if "COUNT" not in text:
+            for document in self._within(await self.feed_range_from_partition_key(scope["partition_key"])):
+                if document["id"] == values["@id"]:
+                    yield document
+            return
+        # A count comes in parts, one a physical partition.
+        yield 0
+        yield sum(
+            document["type"] == values["@type"]
+            and values["@since"] <= document["_ts"] < values["@until"]
+            and values.get("@partitionKey", document["partitionKey"]) == document["partitionKey"]
+            and ("@action" not in values or values["@action"] == _action(document))
+            for document in self._within(scope["feed_range"])
+        )
+        self.documents = [document for document in self.documents if document["id"] not in self.expiring]
+
+    def query_items_change_feed(self, feed_range: dict[str, Any], start_time: Any, **_: Any) -> _Reading:
+        self.started.append(start_time.timestamp())
+        found = [
+            document
+            for document in self._within(feed_range)
+            if document["id"] not in self.hidden and document["_ts"] >= start_time.timestamp()
+        ]
+        self.documents = [document for document in self.documents if document["id"] not in self.fleeting]
+        return _Reading(found, self.page)
+
+    def _within(self, feed_range: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        bounds = feed_range["Range"]
+        for document in list(self.documents):
+            if bounds["min"] <= str(document["partitionKey"]) < bounds["max"]:
+                yield document
+
+
+def _action(document: dict[str, Any]) -> Any:
+    data = document["data"]
+    return data.get("action") if isinstance(data, dict) else None
+
+
+class _Reading:
+    def __init__(self, documents: list[dict[str, Any]], page: int) -> None:
+        self._documents = documents
+        self._page = page
+
+    async def by_page(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        for start in range(0, len(self._documents), self._page):
+            yield _Reading(self._documents[start : start + self._page], self._page).__aiter__()
+
+    async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
+        for document in self._documents:
+            yield document
+
+
+class MemoryOutbox(Outbox):
+    """An outbox on a feed; the relay has passed everything up to `passed`, unless nobody can tell (None)."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = cast(ContainerProxy, feed)
+        super().__init__(self._feed, self._feed)
+        self.passed: int | None = 1_000
+
+    async def positions(self) -> Positions:
+        leases = [] if self.passed is None else [LeasePosition("h..0", "", "~", None, f'"{self.passed}"')]
+        return Positions(self._feed, leases)
+
+
+class Shelf:
+    """The quarantine: records in order of arrival, parked keys, orders.
+
+    Attributes:
+        parked_keys: The parked keys.
+        orders_: The pending orders.
+        gone: Ids of documents whose records somebody removes between the listing and the reading.
+        coming: Documents that the relay stores as soon as a record was removed.
+        behind: Whether a listing has what was removed since the one before it.
+    """
+
+    def __init__(self) -> None:
+        self._heads: dict[str, Head] = {}
+        self._documents: dict[str, dict[str, Any]] = {}
+        self.parked_keys: list[str] = []
+        self.orders_: list[Order] = []
+        self.gone: set[str] = set()
+        self.coming: list[dict[str, Any]] = []
+        self.behind = False
+        self._removed: list[Head] = []
+        self.holdings = self
+
+    def put(self, document: dict[str, Any], reason: str = "message-refused", *, version: str = "") -> str:
+        """A record of a document; another of the same document needs another `version`."""
+        identifier = record_id(document["id"] + version)
+        key, at = document["partitionKey"], f"2026-02-09T11:00:00.{len(self._heads):06}Z"
+        place = (document["_lsn"], document.get("order", 0)) if "_lsn" in document else None
+        self._heads[identifier] = Head(
+            identifier, key, reason, "said", at, 0, "i1", document["id"], 0, committed=place
+        )
+        self._documents[identifier] = document
+        return identifier
+
+    @property
+    def left(self) -> list[str]:
+        """The ids of the documents still in quarantine, in order of arrival."""
+        return [str(head.document_id) for head in self._heads.values()]
+
+    async def count(self, chosen: Filter) -> int:
+        return len(await self.heads(chosen))
+
+    async def heads(self, chosen: Filter, limit: int | None = None) -> list[Head]:
+        found = [
+            head
+            for head in (*self._removed, *self._heads.values())
+            if chosen.reason in (None, head.reason) and chosen.partition_key in (None, head.partition_key)
+        ]
+        self._removed.clear()
+        return in_order(found[:limit])
+
+    async def named(self, ids: list[str]) -> tuple[list[Head], list[str]]:
+        found: dict[str, Head] = {}
+        missing = []
+        for beginning in ids:
+            heads = [head for head in self._heads.values() if head.id.startswith(beginning)]
+            if len(heads) > 1:
+                raise UsageError(f"{len(heads)} records begin with {beginning!r}: give more of the id")
+            missing += [] if heads else [beginning]
+            found |= {head.id: head for head in heads}
+        return in_order(found.values()), missing
+
+    async def document(self, head: Head) -> dict[str, Any] | None:
+        if head.document_id in self.gone:
+            self._heads.pop(head.id, None)
+        return self._documents[head.id] if head.id in self._heads else None
+
+    async def remove(self, head: Head) -> None:
+        del self._heads[head.id]
+        if self.behind:
+            self._removed.append(head)
+        if self.coming:
+            self.put(self.coming.pop(0), "key-parked")
+
+    async def parked(self, partition_key: str | None = None) -> dict[str, Parked]:
+        return {
+            key: Parked(key, "2026-02-09T11:00:00.000000Z", record_id("because"))
+            for key in self.parked_keys
+            if partition_key in (None, key)
+        }
+
+    async def unpark(self, key: str) -> bool:
+        if key in self.parked_keys and any(head.partition_key == key for head in self._heads.values()):
+            return False
+        self.parked_keys = [parked for parked in self.parked_keys if parked != key]
+        return True
+
+    async def orders(self, partition_key: str | None = None) -> list[Order]:
+        return [order for order in self.orders_ if partition_key in (None, order.partition_key)]
+
+    async def add(self, partition_key: str, event_id: str) -> bool:
+        order = Order(f"set-aside:{record_id(event_id)}", partition_key, event_id, "2026-02-09T11:00:00Z")
+        if order in self.orders_:
+            return False
+        self.orders_.append(order)
+        return True
+
+    async def withdraw(self, order: Order) -> None:
+        self.orders_.remove(order)
+
+
+class Deployment:
+    """What the commands work on, and the commands."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.feed = Feed()
+        self.outbox = MemoryOutbox(self.feed)
+        self.shelf = Shelf()
+        self.topic = ToldTopic()
+        for module in ("quarantine", "replay", "set_aside"):
+            monkeypatch.setattr(f"relay.operations.{module}.open_outbox", self._open_outbox)
+        for module in ("quarantine", "replay"):
+            monkeypatch.setattr(f"relay.operations.{module}.open_records", self._open_records)
+            monkeypatch.setattr(f"relay.operations.{module}.ordered_sender", self._open_sender)
+
+    async def run(self, *words: str, typed: str | None = None) -> Run:
+        """A command, for people."""
+        return await relay_command(ENVIRONMENT, *words, typed=typed)
+
+    async def data(self, *words: str, typed: str | None = None) -> dict[str, Any]:
+        """A command, for scripts; the exit code is that of the process too."""
+        run = await relay_command(ENVIRONMENT, *words, "--json", typed=typed)
+        assert run.code == run.json["exitCode"]
+        return run.json
+
+    @asynccontextmanager
+    async def _open_outbox(self, _: Settings) -> AsyncIterator[MemoryOutbox]:
+        yield self.outbox
+
+    @asynccontextmanager
+    async def _open_records(self, _: Settings) -> AsyncIterator[Shelf]:
+        yield self.shelf
+
+    @asynccontextmanager
+    async def _open_sender(self, _: Settings, *, with_original_id: bool = False) -> AsyncIterator[OrderedSender]:
+        encode = messages.with_original_id(messages.plain) if with_original_id else messages.plain
+        pool = SenderPool(self.topic.client(), "t", 1)
+        options: dict[str, Any] = {"send_timeout_s": 30.0, "attempt_timeout_s": 60.0, "pauses_s": (0, 0)}
+        yield OrderedSender(Publisher(pool, encode, AcceptedLedger(), **options), (0, 0))

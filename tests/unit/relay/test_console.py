@@ -1,0 +1,153 @@
+"""What a command prints, where, and when."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+
+import pytest
+
+from relay.operations.console import Console, Progress
+from relay.operations.results import ExitCode, Result
+from tests.support.operators import Terminal
+
+
+class Stream(io.TextIOWrapper):
+    """A stream with a buffer: `seen` is what has left it."""
+
+    def __init__(self, *, terminal: bool = False) -> None:
+        self._seen = io.BytesIO()
+        super().__init__(self._seen, encoding="utf-8", newline="")
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    @property
+    def seen(self) -> str:
+        return self._seen.getvalue().decode()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = time.monotonic()
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("relay.operations.console.time", clock)
+    return clock
+
+
+def told(progress: Progress, clock: Clock, *steps_s: float) -> list[bool]:
+    """Whether an update after each of these seconds was told."""
+    stream = progress.stream
+    assert isinstance(stream, Stream)
+    found = []
+    for number, step_s in enumerate(steps_s, start=1):
+        clock.now_s += step_s
+        before = stream.seen
+        progress.update(number)
+        found.append(stream.seen != before)
+    return found
+
+
+def test_a_terminal_is_told_some_times_a_second(clock: Clock) -> None:
+    progress = Progress("released", None, Stream(terminal=True))
+
+    assert told(progress, clock, 0.1, 0.2, 0.1, 0.2) == [False, True, False, True]
+
+
+def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
+    stream = Stream()
+    progress = Progress("released", 7, stream)
+
+    assert told(progress, clock, 5, 10, 5, 10) == [False, True, False, True]
+    progress.finish(5)
+    assert stream.seen == "released: 2 of 7\nreleased: 4 of 7\nreleased: 5 of 7\n"
+
+
+def test_on_a_terminal_a_shorter_count_leaves_nothing_of_a_longer_one(clock: Clock) -> None:
+    stream = Stream(terminal=True)
+    progress = Progress("read", None, stream)
+
+    clock.now_s += 1
+    progress.update(1000)
+    clock.now_s += 1
+    progress.update(9)
+    progress.finish(10)
+
+    assert stream.seen == "\rread: 1000\rread: 9   \rread: 10\n"
+
+
+def test_a_result_for_scripts_is_one_object_on_standard_output() -> None:
+    out, err = Stream(), Stream()
+
+    Console(as_json=True, out=out, err=err).show("check", Result(ExitCode.FINDINGS, {"a": "é"}, ["a line"]))
+
+    assert out.seen == '{\n  "command": "check",\n  "exitCode": 1,\n  "a": "é"\n}\n'
+    assert err.seen == ""
+
+
+def test_a_result_for_people_is_its_lines() -> None:
+    out = Stream()
+
+    Console(as_json=False, out=out, err=Stream()).show("check", Result(ExitCode.OK, {}, ["one", "two"]))
+
+    assert out.seen == "one\ntwo\n"
+
+
+def test_remarks_and_progress_go_to_standard_error() -> None:
+    out, err = Stream(), Stream()
+    console = Console(as_json=True, out=out, err=err)
+
+    console.note("Interrupted.")
+    assert err.seen == "Interrupted.\n"
+    console.progress("released", 2).finish(2)
+
+    assert (out.seen, err.seen) == ("", "Interrupted.\nreleased: 2 of 2\n")
+
+
+def test_the_streams_are_those_of_the_process_unless_others_are_given(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal("yes\n"))
+    console = Console(as_json=True)
+
+    sure = console.confirm("Sure?")
+    console.show("check", Result(ExitCode.OK, {}))
+
+    printed = capsys.readouterr()
+    assert (sure, json.loads(printed.out)["exitCode"]) == (True, 0)
+    assert printed.err == "Sure? Type yes to go on: "
+
+
+def test_only_at_a_terminal_somebody_can_be_asked() -> None:
+    def console(stdin: io.StringIO) -> Console:
+        return Console(as_json=False, stdin=stdin)
+
+    assert console(Terminal()).can_ask
+    assert not console(io.StringIO()).can_ask
+
+
+def test_a_question_is_on_the_terminal_before_the_answer_is_read() -> None:
+    err = Stream(terminal=True)
+
+    class Somebody(Terminal):
+        def readline(self, *_: object) -> str:  # type: ignore[override]
+            return "yes\n" if err.seen else "no\n"
+
+    assert Console(as_json=False, err=err, stdin=Somebody()).confirm("Sure?")
+
+
+@pytest.mark.parametrize(
+    ("typed", "sure"),
+    [("yes\n", True), ("YES", True), *((typed, False) for typed in ("", "\n", "y\n", "no\n", "yes please\n"))],
+)
+def test_only_a_whole_yes_is_a_yes(typed: str, sure: bool) -> None:
+    assert Console(as_json=False, err=Terminal(), stdin=Terminal(typed)).confirm("Sure?") is sure

@@ -1,0 +1,90 @@
+"""Quarantine records as rows: their heads, their order, and which are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relay.operations.records import Filter, Head, in_order
+
+ROW: dict[str, Any] = {
+    "id": "r",
+    "partitionKey": "k",
+    "reason": "message-refused",
+    "detail": "said",
+    "quarantinedAt": "2026-02-09T11:00:00.000000Z",
+    "position": 3,
+    "invocationId": "i1",
+    "documentId": "d",
+}
+
+
+def head(identifier: str, at: str, position: int = 0, key: str = "k", **place: int) -> Head:
+    return Head.of(
+        ROW | {"id": identifier, "quarantinedAt": at, "position": position, "partitionKey": key, **place}
+    )
+
+
+def ids(heads: list[Head]) -> str:
+    return "".join(each.id for each in heads)
+
+
+def test_a_head_has_what_its_row_has() -> None:
+    assert Head.of(ROW).data() == {**ROW, "documentParts": 0}
+    assert Head.of(ROW | {"documentParts": 2}).data() == {**ROW, "documentParts": 2}
+    assert Head.of(ROW | {"documentId": 7}).document_id is None
+
+
+@pytest.mark.parametrize(
+    ("place", "committed"),
+    [({}, None), ({"lsn": 5}, (5, 0)), ({"lsn": 5, "place": 2}, (5, 2)), ({"place": 2}, None)],
+)
+def test_where_a_document_was_committed_is_known_by_its_lsn(
+    place: dict[str, int], committed: tuple[int, int] | None
+) -> None:
+    assert Head.of(ROW | place).committed == committed
+
+
+def test_records_come_in_the_order_of_their_arrival() -> None:
+    heads = [head("c", "2", 0, "a"), head("b", "1", 1, "b"), head("a", "1", 0, "c"), head("d", "2", 1, "a")]
+
+    assert ids(in_order(heads)) == "abcd"
+
+
+def test_those_of_a_key_come_in_the_order_of_their_commits_at_the_places_of_the_key() -> None:
+    heads = [
+        *(head("c", "1", lsn=7, place=1), head("x", "2", key="other"), head("b", "3", lsn=7, place=0)),
+        *(head("a", "4", lsn=5, place=9), head("d", "5", lsn=8)),
+    ]
+
+    assert ids(in_order(heads)) == "axbcd"
+
+
+def test_a_key_of_which_one_place_is_not_known_keeps_the_order_of_arrival() -> None:
+    heads = [head("a", "1", lsn=7), head("b", "2"), head("c", "3", lsn=5)]
+
+    assert ids(in_order(heads)) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "where", "values"),
+    [
+        (Filter(), " WHERE c.type = @type", ["quarantinedEvent"]),
+        (
+            Filter(reason="set-aside"),
+            " WHERE c.type = @type AND c.reason = @reason",
+            ["quarantinedEvent", "set-aside"],
+        ),
+        (
+            Filter("set-aside", ""),
+            " WHERE c.type = @type AND c.reason = @reason AND c.partitionKey = @partitionKey",
+            ["quarantinedEvent", "set-aside", ""],
+        ),
+    ],
+)
+def test_a_filter_asks_for_what_was_chosen(chosen: Filter, where: str, values: list[str]) -> None:
+    clause, parameters = chosen.clause()
+
+    assert (clause, [parameter["value"] for parameter in parameters]) == (where, values)
+    assert all(str(parameter["name"]) in clause for parameter in parameters)

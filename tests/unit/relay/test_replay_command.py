@@ -1,0 +1,401 @@
+"""`python -m relay replay`: which events go out again, in which order, and what is left to the relay."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.fuzz.service import refusal
+from tests.unit.relay.commands import ENVIRONMENT, Deployment
+from tests.unit.relay.topics import ToldTopic
+
+REFUSED = "com.microsoft:argument-error"
+BUSY = "com.microsoft:server-busy"
+REPLAY = ("replay", "--from", "1000", "--to", "2000")
+
+
+@pytest.fixture
+def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    return Deployment(monkeypatch)
+
+
+def commit(deployment: Deployment, *identifiers: str) -> None:
+    """Events whose key is the letter before the dash, each a commit of its own."""
+    for identifier in identifiers:
+        deployment.feed.commit(identifier, identifier.partition("-")[0])
+
+
+def arrived(topic: ToldTopic) -> dict[str, list[str | None]]:
+    return {key: topic.ids(key) for key in topic.accepted}
+
+
+async def test_events_go_out_in_the_order_of_their_commits_from_every_partition(deployment: Deployment) -> None:
+    commit(deployment, "a-2", "z-1", "a-1", "z-2", "b-1")
+
+    run = await deployment.run(*REPLAY)
+
+    assert (run.code, run.out) == (0, "5 event(s) published, 0 invalid, 0 not sent\n")
+    assert run.err == "events done: 5 of 5\n"
+    assert arrived(deployment.topic) == {"a": ["a-2", "a-1"], "b": ["b-1"], "z": ["z-1", "z-2"]}
+
+
+async def test_how_far_it_has_come_is_told_on_the_way(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.operations.console._LOG_EVERY_S", 0)
+    deployment.feed.page = 2
+    commit(deployment, "a-1", "a-2", "a-3", "a-4", "z-1")
+
+    run = await deployment.run(*REPLAY)
+
+    assert run.err.splitlines() == [f"events done: {done} of 5" for done in (1, 4, 5, 5)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+async def test_the_events_of_one_commit_go_in_their_own_order_wherever_pages_end(
+    deployment: Deployment, size: int
+) -> None:
+    deployment.feed.page = size
+    for lsn, identifier, order in ((1, "a-1", 1), (1, "a-0", 0), (2, "a-4", 2), (2, "a-2", 0), (2, "a-3", 1)):
+        deployment.feed.commit(identifier, "a", lsn, order=order)
+
+    assert (await deployment.data(*REPLAY))["published"] == 5
+    assert deployment.topic.ids("a") == [f"a-{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize(("since", "until"), [("1000", "2000"), ("1000.5", "1999.5")])
+async def test_the_range_holds_its_beginning_and_not_its_end_in_whole_seconds(
+    deployment: Deployment, since: str, until: str
+) -> None:
+    for at in (999, 1000, 1001, 1998, 1999, 2000):
+        deployment.feed.commit(f"a-{at}", "a", _ts=at)
+
+    run = await deployment.data("replay", "--from", since, "--to", until)
+
+    assert deployment.topic.ids("a") == ["a-1000", "a-1001", "a-1998", "a-1999"]
+    assert (run["from"], run["to"]) == ("1970-01-01T00:16:40Z", "1970-01-01T00:33:20Z")
+    assert (run["dryRun"], run["asNew"], run["stopped"]) == (False, False, False)
+    # The feed is not read from its beginning.
+    assert all(900 <= started < 1000 for started in deployment.feed.started)
+
+
+@pytest.mark.parametrize(("since", "until"), [("2000", "2000"), ("2000", "1000")])
+async def test_an_empty_range_is_wrong_usage(deployment: Deployment, since: str, until: str) -> None:
+    assert (await deployment.run("replay", "--from", since, "--to", until)).code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--from", "1000"], "required: --to"),
+        (["--to", "2000"], "required: --from"),
+        (["--from", "1000", "--to", "now"], "'now' is no time: write it as 2026-02-09T11:37:00Z"),
+    ],
+)
+async def test_a_range_has_a_beginning_and_an_end(
+    deployment: Deployment, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        await deployment.run("replay", *options)
+    assert raised.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--partition-key", "a"], ["a-1", "a-2"]),
+        (["--action", "Moved"], ["a-2", "b-2"]),
+        (["--action", "Nothing"], []),
+        (["--partition-key", "b", "--action", "Moved"], ["b-2"]),
+    ],
+)
+async def test_a_partition_key_and_an_action_narrow_it(
+    deployment: Deployment, options: list[str], expected: list[str]
+) -> None:
+    for key in "ab":
+        deployment.feed.commit(f"{key}-1", key)
+        deployment.feed.commit(f"{key}-2", key, data={"action": "Moved"})
+        deployment.feed.commit(f"{key}-3", key, type="contact")
+        deployment.feed.commit(f"{key}-4", key, type="contact", data="Moved")
+
+    run = await deployment.data(*REPLAY, *options)
+
+    assert [identifier for ids in arrived(deployment.topic).values() for identifier in ids] == expected
+    assert (run["exitCode"], run["matched"], run["unread"]) == (0, len(expected), 0)
+
+
+async def test_as_new_events_have_an_id_of_the_run_beside_their_own(deployment: Deployment) -> None:
+    commit(deployment, "a-1")
+
+    first, second = [await deployment.run(*REPLAY, "--as-new", "--json") for _ in range(2)]
+    people = await deployment.run(*REPLAY, "--as-new")
+
+    runs = [run.json["run"] for run in (first, second)]
+    assert runs[0] != runs[1]
+    assert re.fullmatch("[0-9a-f]{8}", runs[0])
+    third = re.fullmatch(r"1 event\(s\) published as new, run (\w+), 0 invalid, 0 not sent\n", people.out)
+    assert third
+    assert deployment.topic.ids("a") == [f"a-1:replay:{run}" for run in (*runs, third[1])]
+    assert all(b"originalId" in message.bare for message in deployment.topic.accepted["a"])
+
+
+async def test_a_dry_run_counts_and_sends_nothing(deployment: Deployment, tmp_path: Path) -> None:
+    commit(deployment, *(f"{chr(97 + number % 26)}{number}-1" for number in range(60)), "a0-2")
+    deployment.feed.commit("a0-3", "a0", data={"action": "Moved"})
+    deployment.feed.commit("a0-4", "a0", data="no object")
+    state = tmp_path / "state"
+
+    run = await deployment.run(*REPLAY, "--dry-run", "--state", str(state))
+    data = await deployment.data(*REPLAY, "--dry-run")
+
+    lines = run.out.splitlines()
+    assert lines[:4] == [
+        "62 event(s) of 60 partition key(s) would be published; nothing was sent.",
+        "        61  action 'Named'",
+        "         1  action 'Moved'",
+        "         3  partition key 'a0'",
+    ]
+    assert len([line for line in lines if "  partition key 'z" in line or "  partition key" in line]) == 50
+    assert lines[-2] == "  and 10 more partition keys: --json lists all"
+    assert lines[-1].startswith("  invalid: document 'a0-4' of 'a0': data-not-object: ")
+    assert run.err == "events read: 63 of 63\n"
+    assert (run.code, data["exitCode"], data["dryRun"]) == (1, 1, True)
+    assert (data["actions"], len(data["partitionKeys"])) == ({"Named": 61, "Moved": 1}, 60)
+    assert [each["id"] for each in data["invalid"]] == ["a0-4"]
+    assert (deployment.topic.transfers, state.exists()) == ([], False)
+
+
+async def test_a_dry_run_over_few_keys_lists_them_all(deployment: Deployment) -> None:
+    commit(deployment, *(f"k{number}-1" for number in range(50)))
+
+    run = await deployment.run(*REPLAY, "--dry-run")
+
+    assert (run.code, len(run.out.splitlines())) == (0, 52)
+
+
+async def test_what_the_relay_has_not_passed_is_left_to_it_unless_forced(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    commit(deployment, "a-1", "a-2", "a-3")
+    deployment.outbox.passed = 1
+    words = (*REPLAY, "--state", str(tmp_path / "state"))
+
+    left = await deployment.data(*words)
+    assert (left["exitCode"], left["ahead"], deployment.topic.ids("a")) == (1, {"a": 2}, ["a-1"])
+    told = await deployment.run(*words)
+    assert "2 event(s) of 1 partition key(s) were left to the relay" in told.out
+    assert "1 event(s) were dealt with by an earlier run.\n" in told.out
+    deployment.outbox.passed = 3
+    later = await deployment.data(*words)
+
+    assert (later["exitCode"], later["ahead"], later["skipped"]) == (0, {}, 1)
+    assert deployment.topic.ids("a") == ["a-1", "a-2", "a-3"]
+
+
+@pytest.mark.parametrize("passed", [None, 0])
+async def test_forced_it_publishes_whatever_is_there(deployment: Deployment, passed: int | None) -> None:
+    commit(deployment, "a-1", "p-1")
+    deployment.shelf.parked_keys = ["p"]
+    deployment.outbox.passed = passed
+
+    left = await deployment.data(*REPLAY)
+    assert (left["exitCode"], left["ahead"], left["parked"]) == (1, {"a": 1}, {"p": 1})
+    assert deployment.topic.transfers == []
+    forced = await deployment.data(*REPLAY, "--force")
+
+    assert (forced["exitCode"], forced["ahead"], forced["parked"]) == (0, {}, {})
+    assert arrived(deployment.topic) == {"a": ["a-1"], "p": ["p-1"]}
+
+
+async def test_an_event_of_which_nobody_knows_the_place_is_left_to_the_relay(deployment: Deployment) -> None:
+    deployment.feed.commit("a-1", "a", _lsn=None)
+
+    run = await deployment.data(*REPLAY)
+
+    assert (run["exitCode"], run["ahead"], deployment.topic.transfers) == (1, {"a": 1}, [])
+
+
+async def test_the_events_of_parked_keys_are_left_to_their_release(deployment: Deployment) -> None:
+    commit(deployment, "p-1", "a-1", "p-2")
+    deployment.shelf.parked_keys = ["p"]
+
+    run = await deployment.run(*REPLAY)
+    dry = await deployment.data(*REPLAY, "--dry-run")
+
+    assert run.code == 1
+    assert "2 event(s) of 1 parked partition key(s) were left" in run.out
+    assert "were left to the relay" not in run.out
+    assert (dry["exitCode"], dry["parked"], dry["partitionKeys"]) == (1, {"p": 2}, {"a": 1})
+    assert arrived(deployment.topic) == {"a": ["a-1"]}
+
+
+async def test_what_can_never_be_published_is_told_and_holds_up_nobody(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    commit(deployment, "a-1")
+    deployment.feed.commit("a-2", "a", data="no object")
+    commit(deployment, "a-3", "a-4")
+    deployment.topic.by_id["a-3"] = REFUSED
+    words = (*REPLAY, "--state", str(tmp_path / "state"))
+
+    run = await deployment.run(*words)
+    again = await deployment.data(*words)
+
+    assert (run.code, arrived(deployment.topic)) == (1, {"a": ["a-1", "a-4"]})
+    first, *others = run.out.splitlines()
+    assert first == "2 event(s) published, 2 invalid, 0 not sent"
+    assert [line.split(": ")[1:3] for line in others] == [
+        ["document 'a-2' of 'a'", "data-not-object"],
+        ["document 'a-3' of 'a'", "message-refused"],
+    ]
+    assert (again["exitCode"], again["published"], again["dryRun"]) == (1, 2, False)
+    assert [(each["id"], each["partitionKey"]) for each in again["invalid"]] == [("a-2", "a"), ("a-3", "a")]
+
+
+async def test_a_rejected_event_sent_as_new_is_told_by_its_own_id(deployment: Deployment) -> None:
+    commit(deployment, "a-1")
+    deployment.topic.answers = [refusal(REFUSED)]
+
+    run = await deployment.data(*REPLAY, "--as-new")
+
+    assert [each["id"] for each in run["invalid"]] == ["a-1"]
+
+
+async def test_a_key_that_fails_stops_there_and_goes_on_with_the_next_run(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.feed.page = 2
+    commit(deployment, "a-1", "b-1", "a-2", "b-2", "a-3", "b-3", "z-1")
+    deployment.topic.by_id["a-2"] = BUSY
+    words = (*REPLAY, "--state", str(tmp_path / "state"))
+
+    run = await deployment.run(*words)
+    assert (run.code, arrived(deployment.topic)) == (1, {"a": ["a-1"], "b": ["b-1", "b-2", "b-3"], "z": ["z-1"]})
+    lines = run.out.splitlines()
+    assert lines[:2] == [
+        "5 event(s) published, 0 invalid, 2 not sent",
+        "These partition keys did not get through:",
+    ]
+    assert lines[2].startswith("  'a': 2 not sent: ")
+    assert lines[3:] == ["Run it again when that is put right: the same command goes on from here."]
+    deployment.topic.by_id.clear()
+    again = await deployment.data(*words)
+
+    assert (again["exitCode"], again["skipped"], again["published"], again["failures"]) == (0, 5, 7, [])
+    assert deployment.topic.ids("a") == ["a-1", "a-2", "a-3"]
+
+
+async def test_without_a_state_file_it_says_that_it_starts_over(deployment: Deployment) -> None:
+    commit(deployment, "a-1", "b-1")
+    deployment.topic.by_id["a-1"] = BUSY
+
+    run = await deployment.run(*REPLAY)
+
+    assert run.out.splitlines()[-1].endswith("without --state it starts over.")
+
+
+async def test_where_nothing_gets_through_it_stops(deployment: Deployment, tmp_path: Path) -> None:
+    deployment.feed.page = 3
+    names = [f"{key}-{number}" for number in (1, 2) for key in "abcdef"] + ["z-1"]
+    commit(deployment, *names)
+    deployment.topic.by_id |= dict.fromkeys(names, BUSY)
+    words = (*REPLAY, "--state", str(tmp_path / "state"))
+
+    run = await deployment.run(*words)
+    assert (run.code, deployment.topic.accepted) == (3, {})
+    assert "Nothing gets through any more: stopped before the end of the range.\n" in run.out
+    assert not {"f-1", "a-2", "z-1"} & {name for transfer in deployment.topic.transfers for name in transfer}
+    data = await deployment.data(*words)
+    assert (data["exitCode"], data["stopped"], data["matched"] < 13) == (3, True, True)
+    deployment.topic.by_id.clear()
+
+    assert (await deployment.data(*words))["published"] == 13
+    assert [deployment.topic.ids(key) for key in "af"] == [["a-1", "a-2"], ["f-1", "f-2"]]
+
+
+async def test_what_the_feed_did_not_bring_is_told_and_the_replay_is_not_finished(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    commit(deployment, "a-1", "a-2", "z-1", "z-2")
+    deployment.feed.hidden = {"a-2", "z-2"}
+    words = (*REPLAY, "--state", str(tmp_path / "state"))
+
+    run = await deployment.run(*words)
+    assert (run.code, "2 event(s) of the range were not read: run it again.\n" in run.out) == (1, True)
+    deployment.feed.hidden = set()
+    again = await deployment.data(*words)
+
+    assert (again["exitCode"], again["unread"], again["published"]) == (0, 0, 4)
+
+
+async def test_an_event_that_expires_while_it_runs_is_not_missed(deployment: Deployment) -> None:
+    commit(deployment, "a-1", "a-2", "z-1")
+    deployment.feed.expiring = {"a-2"}
+    deployment.feed.fleeting = {"a-1"}
+
+    run = await deployment.data(*REPLAY)
+
+    assert (run["exitCode"], run["matched"], run["unread"]) == (0, 2, 0)
+
+
+async def test_a_replay_that_is_finished_is_not_done_again(deployment: Deployment, tmp_path: Path) -> None:
+    commit(deployment, "a-1", "a-2")
+    words = (*REPLAY, "--state", str(tmp_path / "state"))
+    assert (await deployment.run(*words)).code == 0
+    commit(deployment, "a-3")
+
+    people, data = await deployment.run(*words), await deployment.data(*words)
+
+    assert people.out == "This replay was finished before: 2 event(s) published, nothing left to do.\n"
+    assert (data["exitCode"], data["published"], data["dryRun"], data["stopped"]) == (0, 2, False, False)
+    assert deployment.topic.ids("a") == ["a-1", "a-2"]
+
+
+async def test_a_finished_replay_with_invalid_documents_tells_them_again(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.feed.commit("a-1", "a", data="no object")
+    words = (*REPLAY, "--state", str(tmp_path / "state"))
+    await deployment.run(*words)
+
+    run = await deployment.run(*words)
+
+    assert (run.code, "invalid: document 'a-1'" in run.out) == (1, True)
+
+
+@pytest.mark.parametrize(("until", "ids", "remarks"), [("9000", "01", 1), ("5001", "01", 1), ("5000", "0", 0)])
+async def test_what_is_committed_after_the_second_in_which_the_replay_was_begun_is_the_relays(
+    deployment: Deployment, until: str, ids: str, remarks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.operations.replay.time", SimpleNamespace(time=lambda: 5000.5))
+    for number, at in enumerate((4999, 5000, 5001, 6000)):
+        deployment.feed.commit(f"a-{number}", "a", _ts=at)
+
+    run = await deployment.run("replay", "--from", "1000", "--to", until)
+
+    assert (run.code, deployment.topic.ids("a")) == (0, [f"a-{number}" for number in ids])
+    told = ["The range ends in the future: what is committed after the replay began is not part of it."]
+    assert run.out.splitlines()[1:] == told * remarks
+
+
+async def test_a_state_file_names_the_outbox_and_the_topic_it_belongs_to(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    await deployment.run(*REPLAY, "--state", str(state))
+
+    header = json.loads(state.read_text().splitlines()[0])
+    assert (header["container"], header["topic"]) == ("rid", "namespace.test/domain-events")
+    monkeypatch.setitem(ENVIRONMENT, "SERVICEBUS", ENVIRONMENT["SERVICEBUS"].replace("namespace", "other"))
+    assert (await deployment.run(*REPLAY, "--state", str(state))).code == 2
+    for name in ("SERVICEBUS", "COSMOS"):
+        monkeypatch.delitem(ENVIRONMENT, name)
+    monkeypatch.setitem(ENVIRONMENT, "SERVICEBUS__fullyQualifiedNamespace", "namespace.test")
+    monkeypatch.setitem(ENVIRONMENT, "COSMOS__accountEndpoint", "https://127.0.0.1:1/")
+    same = await deployment.run(*REPLAY, "--state", str(state))
+    assert (same.code, same.err) == (0, "")

@@ -1,0 +1,604 @@
+"""`python -m relay smoke`: what it makes of what came back, and what it says to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError
+from azure.servicebus._pyamqp.error import AMQPLinkError
+from azure.servicebus.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+
+from relay import messages
+from relay.errors import ServiceError, UsageError
+from relay.events import DomainEvent
+from relay.operations import subscriptions
+from relay.operations.comparison import Difference
+from relay.operations.facts import Gap, ServiceBusFacts, SubscriptionFacts, Why
+from relay.operations.oversized import Oversized
+from relay.operations.smoke import Smoke, result_of
+from relay.operations.subscriptions import Session, choose, open_session
+from relay.settings import Settings
+from tests.support.operators import relay_command
+from tests.unit.relay.commands import ENVIRONMENT, Shelf, cosmos_error
+
+SETTINGS = Settings.from_environment(ENVIRONMENT)
+DOCUMENT = {"id": "d", "partitionKey": "smoke-k"}
+
+
+class Stage:
+    """The deployed app, the outbox and the subscription in one: what is written comes out, or does not.
+
+    Attributes:
+        written: The documents in the outbox now.
+        kinds: What was written so far: "canary", "large" or "small".
+        messages: What the session gives next.
+        waited: How long each message was waited for, in seconds.
+        held_s: For how long the session's lock was asked for.
+        alters: What of an event the app alters on its way.
+        quarantines: The kinds that go to quarantine, and the reason of each.
+        swallows: The kinds that come out nowhere.
+        refuses_to_create: What is raised instead of writing.
+        refuses_to_delete: What is raised instead of deleting.
+        shelf: The quarantine.
+    """
+
+    id = "data"
+
+    def __init__(self) -> None:
+        self.written: dict[str, dict[str, Any]] = {}
+        self.messages: list[Any] = []
+        self.waited: list[float] = []
+        self.held_s = 0.0
+        self.alters: dict[str, Any] = {}
+        self.quarantines: dict[str, str] = {"large": "message-too-large"}
+        self.swallows: set[str] = set()
+        self.refuses_to_create: Exception | None = None
+        self.refuses_to_delete: Exception | None = None
+        self.shelf = Shelf()
+        self.kinds: list[str] = []
+
+    async def create_item(self, document: dict[str, Any]) -> dict[str, Any]:
+        if self.refuses_to_create is not None:
+            raise self.refuses_to_create
+        self.written[document["id"]] = document
+        text = document["data"].get("text")
+        kind = "canary" if text is None else "large" if len(text) > 1_000_000 else "small"
+        self.kinds.append(kind)
+        stored = {**document, "_ts": 1}
+        if kind in self.quarantines:
+            self.shelf.put(stored, self.quarantines[kind])
+        elif kind not in self.swallows:
+            event = DomainEvent.from_document({**stored, "data": {**stored["data"], **self.alters}})
+            self.messages.append(_received(event))
+        return stored
+
+    async def delete_item(self, identifier: str, partition_key: str) -> None:
+        if self.refuses_to_delete is not None:
+            raise self.refuses_to_delete
+        assert self.written.pop(identifier)["partitionKey"] == partition_key
+
+    async def receive(self, within_s: float) -> Any:
+        self.waited.append(within_s)
+        return self.messages.pop(0) if self.messages else None
+
+
+def _received(event: DomainEvent) -> Any:
+    message = messages.plain(event)
+    assert message.properties is not None
+    assert message.annotations is not None
+    return SimpleNamespace(
+        message_id=message.properties.message_id,
+        session_id=message.properties.group_id,
+        partition_key=event.partition_key,
+        subject=message.properties.subject,
+        content_type=message.properties.content_type,
+        application_properties=message.application_properties,
+        body=message.body,
+    )
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    stage = Stage()
+
+    @asynccontextmanager
+    async def opened_session(_: Settings, subscription: str, key: str, hold_s: float) -> AsyncIterator[Stage]:
+        assert (subscription, key.startswith("smoke-")) == ("all", True)
+        stage.held_s = hold_s
+        yield stage
+
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[Stage]:
+        yield stage
+
+    @asynccontextmanager
+    async def opened_records(_: Settings) -> AsyncIterator[Shelf]:
+        yield stage.shelf
+
+    monkeypatch.setattr("relay.operations.smoke.open_session", opened_session)
+    monkeypatch.setattr("relay.operations.smoke.open_container", opened)
+    monkeypatch.setattr("relay.operations.smoke.open_records", opened_records)
+    return stage
+
+
+async def smoke(*words: str, **settings: str) -> Any:
+    return await relay_command(ENVIRONMENT | settings, "smoke", "--subscription", "all", *words)
+
+
+# the canary
+
+
+async def test_an_event_that_arrives_unaltered_is_all_that_is_asked_for(stage: Stage) -> None:
+    run = await smoke("--timeout", "30")
+    data = (await smoke("--json")).json
+
+    assert (run.code, run.err) == (0, "Waiting for the canary on 'all', 30 s at most.\n")
+    assert run.out.startswith("ok: the event arrived on 'all' unaltered, ")
+    assert (data["exitCode"], data["arrived"], data["differences"], data["remedies"]) == (0, True, [], [])
+    assert 0 <= data["latencyMs"] < 10_000
+    assert (stage.written, stage.kinds, stage.waited) == ({}, ["canary"] * 2, [30, 60])
+    assert stage.held_s == 60
+
+
+async def test_an_event_that_was_altered_is_told_with_the_remedy(stage: Stage) -> None:
+    stage.alters = {"long": "x"}
+
+    run = await smoke()
+    data = (await smoke("--json")).json
+
+    assert (run.code, data["exitCode"], data["arrived"]) == (1, 1, True)
+    assert run.out.startswith("altered: the event arrived on 'all', but 1 value(s) differ\n  data.long: stored ")
+    assert len(data["remedies"]) == 1
+    assert stage.written == {}
+
+
+async def test_an_event_that_does_not_come_is_told_with_where_to_look(stage: Stage) -> None:
+    stage.swallows = {"canary"}
+
+    run = await smoke("--timeout", "5")
+    data = (await smoke("--json")).json
+
+    lines = run.out.splitlines()
+    assert (run.code, lines[0]) == (1, "missing: no message came to 'all' within 5 s")
+    assert all(line.startswith("-> ") for line in lines[1:])
+    assert (data["arrived"], data["latencyMs"], data["quarantined"]) == (False, None, None)
+    assert data["remedies"] == [line[3:] for line in lines[1:]]
+    assert stage.written == {}
+
+
+async def test_an_event_in_quarantine_is_told_and_taken_out(stage: Stage) -> None:
+    stage.quarantines = {"canary": "message-refused"}
+
+    run = await smoke()
+    data = (await smoke("--json")).json
+
+    assert (run.code, run.out.splitlines()[0]) == (1, "quarantined: message-refused: said")
+    assert (data["exitCode"], data["quarantined"]) == (1, "message-refused")
+    assert (stage.shelf.left, stage.written) == ([], {})
+
+
+@pytest.mark.parametrize("error", [cosmos_error(500), TimeoutError()])
+async def test_what_cannot_be_deleted_is_told(stage: Stage, error: Exception) -> None:
+    stage.refuses_to_delete = error
+
+    run = await smoke()
+
+    (identifier,) = stage.written
+    assert (run.code, f"left behind, and gone within 3600 s: document '{identifier}' of 'smoke-" in run.out) == (
+        0,
+        True,
+    )
+
+
+async def test_what_has_expired_meanwhile_is_not_left_behind(stage: Stage) -> None:
+    stage.refuses_to_delete = cosmos_error(404)
+
+    assert (await smoke("--json")).json["leftBehind"] == []
+
+
+async def test_an_outbox_that_cannot_be_written_is_the_services_trouble(stage: Stage) -> None:
+    stage.refuses_to_create = cosmos_error(403)
+    stage.refuses_to_delete = cosmos_error(404)
+
+    assert (await smoke()).code == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--timeout", "0"], 2),
+        (["--timeout", "1800"], 0),
+        (["--timeout", "1801"], 2),
+        (["--pause", "1800"], 0),
+        (["--pause", "1801"], 2),
+    ],
+)
+async def test_durations_over_half_the_events_life_are_refused(stage: Stage, words: list[str], code: int) -> None:
+    assert (await smoke(*words)).code == code
+    assert len(stage.kinds) == (code == 0)
+
+
+def result(**changes: Any) -> tuple[int, list[str], dict[str, Any]]:
+    told = result_of(Smoke("all", 60, DOCUMENT, **changes), SETTINGS)
+    return told.code, told.lines, dict(told.data)
+
+
+def test_milliseconds_are_told() -> None:
+    code, lines, data = result(latency_s=1.2345)
+
+    assert (code, data["latencyMs"]) == (0, 1234)
+    assert lines == ["ok: the event arrived on 'all' unaltered, 1234 ms after its write"]
+
+
+def test_of_many_differences_ten_are_shown_and_each_remedy_once() -> None:
+    differences = [Difference(f"data.{number}", "1", "2", f"remedy {number % 2}") for number in range(12)]
+
+    code, lines, data = result(latency_s=1.0, differences=differences)
+
+    assert (code, len(data["differences"]), data["remedies"]) == (1, 12, ["remedy 0", "remedy 1"])
+    assert lines == [
+        "altered: the event arrived on 'all', but 12 value(s) differ",
+        *(f"  data.{number}: stored 1, arrived 2" for number in range(10)),
+        "  and 2 more",
+        "-> remedy 0",
+        "-> remedy 1",
+    ]
+    assert "more" not in " ".join(result(latency_s=1.0, differences=differences[:10])[1])
+
+
+# the oversized event
+
+
+async def test_an_oversized_event_goes_to_quarantine_and_small_ones_after_a_pause_arrive(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+
+    monkeypatch.setattr("relay.operations.oversized.asyncio.sleep", sleep)
+
+    run = await smoke("--oversized", "--timeout", "20", "--pause", "7", RELAY_ON_POISON="park")
+    data = (await smoke("--oversized", "--pause", "0", "--json")).json
+
+    assert (run.code, run.out.splitlines()[1:]) == (
+        0,
+        ["ok: an oversized event went to quarantine, and 5 small ones after it arrived"],
+    )
+    assert (data["exitCode"], data["remedies"]) == (0, [])
+    assert data["oversized"] == {"reason": "message-too-large", "sent": 5, "arrived": 5, "quarantined": []}
+    assert stage.kinds == ["canary", "large", *["small"] * 5] * 2
+    assert (stage.written, stage.shelf.left, paused) == ({}, [], [7, 0])
+
+
+async def test_between_the_oversized_event_and_the_small_ones_lies_a_minute_unless_told_otherwise(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+
+    monkeypatch.setattr("relay.operations.oversized.asyncio.sleep", sleep)
+
+    assert (await smoke("--oversized")).code == 0
+    assert paused == [60]
+
+
+async def test_the_quarantine_is_looked_into_now_and_then(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    really_sleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        await really_sleep(0.05)
+
+    monkeypatch.setattr("relay.operations.oversized.asyncio.sleep", sleep)
+    stage.quarantines, stage.swallows = {}, {"large"}
+
+    await smoke("--oversized", "--timeout", "0.2", "--pause", "0")
+
+    assert waited
+    assert all(0.1 <= seconds <= 2 for seconds in waited)
+
+
+async def test_the_sessions_lock_is_held_to_the_end(stage: Stage) -> None:
+    await smoke("--oversized", "--timeout", "20", "--pause", "0")
+    # The canary, the oversized event and five small ones, each to its time-out.
+    assert stage.held_s >= 7 * 20
+    await smoke("--oversized", "--timeout", "1", "--pause", "1")
+    assert stage.held_s >= 7 + 1
+
+
+async def test_no_oversized_event_is_sent_where_the_canary_did_not_arrive(stage: Stage) -> None:
+    stage.swallows = {"canary"}
+
+    data = (await smoke("--oversized", "--json")).json
+
+    assert (data["exitCode"], data["oversized"], stage.kinds) == (1, None, ["canary"])
+
+
+async def test_an_oversized_event_that_would_block_is_not_sent(stage: Stage) -> None:
+    assert (await smoke("--oversized", RELAY_ON_POISON="block")).code == 2
+    assert stage.kinds == []
+
+
+@pytest.mark.parametrize(("reasons", "reason"), [({}, None), ({"large": "message-refused"}, "message-refused")])
+async def test_an_oversized_event_that_is_not_quarantined_as_such_fails(
+    stage: Stage, reasons: dict[str, str], reason: str | None
+) -> None:
+    stage.quarantines = reasons
+    stage.swallows = {"large"}
+
+    async with asyncio.timeout(20):
+        data = (await smoke("--oversized", "--timeout", "0.2", "--pause", "0", "--json")).json
+
+    assert (data["exitCode"], data["oversized"]["reason"], data["oversized"]["sent"]) == (1, reason, 0)
+    assert len(data["remedies"]) == 1
+    assert (stage.written, stage.shelf.left, stage.kinds) == ({}, [], ["canary", "large"])
+
+
+async def test_small_events_that_do_not_arrive_fail_and_are_taken_back(stage: Stage) -> None:
+    stage.quarantines["small"] = "message-too-large"
+    stage.shelf.parked_keys = []
+
+    data = (await smoke("--oversized", "--pause", "0", "--json")).json
+
+    assert (data["exitCode"], data["oversized"]["arrived"]) == (1, 0)
+    assert data["oversized"]["quarantined"] == ["message-too-large"] * 5
+    assert (stage.written, stage.shelf.left) == ({}, [])
+
+
+async def test_small_events_that_do_not_arrive_in_order_do_not_count(stage: Stage) -> None:
+    await smoke()
+    stage.swallows = {"small"}
+    receive = stage.receive
+
+    async def another(within_s: float) -> Any:
+        return await receive(within_s) or _received(DomainEvent.from_document(OTHER))
+
+    stage.receive = another  # type: ignore[method-assign]
+
+    data = (await smoke("--oversized", "--pause", "0", "--json")).json
+
+    assert (data["exitCode"], data["oversized"]["arrived"]) == (1, 0)
+
+
+OTHER = {"id": "another", "partitionKey": "k", "type": "domainEvent", "data": {"action": "A"}}
+
+
+async def test_what_parked_a_key_leaves_it_parked_no_more(stage: Stage) -> None:
+    put = stage.shelf.put
+
+    def park(document: dict[str, Any], *arguments: Any, **options: Any) -> str:
+        stage.shelf.parked_keys = [document["partitionKey"]]
+        return put(document, *arguments, **options)
+
+    stage.shelf.put = park  # type: ignore[method-assign]
+
+    assert (await smoke("--oversized", "--pause", "0")).code == 0
+    assert stage.shelf.parked_keys == []
+
+
+async def test_what_cannot_be_deleted_of_the_oversized_test_is_told_too(stage: Stage) -> None:
+    stage.refuses_to_delete = cosmos_error(500)
+
+    left = (await smoke("--oversized", "--pause", "0", "--json")).json["leftBehind"]
+
+    assert len(left) == 7
+    assert sorted(each.split("'")[1] for each in left) == sorted(stage.written)
+    stage.refuses_to_delete = cosmos_error(404)
+    assert (await smoke("--oversized", "--pause", "0", "--json")).json["leftBehind"] == []
+
+
+async def test_a_clean_up_that_hangs_is_given_up_and_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(*_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    stage.delete_item = hang  # type: ignore[method-assign]
+    for module in ("smoke", "oversized"):
+        monkeypatch.setattr(f"relay.operations.{module}._CLEAN_UP_S", 0.01)
+
+    async with asyncio.timeout(20):
+        data = (await smoke("--oversized", "--pause", "0", "--json")).json
+
+    assert (data["exitCode"], len(data["leftBehind"])) == (0, 7)
+
+
+@pytest.mark.parametrize(
+    ("reason", "sent", "arrived", "quarantined", "ok", "says"),
+    [
+        ("message-too-large", 5, 5, [], True, "ok: an oversized event went to quarantine, and 5 small ones"),
+        ("message-too-large", 5, 4, [], False, "only 4 of 5 small ones arrived (none quarantined)"),
+        ("message-too-large", 5, 3, ["x", "y"], False, "only 3 of 5 small ones arrived (x, y)"),
+        ("message-too-large", 0, 0, [], False, "only 0 of 0"),
+        ("set-aside", 5, 5, [], False, "quarantined: the oversized event, as set-aside, not as message-too-large"),
+        (None, 0, 0, [], False, "missing: the oversized event did not come to the quarantine"),
+    ],
+)
+def test_what_became_of_the_oversized_event_is_told(
+    reason: str | None, sent: int, arrived: int, quarantined: list[str], ok: bool, says: str
+) -> None:
+    found = Oversized(reason, sent, arrived, quarantined, [])
+
+    code, lines, data = result(latency_s=1.0, oversized=found)
+
+    assert (found.ok, code, data["oversized"]["arrived"]) == (ok, 0 if ok else 1, arrived)
+    assert says in lines[1]
+    assert [line[3:] for line in lines[2:]] == data["remedies"]
+    assert len(data["remedies"]) == (0 if ok else 1)
+
+
+# the subscription
+
+
+def subscription(name: str) -> SubscriptionFacts:
+    return SubscriptionFacts(name, "Active", True, True, None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "chosen", "says"),
+    [
+        ("all", None, "all", ""),
+        (None, [subscription("one")], "one", ""),
+        (None, [], None, "the subscriptions of 'domain-events' are none"),
+        (None, [subscription("a"), subscription("b")], None, "the subscriptions of 'domain-events' are 'a', 'b'"),
+        (None, Gap(Why.FORBIDDEN, "said"), None, "cannot be listed with these rights (said)"),
+    ],
+)
+async def test_the_subscription_is_the_one_named_or_the_only_one(
+    wanted: str | None, found: Any, chosen: str | None, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(*_: Any) -> ServiceBusFacts:
+        return ServiceBusFacts(Gap(Why.FORBIDDEN, ""), found, 1)
+
+    monkeypatch.setattr("relay.operations.subscriptions.read_servicebus", read)
+
+    if chosen is None:
+        with pytest.raises(UsageError) as raised:
+            await choose(SETTINGS, wanted, None)
+        assert says in str(raised.value)
+    else:
+        assert await choose(SETTINGS, wanted, None) == chosen
+
+
+class Receiver:
+    """A subscription's receiver, which answers these in turn, each a list of messages or an error."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+        self.session = object()
+        self.waits: list[float] = []
+        self.completed: list[Any] = []
+        self.closed = False
+
+    async def receive_messages(self, count: int, max_wait_time: float) -> Any:
+        self.waits.append(max_wait_time)
+        await asyncio.sleep(0)
+        found = self._answers.pop(0) if self._answers else []
+        if isinstance(found, Exception):
+            raise found
+        if found[count:]:
+            self._answers.insert(0, found[count:])
+        return found[:count]
+
+    async def complete_message(self, message: Any) -> None:
+        self.completed.append(message)
+
+    async def __aenter__(self) -> Receiver:
+        if self._answers and isinstance(self._answers[0], Exception):
+            raise self._answers.pop(0)
+        return self
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_a_session_gives_its_next_message_completed() -> None:
+    receiver = Receiver([], ["m1", "m2"])
+    session = Session(cast(Any, receiver))
+
+    first: Any = await session.receive(30)
+    assert (first, receiver.completed) == ("m1", ["m1"])
+    second: Any = await session.receive(30)
+    assert (second, receiver.completed) == ("m2", ["m1", "m2"])
+    # A long wait is made of short ones, so that its end is met.
+    assert all(0 < wait <= 10 for wait in receiver.waits)
+
+
+async def test_a_session_without_a_message_is_waited_for_no_longer_than_asked() -> None:
+    receiver = Receiver()
+
+    assert await Session(cast(Any, receiver)).receive(0.05) is None
+    assert receiver.waits
+    assert all(0 < wait <= 0.05 for wait in receiver.waits)
+
+
+@pytest.mark.parametrize("error", [ServiceBusConnectionError(message="lost"), OSError("lost")])
+async def test_a_session_that_is_lost_is_the_services_trouble(error: Exception) -> None:
+    with pytest.raises(ServiceError, match="could not be received from"):
+        await Session(cast(Any, Receiver(error))).receive(30)
+
+
+NOT_ALLOWED = AMQPLinkError(condition=b"amqp:not-allowed")
+
+
+def opens(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the subscription's receiver be this one."""
+
+    @asynccontextmanager
+    async def client(*_: Any) -> AsyncIterator[Any]:
+        yield SimpleNamespace(get_subscription_receiver=lambda *_, **__: receiver)
+
+    monkeypatch.setattr(subscriptions, "servicebus_client", client)
+
+
+class Renewer:
+    """Keeps for how long each lock is renewed."""
+
+    renewed_s: dict[object, float] = {}  # noqa: RUF012
+
+    async def __aenter__(self) -> Renewer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """There is nothing to end."""
+
+    def register(self, receiver: Receiver, session: object, max_lock_renewal_duration: float) -> None:
+        assert receiver.session is session
+        self.renewed_s[session] = max_lock_renewal_duration
+
+
+async def test_a_sessions_lock_is_held_somewhat_longer_than_asked_and_then_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receiver = Receiver(["m1"])
+    opens(receiver, monkeypatch)
+    monkeypatch.setattr(subscriptions, "AutoLockRenewer", Renewer)
+
+    async with open_session(SETTINGS, "all", "k", 100) as session:
+        message: Any = await session.receive(1)
+        assert (message, receiver.closed) == ("m1", False)
+
+    assert 110 <= Renewer.renewed_s[receiver.session] <= 400
+    assert receiver.closed
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (MessagingEntityNotFoundError(message="none"), UsageError, "does not exist"),
+        (MessagingEntityDisabledError(message="closed"), UsageError, "is disabled for receiving"),
+        (ServiceBusError("no sessions", error=NOT_ALLOWED), UsageError, "does not require sessions"),
+        (ServiceBusAuthorizationError(message="no"), ServiceError, "may not be received from"),
+        (ServiceBusAuthenticationError(message="no"), ServiceError, "the namespace refused the credentials"),
+        (ClientAuthenticationError("no"), ServiceError, "Could not acquire a token"),
+        (ServiceBusConnectionError(message="lost"), ServiceError, "cannot be received from"),
+        (OSError("lost"), ServiceError, "cannot be received from"),
+    ],
+)
+async def test_why_a_session_cannot_be_opened(
+    error: Exception, kind: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = Receiver(error)
+    opens(receiver, monkeypatch)
+
+    with pytest.raises(kind) as raised:
+        async with open_session(SETTINGS, "all", "k", 1):
+            pytest.fail("it was opened")
+    assert says in str(raised.value)
+    assert "the subscription 'all' of the topic 'domain-events'" in str(raised.value)
+    assert receiver.closed

@@ -1,0 +1,166 @@
+"""Whether a released event arrives behind later ones of its partition key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+from azure.cosmos.aio import ContainerProxy
+
+from relay.events import DomainEvent
+from relay.leases import LeasePosition, Positions
+from relay.operations.committed import Outbox
+from relay.operations.records import Records
+from relay.operations.successors import Successors
+
+KEY = "k"
+
+
+def document(identifier: str, lsn: object = None, order: object = None, **changes: Any) -> dict[str, Any]:
+    found = {"id": identifier, "partitionKey": KEY, "type": "domainEvent", "_ts": 100, "data": {"action": "A"}}
+    places = {"_lsn": lsn, "order": order}
+    return {**found, **{name: value for name, value in places.items() if value is not None}, **changes}
+
+
+class Container:
+    """The outbox and the quarantine in one: a change feed of one page, and records of these document ids."""
+
+    id = "data"
+
+    def __init__(self, feed: list[dict[str, Any]], quarantined: tuple[str, ...]) -> None:
+        self._feed = feed
+        self._quarantined = quarantined
+        self.readings = 0
+
+    async def feed_range_from_partition_key(self, key: str) -> dict[str, Any]:
+        return {"Range": {"min": key, "max": key}}
+
+    def query_items_change_feed(self, **_: Any) -> Container:
+        self.readings += 1
+        return self
+
+    async def by_page(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        yield self._items()
+
+    async def _items(self) -> AsyncIterator[dict[str, Any]]:
+        for item in self._feed:
+            yield item
+
+    async def query_items(self, *_: Any, **__: Any) -> AsyncIterator[dict[str, Any]]:
+        for identifier in self._quarantined:
+            yield {
+                "id": f"record-of-{identifier}",
+                "partitionKey": KEY,
+                "reason": "set-aside",
+                "detail": "",
+                "quarantinedAt": "",
+                "position": 0,
+                "invocationId": "",
+                "documentId": identifier,
+            }
+
+
+class OutboxAt(Outbox):
+    """An outbox of which the relay has passed everything up to an LSN, or nobody knows what (None)."""
+
+    def __init__(self, container: Container, passed: int | None) -> None:
+        self._own = cast(ContainerProxy, container)
+        super().__init__(self._own, self._own)
+        self._passed = passed
+        self.asked = 0
+
+    async def positions(self) -> Positions:
+        self.asked += 1
+        leases = [] if self._passed is None else [LeasePosition("h..0", "", "z", None, f'"{self._passed}"')]
+        return Positions(self._own, leases)
+
+
+class Told:
+    """Successors over a feed, with what they have read of it."""
+
+    def __init__(self, *feed: dict[str, Any], passed: int | None = 100, quarantined: tuple[str, ...] = ()) -> None:
+        self.container = Container(list(feed), quarantined)
+        self.outbox = OutboxAt(self.container, passed)
+        records = Records(cast(ContainerProxy, self.container))
+        self._successors = Successors(self.outbox, records, "domainEvent")
+
+    async def went_out(self, event: dict[str, Any]) -> bool:
+        return await self._successors.went_out(DomainEvent.from_document(event))
+
+
+POISON = document("poison", 5)
+
+
+@pytest.mark.parametrize(
+    ("later", "out"),
+    [
+        (document("earlier", 4), False),
+        (document("later", 6), True),
+        (document("later", 6, _ts=99), False),
+        (document("contact", 6, type="contact"), False),
+        (document("unknown place"), False),
+        (document("odd place", "6"), False),
+        (document("odd place", True), False),
+    ],
+)
+async def test_an_event_is_late_where_a_later_one_of_its_key_went_out(later: dict[str, Any], out: bool) -> None:
+    assert await Told(POISON, later).went_out(POISON) is out
+
+
+@pytest.mark.parametrize(
+    ("order", "others", "out"),
+    [
+        (1, 2, True),
+        (1, 1, False),
+        (2, 1, False),
+        (None, 1, True),
+        (None, 0, False),
+        (0, None, False),
+        (1, True, False),
+    ],
+)
+async def test_within_a_commit_the_events_own_order_counts(order: object, others: object, out: bool) -> None:
+    poison = document("poison", 5, order)
+
+    assert await Told(document("other", 5, others)).went_out(poison) is out
+
+
+@pytest.mark.parametrize(("passed", "out"), [(6, True), (5, False), (None, True)])
+async def test_what_the_relay_has_not_passed_has_not_gone_out(passed: int | None, out: bool) -> None:
+    assert await Told(POISON, document("later", 6), passed=passed).went_out(POISON) is out
+
+
+async def test_what_is_in_quarantine_itself_has_not_gone_out() -> None:
+    later = document("later", 6)
+
+    assert not await Told(POISON, later, quarantined=("poison", "later")).went_out(POISON)
+    assert await Told(later, document("sound", 7), POISON, quarantined=("later",)).went_out(POISON)
+
+
+async def test_a_document_that_does_not_say_where_it_stood_hides_none_behind_it() -> None:
+    assert await Told(document("unknown"), document("later", 6), POISON).went_out(POISON)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [document("poison"), document("poison", "5"), document("poison", 5, _ts=None), document("poison", 5, _ts="1")],
+)
+async def test_an_event_that_does_not_say_where_it_stood_is_not_called_late(event: dict[str, Any]) -> None:
+    assert not await Told(document("later", 6)).went_out(event)
+
+
+async def test_the_last_one_counts_wherever_the_feed_brings_it_and_one_reading_serves_a_key() -> None:
+    told = Told(document("second", 9), document("first", 6))
+
+    late = [await told.went_out(document(f"poison-{lsn}", lsn)) for lsn in (5, 7, 8, 9, 10)]
+
+    assert late == [True, True, True, False, False]
+    assert (told.container.readings, told.outbox.asked) == (1, 1)
+
+
+async def test_an_event_with_the_clock_of_now_is_seen() -> None:
+    now = int(time.time())
+
+    assert await Told(document("later", 6, _ts=now)).went_out(POISON)
