@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
@@ -18,6 +18,7 @@ from azure.servicebus.exceptions import (
     ServiceBusAuthorizationError,
     ServiceBusConnectionError,
     ServiceBusError,
+    SessionLockLostError,
 )
 
 from relay import messages
@@ -507,9 +508,19 @@ class Receiver:
         self.closed = True
 
 
+def session_of(*receivers: Receiver) -> Session:
+    """A session that is locked by each of these in turn."""
+    waiting = list(receivers)
+
+    async def lock() -> Any:
+        return waiting.pop(0)
+
+    return Session(lock)
+
+
 async def test_a_session_gives_its_next_message_completed() -> None:
     receiver = Receiver([], ["m1", "m2"])
-    session = Session(cast(Any, receiver))
+    session = session_of(receiver)
 
     first: Any = await session.receive(30)
     assert (first, receiver.completed) == ("m1", ["m1"])
@@ -522,7 +533,7 @@ async def test_a_session_gives_its_next_message_completed() -> None:
 async def test_a_session_without_a_message_is_waited_for_no_longer_than_asked() -> None:
     receiver = Receiver()
 
-    assert await Session(cast(Any, receiver)).receive(0.05) is None
+    assert await session_of(receiver).receive(0.05) is None
     assert receiver.waits
     assert all(0 < wait <= 0.05 for wait in receiver.waits)
 
@@ -530,7 +541,15 @@ async def test_a_session_without_a_message_is_waited_for_no_longer_than_asked() 
 @pytest.mark.parametrize("error", [ServiceBusConnectionError(message="lost"), OSError("lost")])
 async def test_a_session_that_is_lost_is_the_services_trouble(error: Exception) -> None:
     with pytest.raises(ServiceError, match="could not be received from"):
-        await Session(cast(Any, Receiver(error))).receive(30)
+        await session_of(Receiver(error)).receive(30)
+
+
+async def test_a_session_whose_lock_is_lost_is_locked_again() -> None:
+    lost, again = Receiver(SessionLockLostError(message="lost")), Receiver(["m1"])
+
+    message: Any = await session_of(lost, again).receive(30)
+
+    assert (message, lost.closed, again.completed) == ("m1", True, ["m1"])
 
 
 NOT_ALLOWED = AMQPLinkError(condition=b"amqp:not-allowed")
