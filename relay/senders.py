@@ -162,6 +162,6 @@ async def _close(link: ServiceBusSender) -> None:
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await link.close()
-    except (AzureError, OSError, TimeoutError) as error:
+    except (AzureError, OSError) as error:
         # The link is given up either way; what it had not sent is sent again on another.
         logger.debug("closing a sender: %s", error)

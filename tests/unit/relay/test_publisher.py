@@ -234,13 +234,14 @@ async def test_a_sender_without_a_link_does_not_send() -> None:
         await sender.send(messages.plain(event("a")), 1)
 
 
-async def test_closing_ends_every_link_also_one_that_does_not_want_to() -> None:
+@pytest.mark.parametrize("error", [CUT, ConnectionResetError()], ids=["by the SDK", "by the system"])
+async def test_closing_ends_every_link_also_one_that_does_not_want_to(error: Exception) -> None:
     topic = ToldTopic()
     pool = SenderPool(topic.client(), "t", 2)
     async with pool.borrow() as first, pool.borrow() as second:
         await first.limits(5)
         await second.limits(5)
-    topic.links[0].refuses_to_close = CUT
+    topic.links[0].refuses_to_close = error
 
     await pool.close()
 
