@@ -1,33 +1,54 @@
 """Evidence that the service refuses one event, and not everything: only then is what it refuses poison.
 
 A wrong rule, limit or setting of the service is answered with a condition that blames the content of whatever is
-sent meanwhile, and may end at any moment. So a first refusal stops the partition key, and the attempt fails. What
-is refused again, after this process has seen another transfer accepted, is refused for its own content.
+sent meanwhile. It may end at any moment, and come back. So a refusal stops the partition key, and the attempt
+fails. What is refused at three attempts, with another transfer of this process accepted between each two, is
+refused for its own content; unless something that had been refused was accepted meanwhile, which shows that
+refusals come and go: then all of it starts anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from relay.events import DomainEvent
+
+_REFUSALS = 3
 
 # Each is an event that stops its partition key, of which there are few; those that were settled elsewhere, after
 # the lease was lost, are forgotten in the end.
 _DOUBTS_AT_MOST = 10_000
 
 
+@dataclass(slots=True)
+class _Doubt:
+    """How often an event was refused with an acceptance before, and how many there were before the last time."""
+
+    refusals: int = 0
+    accepted: int = -1
+
+
 class Evidence:
-    """What this process has seen accepted since events were refused for the first time."""
+    """What this process has seen accepted and refused."""
 
     def __init__(self) -> None:
         self._accepted = 0
-        self._doubts: dict[tuple[str, str], int] = {}
+        self._doubts: dict[tuple[str, str], _Doubt] = {}
 
-    def accepted(self) -> None:
-        """A transfer was accepted."""
+    def accepted(self, events: Iterable[DomainEvent]) -> None:
+        """One transfer was accepted, with these events."""
         self._accepted += 1
+        if any((event.partition_key, event.id) in self._doubts for event in events):
+            self._doubts.clear()
 
     def refused(self, event: DomainEvent) -> bool:
-        """An event was refused, alone; whether it had been before, with another transfer accepted since."""
+        """An event was refused, alone; whether that is its own fault by now."""
         name = (event.partition_key, event.id)
         if name not in self._doubts and len(self._doubts) >= _DOUBTS_AT_MOST:
             del self._doubts[next(iter(self._doubts))]
-        return self._accepted > self._doubts.setdefault(name, self._accepted)
+        doubt = self._doubts.setdefault(name, _Doubt())
+        if self._accepted > doubt.accepted:
+            doubt.refusals += 1
+            doubt.accepted = self._accepted
+        return doubt.refusals >= _REFUSALS

@@ -262,7 +262,7 @@ class Turn:
         return time.monotonic() - began
 
     def _accept(self, events: list[DomainEvent], duration_s: float) -> None:
-        self._evidence.accepted()
+        self._evidence.accepted(events)
         for event in events:
             self._ledger.add(event.partition_key, event.id)
         self._outcome.published += len(events)

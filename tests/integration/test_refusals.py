@@ -102,6 +102,24 @@ async def test_a_missing_topic_is_named(make_relay: RelayMaker) -> None:
         await relay.handle([event("e0", "a")], "i1")
 
 
+async def test_a_condition_that_comes_back_sets_nothing_aside(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, quarantine: ContainerProxy
+) -> None:
+    relay = make_relay()
+    for attempt in range(2):
+        await inject(
+            servicebus.admin_port, kind="reject", entity="domain-events", condition="amqp:not-allowed", count=1
+        )
+        with pytest.raises(PublishError, match="tried again before it is set aside"):
+            await relay.handle([event("e1", "a")], "i1", attempt)
+        await relay.handle([event(f"o{attempt}", "b")], f"o{attempt}")
+
+    outcome = await relay.handle([event("e1", "a")], "i1", 2)
+
+    assert outcome.published == 1
+    assert await records(quarantine) == []
+
+
 async def test_one_condition_on_every_transfer_quarantines_nothing(
     make_relay: RelayMaker, servicebus: ServiceBusServer, quarantine: ContainerProxy
 ) -> None:

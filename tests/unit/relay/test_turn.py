@@ -378,17 +378,33 @@ async def test_a_first_refusal_stops_the_key_and_sets_nothing_aside() -> None:
     assert topic.ids() == ["a"]
 
 
-async def test_what_is_refused_again_after_another_was_accepted_is_refused_for_its_own_content() -> None:
+async def test_what_is_refused_again_and_again_while_others_are_accepted_is_refused_for_its_own_content() -> None:
     topic = ToldTopic(by_id={"b": "amqp:not-allowed"})
     publisher = topic.publisher()
-    await publisher.publish(events("b", "c"))
-
-    (again,) = await publisher.publish(events("b", "c"))
+    (first,) = await publisher.publish(events("b", "c"))
     await publisher.publish(events("x", key="other"))
-    (after,) = await publisher.publish(events("b", "c"))
+    (second,) = await publisher.publish(events("b", "c"))
+    await publisher.publish(events("y", key="other"))
 
-    assert isinstance(again.error, DoubtfulRefusalError)
-    assert ([each.event.id for each in after.rejected], after.published, after.error) == (["b"], 1, None)
+    (third,) = await publisher.publish(events("b", "c"))
+
+    assert isinstance(first.error, DoubtfulRefusalError)
+    assert isinstance(second.error, DoubtfulRefusalError)
+    assert ([each.event.id for each in third.rejected], third.published, third.error) == (["b"], 1, None)
+
+
+async def test_a_condition_that_comes_and_goes_makes_nothing_poison() -> None:
+    topic = ToldTopic(by_id={"a": "amqp:not-allowed", "b": "amqp:not-allowed"})
+    publisher = topic.publisher()
+    for other in "xy":
+        await publisher.publish(events("a", key="one") | events("b", key="two"))
+        await publisher.publish(events(other, key="other"))
+    del topic.by_id["a"]
+
+    _, after = await publisher.publish(events("a", key="one") | events("b", key="two"))
+
+    assert isinstance(after.error, DoubtfulRefusalError)
+    assert topic.ids("one") == ["a"]
 
 
 async def test_a_message_larger_than_the_link_takes_needs_no_further_evidence() -> None:
