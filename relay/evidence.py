@@ -10,7 +10,6 @@ refusals come and go: then all of it starts anew.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from relay.events import DomainEvent
 
@@ -21,20 +20,13 @@ _REFUSALS = 3
 _DOUBTS_AT_MOST = 10_000
 
 
-@dataclass(slots=True)
-class _Doubt:
-    """How often an event was refused with an acceptance before, and how many there were before the last time."""
-
-    refusals: int = 0
-    accepted: int = -1
-
-
 class Evidence:
     """What this process has seen accepted and refused."""
 
     def __init__(self) -> None:
         self._accepted = 0
-        self._doubts: dict[tuple[str, str], _Doubt] = {}
+        # How often an event was refused, and how many transfers had been accepted by the last time.
+        self._doubts: dict[tuple[str, str], tuple[int, int]] = {}
 
     def accepted(self, events: Iterable[DomainEvent]) -> None:
         """One transfer was accepted, with these events."""
@@ -47,8 +39,8 @@ class Evidence:
         name = (event.partition_key, event.id)
         if name not in self._doubts and len(self._doubts) >= _DOUBTS_AT_MOST:
             del self._doubts[next(iter(self._doubts))]
-        doubt = self._doubts.setdefault(name, _Doubt())
-        if self._accepted > doubt.accepted:
-            doubt.refusals += 1
-            doubt.accepted = self._accepted
-        return doubt.refusals >= _REFUSALS
+        refusals, accepted = self._doubts.get(name, (0, -1))
+        if self._accepted > accepted:
+            refusals += 1
+        self._doubts[name] = (refusals, self._accepted)
+        return refusals >= _REFUSALS
