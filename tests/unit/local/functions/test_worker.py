@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
 from local.functions.context import RetryContext, RpcException
 from local.functions.edges import Edges, read_journal
@@ -79,6 +80,9 @@ def in_thread(documents: str, context: func.Context) -> None:
 
 Make = Callable[[], Worker]
 
+# As it is before any test runs: the relay's app, where a test loads it, puts its own in this one's place.
+DECODE = CosmosDBTriggerConverter.decode
+
 
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -86,8 +90,9 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "function_app.py").write_text(SCRIPT)
     (folder / "beside.py").write_text(f"OUT = {str(tmp_path / 'out')!r}\n")
-    # The app of an earlier test in this process had a module of that name as well.
+    # The app of an earlier test in this process had a module of that name, and perhaps a decoding of its own.
     monkeypatch.delitem(sys.modules, "beside", raising=False)
+    monkeypatch.setattr(CosmosDBTriggerConverter, "decode", DECODE)
     return folder
 
 
@@ -138,9 +143,7 @@ async def test_a_worker_calls_the_function_with_the_decoded_text_and_its_context
 
     (call,) = told(tmp_path)
     assert call["document"] == {"id": "1", "do": "succeed ü \u2028"}
-    # ChangeBatch where this process has loaded the relay's app before: it replaces the decoding for good.
-    assert call["kind"] in ("DocumentList", "ChangeBatch")
-    assert call["function"] == "relay"
+    assert (call["kind"], call["function"]) == ("DocumentList", "relay")
     assert call["invocation"] == "id-succeed ü \u2028"
     assert call["retry"] == [3, -1, "ConnectionError: before"]
 
