@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from relay.operations.console import Console
 from relay.operations.containers import open_container, telling_service_errors
 from relay.operations.inspection import administration_address
 from relay.operations.oversized import Oversized, OversizedTest
-from relay.operations.records import Filter, Head, open_records
+from relay.operations.records import Filter, Head, Records, open_records
 from relay.operations.results import ExitCode, Result
 from relay.operations.subscriptions import Session, choose, open_session
 from relay.operations.times import format_duration, parse_duration
@@ -25,6 +26,7 @@ from relay.settings import OnPoison, Settings
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
+    from azure.servicebus import ServiceBusReceivedMessage
 
 _SHOWN_DIFFERENCES = 10
 
@@ -33,6 +35,9 @@ _LONGEST = timedelta(seconds=TTL_S / 2)
 
 # Cleaning up is bounded, so that Ctrl-C ends the command; what stays behind expires by itself.
 _CLEAN_UP_S = 10.0
+
+# Between two looks into quarantine, while the message is waited for.
+_LOOK_S = 5.0
 
 EXAMPLES = """\
 examples:
@@ -162,23 +167,38 @@ async def _send_through(
     try:
         with telling_service_errors(container.id):
             smoke.document = dict(await container.create_item(document))
-        message = await session.receive(timeout_s)
-        if message is None:
-            smoke.quarantined = await _take_from_quarantine(settings, document["partitionKey"])
-        else:
+        async with open_records(settings) as records:
+            found = await _first_found(session, records, document["partitionKey"], timeout_s)
+        if isinstance(found, Head):
+            smoke.quarantined = found
+        elif found is not None:
             smoke.latency_s = time.monotonic() - began
-            smoke.differences = compare(smoke.document, message, settings.cloudevents_source)
+            smoke.differences = compare(smoke.document, found, settings.cloudevents_source)
     finally:
         await _delete(container, smoke)
     return smoke
 
 
-async def _take_from_quarantine(settings: Settings, partition_key: str) -> Head | None:
-    """The canary's record, removed; None where there is none."""
-    async with open_records(settings) as records:
-        heads = await records.heads(Filter(partition_key=partition_key))
-        for head in heads:
-            await records.remove(head)
+async def _first_found(
+    session: Session, records: Records, partition_key: str, timeout_s: float
+) -> ServiceBusReceivedMessage | Head | None:
+    """The canary's message, or its quarantine record, which is removed; None where neither comes in time."""
+    deadline = time.monotonic() + timeout_s
+    while (left := deadline - time.monotonic()) > 0:
+        message = await session.receive(min(left, _LOOK_S))
+        if message is not None:
+            return message
+        # A quarantine that cannot be read is told of by the last look: the message may still come.
+        with suppress(ServiceError):
+            if record := await _take_from_quarantine(records, partition_key):
+                return record
+    return await _take_from_quarantine(records, partition_key)
+
+
+async def _take_from_quarantine(records: Records, partition_key: str) -> Head | None:
+    heads = await records.heads(Filter(partition_key=partition_key))
+    for head in heads:
+        await records.remove(head)
     return heads[0] if heads else None
 
 

@@ -185,9 +185,9 @@ async def test_an_event_that_was_quarantined_is_told_with_its_reason_and_its_rec
             for number in range(8):
                 await outbox.create_item(event(f"other-{refusals}", f"other-{number}"))
 
-    async with Running(APP, environment | {"RELAY_POLL_DELAY_MS": "1500"}, monkeypatch):
+    async with Running(APP, environment | {"RELAY_POLL_DELAY_MS": "1000"}, monkeypatch):
         refusing = asyncio.create_task(refuse_the_canary())
-        run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "25", "--json")
+        run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "50", "--json")
         await end_tasks([refusing])
 
     assert (run.code, run.json["arrived"], run.json["quarantined"]) == (1, False, "message-refused")

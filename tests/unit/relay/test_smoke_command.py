@@ -28,6 +28,7 @@ from relay.operations import subscriptions
 from relay.operations.comparison import Difference
 from relay.operations.facts import Gap, ServiceBusFacts, SubscriptionFacts, Why
 from relay.operations.oversized import Oversized
+from relay.operations.records import Filter, Head
 from relay.operations.smoke import Smoke, result_of
 from relay.operations.subscriptions import Session, choose, open_session
 from relay.settings import Settings
@@ -45,7 +46,9 @@ class Stage:
         written: The documents in the outbox now.
         kinds: What was written so far: "canary", "large" or "small".
         messages: What the session gives next.
-        waited: How long each message was waited for, in seconds.
+        now: The time, in seconds: waiting for what does not come is all that takes some.
+        arrives_at: When the first message comes.
+        unreadable: How many looks into quarantine fail.
         held_s: For how long the session's lock was asked for.
         alters: What of an event the app alters on its way.
         quarantines: The kinds that go to quarantine, and the reason of each.
@@ -60,7 +63,9 @@ class Stage:
     def __init__(self) -> None:
         self.written: dict[str, dict[str, Any]] = {}
         self.messages: list[Any] = []
-        self.waited: list[float] = []
+        self.now = 0.0
+        self.arrives_at = 0.0
+        self.unreadable = 0
         self.held_s = 0.0
         self.alters: dict[str, Any] = {}
         self.quarantines: dict[str, str] = {"large": "message-too-large"}
@@ -91,8 +96,11 @@ class Stage:
         assert self.written.pop(identifier)["partitionKey"] == partition_key
 
     async def receive(self, within_s: float) -> Any:
-        self.waited.append(within_s)
-        return self.messages.pop(0) if self.messages else None
+        if self.messages and self.arrives_at <= self.now + within_s:
+            self.now = max(self.now, self.arrives_at)
+            return self.messages.pop(0)
+        self.now += within_s
+        return None
 
 
 def _received(event: DomainEvent) -> Any:
@@ -128,10 +136,32 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     async def opened_records(_: Settings) -> AsyncIterator[Shelf]:
         yield stage.shelf
 
+    heads = stage.shelf.heads
+
+    async def looked_into(chosen: Filter, limit: int | None = None) -> list[Head]:
+        if stage.unreadable:
+            stage.unreadable -= 1
+            raise ServiceError("the container 'quarantine' cannot be read")
+        return await heads(chosen, limit)
+
+    monkeypatch.setattr(stage.shelf, "heads", looked_into)
+    monkeypatch.setattr("relay.operations.smoke.time", SimpleNamespace(monotonic=lambda: stage.now))
     monkeypatch.setattr("relay.operations.smoke.open_session", opened_session)
     monkeypatch.setattr("relay.operations.smoke.open_container", opened)
     monkeypatch.setattr("relay.operations.smoke.open_records", opened_records)
     return stage
+
+
+@pytest.fixture
+def paused(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses of the oversized event's test, in seconds, none of which takes any time."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr("relay.operations.oversized.asyncio.sleep", sleep)
+    return pauses
 
 
 async def smoke(*words: str, **settings: str) -> Any:
@@ -149,7 +179,7 @@ async def test_an_event_that_arrives_unaltered_is_all_that_is_asked_for(stage: S
     assert run.out.startswith("ok: the event arrived on 'all' unaltered, ")
     assert (data["exitCode"], data["arrived"], data["differences"], data["remedies"]) == (0, True, [], [])
     assert 0 <= data["latencyMs"] < 10_000
-    assert (stage.written, stage.kinds, stage.waited) == ({}, ["canary"] * 2, [30, 60])
+    assert (stage.written, stage.kinds) == ({}, ["canary"] * 2)
     assert stage.held_s == 60
 
 
@@ -179,7 +209,19 @@ async def test_an_event_that_does_not_come_is_told_with_where_to_look(stage: Sta
     assert stage.written == {}
 
 
-async def test_an_event_in_quarantine_is_told_and_taken_out(stage: Stage) -> None:
+@pytest.mark.parametrize(("words", "waits_s"), [((), 60), (("--timeout", "30"), 30)])
+async def test_it_waits_for_a_minute_unless_told_otherwise(
+    stage: Stage, words: tuple[str, ...], waits_s: int
+) -> None:
+    stage.arrives_at = waits_s - 1
+    assert (await smoke(*words, "--json")).json["latencyMs"] == (waits_s - 1) * 1000
+
+    stage.now, stage.arrives_at = 0, waits_s + 1
+    assert (await smoke(*words)).code == 1
+    assert stage.now == waits_s
+
+
+async def test_an_event_in_quarantine_is_told_within_seconds_and_taken_out(stage: Stage) -> None:
     stage.quarantines = {"canary": "message-refused"}
 
     run = await smoke()
@@ -188,6 +230,19 @@ async def test_an_event_in_quarantine_is_told_and_taken_out(stage: Stage) -> Non
     assert (run.code, run.out.splitlines()[0]) == (1, "quarantined: message-refused: said")
     assert (data["exitCode"], data["quarantined"]) == (1, "message-refused")
     assert (stage.shelf.left, stage.written) == ([], {})
+    assert stage.now <= 2 * 10
+
+
+async def test_a_quarantine_that_cannot_be_read_is_told_only_where_no_message_comes(stage: Stage) -> None:
+    stage.arrives_at, stage.unreadable = 50, 100
+    assert (await smoke()).code == 0
+
+    stage.swallows = {"canary"}
+    run = await smoke()
+
+    assert run.code == 3
+    assert "the container 'quarantine' cannot be read" in run.err
+    assert stage.written == {}
 
 
 @pytest.mark.parametrize("error", [cosmos_error(500), TimeoutError()])
@@ -263,15 +318,8 @@ def test_of_many_differences_ten_are_shown_and_each_remedy_once() -> None:
 
 
 async def test_an_oversized_event_goes_to_quarantine_and_small_ones_after_a_pause_arrive(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, paused: list[float]
 ) -> None:
-    paused: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        paused.append(seconds)
-
-    monkeypatch.setattr("relay.operations.oversized.asyncio.sleep", sleep)
-
     run = await smoke("--oversized", "--timeout", "20", "--pause", "7", RELAY_ON_POISON="park")
     data = (await smoke("--oversized", "--pause", "0", "--json")).json
 
@@ -286,15 +334,8 @@ async def test_an_oversized_event_goes_to_quarantine_and_small_ones_after_a_paus
 
 
 async def test_between_the_oversized_event_and_the_small_ones_lies_a_minute_unless_told_otherwise(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, paused: list[float]
 ) -> None:
-    paused: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        paused.append(seconds)
-
-    monkeypatch.setattr("relay.operations.oversized.asyncio.sleep", sleep)
-
     assert (await smoke("--oversized")).code == 0
     assert paused == [60]
 
