@@ -2,6 +2,8 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
+# Container images set it. The commands here start many processes, each of which would compile the source anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)

@@ -90,7 +90,7 @@ async def test_the_checker_sees_a_safeguard_that_was_taken_away(
         change = ("--app", str(taken_away(copy_app(tmp_path / "app"))))
 
     code, summary, errors = await campaign(
-        tmp_path, "--seed", "1", "--hosts", "2", "--patience", "8", "--rate", "100", *options, *change
+        tmp_path, "--seed", "1", "--hosts", "1", "--patience", "8", "--rate", "100", *options, *change
     )
 
     assert code == 1
