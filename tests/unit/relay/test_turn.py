@@ -166,6 +166,8 @@ async def test_what_follows_a_rejected_event_can_be_held_back(culprit: str) -> N
     assert [each.event.id for each in outcome.rejected] == [culprit]
     assert [each.id for each in outcome.held_back] == list("abcde"[place + 1 :])
     assert all(ids[0] <= culprit for ids in topic.transfers)
+    # Each refusal ends a link, the last one too: another is opened only where something is still to be sent.
+    assert len(topic.links) == sum(culprit in ids for ids in topic.transfers)
     assert not outcome.accepted_after_rejection
 
 
@@ -177,6 +179,7 @@ async def test_batches_behind_a_rejected_event_are_held_back_too() -> None:
     assert topic.ids() == ["a"]
     assert [each.id for each in outcome.held_back] == ["c", "d", "e", "f", "g"]
     assert all(ids[0] in "ab" for ids in topic.transfers)
+    assert len(topic.links) == sum("b" in ids for ids in topic.transfers)
 
 
 async def test_an_event_too_large_for_the_link_holds_back_what_follows() -> None:
