@@ -139,10 +139,8 @@ async def test_an_update_of_any_version_whose_answer_was_lost_is_done(
     assert (await primary.read_item("o1", "o1"))["sequence"] == len(expected)
 
 
-@EVERY_LOSS
-async def test_a_creation_whose_answer_was_lost_is_done(
-    container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost
-) -> None:
+async def create_and_resize(container: ContainerProxy, gateway: LaggingGateway, loss: Lost) -> None:
+    """Two commits of a new order, the first of which loses its answer."""
     async with UnitOfWork(container) as work:
         order = Order("tea", id="o2")
         work.repository(Order).create(order)
@@ -150,6 +148,13 @@ async def test_a_creation_whose_answer_was_lost_is_done(
         await work.commit()
         order.resize(2)
         await work.commit()
+
+
+@EVERY_LOSS
+async def test_a_creation_whose_answer_was_lost_is_done(
+    container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost
+) -> None:
+    await create_and_resize(container, gateway, loss)
 
     assert await actions(primary) == ["OrderPlaced", "OrderPlaced", "OrderResized"]
 
@@ -162,13 +167,7 @@ async def test_the_first_commit_of_a_client_whose_answer_was_lost_is_done(
     gateway.lag()
     async with CosmosClient(gateway.endpoint, cosmos.key) as client:
         container = client.get_database_client(DATABASE).get_container_client("data")
-        async with UnitOfWork(container) as work:
-            order = Order("tea", id="o2")
-            work.repository(Order).create(order)
-            gateway.lose(loss)
-            await work.commit()
-            order.resize(2)
-            await work.commit()
+        await create_and_resize(container, gateway, loss)
 
     assert await actions(primary) == ["OrderPlaced", "OrderResized"]
 
