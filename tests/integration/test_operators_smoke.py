@@ -37,7 +37,7 @@ def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str,
         "COSMOS": cosmos.connection_string,
         "SERVICEBUS": servicebus.connection_string,
         "LOCAL_SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
-        "RELAY_POLL_DELAY_MS": "20",
+        "RELAY_POLL_DELAY_MS": "100",
     }
 
 
@@ -51,7 +51,7 @@ class Running:
     """The function app under a host in this process."""
 
     def __init__(self, app: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._host = Host(app, environment, lease_acquire_ms=50, lease_renew_ms=500, lease_expiration_ms=5000)
+        self._host = Host(app, environment, lease_acquire_ms=200, lease_renew_ms=1000, lease_expiration_ms=5000)
         self._relays: list[Relay] = []
         make = Relay.from_settings
 
@@ -204,7 +204,7 @@ async def test_without_a_subscription_the_topics_only_one_is_taken(
         environment = {
             "COSMOS": cosmos.connection_string,
             "SERVICEBUS": servicebus.connection_string,
-            "RELAY_POLL_DELAY_MS": "20",
+            "RELAY_POLL_DELAY_MS": "100",
         }
         options = ("--servicebus-admin", f"http://127.0.0.1:{servicebus.admin_port}", "--timeout", "20", "--json")
         async with Running(APP, environment, monkeypatch):

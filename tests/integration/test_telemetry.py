@@ -124,7 +124,7 @@ async def test_a_demo_run_adds_up_to_what_was_written(
     settings = {
         "COSMOS": cosmos.connection_string,
         "SERVICEBUS": servicebus.connection_string,
-        "RELAY_POLL_DELAY_MS": "20",
+        "RELAY_POLL_DELAY_MS": "100",
     }
     host = Host(ROOT, settings, lease_acquire_ms=50, lease_renew_ms=200, lease_expiration_ms=2000)
     tally = Tally()
