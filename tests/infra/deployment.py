@@ -5,6 +5,8 @@ What only Azure knows (an endpoint, the ids of an identity) has a made-up value 
 
 from __future__ import annotations
 
+import functools
+import json
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -70,9 +72,39 @@ def deploy(file: Path, parameters: Mapping[str, Any]) -> Deployment:
         BicepError: Something does not fit: a name, a type, a value that is not allowed.
         functions.DeploymentFailure: The file itself refuses the parameters.
     """
-    template = _Template(file, parameters)
-    resources = list(template.resources())
-    return Deployment(resources, template.outputs())
+    key = (_sources(file), json.dumps(parameters))
+    if key not in _deployed:
+        template = _Template(file, parameters)
+        _deployed[key] = Deployment(list(template.resources()), template.outputs())
+    return _deployed[key]
+
+
+_LOADING = "loadTextContent"
+# By all that it depends on: most modules of a changed copy are those of the original.
+_deployed: dict[tuple[Any, str], Deployment] = {}
+
+
+def _sources(file: Path) -> tuple[Any, ...]:
+    """A file's text and those of the files that it reads."""
+    text = file.read_text(encoding="utf-8")
+    modules, texts = _reads(text, file.name)
+    beneath = [_sources(file.parent / module) for module in modules]
+    beneath += [((file.parent / path).read_text(encoding="utf-8"),) for path in texts]
+    return (file.name, text, *beneath)
+
+
+@functools.cache
+def _reads(text: str, source: str) -> tuple[list[str], list[str]]:
+    """The paths of a file's modules, and of the texts that it loads: these are literals, or refused."""
+    declarations = syntax.parse(text, source)
+    arguments = [
+        node.arguments[0]
+        for node in (tree.walk(declarations) if _LOADING in text else ())
+        if isinstance(node, tree.Call) and node.function == _LOADING
+    ]
+    texts = [str(each.value) for each in arguments if isinstance(each, tree.Constant)]
+    modules = [each.type for each in declarations if each.kind == "module"]
+    return modules, texts
 
 
 def read_parameters(file: Path, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -98,7 +130,7 @@ class _Reference(Reference):
     def member(self, name: str) -> Any:
         if self.declaration.kind == "module":
             if name == "outputs":
-                return self.template.module(self).outputs()
+                return self.template.module(self).outputs
             raise BicepError(f"module {self.declaration.name} has no {name}")
         resource = self.template.resource(self)
         return {"id": resource.id, "name": resource.name.rpartition("/")[2]}.get(name) or _at_runtime(
@@ -145,7 +177,7 @@ class _Template(Scope):
         self._file = file
         self._declarations = syntax.parse(file.read_text(encoding="utf-8"), file.name)
         self._resources: dict[tuple[str, int], Resource] = {}
-        self._modules: dict[tuple[str, int], _Template] = {}
+        self._modules: dict[tuple[str, int], Deployment] = {}
         self._by_name = self._distinct()
         self._take(parameters)
 
@@ -213,7 +245,7 @@ class _Template(Scope):
                 continue
             for reference in self._instances(declaration):
                 if declaration.kind == "module":
-                    yield from self.module(reference).resources()
+                    yield from self.module(reference).resources
                 elif not declaration.existing:
                     yield self.resource(reference)
 
@@ -241,13 +273,13 @@ class _Template(Scope):
                 return dict(self.value(expression))
         raise BicepError(f"{self._file.name}: {reference.declaration.name} is one of several, and used as one")
 
-    def module(self, reference: _Reference) -> _Template:
-        """The module's own file, with what is given to it."""
+    def module(self, reference: _Reference) -> Deployment:
+        """What the module's own file deploys, with what is given to it."""
         key = (reference.declaration.name, reference.item[1] if reference.item else 0)
         if key not in self._modules:
             body = self._body(reference)
             path = (self._file.parent / reference.declaration.type).resolve()
-            self._modules[key] = _Template(path, body.get("params", {}))
+            self._modules[key] = deploy(path, body.get("params", {}))
         return self._modules[key]
 
     def resource(self, reference: _Reference) -> Resource:

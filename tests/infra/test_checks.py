@@ -15,6 +15,9 @@ from tests.infra import (
 )
 from tests.infra.project import ROOT, Project, checks
 
+# One process reads the files and translates the queries for all of a group.
+pytestmark = pytest.mark.xdist_group("infra")
+
 MODULES = (
     checks_cosmos,
     checks_functions,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +14,11 @@ import pytest
 
 from relay.errors import SettingsError
 from tests.infra.evaluation import BicepError
-from tests.infra.project import ROOT, Project, checks
+from tests.infra.project import ROOT, Check, Project, checks
 from tests.infra.test_checks import MODULES
+
+# One process reads the files and translates the queries for all of a group.
+pytestmark = pytest.mark.xdist_group("infra")
 
 
 class Mutation(NamedTuple):
@@ -36,32 +43,48 @@ NOTICES = (AssertionError, BicepError, SettingsError, KeyError, ValueError, pyte
 
 
 @pytest.fixture(scope="module")
-def untouched() -> Project:
-    return Project(ROOT)
+def untouched() -> Callable[[Check], None]:
+    """Runs a check on the project as it is; what has passed once is not run again."""
+    return functools.cache(partial(_run, Project(ROOT)))
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Project:
-    shutil.copytree(ROOT / "infra", tmp_path / "infra")
-    shutil.copy(ROOT / "host.json", tmp_path)
+def _run(project: Project, check: Check) -> None:
+    check(project)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copied = tmp_path_factory.mktemp("project")
+    shutil.copytree(ROOT / "infra", copied / "infra")
+    shutil.copy(ROOT / "host.json", copied)
     for name in BESIDE:
-        (tmp_path / name).symlink_to(ROOT / name)
-    return Project(tmp_path)
+        (copied / name).symlink_to(ROOT / name)
+    return copied
+
+
+@contextmanager
+def changed(file: Path, text: str) -> Iterator[None]:
+    """Put another text into a file, and its own back at the end."""
+    original = file.read_text(encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
+    try:
+        yield
+    finally:
+        file.write_text(original, encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     "mutation", MUTATIONS, ids=lambda each: f"{Path(each.file).stem}: {each.new.strip()[:50]}"
 )
-def test_a_changed_line_is_noticed(mutation: Mutation, copy: Project, untouched: Project) -> None:
+def test_a_changed_line_is_noticed(mutation: Mutation, folder: Path, untouched: Callable[[Check], None]) -> None:
+    copy = Project(folder)
     file = copy.infra / mutation.file
     text = file.read_text(encoding="utf-8")
     assert mutation.old in text, "the line that this mutation changes is there no more"
     check = checks()[mutation.check]
-    check(untouched)
+    untouched(check)
 
-    file.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
-
-    with pytest.raises(NOTICES):
+    with changed(file, text.replace(mutation.old, mutation.new)), pytest.raises(NOTICES):
         check(copy)
 
 

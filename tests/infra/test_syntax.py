@@ -125,6 +125,16 @@ def test_expressions_have_their_values(text: str, expected: object, tmp_path: Pa
     assert deploy(file, {}).outputs == {"x": expected}
 
 
+def test_a_text_that_a_module_loads_is_the_one_that_stands_there_now(tmp_path: Path) -> None:
+    file = tmp_path / "x.bicep"
+    file.write_text("module y 'y.bicep' = { name: 'y' }\noutput x string = y.outputs.x\n", encoding="utf-8")
+    (tmp_path / "y.bicep").write_text("output x string = loadTextContent('x.kql')\n", encoding="utf-8")
+
+    for text in ("before", "after"):
+        (tmp_path / "x.kql").write_text(text, encoding="utf-8")
+        assert deploy(file, {}).outputs == {"x": text}
+
+
 @pytest.mark.parametrize(
     ("text", "parameters", "says"),
     [

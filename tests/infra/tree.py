@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
 from typing import Literal as OneOf
 
 
@@ -128,3 +130,18 @@ class Declaration:
     value: Expression | None
     existing: bool = False
     decorators: dict[str, Expression | None] = field(default_factory=dict)
+
+
+def walk(node: Any) -> Iterator[Any]:
+    """Everything in a part of the tree, itself included."""
+    yield node
+    if isinstance(node, (tuple, list)):
+        inside: Any = node
+    elif isinstance(node, dict):
+        inside = node.values()
+    elif is_dataclass(node):
+        inside = (getattr(node, each.name) for each in fields(node))
+    else:
+        inside = ()
+    for each in inside:
+        yield from walk(each)

@@ -107,8 +107,9 @@ class Workspace:
         Raises:
             duckdb_kql.KqlError: It is no query, or one that Log Analytics would refuse.
         """
-        answer = self._connection.sql(_in_sql(query, self._missing))
-        return [dict(zip(answer.columns, row, strict=True)) for row in answer.fetchall()]
+        answer = self._connection.execute(_in_sql(query, self._missing))
+        columns = [described[0] for described in answer.description]
+        return [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
 
     def _create(self, table: str, columns: dict[str, str], rows: list[Row]) -> None:
         described = ", ".join(f'"{name}" {_SQL_TYPES[kind]}' for name, kind in columns.items())

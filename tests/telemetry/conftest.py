@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -14,9 +14,16 @@ from local.servicebus.entities import Entities
 from local.servicebus.server import ServiceBusServer
 from local.stack.environment import CONTAINERS, container_argument
 from tests.telemetry.ingestion import Ingestion
-from tests.telemetry.process import ROOT, WorkerProcess, running_worker
+from tests.telemetry.nursery import ROOT, Nursery
+from tests.telemetry.process import WorkerProcess, running_worker
 
 WorkerMaker = Callable[..., AbstractAsyncContextManager[WorkerProcess]]
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as started:
+        yield started
 
 
 @pytest.fixture
@@ -40,12 +47,12 @@ async def cosmos() -> AsyncIterator[CosmosServer]:
 
 @pytest.fixture
 def worker(
-    cosmos: CosmosServer, servicebus: ServiceBusServer, ingestion: Ingestion, tmp_path: Path
+    nursery: Nursery, cosmos: CosmosServer, servicebus: ServiceBusServer, ingestion: Ingestion, tmp_path: Path
 ) -> WorkerMaker:
     """Starts workers on the services; `worker(RELAY_SENDERS="1")` sets something in their environment."""
 
     def start(**environment: str) -> AbstractAsyncContextManager[WorkerProcess]:
         connections = {"COSMOS": cosmos.connection_string, "SERVICEBUS": servicebus.connection_string}
-        return running_worker(tmp_path, connections, ingestion.connection_string, **environment)
+        return running_worker(nursery, tmp_path, connections, ingestion.connection_string, **environment)
 
     return start

@@ -20,24 +20,29 @@ from local.servicebus.entities import Entities
 from local.servicebus.server import ServiceBusServer
 from local.stack.environment import CONTAINERS, container_argument
 from tests.telemetry.ingestion import Ingestion
-from tests.telemetry.process import ROOT, running_worker
+from tests.telemetry.nursery import ROOT, Nursery
+from tests.telemetry.process import running_worker
 from tests.telemetry.tables import rows_of
 
 EVENTS = 1000
 WARM_UP = 20
 
 
-async def measure(connections: Mapping[str, str], events_each: int) -> None:
+async def measure(nursery: Nursery, connections: Mapping[str, str], events_each: int) -> None:
     """Print what 1 000 events cost in attempts of `events_each`."""
     attempts = EVENTS // events_each
     with tempfile.TemporaryDirectory() as folder:
-        async with running_worker(Path(folder), dict(connections), None) as process:
+        async with running_worker(nursery, Path(folder), dict(connections), None) as process:
             await process.ask(attempts=WARM_UP, events=events_each)
             without = await process.ask(within_s=300, attempts=attempts, events=events_each)
         async with (
             Ingestion() as ingestion,
             running_worker(
-                Path(folder), dict(connections), ingestion.connection_string, OTEL_TRACES_SAMPLER="always_on"
+                nursery,
+                Path(folder),
+                dict(connections),
+                ingestion.connection_string,
+                OTEL_TRACES_SAMPLER="always_on",
             ) as process,
         ):
             await process.ask(attempts=WARM_UP, events=events_each)
@@ -73,8 +78,9 @@ async def main() -> None:
     async with ServiceBusServer(entities) as servicebus, CosmosServer() as cosmos:
         provision(cosmos.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
         connections = {"COSMOS": cosmos.connection_string, "SERVICEBUS": servicebus.connection_string}
-        for events_each in (25, 1):
-            await measure(connections, events_each)
+        with Nursery(libraries=False) as nursery:
+            for events_each in (25, 1):
+                await measure(nursery, connections, events_each)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,7 @@ from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.process import QUICKLY, WorkerProcess
 from tests.telemetry.tables import ago, merged, moved, rows_of
 
-# Each starts a worker with its exporter, which takes seconds of processor time. Translating the queries does as
-# well: one process does it for all.
+# One process translates the queries and imports the exporter for all of a group.
 pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("queries")]
 
 DAYS = 86_400

@@ -17,8 +17,8 @@ from tests.telemetry.conftest import WorkerMaker
 from tests.telemetry.ingestion import Envelope, Ingestion
 from tests.telemetry.process import QUICKLY
 
-# Each starts a worker with its exporter, which takes seconds of processor time.
-pytestmark = pytest.mark.timeout(180)
+# One process imports the exporter for all of a group.
+pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("exporter")]
 
 EXPORTS_AN_HOUR = 60
 IDLE_EXPORTS = 6

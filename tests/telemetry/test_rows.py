@@ -16,8 +16,8 @@ from tests.telemetry.conftest import WorkerMaker
 from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.tables import rows_of
 
-# Each starts a worker with its exporter, which takes seconds of processor time.
-pytestmark = pytest.mark.timeout(180)
+# One process imports the exporter for all of a group.
+pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("exporter")]
 
 # https://learn.microsoft.com/azure/azure-monitor/app/api-custom-events-metrics#limits
 LONGEST_PROPERTY = 8192

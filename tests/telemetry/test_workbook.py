@@ -16,7 +16,6 @@ from tests.telemetry.conftest import WorkerMaker
 from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.tables import ago, rows_of
 
-# Each starts a worker with its exporter, which takes seconds of processor time.
 pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("queries")]
 
 QUERIES = sorted((ROOT / "infra" / "queries").glob("*.kql"))
@@ -90,6 +89,16 @@ async def test_the_hosts_errors_are_shown_by_where_they_come_from() -> None:
     [shown] = panel(logged, "host")
 
     assert (shown["Errors"], shown["Category"], shown["Says"]) == (3, "Host.Startup", "x" * 500)
+
+
+def test_what_the_host_cannot_hand_over_is_shown_with_the_start_of_its_reason() -> None:
+    says = "Lease 3 encountered an unhandled user exception during processing."
+    seen = {"TimeGenerated": ago(minutes=1), "OuterMessage": says.ljust(400, "."), "InnermostMessage": "x" * 400}
+
+    [shown] = panel({"AppExceptions": [seen]}, "undelivered")
+
+    assert (shown["Lease"], shown["Warnings"], shown["LastSeen"]) == ("3", 1, seen["TimeGenerated"])
+    assert shown["Says"] == says.ljust(300, ".") + " " + "x" * 300
 
 
 @pytest.mark.parametrize("file", QUERIES, ids=lambda file: file.stem)

@@ -130,10 +130,6 @@ async def main() -> None:
     shown = configure() if exporting else Shown()
     configured_s = time.process_time() - began
     worker = Worker(shown)
-    print(json.dumps({"configured_s": configured_s, "mb": peak_mb()}), flush=True)
+    print(json.dumps({"pid": os.getpid(), "configured_s": configured_s, "mb": peak_mb()}), flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         print(json.dumps(await worker.do(json.loads(line))), flush=True)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
