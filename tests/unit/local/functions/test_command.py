@@ -34,7 +34,7 @@ out = pathlib.Path(os.environ["OUT"])
 
 @app.cosmos_db_trigger(
     arg_name="documents", connection="COSMOS", database_name="outbox", container_name="data",
-    lease_container_name="leases", feed_poll_delay=30, start_from_beginning=True,
+    lease_container_name="leases", feed_poll_delay=100, start_from_beginning=True,
 )
 @app.retry(strategy="fixed_delay", max_retry_count="-1", delay_interval="00:00:00")
 async def relay(documents: func.DocumentList) -> None:
@@ -80,7 +80,7 @@ async def start(tmp_path: Path, server: CosmosServer) -> AsyncIterator[Start]:
 
 
 async def run(*arguments: str, **environment: str) -> Process:
-    timings = ["--lease-acquire-ms", "50", "--lease-renew-ms", "100", "--lease-expiration-ms", "600"]
+    timings = ["--lease-acquire-ms", "100", "--lease-renew-ms", "200", "--lease-expiration-ms", "600"]
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "local", "functions", "--port", "0", *timings, *arguments),
