@@ -170,18 +170,18 @@ def ceilings(demand: Demand, deployment: Deployment, costs: Costs = MEASURED) ->
     return tuple(sorted(found, key=lambda ceiling: ceiling.rate))
 
 
-@functools.cache
 def _relay_ceilings(demand: Demand, deployment: Deployment, costs: Costs) -> tuple[Ceiling, ...]:
-    costs = replace(shared(costs, deployment.processor_share), page=deployment.page_ms / 1000)
+    return (*_each_alone(demand, deployment, costs), _all_together(demand, deployment, costs))
+
+
+def _each_alone(demand: Demand, deployment: Deployment, costs: Costs) -> tuple[Ceiling, ...]:
+    costs = _with_pages(costs, deployment)
     shape, working = page_of(demand, deployment), deployment.working
     round_trip = deployment.round_trip_ms / 1000 + costs.wire
-    sends = shape.sends()
     alone = shape.per_key == 1
-    turn = sum(round_trip + costs.sending(events, shape.size, alone=alone) for events in sends)
+    turn = sum(round_trip + costs.sending(events, shape.size, alone=alone) for events in shape.sends())
     page_turns = math.ceil(shape.keys / deployment.senders)
     page_time = costs.page + page_turns * turn
-    instance = Instance(deployment.leases, deployment.senders, deployment.round_trip_ms / 1000)
-    together = throughput(instance, shape, costs, pages=_PAGES) * working
     return (
         Ceiling("processor", working / shape.processor(costs), "instances, up to one a physical partition"),
         Ceiling("senders' round trips", working * deployment.senders * shape.per_key / turn, "RELAY_SENDERS"),
@@ -190,8 +190,20 @@ def _relay_ceilings(demand: Demand, deployment: Deployment, costs: Costs) -> tup
             deployment.partitions * shape.events / page_time,
             "physical partitions, RELAY_MAX_ITEMS",
         ),
-        Ceiling("instances, all of these together", together, "whichever of the three is nearest"),
     )
+
+
+@functools.cache
+def _all_together(demand: Demand, deployment: Deployment, costs: Costs) -> Ceiling:
+    """By simulation: seconds of work for an instance of many leases."""
+    costs = _with_pages(costs, deployment)
+    instance = Instance(deployment.leases, deployment.senders, deployment.round_trip_ms / 1000)
+    rate = throughput(instance, page_of(demand, deployment), costs, pages=_PAGES) * deployment.working
+    return Ceiling("instances, all of these together", rate, "whichever of the three is nearest")
+
+
+def _with_pages(costs: Costs, deployment: Deployment) -> Costs:
+    return replace(shared(costs, deployment.processor_share), page=deployment.page_ms / 1000)
 
 
 def _service_bus_ceiling(demand: Demand, deployment: Deployment) -> Ceiling:
@@ -238,7 +250,7 @@ def forecast(demand: Demand, deployment: Deployment, costs: Costs = MEASURED) ->
 
 
 def _latency(demand: Demand, deployment: Deployment, costs: Costs) -> tuple[float, float]:
-    costs = replace(shared(costs, deployment.processor_share), page=deployment.page_ms / 1000)
+    costs = _with_pages(costs, deployment)
     instance = Instance(
         deployment.leases,
         deployment.senders,
@@ -304,7 +316,9 @@ def _with_instances(deployment: Deployment, demand: Demand, wanted: float, costs
 
 
 def _suffice(deployment: Deployment, demand: Demand, wanted: float, costs: Costs) -> bool:
-    return all(ceiling.rate >= wanted for ceiling in _relay_ceilings(demand, deployment, costs))
+    if any(ceiling.rate < wanted for ceiling in _each_alone(demand, deployment, costs)):
+        return False
+    return _all_together(demand, deployment, costs).rate >= wanted
 
 
 def names(limits: Sequence[Ceiling]) -> list[str]:

@@ -106,3 +106,12 @@ def test_request_units_are_those_of_the_next_larger_documented_size() -> None:
 def test_a_smaller_part_of_a_core_relays_less() -> None:
     half, whole = (ceilings(Demand(100), Deployment(processor_share=share), MEASURED) for share in (0.5, 1.0))
     assert _rate(whole, "processor") == pytest.approx(2 * _rate(half, "processor"))
+
+
+def test_a_plan_goes_by_what_all_limits_together_let_through() -> None:
+    demand, two = Demand(1, ttl_days=0, others=0), Deployment(partitions=16, instances=2, senders=8, units=16)
+    found = ceilings(demand, two)
+    together, alone = _rate(found, "instances"), _rate(found, "senders' round trips")
+    assert together < 0.99 * alone
+    chosen = plan(replace(demand, rate=(together + alone) / 2), two, headroom=1)
+    assert (chosen.partitions, chosen.instances) == (16, 3)

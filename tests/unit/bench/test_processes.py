@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from bench.broker import Broker
 from bench.ceiling import flood
 from bench.documents import TWENTY_KB, Source, Workload
 from bench.memory import footprint
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-async def test_a_flood_is_every_batch_of_every_process(tmp_path: Path) -> None:
-    async with Broker(tmp_path) as broker:
-        found = await flood(broker, processes=2, per_batch=3, batches=20, seed=1)
 
-        assert await broker.accepted() == 2 * 3 * 20
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Broker]:
+    """One for all tests that send nothing twice."""
+    async with Broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+async def test_a_flood_is_every_batch_of_every_process(broker: Broker) -> None:
+    before = await broker.accepted()
+
+    found = await flood(broker, processes=2, per_batch=3, batches=20, seed=1)
+
+    assert await broker.accepted() - before == 2 * 3 * 20
     assert found.batches > 0
 
 
-async def test_a_flooding_process_that_fails_is_told(tmp_path: Path) -> None:
-    async with Broker(tmp_path) as broker:
-        with pytest.raises(RuntimeError, match="ended with exit code 1"):
-            # A batch of so many does not fit into a frame.
-            await flood(broker, processes=1, per_batch=1000, batches=1, seed=1)
+async def test_a_flooding_process_that_fails_is_told(broker: Broker) -> None:
+    with pytest.raises(RuntimeError, match="ended with exit code 1"):
+        # A batch of so many does not fit into a frame.
+        await flood(broker, processes=1, per_batch=1000, batches=1, seed=1)
 
 
 async def test_the_broker_refuses_to_count_what_it_has_seen_before(tmp_path: Path) -> None:
@@ -36,9 +47,8 @@ async def test_the_broker_refuses_to_count_what_it_has_seen_before(tmp_path: Pat
             await broker.accepted()
 
 
-async def test_the_memory_of_an_invocation_is_at_least_its_payload(tmp_path: Path) -> None:
-    async with Broker(tmp_path) as broker:
-        found = await footprint(broker, Source(1), Workload(keys=10, per_key=20, size=TWENTY_KB), tmp_path)
+async def test_the_memory_of_an_invocation_is_at_least_its_payload(broker: Broker, tmp_path: Path) -> None:
+    found = await footprint(broker, Source(1), Workload(keys=10, per_key=20, size=TWENTY_KB), tmp_path)
 
     assert found["payload"] == pytest.approx(200 * TWENTY_KB, rel=0.1)
     assert found["whole"] > found["relay"] > 0

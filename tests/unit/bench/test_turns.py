@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,14 @@ from bench.turns import Duration, Samples, ratios, take_turns
 from tests.unit.bench.support import Told
 
 WORKLOAD = Workload(keys=2, per_key=2)
+
+
+@pytest.fixture(autouse=True)
+def small_heap() -> Iterator[None]:
+    """Before each turn garbage is collected: spare it all that other tests have imported."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class StillBroker:

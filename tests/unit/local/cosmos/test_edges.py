@@ -85,7 +85,7 @@ async def test_everything_comes_once_and_transactions_in_the_order_of_their_comm
 ) -> None:
     await write_transactions(container)
 
-    for max_items in (1, 10, 1000) * 4:
+    for max_items in (1, 10, 1000) * 2:
         pages = await read_pages(raw, max_items)
 
         numbers = [number for page in pages for number in page.numbers]
@@ -100,7 +100,7 @@ async def test_all_documents_of_a_transaction_share_an_lsn_which_no_position_wit
 ) -> None:
     await write_transactions(container)
 
-    pages = [page for _ in range(10) for page in await read_pages(raw)]
+    pages = [page for _ in range(5) for page in await read_pages(raw)]
 
     assert any(page.items[-1]["_lsn"] > page.end for page in pages)
     for page in pages:
@@ -118,7 +118,7 @@ async def test_a_whole_transaction_is_reordered_and_the_parts_of_a_cut_one_are_n
 ) -> None:
     await write_transactions(container)
 
-    found = [parts(await read_pages(raw)) for _ in range(10)]
+    found = [parts(await read_pages(raw)) for _ in range(5)]
 
     whole = [each[0] for of in found for each in of.values() if len(each) == 1]
     cut = [each for of in found for each in of.values() if len(each) > 1]
@@ -165,7 +165,7 @@ async def test_a_read_without_the_writes_session_token_may_see_the_state_before(
 ) -> None:
     key = {"x-ms-documentdb-partitionkey": '["a"]'}
     seen = set()
-    for version in range(200):
+    for version in range(100):
         await container.upsert_item({"id": "1", "pk": "a", "version": version})
         answer = await stranger.send("GET", f"{DOCS}/1", headers=key)
         if answer.status == 404:
@@ -183,7 +183,7 @@ async def test_a_read_with_the_writes_session_token_sees_the_write_and_a_deletio
     server: CosmosServer, stranger: RawClient, container: ContainerProxy
 ) -> None:
     key = {"x-ms-documentdb-partitionkey": '["a"]'}
-    for version in range(200):
+    for version in range(100):
         written = await stranger.send(
             "POST",
             DOCS,

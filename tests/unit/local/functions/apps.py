@@ -127,7 +127,7 @@ def write_app(
         "database_name": "outbox",
         "container_name": "data",
         "lease_container_name": "leases",
-        "feed_poll_delay": 30,
+        "feed_poll_delay": 100,
         "start_from_beginning": True,
         **trigger,
     }

@@ -64,7 +64,7 @@ async def host_of(server: CosmosServer) -> AsyncIterator[HostFactory]:
     hosts: list[Host] = []
 
     def make(app_directory: Path, settings: dict[str, str] | None = None, **options: Any) -> Host:
-        timings = {"lease_acquire_ms": 50, "lease_renew_ms": 100, "lease_expiration_ms": 600}
+        timings = {"lease_acquire_ms": 100, "lease_renew_ms": 200, "lease_expiration_ms": 600}
         host = Host(
             app_directory,
             {"COSMOS": server.connection_string, **(settings or {})},

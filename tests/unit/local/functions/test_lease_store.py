@@ -157,11 +157,11 @@ async def _leases(observed: Observed) -> list[Lease]:
 
 @asynccontextmanager
 async def lock_left_behind(container: ContainerProxy, data: ContainerProxy) -> AsyncIterator[str]:
-    """The lock of a host that died as it started; one that lives for a second rather than 30."""
+    """The lock of a host that died as it started; one that lives for one or two seconds rather than 30."""
     properties = await data.read()
     database = await data.client_connection.ReadDatabase(data.container_link.split("/colls")[0])
     lock = f"127.0.0.1_{database['_rid']}_{properties['_rid']}.lock"
-    await container.create_item({"id": lock, "ttl": 1})
+    await container.create_item({"id": lock, "ttl": 2})
     yield lock
 
 

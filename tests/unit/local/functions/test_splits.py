@@ -12,7 +12,7 @@ from tests.unit.local.cosmos.support import FaultClient
 from tests.unit.local.functions.apps import Recorder, eventually, stored_leases, write_app
 from tests.unit.local.functions.conftest import HostFactory
 
-KEYS = [f"key-{number}" for number in range(40)]
+KEYS = [f"key-{number}" for number in range(20)]
 
 
 async def write(data: ContainerProxy, number: int) -> None:
