@@ -124,8 +124,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
                     finally:
                         driving.cancel()
                 seconds = time.monotonic() - started
-                contacts = {contact["id"]: contact for contact in directory.contacts()}
-                directory_matches = await clients.contacts() == contacts and not list(directory.gaps)
+                directory_matches = subscriber.agrees_with(await clients.contacts())
             quarantine = database.get_container_client("quarantine")
             quarantined = [item async for item in quarantine.query_items("SELECT VALUE COUNT(1) FROM c")]
         summary = tally.summary()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from azure.servicebus import ServiceBusReceivedMessage
@@ -31,6 +32,11 @@ class Subscriber:
         if message.sequence_number not in self._sequence_numbers:
             self._sequence_numbers.add(message.sequence_number)
             self._tally.received(received)
+
+    def agrees_with(self, contacts: Mapping[str, Any]) -> bool:
+        """Whether the directory holds these contacts, by id, and no other, and none of their events is missing."""
+        held = {contact["id"]: contact for contact in self._directory.contacts()}
+        return held == contacts and not list(self._directory.gaps)
 
 
 def _received(message: ServiceBusReceivedMessage, at: float) -> Received:

@@ -8,7 +8,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -56,34 +56,49 @@ async def stack_up(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proce
         await process.wait()
 
 
-async def test_the_stack_tells_where_it_is_and_that_it_is_ready(tmp_path: Path) -> None:
+async def test_the_stack_tells_where_it_is_and_keeps_to_its_ports(tmp_path: Path) -> None:
     async with stack_up(tmp_path) as (process, printed):
-        ready = next(line.split()[-1] for line in printed if line.startswith("Readiness probe"))
-        async with aiohttp.ClientSession() as http, http.get(ready) as response:
-            answer = await response.json()
-
-        assert (response.status, set(answer["parts"])) == (200, {"cosmos", "servicebus", "functions-1"})
-        assert all(answer["parts"].values())
+        await assert_ready(printed)
         values = dotenv_values(tmp_path / "stack.env")
         assert any(str(values["COSMOS"]) in line for line in printed)
         assert any(str(values["SERVICEBUS"]) in line for line in printed)
+        assert await sourced(tmp_path / "stack.env", names=values.keys()) == values
+        Settings.from_environment({name: value for name, value in values.items() if value is not None})
+        await assert_taken(tmp_path / "second", str(values["COSMOS"]).split("127.0.0.1:")[1].split("/")[0])
+
         process.terminate()
         assert await asyncio.wait_for(process.wait(), 20) == 0
 
 
-async def test_a_shell_and_an_env_file_reader_take_the_same_settings_from_the_env_file(tmp_path: Path) -> None:
-    async with stack_up(tmp_path):
-        script = (
-            f". {shlex.quote(str(tmp_path / 'stack.env'))}; exec {shlex.quote(sys.executable)} -c "
-            + shlex.quote("import json, os; print(json.dumps(dict(os.environ)))")
-        )
-        shell = await asyncio.create_subprocess_exec("sh", "-c", script, stdout=asyncio.subprocess.PIPE)
-        output, _ = await asyncio.wait_for(shell.communicate(), 20)
-    sourced = json.loads(output)
-    values = dotenv_values(tmp_path / "stack.env")
+async def assert_ready(printed: list[str]) -> None:
+    """The readiness probe that was printed tells of each part."""
+    probe = next(line.split()[-1] for line in printed if line.startswith("Readiness probe"))
+    async with aiohttp.ClientSession() as http, http.get(probe) as response:
+        answer = await response.json()
 
-    assert {name: sourced[name] for name in values} == values
-    Settings.from_environment({name: value for name, value in values.items() if value is not None})
+    assert (response.status, set(answer["parts"])) == (200, {"cosmos", "servicebus", "functions-1"})
+    assert all(answer["parts"].values())
+
+
+async def sourced(env_file: Path, names: Iterable[str]) -> dict[str, str]:
+    """The values that a shell takes from the env file."""
+    script = f". {shlex.quote(str(env_file))}; exec {shlex.quote(sys.executable)} -c " + shlex.quote(
+        "import json, os; print(json.dumps(dict(os.environ)))"
+    )
+    shell = await asyncio.create_subprocess_exec("sh", "-c", script, stdout=asyncio.subprocess.PIPE)
+    output, _ = await asyncio.wait_for(shell.communicate(), 20)
+    environment = json.loads(output)
+    return {name: environment[name] for name in names}
+
+
+async def assert_taken(folder: Path, port: str) -> None:
+    """A second stack on a port of the first says so, and ends."""
+    second = await start(folder, "up", *ANY_PORTS, "--cosmos-port", port)
+    _, errors = await asyncio.wait_for(second.communicate(), 40)
+
+    assert second.returncode == 1
+    assert "cosmos ended with exit code 1 before it was ready" in errors.decode()
+    assert "address already in use" in errors.decode()
 
 
 async def processes_of(pid: int) -> list[psutil.Process]:
@@ -107,17 +122,6 @@ async def test_no_process_is_left_behind_however_the_stack_ends(tmp_path: Path, 
         assert code == (0 if number != signal.SIGKILL else -number)
         _, alive = await asyncio.to_thread(psutil.wait_procs, parts, timeout=20)
         assert alive == []
-
-
-async def test_a_port_that_is_taken_is_told_and_nothing_is_left_behind(tmp_path: Path) -> None:
-    async with stack_up(tmp_path):
-        taken = str(dotenv_values(tmp_path / "stack.env")["COSMOS"]).split("127.0.0.1:")[1].split("/")[0]
-        second = await start(tmp_path / "second", "up", *ANY_PORTS, "--cosmos-port", taken)
-        _, errors = await asyncio.wait_for(second.communicate(), 40)
-
-    assert second.returncode == 1
-    assert "cosmos ended with exit code 1 before it was ready" in errors.decode()
-    assert "address already in use" in errors.decode()
 
 
 async def test_the_demo_accounts_for_every_event_though_its_host_is_killed(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
-"""The demo's subscriber: a redelivery is no duplicate, a second message is one."""
+"""The demo's subscriber: a redelivery is no duplicate, a second message is one. Its verdict on the directory."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, cast
 
+import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 
 from local.demo.subscriber import Subscriber
 from local.demo.tally import Tally
+from samples.contacts.consumer.changes import Change
 from samples.contacts.consumer.directory import Directory
 
 DATA = {"action": "ContactDeletedEvent", "contactId": "c", "version": 1, "createdAt": "2026-02-09T11:37:37+00:00"}
@@ -53,3 +55,29 @@ def test_a_message_that_is_delivered_again_is_counted_once() -> None:
 
 def test_a_second_message_of_the_same_event_is_a_duplicate() -> None:
     assert summary(7, 8)["duplicated"] == 1
+
+
+JANE = {"id": "c", "name": "Jane", "description": None, "email": None, "company": None}
+
+
+@pytest.mark.parametrize(
+    ("written", "agrees"),
+    [([JANE], True), ([{**JANE, "name": "John"}], False), ([], False), ([JANE, {**JANE, "id": "d"}], False)],
+    ids=["the same", "another name", "one too many", "one missing"],
+)
+def test_the_directory_has_to_hold_what_was_written(written: list[dict[str, Any]], agrees: bool) -> None:
+    with Directory() as directory:
+        directory.apply(Change("c", 1, {name: value for name, value in JANE.items() if name != "id"}))
+
+        assert Subscriber(directory, Tally()).agrees_with({each["id"]: each for each in written}) is agrees
+
+
+def test_an_event_that_has_not_come_is_told_though_the_contacts_are_the_same() -> None:
+    with Directory() as directory:
+        subscriber = Subscriber(directory, Tally())
+        directory.gaps.note("c", 1)
+        assert subscriber.agrees_with({})
+
+        directory.gaps.note("c", 3)
+
+        assert not subscriber.agrees_with({})
