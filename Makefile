@@ -63,7 +63,7 @@ up: setup ## Start the local stack, until Ctrl-C
 	@$(PY) -m local up
 
 test: setup ## Run every test
-	@$(PY) -m pytest -n 4 --dist loadgroup
+	@$(PY) -m pytest -n 6 --dist loadgroup
 
 infra-check: setup ## The tests of the Bicep files alone
 	@$(PY) -m pytest tests/infra -q
