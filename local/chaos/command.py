@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hosts", type=int, default=3, help="Functions hosts that share the leases")
     parser.add_argument("--writers", type=int, default=16, help="writers, each with keys of its own")
     parser.add_argument("--consumers", type=int, default=32, help="sessions received at a time")
-    parser.add_argument("--rate", type=float, default=300.0, help="events committed a second, about")
+    parser.add_argument("--rate", type=float, default=400.0, help="events committed a second, about")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds without progress before giving up")
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
     parser.add_argument(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -184,24 +184,34 @@ class Injector:
             await asyncio.wait(self._lasting)
 
     async def make_up(self, seed: int, kinds: Collection[str], more: Callable[[], Awaitable[None]]) -> None:
-        """Bring about what the faults of these kinds have not, one after another, now that nothing else strikes.
+        """Bring about what the faults of these kinds have not: at once, and what that leaves one after another.
 
         Call `heal` before. `more` commits something that is to be relayed.
         """
-        for edge in [edge for edge, kind in CAUSES.items() if kind in kinds]:
-            for fault in draw(seed, events=1, faults=_TRIES, among=[CAUSES[edge]]):
-                if await self._met(edge):
-                    break
-                await self.strike(fault)
-                await more()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_MET_WITHIN_S):
-                        while not await self._met(edge):
-                            await asyncio.sleep(_ASK_AGAIN_S)
-                await self.heal()
+        causes = {edge: kind for edge, kind in CAUSES.items() if kind in kinds}
+        tries = {kind: draw(seed, events=1, faults=_TRIES, among=[kind]) for kind in causes.values()}
+        unmet = await self._unmet(causes)
+        await self._bring_about(unmet, [tries[causes[edge]][0] for edge in unmet], more)
+        for number in range(1, _TRIES):
+            for edge in await self._unmet(causes):
+                await self._bring_about([edge], [tries[causes[edge]][number]], more)
 
-    async def _met(self, edge: str) -> bool:
-        return bool((await gather(self._stack, self._admin, await self._strikes()))[edge])
+    async def _bring_about(
+        self, edges: Collection[str], faults: Sequence[Fault], more: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Strike with these faults until the edges were met, but not for ever."""
+        for fault in faults:
+            await self.strike(fault)
+            await more()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MET_WITHIN_S):
+                while await self._unmet(edges):
+                    await asyncio.sleep(_ASK_AGAIN_S)
+        await self.heal()
+
+    async def _unmet(self, edges: Collection[str]) -> list[str]:
+        met = await gather(self._stack, self._admin, await self._strikes())
+        return [edge for edge in edges if not met[edge]]
 
     async def _strikes(self) -> Counter[str]:
         strikes: Counter[str] = Counter()
