@@ -43,7 +43,7 @@ _OPERATIONS = {
     "cli": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
     "committed": (
         *("unit/relay/test_replay_order", "unit/relay/test_replay_command"),
-        "unit/relay/test_quarantine_commands",
+        *("unit/relay/test_quarantine_commands", "integration/test_operators_replay"),
     ),
     "comparison": ("unit/relay/test_smoke_comparison",),
     "console": ("unit/relay/test_console",),

@@ -84,3 +84,24 @@ async def test_where_the_feed_tells_no_places_its_order_stays() -> None:
     pages = [[document["id"] for document in page] async for page in outbox.pages(EVENTS, {}, 4)]
 
     assert pages == [["1.2", "1.1"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "conditions", "values"),
+    [
+        ({}, "", {}),
+        ({"partition_key": "k"}, " AND c.partitionKey = @partitionKey", {"@partitionKey": "k"}),
+        ({"action": "A"}, " AND c.data.action = @action", {"@action": "A"}),
+    ],
+)
+def test_what_is_counted_is_what_the_range_holds(
+    narrowed: dict[str, str], conditions: str, values: dict[str, str]
+) -> None:
+    text, parameters = Range("domainEvent", 3, 10, **narrowed).query()
+
+    every = "SELECT VALUE COUNT(1) FROM c WHERE c.type = @type AND c._ts >= @since AND c._ts < @until"
+    assert text == every + conditions
+    assert {each["name"]: each["value"] for each in parameters} == {
+        **{"@type": "domainEvent", "@since": 3, "@until": 10},
+        **values,
+    }
