@@ -102,6 +102,8 @@ def test_what_is_counted_is_what_the_range_holds(
     every = "SELECT VALUE COUNT(1) FROM c WHERE c.type = @type AND c._ts >= @since AND c._ts < @until"
     assert text == every + conditions
     assert {each["name"]: each["value"] for each in parameters} == {
-        **{"@type": "domainEvent", "@since": 3, "@until": 10},
+        "@type": "domainEvent",
+        "@since": 3,
+        "@until": 10,
         **values,
     }
