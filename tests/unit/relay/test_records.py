@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
+from azure.cosmos.aio import ContainerProxy
 
-from relay.operations.records import Filter, Head, in_order
+from relay.errors import UsageError
+from relay.operations.records import Filter, Head, Records, in_order
+from tests.unit.relay.commands import cosmos_error
 
 ROW: dict[str, Any] = {
     "id": "r",
@@ -88,3 +92,45 @@ def test_a_filter_asks_for_what_was_chosen(chosen: Filter, where: str, values: l
 
     assert (clause, [parameter["value"] for parameter in parameters]) == (where, values)
     assert all(str(parameter["name"]) in clause for parameter in parameters)
+
+
+class Rows:
+    """A container whose queries are answered with these rows.
+
+    Attributes:
+        read: How many rows were taken of the answers.
+    """
+
+    id = "quarantine"
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self.read = 0
+
+    async def query_items(self, query: str, parameters: list[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+        for name in self._names:
+            self.read += 1
+            yield ROW | {"id": name}
+
+    async def read_item(self, item: str, partition_key: str) -> dict[str, Any]:
+        raise cosmos_error(404)
+
+
+async def test_no_more_rows_are_read_than_a_listing_shows() -> None:
+    container = Rows("a", "b", "c", "d", "e")
+
+    heads = await Records(cast(ContainerProxy, container)).heads(Filter(), limit=2)
+
+    assert (ids(heads), container.read) == ("ab", 3)
+
+
+async def test_an_id_that_two_records_begin_with_names_neither() -> None:
+    with pytest.raises(UsageError, match="2 records begin with 'ab': give more of the id"):
+        await Records(cast(ContainerProxy, Rows("ab1", "ab2"))).named(["ab"])
+
+
+@pytest.mark.parametrize("parts", [0, 2])
+async def test_the_document_of_a_record_that_is_gone_is_none(parts: int) -> None:
+    gone = Head.of(ROW | {"documentParts": parts})
+
+    assert await Records(cast(ContainerProxy, Rows())).document(gone) is None
