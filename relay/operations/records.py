@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import UsageError
@@ -226,7 +227,7 @@ def in_order(heads: Iterable[Head]) -> list[Head]:
         keys.setdefault(head.partition_key, []).append(head)
     for its_heads in keys.values():
         if all(head.committed is not None for head in its_heads):
-            its_heads.sort(key=lambda head: head.committed or (0, 0))
+            its_heads.sort(key=attrgetter("committed"))
         its_heads.reverse()
     return [keys[head.partition_key].pop() for head in arrived]
 

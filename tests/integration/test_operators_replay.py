@@ -22,7 +22,7 @@ from relay.operations.committed import Outbox
 from relay.operations.ordered import OrderedSender
 from relay.operations.replay_state import ReplayState
 from tests.integration.conftest import RelayMaker
-from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
+from tests.support.broker import admin, inject, refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command, relay_process, relay_subprocess
 from tests.support.subscriber import Subscriber, properties
@@ -96,6 +96,11 @@ async def until_noted(state: Path, chunks: int) -> None:
 
     while not await asyncio.to_thread(noted):
         pass
+
+
+async def slow_down(servicebus: ServiceBusServer) -> int:
+    """Have transfers take so long that a process does not end before it is stopped; the fault's id."""
+    return await inject(servicebus.admin_port, kind="delay-ack", entity="domain-events", count=10_000, ms=100)
 
 
 async def received(servicebus: ServiceBusServer, count: int) -> dict[str, list[str]]:
@@ -307,10 +312,12 @@ async def test_a_process_killed_in_the_middle_goes_on_where_it_was(
     state = tmp_path / "replay.state"
     one_by_one = environment | {"RELAY_SENDERS": "1"}
     words = ("replay", *HOUR, "--as-new", "--state", str(state), "--json")
+    slow = await slow_down(servicebus)
     async with relay_process(one_by_one, *words) as process, asyncio.timeout(30):
         await until_noted(state, 2)
         process.send_signal(signal.SIGKILL)
         assert await process.wait() == -signal.SIGKILL
+    await admin(servicebus.admin_port, "DELETE", f"faults/{slow}")
 
     run = await relay_subprocess(environment, *words)
 
@@ -543,10 +550,12 @@ async def test_ctrl_c_is_exit_code_130_and_the_replay_can_go_on(
     await fill(data, keys=12, transactions=3, size=99)
     state = tmp_path / "replay.state"
     words = ("replay", *HOUR, "--state", str(state), "--json")
+    slow = await slow_down(servicebus)
     async with relay_process(environment | {"RELAY_SENDERS": "1"}, *words) as process, asyncio.timeout(30):
         await until_noted(state, 1)
         process.send_signal(signal.SIGINT)
         out, err = await process.communicate()
+    await admin(servicebus.admin_port, "DELETE", f"faults/{slow}")
 
     assert (process.returncode, json.loads(out)["exitCode"]) == (130, 130)
     assert "Traceback" not in err.decode()
