@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import io
 import json
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,8 @@ async def relay_process(environment: Mapping[str, str], *words: str) -> Any:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        # What a shell starts in the background ignores Ctrl-C, and so do its children: these tests, perhaps.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process
