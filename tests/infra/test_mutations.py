@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,11 +44,13 @@ NOTICES = (AssertionError, BicepError, SettingsError, KeyError, ValueError, pyte
 @pytest.fixture(scope="module")
 def untouched() -> Callable[[Check], None]:
     """Runs a check on the project as it is; what has passed once is not run again."""
-    return functools.cache(partial(_run, Project(ROOT)))
+    project = Project(ROOT)
 
+    @cache
+    def run(check: Check) -> None:
+        check(project)
 
-def _run(project: Project, check: Check) -> None:
-    check(project)
+    return run
 
 
 @pytest.fixture(scope="module")

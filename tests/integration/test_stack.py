@@ -56,7 +56,7 @@ async def stack_up(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proce
         await process.wait()
 
 
-async def test_the_stack_tells_where_it_is_and_keeps_to_its_ports(tmp_path: Path) -> None:
+async def test_the_stack_tells_where_it_is_and_another_that_its_port_is_taken(tmp_path: Path) -> None:
     async with stack_up(tmp_path) as (process, printed):
         await assert_ready(printed)
         values = dotenv_values(tmp_path / "stack.env")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ WorkerMaker = Callable[..., AbstractAsyncContextManager[WorkerProcess]]
 
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
-    with Nursery() as started:
+    with closing(Nursery()) as started:
         yield started
 
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ async def main() -> None:
     async with ServiceBusServer(entities) as servicebus, CosmosServer() as cosmos:
         provision(cosmos.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
         connections = {"COSMOS": cosmos.connection_string, "SERVICEBUS": servicebus.connection_string}
-        with Nursery(libraries=False) as nursery:
+        with closing(Nursery(libraries=False)) as nursery:
             for events_each in (25, 1):
                 await measure(nursery, connections, events_each)
 

@@ -17,8 +17,6 @@ from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +32,7 @@ _PLUG_INS = ("opentelemetry_instrumentor", "opentelemetry_resource_detector")
 
 
 class Nursery:
-    """Forks workers until it is closed, which ends those that are left; use it as a context manager.
+    """Forks workers until it is closed, which ends those that are left.
 
     With `libraries=False` it has imported nothing: its workers start as cold as a process of their own.
     """
@@ -50,12 +48,7 @@ class Nursery:
                 pass_fds=[theirs.fileno()],
             )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._control.close()
         self._process.wait(timeout=40)
 
