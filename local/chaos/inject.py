@@ -26,6 +26,8 @@ _SUBSCRIPTION = f"{TOPIC}/Subscriptions/all"
 _OF_RECEIVERS = ("cut-receiver", "expire-locks")
 # And what the broker calls them.
 _FROM_FIRST_STRIKE = {"refuse-content": "reject", "shrink-limit": "shrink-limit"}
+# They strike what is idle at the moment of asking, if anything is.
+_OF_IDLE_LINKS = ("detach-idle", "close-idle")
 _ASK_AGAIN_S = 0.1
 _STRUCK_WITHIN_S = 20.0
 _CALLED_OFF_WITHIN_MS = 60_000
@@ -76,6 +78,8 @@ class Injector:
             self._begin(fault, self._time_out(fault))
         elif fault.kind in _OUTAGES:
             self._begin(fault, self._outage(fault))
+        elif fault.kind in _OF_IDLE_LINKS:
+            self._begin(fault, self._until_one_is_idle(fault))
         elif fault.kind in _FROM_FIRST_STRIKE:
             self._begin(fault, self._until_struck_and_then(fault))
         elif fault.kind in BYSTANDER_KINDS:
@@ -134,6 +138,13 @@ class Injector:
             self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": TOPIC, **fault.options}
         )
         await self._until_met(FunctionsEdge.TIMEOUT_KILLED_WORKER)
+
+    async def _until_one_is_idle(self, fault: Fault) -> None:
+        content = {"kind": fault.kind, "entity": TOPIC, **fault.options}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STRUCK_WITHIN_S):
+                while not (await self._admin.post(self._stack.servicebus, "faults", content))["applied"]:
+                    await asyncio.sleep(_ASK_AGAIN_S)
 
     async def _until_struck_and_then(self, fault: Fault) -> None:
         """Strike for a while from the first transfer on that is struck, however long that takes."""
