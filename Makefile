@@ -28,7 +28,7 @@ help: ## Show this list
 
 setup: .venv/.installed ## Make .venv and install what is pinned
 
-.venv/.installed: requirements.txt requirements-dev.txt outbox/pyproject.toml
+.venv/.installed: requirements.txt requirements-dev.txt outbox/pyproject.toml emulators/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed: set PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Setting up .venv (python-qpid-proton is compiled: this takes a minute)" >&2
 	@$(PYTHON) -m venv .venv >&2
@@ -45,7 +45,7 @@ chaos: setup ## A fault campaign: EVENTS= FAULTS= SEED= CHAOS="--hosts 2"
 fuzz: setup ## Hypothesis over documents, settings and histories: FUZZ_EXAMPLES=
 	@FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PY) -m pytest tests/fuzz -q --show-capture=no --timeout 1200
 
-mutants: setup ## Mutation tests, hours: MUTANTS="--only relay/turn.py" or MUTANTS="--sample 200 --seed 1"
+mutants: setup ## Mutation tests, hours: MUTANTS="--only relay/servicebus/turn.py" or MUTANTS="--sample 200 --seed 1"
 	@$(PY) -m tests.mutants $(MUTANTS)
 
 soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),1000000)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import azure.functions as func
 
-from relay import host, logs
-from relay.changes import ChangeBatch, install_decoder
+from relay import host
+from relay.cosmos.changes import ChangeBatch, install_decoder
 from relay.pipeline import Relay
 from relay.settings import Settings
+from relay.telemetry import logs
 
 logs.quiet_libraries()
 settings = Settings.from_environment(os.environ, function_timeout_s=host.function_timeout_s(Path(__file__).parent))

@@ -28,8 +28,8 @@ from bench.processor import Processor
 from bench.report import Report, shown
 from bench.sweep import Sweep
 from bench.throughput import Throughput
-from local.process import Stopped, until_done
 from local.stack.parts import ROOT
+from outbox_emulators.process import Stopped, until_done
 
 _QUICK_RESULTS = ROOT / ".local" / "bench"
 _RESULTS = ROOT / "bench" / "results"

@@ -15,9 +15,9 @@ from azure.servicebus import parse_connection_string
 from azure.servicebus._pyamqp.utils import generate_sas_token  # the format is public, an encoder for it is not
 from proton import Collector, Connection, Delivery, Event, Link, Message, Sender, Transport, TransportException
 
-from local.servicebus import codec
-from local.servicebus.frames import TRANSFER, FrameReader, performative
-from local.servicebus.message import BATCH_FORMAT
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.frames import TRANSFER, FrameReader, performative
+from outbox_emulators.servicebus.message import BATCH_FORMAT
 
 LARGEST_BATCH = 65_000
 """In bytes: what one frame holds. Putting in the field makes a frame longer, and a full one would be too long."""

@@ -18,7 +18,7 @@ from bench.capacity_flow import Costs, Instance, Shape, throughput
 from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
 from bench.rivals.relay import TheRelay
 from bench.turns import Duration, Samples, middle, take_turns
-from local.functions.documents import from_text, to_text
+from outbox_emulators.functions.documents import from_text, to_text
 
 _SINGLE = Workload(keys=100, per_key=1)
 _PAIRS = Workload(keys=50, per_key=2)

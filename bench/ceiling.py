@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from bench.benchmark import Figure, Findings, Live, Plan, Table
 from bench.broker import Broker
 from bench.turns import middle
-from local.process import READY
 from local.stack.parts import ROOT
+from outbox_emulators.process import READY
 
 # Messages in a batch, and batches for each process: about a second's work for the broker.
 _QUICK = ((1, 2000), (10, 800), (100, 80))

@@ -19,7 +19,7 @@ import psutil
 
 from bench.broker import environment
 from bench.documents import Source, Workload
-from local.functions.documents import from_text
+from outbox_emulators.functions.documents import from_text
 from relay.pipeline import Relay
 from relay.settings import Settings
 

@@ -14,8 +14,8 @@ import time
 from bench.amqp import PipelinedSender
 from bench.documents import Source, Workload
 from bench.rivals.wire import encoded_batches
-from local.process import READY
 from local.stack.environment import TOPIC
+from outbox_emulators.process import READY
 
 
 async def main() -> None:

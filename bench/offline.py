@@ -14,8 +14,8 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from relay import publisher
 from relay.pipeline import Relay
+from relay.servicebus import publisher
 from relay.settings import Connection, Settings
 
 LINK_LIMIT = 256 * 1024

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from azure.cosmos.aio import CosmosClient
 
-from local.cosmos.partitioning import PartitionKeyDefinition, locate
 from local.stack.environment import DATABASE
+from outbox_emulators.cosmos.partitioning import PartitionKeyDefinition, locate
 
 _CONTAINER = "data"
 _WRITERS = 24

@@ -18,7 +18,7 @@ from bench.rivals.relay import TheRelay
 from bench.rivals.sdk import Built, MessageFields, fields_by_key
 from bench.throughput import ONE_EACH, ONE_KEY, TEN_TEN
 from bench.turns import Duration, Samples, middle, take_turns
-from local.functions.documents import from_text
+from outbox_emulators.functions.documents import from_text
 from relay.settings import Settings
 
 _WORKLOADS = (ONE_EACH, TEN_TEN, ONE_KEY)

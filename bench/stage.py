@@ -14,9 +14,8 @@ from typing import Any, Self
 import aiohttp
 import psutil
 
-from local.servicebus.command import DEFAULT_ENTITIES
 from local.stack.environment import CONTAINERS, TOPIC, container_argument, settings_of
-from local.stack.parts import ROOT, Part
+from local.stack.parts import ENTITIES, ROOT, Part
 
 ELSEWHERE = "all others"
 """Under this name `ProcessorUse.shares` tells what the rest of the machine did."""
@@ -100,10 +99,11 @@ class Stage:
             "--edges",
             "off",
         ]
+        entities = ENTITIES
         if not self._options.subscribed:
             entities = self._options.logs / "entities.json"
             entities.write_text(_without_subscriptions())
-            arguments += ["--entities", str(entities)]
+        arguments += ["--entities", str(entities)]
         return await self._start_service("servicebus", arguments)
 
     async def _start_service(self, name: str, arguments: Sequence[str]) -> Part:
@@ -198,7 +198,7 @@ class Stage:
 
 
 def _without_subscriptions() -> str:
-    entities = json.loads(DEFAULT_ENTITIES.read_text())
+    entities = json.loads(ENTITIES.read_text())
     for namespace in entities["UserConfig"]["Namespaces"]:
         for topic in namespace["Topics"]:
             topic["Subscriptions"] = []

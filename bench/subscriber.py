@@ -22,9 +22,9 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from local.demo.receiver import end_tasks, subscriber_client
-from local.process import READY, announce, heed_signals, until_stopped
 from local.stack.environment import TOPIC
 from local.stack.parts import ROOT
+from outbox_emulators.process import READY, announce, heed_signals, until_stopped
 
 _SUBSCRIPTION = "all"
 _PREFETCH = 200

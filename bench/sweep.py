@@ -11,7 +11,7 @@ from bench.documents import Source, Workload
 from bench.memory import footprint
 from bench.rivals.relay import TheRelay
 from bench.turns import Duration, Samples, middle, take_turns
-from local.functions.documents import from_text
+from outbox_emulators.functions.documents import from_text
 
 SENDERS = (1, 4, 8, 16, 32, 48, 64, 100)
 MAX_ITEMS = (25, 100, 250, 500, 1000, 2500, 5000, 10_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relay.errors import RefusedAlikeError
-from relay.turn import PartitionOutcome
+from relay.servicebus.turn import PartitionOutcome
 
 # That many partition keys refused alike, while no more than that get through, are no coincidence.
 _ALIKE = 3

@@ -15,9 +15,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from relay.cosmos.leases import Positions
 from relay.errors import StaleClearanceError
 from relay.events import DomainEvent
-from relay.leases import Positions
 
 PositionsReader = Callable[[], Awaitable[Positions]]
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from relay import messages
-from relay.attempt import attempting
 from relay.brake import Brake
-from relay.changes import ChangeBatch
-from relay.containers import Containers
+from relay.cosmos.changes import ChangeBatch
+from relay.cosmos.containers import Containers
+from relay.cosmos.quarantine import Holds, Quarantine
 from relay.errors import PublishError
 from relay.events import Document
 from relay.fence import Fence
-from relay.outcome import Outcome
 from relay.poison import conclude, plan
-from relay.publisher import Publisher
-from relay.quarantine import Holds, Quarantine
+from relay.results import Outcome
 from relay.selection import select
+from relay.servicebus import messages
+from relay.servicebus.publisher import Publisher
 from relay.settings import OnPoison, Settings
+from relay.telemetry.attempt import attempting
 
 # From this attempt on, an error that may pass is traced to the one event it is about.
 _ISOLATE_FROM = 3

@@ -13,12 +13,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from relay.cosmos.quarantine import Holds, Quarantined
 from relay.errors import BlockedError
 from relay.events import DomainEvent, Reason, usable_key
-from relay.quarantine import Holds, Quarantined
 from relay.selection import Selection
+from relay.servicebus.turn import PartitionOutcome
 from relay.settings import OnPoison
-from relay.turn import PartitionOutcome
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
+from relay.cosmos.quarantine import Quarantined
 from relay.events import Document, DomainEvent, InvalidEvent
-from relay.quarantine import Quarantined
 
 
 @dataclass(slots=True)

@@ -34,10 +34,10 @@ from local.chaos.hosts import HostFaults, replace_ended_hosts, start_hosts
 from local.chaos.inject import Injector
 from local.chaos.workload import Workload, write
 from local.demo.receiver import end_tasks, subscriber_client
-from local.process import Stopped, until_done
 from local.stack.environment import DATABASE
 from local.stack.parts import ROOT
 from local.stack.supervisor import PartFailed, Stack, StackOptions
+from outbox_emulators.process import Stopped, until_done
 
 _HOST_OPTIONS = (
     *("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000"),

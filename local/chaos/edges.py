@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 from local.chaos.admin import AdminPorts
-from local.cosmos.edges import Edge as CosmosEdge
-from local.functions.edges import Edge as FunctionsEdge
-from local.functions.edges import read_journal
-from local.servicebus.edges import Edge as ServiceBusEdge
 from local.stack.supervisor import Stack
+from outbox_emulators.cosmos.edges import Edge as CosmosEdge
+from outbox_emulators.functions.edges import Edge as FunctionsEdge
+from outbox_emulators.functions.edges import read_journal
+from outbox_emulators.servicebus.edges import Edge as ServiceBusEdge
 
 # What the campaign itself has done or seen, beside what the parts count, and the faults that count as it.
 _OF_FAULTS = {

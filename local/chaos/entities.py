@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from local.stack.parts import ROOT
+from local.stack.parts import ENTITIES
 
 
 def entities_document(*, duplicate_detection: bool, window_s: int) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def entities_document(*, duplicate_detection: bool, window_s: int) -> dict[str, 
         duplicate_detection: False takes the safeguard away.
         window_s: The duplicate detection window in seconds.
     """
-    document: dict[str, Any] = json.loads((ROOT / "infra" / "emulators" / "Config.json").read_text())
+    document: dict[str, Any] = json.loads(ENTITIES.read_text())
     topic = document["UserConfig"]["Namespaces"][0]["Topics"][0]
     topic["Properties"]["RequiresDuplicateDetection"] = duplicate_detection
     topic["Properties"]["DuplicateDetectionHistoryTimeWindow"] = f"PT{window_s}S"

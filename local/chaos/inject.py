@@ -15,12 +15,12 @@ from local.chaos.edges import CAUSES, gather
 from local.chaos.history import History
 from local.chaos.hosts import HostFaults
 from local.chaos.schedule import BYSTANDER_KINDS, COSMOS_KINDS, HOST_KINDS, Fault, draw
-from local.functions.edges import Edge as FunctionsEdge
-from local.functions.edges import read_journal
-from local.servicebus.edges import Oversized
 from local.stack.environment import DATABASE, TOPIC
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
+from outbox_emulators.functions.edges import Edge as FunctionsEdge
+from outbox_emulators.functions.edges import read_journal
+from outbox_emulators.servicebus.edges import Oversized
 
 _SUBSCRIPTION = f"{TOPIC}/Subscriptions/all"
 _OF_RECEIVERS = ("cut-receiver", "expire-locks")

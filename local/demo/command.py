@@ -28,10 +28,10 @@ from local.demo.lives import lives
 from local.demo.receiver import subscriber_client
 from local.demo.subscriber import Subscriber
 from local.demo.tally import Tally
-from local.process import Stopped, until_done
 from local.stack.environment import DATABASE, TOPIC, write_env_file
 from local.stack.parts import Part
 from local.stack.supervisor import PartFailed, Stack, StackOptions
+from outbox_emulators.process import Stopped, until_done
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.receiver import receive_sessions
 
@@ -148,7 +148,9 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
 async def _service(stack: Stack, logs: Path) -> AsyncIterator[Part]:
     """The contact service on the stack's Cosmos DB, as a process of its own."""
     arguments = ("--port", "0")
-    part = await Part.start("contacts", arguments, log=logs / "contacts.log", environment=stack.settings)
+    part = await Part.start(
+        "contacts", arguments, log=logs / "contacts.log", environment=stack.settings, module="local"
+    )
     try:
         yield part
     finally:

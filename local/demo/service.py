@@ -10,7 +10,7 @@ import sys
 
 import uvicorn
 
-from local.process import announce, until_stopped
+from outbox_emulators.process import announce, until_stopped
 from samples.contacts.api import app
 from samples.contacts.settings import Connection, SettingMissing
 

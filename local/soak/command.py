@@ -13,12 +13,12 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from local.functions.documents import from_text, to_text
-from local.process import Stopped, until_done
 from local.soak.judgement import SAMPLES_NEEDED, Judgement
 from local.soak.load import batches
 from local.soak.subscriber import Subscriber, SubscriberEnded
 from local.stack.supervisor import PartFailed, Stack, StackOptions
+from outbox_emulators.functions.documents import from_text, to_text
+from outbox_emulators.process import Stopped, until_done
 from relay.pipeline import Relay
 from relay.settings import Settings
 

@@ -11,8 +11,8 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 
 from local.demo.receiver import end_tasks, subscriber_client
-from local.process import announce, heed_signals, until_stopped
 from local.stack.environment import TOPIC
+from outbox_emulators.process import announce, heed_signals, until_stopped
 
 SUBSCRIPTION = "all"
 _SESSION_WAIT_S = 2.0

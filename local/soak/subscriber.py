@@ -9,10 +9,10 @@ from typing import Self
 
 import aiohttp
 
-from local.process import READY
 from local.soak.drain import SUBSCRIPTION
 from local.stack.environment import TOPIC
 from local.stack.parts import ROOT
+from outbox_emulators.process import READY
 
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 10.0

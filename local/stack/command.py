@@ -7,13 +7,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from local.process import Stopped, until_done
 from local.stack.environment import write_env_file
 from local.stack.live import show_rates
 from local.stack.parts import ROOT
 from local.stack.probe import Probe
 from local.stack.readings import Readings
 from local.stack.supervisor import PartFailed, Stack, StackOptions
+from outbox_emulators.process import Stopped, until_done
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

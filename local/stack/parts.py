@@ -12,13 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from local.process import READY
+from outbox_emulators.process import READY
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
 
 # The folder that holds the package `local`: the parts are started as modules from there.
 ROOT = Path(__file__).resolve().parents[2]
+
+# The project's queues and topics, in the official emulator's format.
+ENTITIES = ROOT / "infra" / "emulators" / "Config.json"
 
 
 class PartFailed(Exception):
@@ -47,6 +50,7 @@ class Part:
         log: Path,
         environment: Mapping[str, str] | None = None,
         label: str | None = None,
+        module: str = "outbox_emulators",
     ) -> Part:
         """Start a part and wait until it says that it is ready.
 
@@ -56,6 +60,7 @@ class Part:
             log: Where its log goes; appended to.
             environment: Variables beside this process's own.
             label: What errors call it; the name by default.
+            module: Whose subcommand it is.
 
         Raises:
             PartFailed: It ended, or was not ready in time.
@@ -65,7 +70,7 @@ class Part:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "local",
+                module,
                 name,
                 "--exit-with-stdin",
                 *arguments,

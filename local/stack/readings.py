@@ -9,11 +9,11 @@ from typing import Any, Self
 import aiohttp
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.functions.feed import ChangeFeed
-from local.functions.leases import Lease
 from local.stack.environment import DATABASE, TOPIC
 from local.stack.rates import Reading
 from local.stack.supervisor import Stack
+from outbox_emulators.functions.feed import ChangeFeed
+from outbox_emulators.functions.leases import Lease
 
 _TIMEOUT_S = 5.0
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from local.stack.environment import CONTAINERS, container_argument, settings_of
-from local.stack.parts import ROOT, Part, PartFailed
+from local.stack.parts import ENTITIES, ROOT, Part, PartFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,7 @@ class Stack:
     async def _start_servicebus(self) -> None:
         options = self._options
         arguments = ["--port", str(options.servicebus_port), "--admin-port", str(options.servicebus_admin_port)]
-        if options.entities is not None:
-            arguments += ["--entities", str(options.entities)]
+        arguments += ["--entities", str(options.entities or ENTITIES)]
         self.servicebus = await Part.start(
             "servicebus",
             [*arguments, *options.edge_options, *options.servicebus_options],

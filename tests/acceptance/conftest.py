@@ -13,11 +13,11 @@ from uuid import uuid4
 
 import pytest
 
-from local.cosmos.provisioning import ContainerSpec, provision
-from local.cosmos.server import CosmosServer
-from local.servicebus.entities import Entities
-from local.servicebus.server import ServiceBusServer
 from local.stack.environment import CONTAINERS, container_argument
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.pipeline import Relay
 from relay.settings import Settings
 from tests.acceptance.services import Services, open_services

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from local.servicebus import codec
-from local.servicebus.message import DATA, Message, Property, sections
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.message import DATA, Message, Property, sections
+from relay.cosmos.quarantine import Quarantined, record_of
 from relay.events import Reason
-from relay.outcome import Outcome
-from relay.quarantine import Quarantined, record_of
+from relay.results import Outcome
 from tests.fuzz import oracle
 
 # What the broker holds, by session in the order of arrival, and the quarantine records by id.

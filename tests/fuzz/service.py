@@ -20,9 +20,9 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from local.servicebus.errors import ServiceBusError as Refusal
-from local.servicebus.message import Message, parse, split_batch
-from relay.quarantine import Holds, Quarantined, record_of
+from outbox_emulators.servicebus.errors import ServiceBusError as Refusal
+from outbox_emulators.servicebus.message import Message, parse, split_batch
+from relay.cosmos.quarantine import Holds, Quarantined, record_of
 
 # What may happen to a send: nothing, a cut before the service has it, a cut before its acknowledgement is back.
 FAULTS = ("", "before", "after")

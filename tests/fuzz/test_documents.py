@@ -13,17 +13,17 @@ from azure.servicebus.aio import ServiceBusClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay import messages
-from relay.changes import parse
+from relay.cosmos.changes import parse
+from relay.cosmos.leases import Positions
+from relay.cosmos.quarantine import Quarantine
 from relay.errors import PublishError
 from relay.fence import Fence
-from relay.leases import Positions
 from relay.ledger import AcceptedLedger
-from relay.outcome import Outcome
 from relay.pipeline import Relay
-from relay.publisher import Publisher
-from relay.quarantine import Quarantine
-from relay.senders import SenderPool
+from relay.results import Outcome
+from relay.servicebus import messages
+from relay.servicebus.publisher import Publisher
+from relay.servicebus.senders import SenderPool
 from tests.fuzz import oracle
 from tests.fuzz.budget import DOCUMENTS, count, trying
 from tests.fuzz.documents import batches

@@ -13,24 +13,24 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from hypothesis import given
 
-from local.cosmos.provisioning import ContainerSpec, provision
-from local.cosmos.server import CosmosServer
-from local.servicebus.entities import Entities
-from local.servicebus.message import Message
-from local.servicebus.server import ServiceBusServer
 from local.stack.environment import DATABASE, TOPIC
 from local.stack.parts import ROOT
-from relay import messages
-from relay.changes import parse
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.connections import servicebus_client
+from relay.cosmos.changes import parse
+from relay.cosmos.leases import Positions
+from relay.cosmos.quarantine import RECORD_TYPE, Quarantine
 from relay.fence import Fence
-from relay.leases import Positions
 from relay.ledger import AcceptedLedger
-from relay.outcome import Outcome
 from relay.pipeline import Relay
-from relay.publisher import Publisher
-from relay.quarantine import RECORD_TYPE, Quarantine
-from relay.senders import SenderPool
+from relay.results import Outcome
+from relay.servicebus import messages
+from relay.servicebus.publisher import Publisher
+from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.fuzz import oracle
 from tests.fuzz.budget import DOCUMENTS, count, trying

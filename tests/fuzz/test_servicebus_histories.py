@@ -15,8 +15,8 @@ from azure.servicebus.aio import ServiceBusClient, _servicebus_receiver_async, _
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from local.servicebus.entities import Entities
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.fuzz.budget import DOCUMENTS, tried, trying
 
 _MOST_DELIVERIES = 3

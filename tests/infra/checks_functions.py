@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from relay.operations.times import parse_duration
+from relay.cli.times import parse_duration
 from relay.settings import Settings
 from tests.infra import tree
 from tests.infra.project import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from relay.operations.times import parse_duration
+from relay.cli.times import parse_duration
 from tests.infra.project import (
     RULES,
     SERVICE_BUS,

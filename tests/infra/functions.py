@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from relay.operations.times import parse_duration
+from relay.cli.times import parse_duration
 
 SUBSCRIPTION_ID = "00000000-0000-0000-0000-00000000abcd"
 RESOURCE_GROUP = "rg-relay"

@@ -6,7 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-from relay import attempt, telemetry
+from relay.telemetry import attempt
+from relay.telemetry import instruments as telemetry
 
 
 def instruments() -> dict[str, str]:

@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from relay.operations.cli import parser
+from relay.cli.main import parser
 from tests.infra import instruments
 from tests.infra.kql import KqlError, Query
 from tests.infra.project import ROOT, Project

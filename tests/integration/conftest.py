@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.cosmos.provisioning import ContainerSpec, provision
-from local.cosmos.server import CosmosServer
-from local.servicebus.entities import Entities
-from local.servicebus.server import ServiceBusServer
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.pipeline import Relay
 from relay.settings import Settings
 

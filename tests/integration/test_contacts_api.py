@@ -13,11 +13,11 @@ import httpx
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.cosmos.server import CosmosServer
+from emulators.tests.cosmos.support import FaultClient
 from local.stack.environment import DATABASE
+from outbox_emulators.cosmos.server import CosmosServer
 from samples.contacts.api import create_app
 from samples.contacts.settings import open_container
-from tests.unit.local.cosmos.support import FaultClient
 
 PERSON: dict[str, Any] = {
     "name": {"firstName": "John", "lastName": "Doe"},

@@ -21,7 +21,7 @@ from azure.servicebus import (
 )
 from azure.servicebus.aio import ServiceBusClient
 
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.server import ServiceBusServer
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.handler import handle
 from samples.contacts.consumer.receiver import end_tasks, receive_sessions

@@ -10,7 +10,7 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from local.cosmos.server import CosmosServer
+from outbox_emulators.cosmos.server import CosmosServer
 from samples.contacts.api import create_app
 from tests.integration.conftest import ROOT
 

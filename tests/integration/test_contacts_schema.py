@@ -15,9 +15,9 @@ import uvicorn
 from hypothesis import HealthCheck, settings
 from schemathesis.config import SchemathesisConfig
 
-from local.cosmos.provisioning import ContainerSpec, provision
-from local.cosmos.server import CosmosServer
 from local.stack.environment import CONTAINERS, container_argument
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
 from samples.contacts.api import create_app
 from samples.contacts.settings import open_container
 

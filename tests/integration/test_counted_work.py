@@ -14,8 +14,8 @@ from azure.servicebus._pyamqp.message import Properties
 from bench.counted import count
 from bench.documents import TWENTY_KB, TWO_KB, Source, Workload
 from bench.wiretap import Wiretap, Work
-from local.cosmos.server import CosmosServer
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import RelayMaker
 
 SENDERS = 8

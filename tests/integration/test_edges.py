@@ -9,10 +9,10 @@ import orjson
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.cosmos.server import CosmosServer
-from local.functions.documents import to_text
-from local.servicebus.server import ServiceBusServer
 from local.stack.environment import DATABASE
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.functions.documents import to_text
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import RelayMaker
 from tests.support.outbox import event, events
 from tests.support.subscriber import Subscriber, body

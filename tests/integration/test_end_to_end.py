@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import PublishError
 from relay.events import Reason
 from tests.integration.conftest import RelayMaker

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from local.cosmos.server import CosmosServer
-from local.servicebus.entities import Entities
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import LeaseError, PublishError
 from tests.integration.conftest import RelayMaker
 from tests.support.leases import TriggerLeases

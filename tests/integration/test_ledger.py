@@ -6,18 +6,18 @@ import time
 
 import pytest
 
-from local.servicebus.entities import Entities
-from local.servicebus.server import ServiceBusServer
-from relay import messages
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.connections import servicebus_client
+from relay.cosmos.leases import Positions
+from relay.cosmos.quarantine import Holds, Quarantine
 from relay.errors import PublishError
 from relay.fence import Fence
-from relay.leases import Positions
 from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
-from relay.publisher import Publisher
-from relay.quarantine import Holds, Quarantine
-from relay.senders import SenderPool
+from relay.servicebus import messages
+from relay.servicebus.publisher import Publisher
+from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.support.broker import refuse, stop_refusing
 from tests.support.outbox import event

@@ -13,10 +13,10 @@ from aiohttp import web
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from local.cosmos.server import CosmosServer
-from local.servicebus.entities import Entities
-from local.servicebus.server import ServiceBusServer
 from local.stack.environment import DATABASE
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import set_topic_status, topic_counts
 from tests.support.operators import Run, relay_command, relay_subprocess
 
@@ -64,7 +64,7 @@ def time_machine(seconds: float) -> Iterator[None]:
     """This process's clock is that much ahead of the account's."""
     now = time.time
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("relay.operations.inspection.time.time", lambda: now() + seconds)
+        patch.setattr("relay.cli.check.inspection.time.time", lambda: now() + seconds)
         yield
 
 

@@ -9,9 +9,9 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from local.cosmos.server import CosmosServer
 from local.stack.environment import DATABASE
-from relay.leases import read_positions
+from outbox_emulators.cosmos.server import CosmosServer
+from relay.cosmos.leases import read_positions
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
 

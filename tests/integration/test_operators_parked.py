@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.cosmos.server import CosmosServer
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.cli.quarantine.holdings import Holdings
+from relay.cli.quarantine.records import Filter, Records
+from relay.cosmos.quarantine import Quarantine, Quarantined
 from relay.events import Reason
-from relay.operations.holdings import Holdings
-from relay.operations.records import Filter, Records
-from relay.quarantine import Quarantine, Quarantined
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing, topic_counts

@@ -11,13 +11,13 @@ from azure.core import MatchConditions
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError
 
-from local.cosmos.server import CosmosServer
-from relay import holds
+from outbox_emulators.cosmos.server import CosmosServer
+from relay.cli.quarantine.records import Filter, Records
+from relay.cosmos import holds
+from relay.cosmos.holds import Holds
+from relay.cosmos.quarantine import Quarantine, Quarantined
 from relay.errors import QuarantineError
 from relay.events import Reason
-from relay.holds import Holds
-from relay.operations.records import Filter, Records
-from relay.quarantine import Quarantine, Quarantined
 from relay.settings import Settings
 from tests.support.outbox import event, events
 

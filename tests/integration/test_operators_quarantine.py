@@ -9,12 +9,12 @@ import orjson
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from local.cosmos.server import CosmosServer
-from local.servicebus.entities import Entities
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.cli.quarantine.records import Records
+from relay.cosmos.quarantine import Quarantine, Quarantined
 from relay.events import Reason
-from relay.operations.records import Records
-from relay.quarantine import Quarantine, Quarantined
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts

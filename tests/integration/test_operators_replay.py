@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.cosmos.provisioning import ContainerSpec, provision
-from local.cosmos.server import CosmosServer
-from local.servicebus.server import ServiceBusServer
+from emulators.tests.cosmos.support import TurnableClock
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
-from relay.holds import marker
-from relay.operations import committed
-from relay.operations.committed import Outbox
-from relay.operations.ordered import OrderedSender
-from relay.operations.replay_state import ReplayState
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.cli import committed
+from relay.cli.committed import Outbox
+from relay.cli.ordered import OrderedSender
+from relay.cli.replay.state import ReplayState
+from relay.cosmos.holds import marker
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import admin, inject, refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command, relay_process, relay_subprocess
 from tests.support.subscriber import Subscriber, properties
-from tests.unit.local.cosmos.support import TurnableClock
 
 START = 1_770_634_800  # 2026-02-09T11:00:00Z
 HOUR = ("--from", "2026-02-09T10:30:00Z", "--to", "2026-02-09T11:30:00Z")

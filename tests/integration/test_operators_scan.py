@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from local.cosmos.server import CosmosServer
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.leases import TriggerLeases
 from tests.support.operators import Run, relay_command
 from tests.support.outbox import event, events

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.cosmos.server import CosmosServer
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import PublishError
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.cosmos.server import CosmosServer
 from local.demo.receiver import end_tasks
-from local.functions.host import Host
-from local.servicebus.entities import Entities
-from local.servicebus.server import ServiceBusServer
 from local.stack.environment import DATABASE
-from relay.operations.oversized import OversizedTest
-from relay.operations.subscriptions import open_session
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.functions.host import Host
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.cli.smoke.oversized import OversizedTest
+from relay.cli.smoke.subscriptions import open_session
 from relay.pipeline import Relay
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
@@ -318,7 +318,7 @@ async def test_small_events_that_are_refused_after_it_are_told(
     quarantine: ContainerProxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("relay.operations.oversized._SMALL", 2)
+    monkeypatch.setattr("relay.cli.smoke.oversized._SMALL", 2)
     # As a relay would have it whose sender goes on refusing: the small ones are no events.
     make = OversizedTest._event
 

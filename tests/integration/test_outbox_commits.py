@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.cosmos.server import CosmosServer
 from local.stack.environment import DATABASE
 from outbox import (
     BatchTooLarge,
@@ -23,6 +22,7 @@ from outbox import (
 )
 from outbox.batch import Batch
 from outbox.errors import MAX_BATCH_BYTES
+from outbox_emulators.cosmos.server import CosmosServer
 from tests.unit.outbox.orders import Customer, Name, Order, OrderViewed
 from tests.unit.outbox.stored import actions, given, pay_elsewhere, stored
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from local.cosmos.server import CosmosServer
+from outbox_emulators.cosmos.server import CosmosServer
 from tests.integration.conftest import ROOT
 
 PAGE = ROOT / "docs" / "writing-events.md"

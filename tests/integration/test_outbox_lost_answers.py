@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.cosmos.server import CosmosServer
+from emulators.tests.cosmos.support import FaultClient
 from local.stack.environment import DATABASE
 from outbox import (
     CommitUncertain,
@@ -22,7 +22,7 @@ from outbox import (
     Unavailable,
     UnitOfWork,
 )
-from tests.unit.local.cosmos.support import FaultClient
+from outbox_emulators.cosmos.server import CosmosServer
 from tests.unit.outbox.orders import Order
 from tests.unit.outbox.stored import stored
 

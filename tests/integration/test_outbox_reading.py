@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.cosmos.server import CosmosServer
 from local.stack.environment import DATABASE
 from outbox import (
     InvalidContinuation,
@@ -20,6 +19,7 @@ from outbox import (
     ServiceRefused,
     UnitOfWork,
 )
+from outbox_emulators.cosmos.server import CosmosServer
 from tests.unit.outbox.orders import Customer, Order
 from tests.unit.outbox.stored import actions, given, pay_elsewhere
 

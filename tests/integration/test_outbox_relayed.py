@@ -9,10 +9,10 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 from opentelemetry import trace
 
-from local.cosmos.server import CosmosServer
-from local.servicebus.server import ServiceBusServer
 from local.stack.environment import DATABASE
 from outbox import UnitOfWork
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import RelayMaker
 from tests.support.subscriber import Subscriber, body, properties
 from tests.unit.outbox.orders import Order

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.cosmos.provisioning import ContainerSpec, provision
-from local.cosmos.server import CosmosServer
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
 from outbox import CommitUncertain, PreconditionFailed, UnitOfWork
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
 from tests.unit.outbox.orders import Order
 from tests.unit.outbox.replica import LaggingGateway, Lost
 from tests.unit.outbox.stored import actions, given

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from local.servicebus.server import ServiceBusServer
-from relay import holds
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.cosmos import holds
 from relay.errors import PublishError
 from relay.pipeline import Relay
 from tests.integration.conftest import RelayMaker

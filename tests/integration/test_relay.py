@@ -8,8 +8,8 @@ import orjson
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from local.cosmos.server import CosmosServer
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import PublishError, QuarantineError
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts

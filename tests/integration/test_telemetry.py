@@ -15,17 +15,17 @@ from azure.cosmos.aio import ContainerProxy
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from local.cosmos.server import CosmosServer
 from local.demo.tally import Tally
-from local.functions.host import Host
-from local.servicebus.server import ServiceBusServer
-from relay import telemetry
-from relay.attempt import Pace
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.functions.host import Host
+from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import PublishError, QuarantineError
-from relay.headroom import Headroom
 from relay.pipeline import Relay
 from relay.settings import Settings
-from relay.telemetry import BoundedActions
+from relay.telemetry import instruments
+from relay.telemetry.attempt import Pace
+from relay.telemetry.headroom import Headroom
+from relay.telemetry.instruments import BoundedActions
 from tests.integration.conftest import ROOT, RelayMaker
 from tests.support import contact_lives
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
@@ -56,8 +56,8 @@ def clock() -> TurnableClock:
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch, clock: TurnableClock) -> Telemetry:
     """What is reported from here on, with nothing left of other tests."""
-    monkeypatch.setattr(telemetry, "headroom", Headroom(clock))
-    monkeypatch.setattr(telemetry, "_actions", BoundedActions())
+    monkeypatch.setattr(instruments, "headroom", Headroom(clock))
+    monkeypatch.setattr(instruments, "_actions", BoundedActions())
     telemetry_in_memory = installed()
     telemetry_in_memory.forget()
     return telemetry_in_memory
@@ -418,7 +418,7 @@ async def test_an_attempt_without_anything_noteworthy_has_its_line_at_informatio
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("relay.attempt._pace", Pace(60, clock))
+    monkeypatch.setattr("relay.telemetry.attempt._pace", Pace(60, clock))
     relay = make_relay()
 
     def levels() -> list[str]:
@@ -426,7 +426,7 @@ async def test_an_attempt_without_anything_noteworthy_has_its_line_at_informatio
         caplog.clear()
         return found
 
-    with caplog.at_level(logging.DEBUG, "relay.attempt"):
+    with caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"):
         for number in range(3):
             await relay.handle(events(f"a{number}", 1), f"i{number}")
         assert levels() == ["INFO", "DEBUG", "DEBUG"]

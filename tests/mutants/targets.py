@@ -97,7 +97,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         for module, names in _RELAY.items()
     },
     **{
-        f"relay/operations/{module}.py": tuple(f"tests/{name}.py" for name in names)
+        f"relay/cli/{module}.py": tuple(f"tests/{name}.py" for name in names)
         for module, names in _OPERATIONS.items()
     },
     "function_app.py": ("tests/unit/test_function_app.py",),

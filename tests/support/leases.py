@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from azure.cosmos.aio import CosmosClient
 
-from local.functions.edges import Edges
-from local.functions.feed import ChangeFeed
-from local.functions.leases import Lease, LeaseStore
 from local.stack.environment import DATABASE
+from outbox_emulators.functions.edges import Edges
+from outbox_emulators.functions.feed import ChangeFeed
+from outbox_emulators.functions.leases import Lease, LeaseStore
 
 
 def _nobody_else_initializes() -> None:

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from relay.operations.cli import parser
-from relay.operations.cli import run as run_command
-from relay.operations.console import Console
+from relay.cli.console import Console
+from relay.cli.main import parser
+from relay.cli.main import run as run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 

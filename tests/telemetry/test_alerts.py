@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.infra.workspace import Row, Rows
 from tests.support.broker import set_topic_status
 from tests.support.outbox import event, events

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import set_topic_status
 from tests.support.outbox import event, events
 from tests.telemetry.conftest import WorkerMaker

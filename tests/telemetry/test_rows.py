@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from local.servicebus.server import ServiceBusServer
-from relay import attempt
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.telemetry import attempt
 from tests.infra.workspace import Row
 from tests.support.broker import set_topic_status
 from tests.support.outbox import event, events

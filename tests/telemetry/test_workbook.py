@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.infra.project import ROOT
 from tests.infra.workspace import Row, Rows, Workspace
 from tests.support.broker import set_topic_status

@@ -11,11 +11,11 @@ import pytest
 from azure.functions import meta
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
-from local.functions.app import Function, load_functions
-from local.functions.errors import HostError
-from local.functions.retries import UNLIMITED, RetryPolicy
 from local.stack.parts import ROOT
-from relay.changes import ChangeBatch
+from outbox_emulators.functions.app import Function, load_functions
+from outbox_emulators.functions.errors import HostError
+from outbox_emulators.functions.retries import UNLIMITED, RetryPolicy
+from relay.cosmos.changes import ChangeBatch
 
 
 @pytest.fixture

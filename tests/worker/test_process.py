@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from local.functions.edges import Edges
-from local.functions.errors import HostError
-from local.functions.retries import RetryPolicy
-from local.functions.worker.interface import FunctionTimeout, Invocation, InvocationFailed
-from local.functions.worker.process import ProcessWorker
+from emulators.tests.functions.test_worker import SCRIPT, invocation, told
+from outbox_emulators.functions.edges import Edges
+from outbox_emulators.functions.errors import HostError
+from outbox_emulators.functions.retries import RetryPolicy
+from outbox_emulators.functions.worker.interface import FunctionTimeout, Invocation, InvocationFailed
+from outbox_emulators.functions.worker.process import ProcessWorker
 from tests.support.outbox import event
 from tests.support.stacks import running_stack
 from tests.support.subscriber import Subscriber
-from tests.unit.local.functions.test_worker import SCRIPT, invocation, told
 
 pytest.importorskip("azure_functions_runtime")
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from local.functions.context import RetryContext
-from local.functions.documents import to_text
-from local.functions.worker import platform
-from local.functions.worker.interface import Invocation
-from local.servicebus.entities import Entities
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.functions.context import RetryContext
+from outbox_emulators.functions.documents import to_text
+from outbox_emulators.functions.worker import platform
+from outbox_emulators.functions.worker.interface import Invocation
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.outbox import event
 from tests.support.subscriber import Subscriber
 

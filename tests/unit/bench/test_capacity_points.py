@@ -9,7 +9,7 @@ from bench.capacity_points import Compared, Point, costs_of
 from bench.documents import TWENTY_KB, Workload
 from bench.outbox import balanced_keys
 from bench.turns import Samples
-from local.cosmos.partitioning import PartitionKeyDefinition, locate
+from outbox_emulators.cosmos.partitioning import PartitionKeyDefinition, locate
 
 _SMALL, _LARGE = 400, 20_000
 _COSTS = Costs(

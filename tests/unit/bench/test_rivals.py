@@ -16,8 +16,8 @@ from bench.rivals.relay import TheRelay
 from bench.rivals.rival import CannotCarry, Rival
 from bench.rivals.sdk import Built, Prebuilt
 from bench.rivals.wire import Wire
-from local.servicebus.entities import Entities
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.subscriber import Subscriber
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,8 +10,8 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from bench.wiretap import Wiretap, Work
-from local.servicebus.entities import Entities
-from local.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPIC = "domain-events"

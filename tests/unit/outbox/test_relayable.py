@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from local.functions import json_text
-from local.functions.json_text import PageWithheld
 from outbox import DomainEvent, EventRepository, InvalidDocument, Repository, relayable
 from outbox.context import ContainerContext
 from outbox.data_object import Position, event_object
+from outbox_emulators.functions import json_text
+from outbox_emulators.functions.json_text import PageWithheld
 from relay import events
 from relay.events import DomainEvent as RelayedEvent
 from relay.events import InvalidEvent

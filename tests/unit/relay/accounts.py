@@ -15,15 +15,15 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from local.cosmos import items_api, query_api
-from local.cosmos.account import Account
-from local.cosmos.clock import Clock
-from local.cosmos.edges import Edges
-from local.cosmos.errors import CosmosError
-from local.cosmos.messages import Reply, Request
-from local.cosmos.provisioning import ContainerSpec, provision
-from local.cosmos.storage import IN_MEMORY
-from relay.containers import Containers
+from outbox_emulators.cosmos import items_api, query_api
+from outbox_emulators.cosmos.account import Account
+from outbox_emulators.cosmos.clock import Clock
+from outbox_emulators.cosmos.edges import Edges
+from outbox_emulators.cosmos.errors import CosmosError
+from outbox_emulators.cosmos.messages import Reply, Request
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.storage import IN_MEMORY
+from relay.cosmos.containers import Containers
 
 _ERRORS: dict[int, Any] = {404: CosmosResourceNotFoundError, 409: CosmosResourceExistsError}
 _FAILED_DEPENDENCY = 424

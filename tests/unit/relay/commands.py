@@ -12,16 +12,16 @@ from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
 from azure.servicebus._pyamqp.error import TokenAuthFailure
 
-from relay import messages
+from relay.cli.committed import Outbox
+from relay.cli.ordered import OrderedSender
+from relay.cli.quarantine.holdings import Order, Parked
+from relay.cli.quarantine.records import Filter, Head, in_order
+from relay.cosmos.leases import LeasePosition, Positions
 from relay.errors import UsageError
-from relay.leases import LeasePosition, Positions
 from relay.ledger import AcceptedLedger
-from relay.operations.committed import Outbox
-from relay.operations.holdings import Order, Parked
-from relay.operations.ordered import OrderedSender
-from relay.operations.records import Filter, Head, in_order
-from relay.publisher import Publisher
-from relay.senders import SenderPool
+from relay.servicebus import messages
+from relay.servicebus.publisher import Publisher
+from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.topics import ToldTopic
@@ -276,10 +276,10 @@ class Deployment:
         self.shelf = Shelf()
         self.topic = ToldTopic()
         for module in ("quarantine", "replay", "set_aside"):
-            monkeypatch.setattr(f"relay.operations.{module}.open_outbox", self._open_outbox)
+            monkeypatch.setattr(f"relay.cli.{module}.open_outbox", self._open_outbox)
         for module in ("quarantine", "replay"):
-            monkeypatch.setattr(f"relay.operations.{module}.open_records", self._open_records)
-            monkeypatch.setattr(f"relay.operations.{module}.ordered_sender", self._open_sender)
+            monkeypatch.setattr(f"relay.cli.{module}.open_records", self._open_records)
+            monkeypatch.setattr(f"relay.cli.{module}.ordered_sender", self._open_sender)
 
     async def run(self, *words: str, typed: str | None = None) -> Run:
         """A command, for people."""

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from relay import telemetry
-from relay.headroom import Headroom
-from relay.telemetry import BoundedActions
+from relay.telemetry import instruments
+from relay.telemetry.headroom import Headroom
+from relay.telemetry.instruments import BoundedActions
 from tests.support.telemetry import Telemetry, installed
 from tests.unit.relay.accounts import ToldContainer
 
@@ -17,8 +17,8 @@ def container() -> ToldContainer:
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> Telemetry:
     """What is reported from here on, with nothing left of other tests."""
-    monkeypatch.setattr(telemetry, "headroom", Headroom())
-    monkeypatch.setattr(telemetry, "_actions", BoundedActions())
+    monkeypatch.setattr(instruments, "headroom", Headroom())
+    monkeypatch.setattr(instruments, "_actions", BoundedActions())
     telemetry_in_memory = installed()
     telemetry_in_memory.forget()
     return telemetry_in_memory

@@ -12,12 +12,12 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from relay import telemetry
-from relay.attempt import SUMMARY_EVERY_S, Pace, attempting
 from relay.errors import ConfigurationError, PublishError, QuarantineError, RetryableError
-from relay.outcome import Outcome
+from relay.results import Outcome
 from relay.selection import Selection, select
-from relay.turn import PartitionOutcome
+from relay.servicebus.turn import PartitionOutcome
+from relay.telemetry import instruments
+from relay.telemetry.attempt import SUMMARY_EVERY_S, Pace, attempting
 from tests.support.outbox import event, events
 from tests.support.telemetry import Telemetry
 
@@ -45,14 +45,17 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("relay.attempt._pace", Pace(SUMMARY_EVERY_S, clock))
+    monkeypatch.setattr("relay.telemetry.attempt._pace", Pace(SUMMARY_EVERY_S, clock))
     return clock
 
 
 def line(caplog: pytest.LogCaptureFixture, retry_count: int = 0, **outcome: Any) -> logging.LogRecord:
     """The record of an attempt that came to this outcome."""
     caplog.clear()
-    with caplog.at_level(logging.DEBUG, "relay.attempt"), attempting("i1", retry_count, "topic") as attempt:
+    with (
+        caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"),
+        attempting("i1", retry_count, "topic") as attempt,
+    ):
         attempt.settled(Outcome(**(ORDINARY | outcome)))
     return next(record for record in caplog.records if vars(record)["action"] == "relay_batch")
 
@@ -182,7 +185,7 @@ def test_what_came_is_counted_and_what_came_again_too(reported: Telemetry) -> No
 def test_an_attempt_that_published_nothing_yet_tells_no_outcome(
     reported: Telemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG, "relay.attempt"), pytest.raises(OSError, match="no leases"):
+    with caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"), pytest.raises(OSError, match="no leases"):
         attempt(error=OSError("no leases\nat all"))
 
     (record,) = caplog.records
@@ -237,7 +240,7 @@ FAILED = [
 def test_what_was_not_accepted_is_told_by_kind_of_error_with_an_example(
     reported: Telemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG, "relay.attempt"), pytest.raises(PublishError):
+    with caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"), pytest.raises(PublishError):
         attempt(error=PublishError("secret"), unsent=7, failed=FAILED)
 
     errors = [record for record in caplog.records if record.levelname == "ERROR"]
@@ -265,7 +268,7 @@ def test_what_was_not_accepted_is_told_by_kind_of_error_with_an_example(
 def test_what_could_not_be_quarantined_comes_again_and_no_line_says_that_it_was(
     reported: Telemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG, "relay.attempt"), pytest.raises(QuarantineError):
+    with caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"), pytest.raises(QuarantineError):
         attempt(error=QuarantineError("not written\nCheck it."), unsent=7, failed=FAILED)
 
     (record,) = caplog.records
@@ -302,7 +305,7 @@ def test_the_time_that_is_left_is_told_until_what_came_is_delivered(reported: Te
 
 def test_what_is_published_in_an_attempt_is_counted_at_its_end(reported: Telemetry) -> None:
     with attempting("i1", 0, "topic"):
-        telemetry.accepted(given().events, 0.5)
+        instruments.accepted(given().events, 0.5)
         during = reported.metrics().total("relay.events.published")
 
     assert (during, reported.metrics().total("relay.events.published")) == (0, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from relay.brake import Brake
 from relay.errors import RefusedAlikeError
 from relay.events import DomainEvent, Reason
-from relay.turn import PartitionOutcome, Rejected
+from relay.servicebus.turn import PartitionOutcome, Rejected
 
 ALIKE = "amqp:not-allowed"
 

@@ -21,11 +21,11 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
+from relay.cli.check.facts import ContainerFacts, Gap, LockFacts, SubscriptionFacts, TopicFacts, Why
+from relay.cli.check.inspection import administration_address, read_cosmos, read_servicebus
+from relay.cli.check.judgement import Level
+from relay.cli.check.scan import scan
 from relay.errors import ServiceError
-from relay.operations.facts import ContainerFacts, Gap, LockFacts, SubscriptionFacts, TopicFacts, Why
-from relay.operations.inspection import administration_address, read_cosmos, read_servicebus
-from relay.operations.judgement import Level
-from relay.operations.scan import scan
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, cosmos_error, token_error
@@ -107,8 +107,8 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     async def opened(*_: Any) -> AsyncIterator[Account]:
         yield account
 
-    monkeypatch.setattr("relay.operations.inspection.connected", opened)
-    monkeypatch.setattr("relay.operations.scan.open_database", opened)
+    monkeypatch.setattr("relay.cli.check.inspection.connected", opened)
+    monkeypatch.setattr("relay.cli.check.scan.open_database", opened)
     return account
 
 
@@ -160,7 +160,7 @@ class Namespace:
 def namespace(monkeypatch: pytest.MonkeyPatch) -> Namespace:
     namespace = Namespace()
     for client in ("servicebus_client", "servicebus_administration_client"):
-        monkeypatch.setattr(f"relay.operations.inspection.{client}", lambda *_: namespace)
+        monkeypatch.setattr(f"relay.cli.check.inspection.{client}", lambda *_: namespace)
     return namespace
 
 
@@ -232,7 +232,7 @@ async def test_an_account_that_cannot_be_reached_is_one_gap(monkeypatch: pytest.
         raise ClientAuthenticationError("no token")
         yield
 
-    monkeypatch.setattr("relay.operations.inspection.connected", refuse)
+    monkeypatch.setattr("relay.cli.check.inspection.connected", refuse)
 
     facts = await read_cosmos(SETTINGS)
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from relay.operations.console import Console, Progress
-from relay.operations.results import ExitCode, Result
+from relay.cli.console import Console, Progress
+from relay.cli.results import ExitCode, Result
 from tests.support.operators import Terminal
 
 
@@ -40,7 +40,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("relay.operations.console.time", clock)
+    monkeypatch.setattr("relay.cli.console.time", clock)
     return clock
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from relay.containers import Containers
+from relay.cosmos.containers import Containers
 from relay.errors import LeaseError
 from relay.settings import Connection, Settings
 from tests.unit.relay.test_leases import Leases, Monitored, stored
@@ -70,7 +70,7 @@ class Client:
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     account = Account()
     account.containers = {"data": Monitored(), "leases": Leases(stored("prefix127.0.0.1_db_coll..0", 2))}
-    monkeypatch.setattr("relay.containers.cosmos_client", account.client)
+    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
     return account
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from relay.cosmos.leases import Positions
 from relay.errors import StaleClearanceError
 from relay.events import DomainEvent
 from relay.fence import Clearance, Fence
-from relay.leases import Positions
 
 WINDOW_S = 600.0
 

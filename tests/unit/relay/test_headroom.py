@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from relay.events import DomainEvent
-from relay.headroom import Batch, Headroom, expiry
+from relay.telemetry.headroom import Batch, Headroom, expiry
 
 
 class Clock:

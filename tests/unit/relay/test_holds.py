@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from relay import holds
-from relay.holds import Holds
+from relay.cosmos import holds
+from relay.cosmos.holds import Holds
 from tests.unit.relay.accounts import ToldContainer, refusal
 
 

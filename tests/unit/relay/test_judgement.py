@@ -7,9 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from relay.errors import UsageError
-from relay.operations.check import exit_code
-from relay.operations.facts import (
+from relay.cli.check.command import exit_code
+from relay.cli.check.facts import (
     ContainerFacts,
     CosmosFacts,
     Gap,
@@ -19,9 +18,10 @@ from relay.operations.facts import (
     TopicFacts,
     Why,
 )
-from relay.operations.inspection import administration_connection
-from relay.operations.judgement import Demands, Finding, Level, judge_cosmos, judge_servicebus
-from relay.operations.results import ExitCode
+from relay.cli.check.inspection import administration_connection
+from relay.cli.check.judgement import Demands, Finding, Level, judge_cosmos, judge_servicebus
+from relay.cli.results import ExitCode
+from relay.errors import UsageError
 from relay.settings import Connection, Identity
 
 NAMES = {

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from relay.leases import LeasePosition, Positions, read_positions
+from relay.cosmos.leases import LeasePosition, Positions, read_positions
 
 
 def lease(continuation: str | None) -> LeasePosition:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from relay.logs import quiet_libraries
+from relay.telemetry.logs import quiet_libraries
 
 
 @pytest.fixture

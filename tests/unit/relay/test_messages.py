@@ -7,8 +7,8 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from relay import messages
 from relay.events import DomainEvent
+from relay.servicebus import messages
 
 
 def event(**changes: Any) -> DomainEvent:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from local.stack.environment import write_env_file
+from relay.cli.environment import parse, with_files
+from relay.cli.main import parser
+from relay.cli.times import format_duration, format_time, parse_duration, parse_time
 from relay.errors import UsageError
-from relay.operations.cli import parser
-from relay.operations.environment import parse, with_files
-from relay.operations.times import format_duration, format_time, parse_duration, parse_time
 from tests.support.operators import relay_command
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from relay.operations.scan import MAX_DEPTH, MAX_INTEGER_CHARACTERS, measure
+from relay.cli.check.scan import MAX_DEPTH, MAX_INTEGER_CHARACTERS, measure
 
 
 def nested(levels: int, kind: type) -> Any:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusConnectionError
 
+from relay.cli.ordered import OrderedSender, ordered_sender
+from relay.cli.results import ExitCode
 from relay.events import DomainEvent
-from relay.operations.ordered import OrderedSender, ordered_sender
-from relay.operations.results import ExitCode
 from relay.settings import Settings
 from tests.unit.relay.topics import ToldTopic, event
 
@@ -88,7 +88,7 @@ async def test_between_the_tries_lie_some_seconds_in_all(monkeypatch: pytest.Mon
         waited.append(seconds)
         await really_sleep(0)
 
-    monkeypatch.setattr("relay.operations.ordered.asyncio.sleep", sleep)
+    monkeypatch.setattr("relay.cli.ordered.asyncio.sleep", sleep)
     topic = ToldTopic(by_id={"a-1": BUSY})
     sender = OrderedSender(topic.publisher())
 
@@ -172,7 +172,7 @@ async def test_a_commands_sender_sends_as_the_app_does_and_is_closed_behind_it(
     options: dict[str, bool], tells: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = ToldTopic()
-    monkeypatch.setattr("relay.publisher.servicebus_client", lambda *_, **__: topic.client())
+    monkeypatch.setattr("relay.servicebus.publisher.servicebus_client", lambda *_, **__: topic.client())
     settings = Settings.from_environment(
         {
             "COSMOS": "AccountEndpoint=https://h/;AccountKey=YQ==;",

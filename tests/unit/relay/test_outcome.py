@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from relay.cosmos.quarantine import Quarantined
 from relay.errors import AccountingError, BlockedError, RetryableError
 from relay.events import DomainEvent, Reason
-from relay.outcome import Outcome
-from relay.quarantine import Quarantined
-from relay.turn import PartitionOutcome, Rejected
+from relay.results import Outcome
+from relay.servicebus.turn import PartitionOutcome, Rejected
 
 
 def outcome(*published: PartitionOutcome, documents: int, ignored: int = 0, quarantined: int = 0) -> Outcome:

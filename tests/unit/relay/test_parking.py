@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
 
-from relay import holds
+from relay.cosmos import holds
+from relay.cosmos.parking import NotParked, ParkedKey
+from relay.cosmos.quarantine_record import Quarantined, create, record_of
 from relay.events import Reason
-from relay.parking import NotParked, ParkedKey
-from relay.quarantine_record import Quarantined, create, record_of
 from tests.support.outbox import event, events
 from tests.unit.relay.accounts import ToldContainer, failed, refusal
 

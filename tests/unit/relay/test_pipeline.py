@@ -11,11 +11,11 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
+from relay.cosmos.leases import Positions
+from relay.cosmos.quarantine import Holds, Quarantine, Quarantined
 from relay.errors import LeaseError, PublishError, QuarantineError
 from relay.fence import Fence
-from relay.leases import Positions
 from relay.pipeline import Relay
-from relay.quarantine import Holds, Quarantine, Quarantined
 from relay.settings import OnPoison
 from tests.fuzz.service import Shelf
 from tests.unit.relay.topics import ToldTopic

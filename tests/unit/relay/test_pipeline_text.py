@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from relay.changes import ChangeBatch
+from relay.cosmos.changes import ChangeBatch
 from relay.errors import ChangesError
 from relay.pipeline import Relay
 from relay.settings import Settings

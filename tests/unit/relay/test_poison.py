@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from relay.cosmos.quarantine import Holds, Quarantined
 from relay.errors import AccountingError, BlockedError, RetryableError
 from relay.events import DomainEvent, Reason
-from relay.outcome import Outcome
 from relay.poison import Plan, conclude, plan
-from relay.quarantine import Holds, Quarantined
+from relay.results import Outcome
 from relay.selection import Selection, select
+from relay.servicebus.turn import PartitionOutcome, Rejected
 from relay.settings import OnPoison
-from relay.turn import PartitionOutcome, Rejected
 
 SKIP, PARK, BLOCK = OnPoison.SKIP, OnPoison.PARK, OnPoison.BLOCK
 

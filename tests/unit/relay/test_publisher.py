@@ -12,12 +12,12 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from relay import messages, senders
 from relay.errors import ConfigurationError, RefusedAlikeError, RetryableError
 from relay.events import DomainEvent
 from relay.ledger import DEFAULT_CAPACITY
-from relay.publisher import Publisher
-from relay.senders import Sender, SenderPool
+from relay.servicebus import messages, senders
+from relay.servicebus.publisher import Publisher
+from relay.servicebus.senders import Sender, SenderPool
 from relay.settings import Settings
 from tests.unit.relay.topics import ToldTopic, event, events
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from relay import holds
+from relay.cosmos import holds
+from relay.cosmos.holds import Holds
+from relay.cosmos.quarantine import Quarantine, Quarantined
 from relay.errors import QuarantineError
 from relay.events import Reason
-from relay.holds import Holds
-from relay.quarantine import Quarantine, Quarantined
 from relay.settings import Settings
 from tests.support.outbox import event, events
 from tests.support.telemetry import Telemetry

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+from relay.cosmos.quarantine_record import NO_PARTITION_KEY, Quarantined, create, record_of
 from relay.events import Reason
-from relay.quarantine_record import NO_PARTITION_KEY, Quarantined, create, record_of
 from tests.support.outbox import event
 from tests.unit.relay.accounts import ToldContainer, refusal
 

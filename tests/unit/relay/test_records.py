@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
+from relay.cli.quarantine.records import Filter, Head, Records, in_order
 from relay.errors import UsageError
-from relay.operations.records import Filter, Head, Records, in_order
 from tests.unit.relay.commands import cosmos_error
 
 ROW: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relay.operations.committed import Outbox, Range
+from relay.cli.committed import Outbox, Range
 
 EVENTS = Range("domainEvent", 0, 10)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from relay.cli.replay.command import new_id
+from relay.cli.replay.state import Invalid, ReplayIdentity, ReplayState
 from relay.errors import ServiceError, UsageError
-from relay.operations.replay import new_id
-from relay.operations.replay_state import Invalid, ReplayIdentity, ReplayState
 
 IDENTITY = ReplayIdentity(
     since=10,

@@ -21,16 +21,16 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from relay import messages
+from relay.cli.check.facts import Gap, ServiceBusFacts, SubscriptionFacts, Why
+from relay.cli.quarantine.records import Filter, Head
+from relay.cli.smoke import subscriptions
+from relay.cli.smoke.command import Smoke, result_of
+from relay.cli.smoke.comparison import Difference
+from relay.cli.smoke.oversized import Oversized
+from relay.cli.smoke.subscriptions import Session, choose, open_session
 from relay.errors import ServiceError, UsageError
 from relay.events import DomainEvent
-from relay.operations import subscriptions
-from relay.operations.comparison import Difference
-from relay.operations.facts import Gap, ServiceBusFacts, SubscriptionFacts, Why
-from relay.operations.oversized import Oversized
-from relay.operations.records import Filter, Head
-from relay.operations.smoke import Smoke, result_of
-from relay.operations.subscriptions import Session, choose, open_session
+from relay.servicebus import messages
 from relay.settings import Settings
 from tests.support.operators import relay_command
 from tests.unit.relay.commands import ENVIRONMENT, Shelf, cosmos_error
@@ -145,10 +145,10 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
         return await heads(chosen, limit)
 
     monkeypatch.setattr(stage.shelf, "heads", looked_into)
-    monkeypatch.setattr("relay.operations.smoke.time", SimpleNamespace(monotonic=lambda: stage.now))
-    monkeypatch.setattr("relay.operations.smoke.open_session", opened_session)
-    monkeypatch.setattr("relay.operations.smoke.open_container", opened)
-    monkeypatch.setattr("relay.operations.smoke.open_records", opened_records)
+    monkeypatch.setattr("relay.cli.smoke.command.time", SimpleNamespace(monotonic=lambda: stage.now))
+    monkeypatch.setattr("relay.cli.smoke.command.open_session", opened_session)
+    monkeypatch.setattr("relay.cli.smoke.command.open_container", opened)
+    monkeypatch.setattr("relay.cli.smoke.command.open_records", opened_records)
     return stage
 
 
@@ -160,7 +160,7 @@ def paused(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr("relay.operations.oversized.asyncio.sleep", sleep)
+    monkeypatch.setattr("relay.cli.smoke.oversized.asyncio.sleep", sleep)
     return pauses
 
 
@@ -350,7 +350,7 @@ async def test_the_quarantine_is_looked_into_now_and_then(stage: Stage, monkeypa
         waited.append(seconds)
         await really_sleep(0.05)
 
-    monkeypatch.setattr("relay.operations.oversized.asyncio.sleep", sleep)
+    monkeypatch.setattr("relay.cli.smoke.oversized.asyncio.sleep", sleep)
     stage.quarantines, stage.swallows = {}, {"large"}
 
     await smoke("--oversized", "--timeout", "0.2", "--pause", "0")
@@ -454,7 +454,7 @@ async def test_a_clean_up_that_hangs_is_given_up_and_told(stage: Stage, monkeypa
 
     stage.delete_item = hang  # type: ignore[method-assign]
     for module in ("smoke", "oversized"):
-        monkeypatch.setattr(f"relay.operations.{module}._CLEAN_UP_S", 0.01)
+        monkeypatch.setattr(f"relay.cli.{module}._CLEAN_UP_S", 0.01)
 
     async with asyncio.timeout(20):
         data = (await smoke("--oversized", "--pause", "0", "--json")).json
@@ -509,7 +509,7 @@ async def test_the_subscription_is_the_one_named_or_the_only_one(
     async def read(*_: Any) -> ServiceBusFacts:
         return ServiceBusFacts(Gap(Why.FORBIDDEN, ""), found, 1)
 
-    monkeypatch.setattr("relay.operations.subscriptions.read_servicebus", read)
+    monkeypatch.setattr("relay.cli.smoke.subscriptions.read_servicebus", read)
 
     if chosen is None:
         with pytest.raises(UsageError) as raised:

@@ -15,11 +15,9 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus._pyamqp._decode import decode_payload
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from local.functions.dates import rewritten
-from relay import messages
-from relay.events import DomainEvent
-from relay.operations.canary import TTL_S, canary
-from relay.operations.comparison import (
+from outbox_emulators.functions.dates import rewritten
+from relay.cli.smoke.canary import TTL_S, canary
+from relay.cli.smoke.comparison import (
     BODY_REMEDY,
     DATE_REMEDY,
     PROPERTY_REMEDY,
@@ -27,6 +25,8 @@ from relay.operations.comparison import (
     compare,
     differences,
 )
+from relay.events import DomainEvent
+from relay.servicebus import messages
 from tests.fuzz.service import encoded
 
 NOW = datetime(2026, 11, 20, 15, 0, 0, 123456, UTC)

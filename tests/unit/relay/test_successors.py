@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
+from relay.cli.committed import Outbox
+from relay.cli.quarantine.records import Records
+from relay.cli.quarantine.successors import Successors
+from relay.cosmos.leases import LeasePosition, Positions
 from relay.events import DomainEvent
-from relay.leases import LeasePosition, Positions
-from relay.operations.committed import Outbox
-from relay.operations.records import Records
-from relay.operations.successors import Successors
 
 KEY = "k"
 

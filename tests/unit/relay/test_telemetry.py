@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from relay import telemetry
 from relay.events import DomainEvent, Reason
-from relay.headroom import Batch
-from relay.telemetry import BoundedActions, counted_together
+from relay.telemetry import instruments
+from relay.telemetry.headroom import Batch
+from relay.telemetry.instruments import BoundedActions, counted_together
 from tests.support.telemetry import Telemetry
 from tests.unit.relay.topics import event
 
@@ -23,9 +23,9 @@ def acting(*actions: str, **changes: Any) -> list[DomainEvent]:
 
 
 def test_documents_are_counted_as_they_came(reported: Telemetry) -> None:
-    telemetry.received(documents=10, ignored=3, retried=False)
+    instruments.received(documents=10, ignored=3, retried=False)
     first = reported.metrics()
-    telemetry.received(documents=10, ignored=3, retried=True)
+    instruments.received(documents=10, ignored=3, retried=True)
     second = reported.metrics()
 
     assert (first.total("relay.documents.received"), first.total("relay.documents.ignored")) == (10, 3)
@@ -34,11 +34,11 @@ def test_documents_are_counted_as_they_came(reported: Telemetry) -> None:
 
 
 def test_what_did_not_happen_is_no_row(reported: Telemetry) -> None:
-    telemetry.received(documents=4, ignored=0, retried=False)
-    telemetry.remembered(0)
+    instruments.received(documents=4, ignored=0, retried=False)
+    instruments.remembered(0)
     assert reported.metrics().names == {"relay.documents.received"}
 
-    telemetry.received(documents=4, ignored=4, retried=True)
+    instruments.received(documents=4, ignored=4, retried=True)
     assert reported.metrics().names == {"relay.documents.received", "relay.documents.ignored"}
 
     with counted_together():
@@ -47,8 +47,8 @@ def test_what_did_not_happen_is_no_row(reported: Telemetry) -> None:
 
 
 def test_an_accepted_transfer_counts_with_its_events_by_action(reported: Telemetry) -> None:
-    telemetry.accepted(acting("A", "B", "A"), 0.25)
-    telemetry.accepted(acting("B"), 0.5)
+    instruments.accepted(acting("A", "B", "A"), 0.25)
+    instruments.accepted(acting("B"), 0.5)
 
     seen = reported.metrics()
     assert seen.by("relay.events.published", "action") == {"A": 2, "B": 2}
@@ -60,7 +60,7 @@ def test_an_accepted_transfer_counts_with_its_events_by_action(reported: Telemet
 
 def test_lag_is_counted_for_each_event_that_tells_when_it_was_committed(reported: Telemetry) -> None:
     now = int(time.time())
-    telemetry.accepted([*acting("A", "A", _ts=now - 100), *acting("A", _ts="soon"), *acting("A")], 0.1)
+    instruments.accepted([*acting("A", "A", _ts=now - 100), *acting("A", _ts="soon"), *acting("A")], 0.1)
 
     seen = reported.metrics()
     assert seen.count("relay.lag") == 2
@@ -68,7 +68,7 @@ def test_lag_is_counted_for_each_event_that_tells_when_it_was_committed(reported
 
 
 def test_where_the_clocks_differ_lag_is_never_below_zero(reported: Telemetry) -> None:
-    telemetry.accepted(acting("A", _ts=int(time.time()) + 3600), 0.1)
+    instruments.accepted(acting("A", _ts=int(time.time()) + 3600), 0.1)
 
     seen = reported.metrics()
     assert (seen.count("relay.lag"), seen.sum("relay.lag")) == (1, 0)
@@ -76,7 +76,7 @@ def test_where_the_clocks_differ_lag_is_never_below_zero(reported: Telemetry) ->
 
 async def test_what_an_attempts_tasks_publish_is_counted_when_it_ends_however_it_ends(reported: Telemetry) -> None:
     async def send() -> None:
-        telemetry.accepted(acting("A", "B"), 0.1)
+        instruments.accepted(acting("A", "B"), 0.1)
 
     async def attempt() -> None:
         with counted_together():
@@ -94,8 +94,8 @@ async def test_what_an_attempts_tasks_publish_is_counted_when_it_ends_however_it
 
 def test_what_is_published_after_an_attempt_counts_by_itself(reported: Telemetry) -> None:
     with counted_together():
-        telemetry.accepted(acting("A"), 0.1)
-    telemetry.accepted(acting("A"), 0.1)
+        instruments.accepted(acting("A"), 0.1)
+    instruments.accepted(acting("A"), 0.1)
 
     assert reported.metrics().total("relay.events.published") == 2
 
@@ -103,8 +103,8 @@ def test_what_is_published_after_an_attempt_counts_by_itself(reported: Telemetry
 def test_attempts_at_the_same_time_count_apart(reported: Telemetry) -> None:
     with counted_together():
         with counted_together():
-            telemetry.accepted(acting("A"), 0.1)
-        telemetry.accepted(acting("B"), 0.1)
+            instruments.accepted(acting("A"), 0.1)
+        instruments.accepted(acting("B"), 0.1)
         assert reported.metrics().by("relay.events.published", "action") == {"A": 1}
 
     assert reported.metrics().by("relay.events.published", "action") == {"B": 1}
@@ -112,13 +112,13 @@ def test_attempts_at_the_same_time_count_apart(reported: Telemetry) -> None:
 
 def test_quarantined_documents_are_counted_by_reason(reported: Telemetry) -> None:
     for reason in (Reason.ID_EMPTY, Reason.SET_ASIDE, Reason.ID_EMPTY):
-        telemetry.quarantined(reason)
+        instruments.quarantined(reason)
 
     assert reported.metrics().by("relay.events.quarantined", "reason") == {"id-empty": 2, "set-aside": 1}
 
 
 def test_what_the_ledger_knew_is_counted(reported: Telemetry) -> None:
-    telemetry.remembered(3)
+    instruments.remembered(3)
 
     assert reported.metrics().total("relay.ledger.hits") == 3
 
@@ -143,13 +143,13 @@ def test_an_action_of_more_than_128_characters_has_no_attribute_of_its_own() -> 
 
 def test_the_least_time_left_is_told_where_there_is_one(reported: Telemetry) -> None:
     assert reported.metrics().gauge("relay.ttl.headroom") is None
-    telemetry.headroom.begin(Batch(acting("A", _ts=int(time.time()), ttl=600), [], lambda event: False))
+    instruments.headroom.begin(Batch(acting("A", _ts=int(time.time()), ttl=600), [], lambda event: False))
 
     assert reported.metrics().gauge("relay.ttl.headroom") == pytest.approx(600, abs=30)
 
 
 def test_what_is_stored_with_a_series_stays_as_it_is(reported: Telemetry) -> None:
-    telemetry.accepted(acting("A", _ts=int(time.time())), 0.1)
+    instruments.accepted(acting("A", _ts=int(time.time())), 0.1)
 
     seen = reported.metrics()
     assert seen.bounds("relay.lag") == [

@@ -16,7 +16,7 @@ from azure.servicebus.exceptions import (
 from relay.errors import ConfigurationError, DoubtfulRefusalError, RetryableError
 from relay.events import Reason
 from relay.fence import Clearance
-from relay.turn import PAUSES_S, PartitionOutcome
+from relay.servicebus.turn import PAUSES_S, PartitionOutcome
 from tests.fuzz.service import refusal
 from tests.support.telemetry import installed
 from tests.unit.relay.topics import LIMIT, ToldTopic, event, events

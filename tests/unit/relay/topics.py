@@ -9,12 +9,12 @@ from typing import Any, cast
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient
 
-from local.servicebus.message import parse, split_batch
-from relay import messages
+from outbox_emulators.servicebus.message import parse, split_batch
 from relay.events import DomainEvent
 from relay.ledger import AcceptedLedger
-from relay.publisher import Publisher
-from relay.senders import SenderPool
+from relay.servicebus import messages
+from relay.servicebus.publisher import Publisher
+from relay.servicebus.senders import SenderPool
 from tests.fuzz.service import Client, Sender, Topic, refusal
 
 LIMIT = 262_144

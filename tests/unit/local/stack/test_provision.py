@@ -6,9 +6,9 @@ from argparse import Namespace
 
 from azure.cosmos.aio import CosmosClient
 
-from local.cosmos.server import CosmosServer
 from local.stack import provision
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
+from outbox_emulators.cosmos.server import CosmosServer
 
 
 async def test_the_lease_container_lets_the_lock_of_a_dead_host_expire() -> None:

@@ -1,0 +1,1 @@
+"""Azure Cosmos DB with its change feed, Azure Service Bus, and a Functions trigger host, on one machine."""

@@ -1,0 +1,93 @@
+"""Everything an account is made of, put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from outbox_emulators.cosmos.catalog import Catalog, Container, Partition
+from outbox_emulators.cosmos.changefeed import ChangeFeed
+from outbox_emulators.cosmos.clock import Clock
+from outbox_emulators.cosmos.edges import Edge, Edges
+from outbox_emulators.cosmos.errors import COLLECTION_RID_MISMATCH, PARTITION_KEY_RANGE_GONE, BadRequest, Gone
+from outbox_emulators.cosmos.items import Items
+from outbox_emulators.cosmos.messages import Request
+from outbox_emulators.cosmos.offers import Offers
+from outbox_emulators.cosmos.sessions import SessionNotAvailable, check_session
+from outbox_emulators.cosmos.storage import NOT_EXPIRED, Storage
+
+
+class Account:
+    """The parts, each over the same storage and the same clock."""
+
+    def __init__(self, database: str | Path, clock: Clock, physical_partitions: int, edges: Edges) -> None:
+        self.clock = clock
+        self.storage = Storage(database)
+        self.catalog = Catalog(self.storage, clock, physical_partitions)
+        self.edges = edges
+        self.items = Items(self.storage, clock, edges)
+        self.feed = ChangeFeed(self.storage, clock, edges)
+        self.offers = Offers(self.storage, clock)
+
+    def container_of(self, request: Request) -> Container:
+        """The container a request is about; BadRequest where the client means one that was deleted since."""
+        container = self.catalog.container(request.segments[1], request.segments[3])
+        intended = request.headers.get("x-ms-cosmos-intended-collection-rid")
+        if intended and intended != container.rid:
+            raise BadRequest(
+                f"The collection rid '{intended}' is not that of this container; it was created anew.",
+                COLLECTION_RID_MISMATCH,
+            )
+        return container
+
+    def check_session(self, request: Request, partition: Partition) -> None:
+        """SessionNotAvailable where the request's session token is ahead of the partition; BadRequest."""
+        try:
+            check_session(request.headers, partition)
+        except SessionNotAvailable:
+            self.edges.met(Edge.SESSION_TOKEN_AHEAD)
+            raise
+
+    def item_id_of(self, request: Request, container: Container) -> str:
+        """The id of the item a path names: by id, or, where the container is named by rid, by rid too."""
+        name = request.segments[5]
+        if request.segments[3] == container.rid and (found := self.items.id_of(container, name)):
+            return found
+        return name
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Items that have not expired, by database and container."""
+        return {
+            database.id: {container.id: self.count(container) for container in database.containers.values()}
+            for database in self.catalog.databases.values()
+        }
+
+    def count(self, container: Container) -> int:
+        counts = (
+            self.storage.execute(
+                f"SELECT count(*) FROM items WHERE partition=:partition AND {NOT_EXPIRED}",
+                {"partition": partition.number, "now": self.clock.seconds()},
+            ).fetchone()[0]
+            for partition in container.partitions
+        )
+        return sum(counts)
+
+    def split(self, database: str, container: str, range_id: str) -> dict[str, Any]:
+        """Split a physical partition; which one, and into which. NotFound, Gone, BadRequest."""
+        found = self.catalog.container(database, container)
+        partition = partition_by_id(found, range_id)
+        children = self.catalog.split_partition(found, partition)
+        self.edges.met(Edge.PARTITION_SPLIT)
+        return {"split": partition.id, "into": [child.id for child in children]}
+
+    def close(self) -> None:
+        self.storage.close()
+
+
+def partition_by_id(container: Container, range_id: str) -> Partition:
+    """A physical partition by its partition key range id (the container's rid may stand before it); Gone."""
+    wanted = range_id.rpartition(",")[2].strip()
+    for partition in container.partitions:
+        if partition.id == wanted:
+            return partition
+    raise Gone(f"The partition key range '{range_id}' does not exist.", PARTITION_KEY_RANGE_GONE)

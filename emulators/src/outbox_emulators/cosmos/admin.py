@@ -1,0 +1,118 @@
+"""What is served beside the service itself, under `/admin/`, and without a signature.
+
+GET    /admin/counts       items, by database and container
+GET    /admin/edges        the seed, and how often each edge was met
+POST   /admin/split        split a physical partition: {"database": …, "container": …, "range": "0"}
+POST   /admin/faults       begin one: a FaultPlan as JSON
+GET    /admin/faults       the pending ones, and how often each kind was applied
+DELETE /admin/faults       end all
+GET    /admin/faults/ID    one of them, ended or not
+DELETE /admin/faults/ID    end it
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from outbox_emulators.cosmos.account import Account
+from outbox_emulators.cosmos.errors import CosmosError
+from outbox_emulators.cosmos.fault_plans import FaultPlan
+from outbox_emulators.cosmos.fault_targets import InvalidFault
+from outbox_emulators.cosmos.faults import Fault, Faults
+from outbox_emulators.cosmos.messages import JSON
+
+PATH = "/admin/"
+_RESOURCES = (
+    "There are GET /admin/counts and /admin/edges; POST /admin/split; GET, POST and DELETE /admin/faults; "
+    "GET and DELETE /admin/faults/ID."
+)
+
+
+class _Refusal(Exception):
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Admin:
+    """Answers requests under `/admin/`."""
+
+    def __init__(self, account: Account, faults: Faults) -> None:
+        self._account = account
+        self._faults = faults
+
+    async def answer(self, http: web.BaseRequest, path: str) -> web.Response:
+        """200 with JSON; otherwise 400, 404 or 405 with `{"error": …}`."""
+        body = await http.read()
+        try:
+            return _json(200, self._resource(http.method, path.removeprefix(PATH), body))
+        except _Refusal as refusal:
+            return _json(refusal.status, {"error": str(refusal)})
+
+    def _resource(self, method: str, name: str, body: bytes) -> Any:
+        if name == "counts":
+            return _by_method(method, GET=self._account.counts)
+        if name == "edges":
+            return _by_method(method, GET=self._account.edges.as_json)
+        if name == "split":
+            return _by_method(method, POST=lambda: self._split(body))
+        if name == "faults":
+            return _by_method(
+                method, GET=self._list_faults, POST=lambda: self._add_fault(body), DELETE=self._remove_faults
+            )
+        fault = self._fault(name)
+        return _by_method(method, GET=lambda: self._describe(fault), DELETE=lambda: self._remove_fault(fault))
+
+    def _list_faults(self) -> dict[str, Any]:
+        pending = [self._describe(fault) for fault in self._faults.pending()]
+        return {"pending": pending, "applied": dict(self._faults.applied)}
+
+    def _split(self, body: bytes) -> dict[str, Any]:
+        try:
+            wanted = json.loads(body)
+            return self._account.split(wanted["database"], wanted["container"], wanted["range"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise _Refusal(400, 'Write {"database": …, "container": …, "range": "0"}.') from error
+        except CosmosError as error:
+            raise _Refusal(error.status, error.message) from error
+
+    def _add_fault(self, body: bytes) -> dict[str, Any]:
+        try:
+            plan = FaultPlan.from_json(json.loads(body))
+        except (ValueError, InvalidFault) as error:
+            raise _Refusal(400, str(error)) from error
+        return {"id": self._faults.add(plan).id}
+
+    def _remove_faults(self) -> dict[str, Any]:
+        self._faults.remove_all()
+        return self._list_faults()
+
+    def _remove_fault(self, fault: Fault) -> dict[str, Any]:
+        self._faults.remove(fault)
+        return self._describe(fault)
+
+    def _describe(self, fault: Fault) -> dict[str, Any]:
+        return fault.as_json(self._faults.clock())
+
+    def _fault(self, name: str) -> Fault:
+        collection, _, identifier = name.partition("/")
+        if collection != "faults" or not identifier.isdecimal():
+            raise _Refusal(404, _RESOURCES)
+        fault = self._faults.get(int(identifier))
+        if fault is None:
+            raise _Refusal(404, f"There is no fault {identifier}.")
+        return fault
+
+
+def _by_method(method: str, **handlers: Callable[[], Any]) -> Any:
+    if method not in handlers:
+        raise _Refusal(405, _RESOURCES)
+    return handlers[method]()
+
+
+def _json(status: int, value: Any) -> web.Response:
+    return web.Response(status=status, text=json.dumps(value), content_type=JSON)

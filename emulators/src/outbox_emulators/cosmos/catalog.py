@@ -1,0 +1,371 @@
+"""Databases, containers and their physical partitions: kept in memory, written through to storage."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from outbox_emulators.cosmos.clock import Clock
+from outbox_emulators.cosmos.container_definition import default_ttl_of, normalised_definition, replaced_definition
+from outbox_emulators.cosmos.documents import expiry, resource_id
+from outbox_emulators.cosmos.errors import BadRequest, Conflict, NotFound
+from outbox_emulators.cosmos.partitioning import KeyRange, PartitionKeyDefinition, locate
+from outbox_emulators.cosmos.storage import Storage
+from outbox_emulators.cosmos.unique_keys import UniqueKey, unique_keys_of
+
+_ILLEGAL_IN_NAME = frozenset("/\\?#")
+_MAX_NAME_LENGTH = 255
+_CONTAINER_BIT = 0x80
+
+
+@dataclass(slots=True)
+class Partition:
+    """A physical partition: a range of effective partition keys, and the number of its last commit."""
+
+    number: int
+    index: int
+    key_range: KeyRange
+    lsn: int
+    parents: tuple[str, ...] = ()
+    """The ids of the partitions from which it came by splits, the oldest first."""
+    oldest: int = 0
+    """The number of the first of these, or its own: its items' numbers are no lower than that partition's."""
+
+    def __post_init__(self) -> None:
+        self.oldest = self.oldest or self.number
+
+    @property
+    def id(self) -> str:
+        """The partition key range id."""
+        return str(self.index)
+
+
+@dataclass(slots=True)
+class Container:
+    number: int
+    id: str
+    database: Database
+    raw_rid: bytes
+    ts: int
+    version: int
+    definition: dict[str, Any]
+    partition_key: PartitionKeyDefinition
+    partitions: list[Partition]
+    default_ttl: int | None
+    unique_keys: list[UniqueKey]
+    rid: str = field(init=False)
+    self_link: str = field(init=False)
+    _ranges: list[KeyRange] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rid = resource_id(self.raw_rid)
+        self.self_link = f"{self.database.self_link}colls/{self.rid}/"
+        self.arrange(self.partitions)
+
+    def arrange(self, partitions: list[Partition]) -> None:
+        """The physical partitions, from now on, in the order of their keys."""
+        self.partitions = partitions
+        self._ranges = [partition.key_range for partition in partitions]
+
+    @property
+    def path(self) -> str:
+        return f"dbs/{self.database.id}/colls/{self.id}"
+
+    @property
+    def etag(self) -> str:
+        return f'"{self.number:08x}-{self.version:04x}-0000-0000-{self.ts:08x}0000"'
+
+    def partition_of(self, effective: str) -> Partition:
+        return self.partitions[locate(self._ranges, effective)]
+
+    def rendered(self) -> dict[str, Any]:
+        return self.definition | {
+            "_rid": self.rid,
+            "_ts": self.ts,
+            "_self": self.self_link,
+            "_etag": self.etag,
+            "_docs": "docs/",
+            "_sprocs": "sprocs/",
+            "_triggers": "triggers/",
+            "_udfs": "udfs/",
+            "_conflicts": "conflicts/",
+        }
+
+
+@dataclass(slots=True)
+class Database:
+    id: str
+    raw_rid: bytes
+    ts: int
+    containers: dict[str, Container] = field(default_factory=dict)
+    rid: str = field(init=False)
+    self_link: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rid = resource_id(self.raw_rid)
+        self.self_link = f"dbs/{self.rid}/"
+
+    @property
+    def etag(self) -> str:
+        return f'"{self.raw_rid.hex()}-0000-0000-0000-{self.ts:08x}0000"'
+
+    def rendered(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "_rid": self.rid,
+            "_self": self.self_link,
+            "_etag": self.etag,
+            "_colls": "colls/",
+            "_users": "users/",
+            "_ts": self.ts,
+        }
+
+
+class Catalog:
+    """What an account holds, by name."""
+
+    def __init__(self, storage: Storage, clock: Clock, physical_partitions: int) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._physical_partitions = physical_partitions
+        self.databases: dict[str, Database] = {}
+        self._load()
+
+    def database(self, name: str) -> Database:
+        """By id or by rid; NotFound."""
+        found = self.databases.get(name)
+        if found is None:
+            found = next((each for each in self.databases.values() if each.rid == name), None)
+        if found is None:
+            raise NotFound(f"Resource Not Found: no database '{name}'.")
+        return found
+
+    def container(self, database: str, name: str) -> Container:
+        """By ids or by rids; NotFound."""
+        containers = self.database(database).containers
+        found = containers.get(name)
+        if found is None:
+            found = next((each for each in containers.values() if each.rid == name), None)
+        if found is None:
+            raise NotFound(f"Resource Not Found: no container '{name}' in database '{database}'.")
+        return found
+
+    def create_database(self, name: object) -> Database:
+        """BadRequest, Conflict."""
+        checked = _check_name(name)
+        if checked in self.databases:
+            raise Conflict(f"Database '{checked}' already exists.")
+        raw_rid = _new_raw_rid(b"", {each.raw_rid for each in self.databases.values()})
+        database = Database(checked, raw_rid, self._clock.seconds())
+        self._storage.execute(
+            "INSERT INTO databases(id, rid, ts) VALUES(?, ?, ?)", (database.id, database.raw_rid, database.ts)
+        )
+        self.databases[database.id] = database
+        return database
+
+    def delete_database(self, database: Database) -> None:
+        with self._storage.transaction():
+            for container in database.containers.values():
+                self._delete_rows(container)
+            self._storage.execute("DELETE FROM databases WHERE id=?", (database.id,))
+        del self.databases[database.id]
+
+    def create_container(self, database: Database, requested: Mapping[str, Any]) -> Container:
+        """BadRequest, Conflict."""
+        name = _check_name(requested.get("id"))
+        definition = normalised_definition(name, requested)
+        if name in database.containers:
+            raise Conflict(f"Container '{name}' already exists.")
+        raw_rid = _new_raw_rid(database.raw_rid, {each.raw_rid for each in database.containers.values()})
+        now = self._clock.seconds()
+        with self._storage.transaction():
+            number = self._insert(
+                "INSERT INTO containers(database_id, id, rid, ts, version, definition) VALUES(?, ?, ?, ?, 0, ?)",
+                (database.id, name, raw_rid, now, json.dumps(definition)),
+            )
+            for _ in range(self._physical_partitions):
+                self._insert("INSERT INTO partitions(container, lsn) VALUES(?, 0)", (number,))
+        return self._add(database, number, name, raw_rid, now, 0, definition)
+
+    def replace_container(self, container: Container, requested: Mapping[str, Any]) -> None:
+        """Change what may be changed (TTL, indexing policy); BadRequest for the rest."""
+        definition = replaced_definition(container.definition, requested)
+        default_ttl = default_ttl_of(definition)
+        now, version = self._clock.seconds(), container.version + 1
+        with self._storage.transaction():
+            self._storage.execute(
+                "UPDATE containers SET definition=?, ts=?, version=? WHERE number=?",
+                (json.dumps(definition), now, version, container.number),
+            )
+            if default_ttl != container.default_ttl:
+                self._reschedule_expiry(container, default_ttl)
+        container.definition, container.default_ttl = definition, default_ttl
+        container.ts, container.version = now, version
+
+    def split_partition(self, container: Container, partition: Partition) -> list[Partition]:
+        """Put two partitions in the place of one; each takes over the items of half of its keys, and its LSN."""
+        cut = container.partition_key.middle(partition.key_range)
+        next_index = 1 + max(each.index for each in container.partitions)
+        with self._storage.transaction():
+            self._insert(
+                "INSERT INTO splits(container, partition, cut) VALUES(?, ?, ?)",
+                (container.number, partition.number, cut),
+            )
+            numbers = [
+                self._insert(
+                    "INSERT INTO partitions(container, lsn) VALUES(?, ?)", (container.number, partition.lsn)
+                )
+                for _ in range(2)
+            ]
+            children = _children(partition, cut, numbers, [partition.lsn] * 2, next_index)
+            for child in children:
+                self._move_items(partition, child)
+        container.arrange(_with_children(container.partitions, partition, children))
+        return children
+
+    def _move_items(self, partition: Partition, child: Partition) -> None:
+        values = {
+            "parent": partition.number,
+            "child": child.number,
+            "minimum": child.key_range.minimum,
+            "maximum": child.key_range.maximum,
+        }
+        self._storage.execute(
+            "UPDATE unique_values SET partition=:child WHERE partition=:parent AND number IN "
+            "(SELECT number FROM items WHERE partition=:parent AND epk>=:minimum AND epk<:maximum)",
+            values,
+        )
+        self._storage.execute(
+            "UPDATE items SET partition=:child WHERE partition=:parent AND epk>=:minimum AND epk<:maximum", values
+        )
+
+    def delete_container(self, container: Container) -> None:
+        with self._storage.transaction():
+            self._delete_rows(container)
+        del container.database.containers[container.id]
+
+    def _delete_rows(self, container: Container) -> None:
+        for partition in container.partitions:
+            self._storage.execute("DELETE FROM items WHERE partition=?", (partition.number,))
+        self._storage.execute("DELETE FROM partitions WHERE container=?", (container.number,))
+        self._storage.execute("DELETE FROM splits WHERE container=?", (container.number,))
+        self._storage.execute("DELETE FROM containers WHERE number=?", (container.number,))
+
+    def _reschedule_expiry(self, container: Container, default_ttl: int | None) -> None:
+        for partition in container.partitions:
+            rows = self._storage.execute(
+                "SELECT number, ts, json_extract(text, '$.ttl') FROM items WHERE partition=?", (partition.number,)
+            ).fetchall()
+            for number, ts, ttl in rows:
+                self._storage.execute(
+                    "UPDATE items SET expires=? WHERE number=?", (expiry(ts, ttl, default_ttl), number)
+                )
+
+    def _load(self) -> None:
+        for name, raw_rid, ts in self._storage.execute("SELECT id, rid, ts FROM databases ORDER BY rowid"):
+            self.databases[name] = Database(name, raw_rid, ts)
+        containers = self._storage.execute(
+            "SELECT database_id, number, id, rid, ts, version, definition FROM containers ORDER BY number"
+        ).fetchall()
+        for database, number, name, raw_rid, ts, version, definition in containers:
+            self._add(self.databases[database], number, name, raw_rid, ts, version, json.loads(definition))
+
+    def _add(
+        self,
+        database: Database,
+        number: int,
+        name: str,
+        raw_rid: bytes,
+        ts: int,
+        version: int,
+        definition: dict[str, Any],
+    ) -> Container:
+        partition_key = PartitionKeyDefinition.from_json(definition["partitionKey"])
+        container = Container(
+            number=number,
+            id=name,
+            database=database,
+            raw_rid=raw_rid,
+            ts=ts,
+            version=version,
+            definition=definition,
+            partition_key=partition_key,
+            partitions=self._partitions(number, partition_key),
+            default_ttl=default_ttl_of(definition),
+            unique_keys=unique_keys_of(definition),
+        )
+        database.containers[name] = container
+        return container
+
+    def _partitions(self, container: int, partition_key: PartitionKeyDefinition) -> list[Partition]:
+        """The physical partitions of a container: those it was made with, after every split since."""
+        rows = self._storage.execute(
+            "SELECT number, lsn FROM partitions WHERE container=? ORDER BY number", (container,)
+        ).fetchall()
+        splits = self._storage.execute(
+            "SELECT partition, cut FROM splits WHERE container=? ORDER BY number", (container,)
+        ).fetchall()
+        count = len(rows) - 2 * len(splits)
+        partitions = [
+            Partition(number, index, key_range, lsn)
+            for index, ((number, lsn), key_range) in enumerate(
+                zip(rows[:count], partition_key.split(count), strict=True)
+            )
+        ]
+        for split, (parent_number, cut) in enumerate(splits):
+            start = count + 2 * split
+            (parent,) = [each for each in partitions if each.number == parent_number]
+            numbers, lsns = zip(*rows[start : start + 2], strict=True)
+            children = _children(parent, cut, numbers, lsns, start)
+            partitions = _with_children(partitions, parent, children)
+        return partitions
+
+    def _insert(self, statement: str, values: tuple[object, ...]) -> int:
+        number = self._storage.execute(statement, values).lastrowid
+        assert number is not None
+        return number
+
+
+def _children(
+    parent: Partition, cut: str, numbers: Sequence[int], lsns: Sequence[int], first_index: int
+) -> list[Partition]:
+    ranges = (KeyRange(parent.key_range.minimum, cut), KeyRange(cut, parent.key_range.maximum))
+    return [
+        Partition(number, index, key_range, lsn, (*parent.parents, parent.id), parent.oldest)
+        for index, (number, key_range, lsn) in enumerate(zip(numbers, ranges, lsns, strict=True), first_index)
+    ]
+
+
+def _with_children(partitions: list[Partition], parent: Partition, children: list[Partition]) -> list[Partition]:
+    place = partitions.index(parent)
+    return [*partitions[:place], *children, *partitions[place + 1 :]]
+
+
+def _new_raw_rid(parent: bytes, taken: Collection[bytes]) -> bytes:
+    """A `_rid` that nothing else has: four bytes for a database, behind them four with the first bit set for a
+    container. Without that bit clients take a container for a user, and ask for a database's key ranges
+    (ResourceId.cs in azure-cosmos-dotnet-v3).
+    """
+    while True:
+        tail = bytearray(secrets.token_bytes(4))
+        if parent:
+            tail[0] |= _CONTAINER_BIT
+        raw_rid = parent + tail
+        if raw_rid not in taken and any(tail):
+            return raw_rid
+
+
+def _check_name(name: object) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise BadRequest("The input content is invalid because the required properties - 'id; ' - are missing.")
+    if len(name) > _MAX_NAME_LENGTH:
+        raise BadRequest(
+            f"The input name '{name}' is invalid. Ensure to provide a unique non-empty string less than "
+            f"'{_MAX_NAME_LENGTH}' characters."
+        )
+    if not _ILLEGAL_IN_NAME.isdisjoint(name) or name.endswith(" "):
+        raise BadRequest(f"The input name '{name}' is invalid: no '/', '\\', '?' or '#', and no blank at its end.")
+    return name

@@ -1,0 +1,162 @@
+"""The account itself, its databases and its containers over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from outbox_emulators.cosmos.account import Account
+from outbox_emulators.cosmos.catalog import Container, Database
+from outbox_emulators.cosmos.errors import PreconditionFailed
+from outbox_emulators.cosmos.messages import Reply, Request, json_page, json_reply
+from outbox_emulators.cosmos.offers import Throughput
+from outbox_emulators.cosmos.operations import NotModified
+
+# What accounts answer, as in the SDK's own tests (azure-cosmos-dotnet-v3, MockDocumentClient.cs). The .NET SDK
+# refuses to query an account that answers with an empty object.
+_QUERY_ENGINE = {
+    "maxSqlQueryInputLength": 262144,
+    "maxJoinsPerSqlQuery": 5,
+    "maxLogicalAndPerSqlQuery": 500,
+    "maxLogicalOrPerSqlQuery": 500,
+    "maxUdfRefPerSqlQuery": 10,
+    "maxInExpressionItemsCount": 16000,
+    "queryMaxInMemorySortDocumentCount": 500,
+    "maxQueryRequestTimeoutFraction": 0.9,
+    "sqlAllowNonFiniteNumbers": False,
+    "sqlAllowAggregateFunctions": True,
+    "sqlAllowSubQuery": True,
+    "sqlAllowScalarSubQuery": True,
+    "allowNewKeywords": True,
+    "sqlAllowLike": True,
+    "sqlAllowGroupByClause": True,
+    "maxSpatialQueryCells": 12,
+    "spatialMaxGeometryPointCount": 256,
+    "sqlDisableOptimizationFlags": 0,
+    "sqlAllowTop": True,
+    "enableSpatialIndexing": True,
+}
+
+
+def read_account(endpoint: str) -> Reply:
+    """`GET /`: one region, session consistency."""
+    location = [{"name": "Local", "databaseAccountEndpoint": endpoint}]
+    replicas = {"minReplicaSetSize": 1, "maxReplicasetSize": 4}
+    return json_reply(
+        200,
+        {
+            "_self": "",
+            "id": "local",
+            "_rid": "local",
+            "media": "//media/",
+            "addresses": "//addresses/",
+            "_dbs": "//dbs/",
+            "writableLocations": location,
+            "readableLocations": location,
+            "enableMultipleWriteLocations": False,
+            "userReplicationPolicy": {"asyncReplication": False, **replicas},
+            "userConsistencyPolicy": {"defaultConsistencyLevel": "Session"},
+            "systemReplicationPolicy": replicas,
+            "readPolicy": {"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
+            "queryEngineConfiguration": json.dumps(_QUERY_ENGINE),
+        },
+    )
+
+
+def list_databases(account: Account, request: Request) -> Reply:
+    return json_page("", "Databases", [each.rendered() for each in account.catalog.databases.values()])
+
+
+def create_database(account: Account, request: Request) -> Reply:
+    throughput = Throughput.requested(request.headers)
+    database = account.catalog.create_database(request.json_object().get("id"))
+    if throughput is not None:
+        account.offers.create(database.rid, database.self_link, throughput)
+    return _reply(201, database)
+
+
+def read_database(account: Account, request: Request) -> Reply:
+    return _reply(200, _database(account, request), request)
+
+
+def delete_database(account: Account, request: Request) -> Reply:
+    database = _database(account, request)
+    _check_etag(request, database.etag)
+    account.offers.forget(database.self_link)
+    for container in database.containers.values():
+        account.offers.forget(container.self_link)
+    account.catalog.delete_database(database)
+    return Reply(204, b"", {"x-ms-request-charge": "1.0"})
+
+
+def list_containers(account: Account, request: Request) -> Reply:
+    database = _database(account, request)
+    containers = [each.rendered() for each in database.containers.values()]
+    return json_page(database.rid, "DocumentCollections", containers)
+
+
+def create_container(account: Account, request: Request) -> Reply:
+    database = _database(account, request)
+    throughput = Throughput.requested(request.headers)
+    container = account.catalog.create_container(database, request.json_object())
+    if throughput is None and account.offers.of(database.self_link) is None:
+        throughput = Throughput.default()
+    if throughput is not None:
+        account.offers.create(container.rid, container.self_link, throughput)
+    reply = _reply(201, container)
+    reply.headers["x-ms-share-throughput"] = str(throughput is None)
+    return reply
+
+
+def read_container(account: Account, request: Request) -> Reply:
+    container = account.container_of(request)
+    reply = _reply(200, container, request)
+    if request.flag("x-ms-documentdb-populatepartitionstatistics"):
+        reply = json_reply(200, container.rendered() | {"statistics": _statistics(account, container)})
+    if request.flag("x-ms-documentdb-populatequotainfo"):
+        reply.headers["x-ms-resource-usage"] = f"documentsCount={account.count(container)}"
+        reply.headers["x-ms-documentdb-collection-index-transformation-progress"] = "100"
+    return reply
+
+
+def replace_container(account: Account, request: Request) -> Reply:
+    container = account.container_of(request)
+    _check_etag(request, container.etag)
+    account.catalog.replace_container(container, request.json_object())
+    return _reply(200, container)
+
+
+def delete_container(account: Account, request: Request) -> Reply:
+    container = account.container_of(request)
+    _check_etag(request, container.etag)
+    account.offers.forget(container.self_link)
+    account.catalog.delete_container(container)
+    return Reply(204, b"", {"x-ms-request-charge": "1.0"})
+
+
+def _database(account: Account, request: Request) -> Database:
+    return account.catalog.database(request.segments[1])
+
+
+def _statistics(account: Account, container: Container) -> list[dict[str, Any]]:
+    statistics = []
+    for partition in container.partitions:
+        count, size = account.storage.execute(
+            "SELECT count(*), coalesce(sum(length(text)), 0) FROM items WHERE partition=?", (partition.number,)
+        ).fetchone()
+        statistics.append(
+            {"id": partition.id, "documentCount": count, "sizeInKB": size // 1024, "partitionKeys": []}
+        )
+    return statistics
+
+
+def _reply(status: int, resource: Database | Container, request: Request | None = None) -> Reply:
+    if request is not None and request.headers.get("if-none-match") == resource.etag:
+        raise NotModified(resource.etag)
+    return json_reply(status, resource.rendered(), etag=resource.etag)
+
+
+def _check_etag(request: Request, etag: str) -> None:
+    wanted = request.headers.get("if-match")
+    if wanted not in (None, "*", etag):
+        raise PreconditionFailed()

@@ -1,0 +1,152 @@
+"""An item as a client sends it, and as it is stored and given back.
+
+The text of the item is kept as it was sent; the system properties are spliced in when it is read.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from outbox_emulators.cosmos import jsontext
+from outbox_emulators.cosmos.errors import BadRequest, TooLarge
+
+MAX_ID_BYTES = 1023  # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
+MAX_ITEM_BYTES = 2 * 1024 * 1024
+MAX_TTL_S = 2**31 - 1
+NO_EXPIRY = -1
+INDEX_BITS = 7
+"""Enough for the place of an operation within a transaction."""
+SYSTEM_PROPERTIES = frozenset({"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"})
+
+_ILLEGAL_IN_ID = frozenset("/\\?#")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a client wants stored: valid, and without system properties."""
+
+    id: str
+    text: str
+    value: Mapping[str, Any]
+    ttl: int | None
+    """Seconds, NO_EXPIRY, or None where the container's default counts."""
+
+    @classmethod
+    def of(cls, part: jsontext.Part) -> Document:
+        """Check what was sent; BadRequest (id, ttl, no object) or TooLarge."""
+        value = part.value
+        if not isinstance(value, dict):
+            raise BadRequest("The request payload is invalid: an item has to be a JSON object.")
+        item_id = check_id(value.get("id"))
+        ttl = _check_ttl(value["ttl"]) if "ttl" in value else None
+        text = part.text if SYSTEM_PROPERTIES.isdisjoint(value) else _without_system_properties(part.text)
+        if len(text) > MAX_ITEM_BYTES or len(text.encode()) > MAX_ITEM_BYTES:
+            raise TooLarge()
+        return cls(item_id, text, value, ttl)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A stored item: one version of a document, at its place in the change feed."""
+
+    number: int
+    """Unique in the account, never changed by an update, ascending with creation within a partition."""
+    id: str
+    lsn: int
+    """The number of its commit: the last, where the commit took several."""
+    position: int
+    """Place within the commit in the lowest bits, and above them how many numbers the commit took beyond one."""
+    ts: int
+    text: str
+
+    @property
+    def place(self) -> int:
+        """The number up to which a reader of the change feed is who has read this item."""
+        return self.lsn - self._numbers_beyond_one + self._index if self._numbers_beyond_one else self.lsn
+
+    @property
+    def before(self) -> int:
+        """The last number before those of its commit."""
+        return self.lsn - self._numbers_beyond_one - 1
+
+    @property
+    def _index(self) -> int:
+        return self.position & (1 << INDEX_BITS) - 1
+
+    @property
+    def _numbers_beyond_one(self) -> int:
+        return self.position >> INDEX_BITS
+
+    @property
+    def etag(self) -> str:
+        """The entity tag, its quotes included."""
+        return f'"{self.lsn:08x}-{self.position:04x}-0000-0000-{self.ts:08x}0000"'
+
+    def rendered(self, container_rid: bytes, container_self: str, *, with_lsn: bool = False) -> str:
+        """The item as the service returns it: as sent, then the system properties."""
+        rid = resource_id(container_rid + self.number.to_bytes(8, "little"))
+        lsn = f',"_lsn":{self.lsn}' if with_lsn else ""
+        return (
+            f'{self.text[:-1].rstrip()},"_rid":"{rid}","_self":"{container_self}docs/{rid}/",'
+            f'"_etag":"\\"{self.etag[1:-1]}\\"","_attachments":"attachments/","_ts":{self.ts}{lsn}}}'
+        )
+
+
+def resource_id(raw: bytes) -> str:
+    """A resource's `_rid`: base64 with `-` for `/`."""
+    return base64.b64encode(raw, b"+-").decode()
+
+
+def raw_resource_id(rid: str) -> bytes:
+    """The bytes of a `_rid`; none where it is not one."""
+    try:
+        return base64.b64decode(rid, b"+-", validate=True)
+    except ValueError:
+        return b""
+
+
+def check_id(value: object) -> str:
+    """A valid item id; BadRequest otherwise."""
+    if not isinstance(value, str) or not value:
+        raise BadRequest("The input content is invalid because the required properties - 'id; ' - are missing.")
+    if not _ILLEGAL_IN_ID.isdisjoint(value):
+        raise BadRequest("The input 'id' contains illegal characters: none of '/', '\\', '?', '#' may be in it.")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"The input 'id' is not valid Unicode: {error}.") from error
+    if size > MAX_ID_BYTES:
+        raise BadRequest(
+            f"The input name '{value}' is invalid. Ensure to provide a unique non-empty string less than "
+            f"'{MAX_ID_BYTES + 1}' characters."
+        )
+    return value
+
+
+def expiry(ts: int, ttl: int | None, container_ttl: int | None) -> int | None:
+    """The second (Unix time) at which an item is gone, or None; `container_ttl` None means TTL is off."""
+    if container_ttl is None:
+        return None
+    seconds = container_ttl if ttl is None else ttl
+    return None if seconds == NO_EXPIRY else ts + seconds
+
+
+def _check_ttl(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and (value == NO_EXPIRY or 0 < value <= MAX_TTL_S):
+        return value
+    raise BadRequest(
+        f"The input ttl '{value}' is invalid. Ensure to provide a nonzero positive integer (less than or equal "
+        f"to '{MAX_TTL_S}'), or '{NO_EXPIRY}' which means never expire."
+    )
+
+
+def _without_system_properties(text: str) -> str:
+    kept = (
+        f"{jsontext.dump(key)}:{part.text}"
+        for key, part in jsontext.members(text).items()
+        if key not in SYSTEM_PROPERTIES
+    )
+    return "{" + ",".join(kept) + "}"

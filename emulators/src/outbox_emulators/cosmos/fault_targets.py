@@ -1,0 +1,118 @@
+"""Which requests a fault is meant for: those to a container, those that do one kind of thing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from outbox_emulators.cosmos import query_api
+from outbox_emulators.cosmos.messages import Request
+
+
+class InvalidFault(Exception):
+    """No such fault can be had; the message says what is wrong with what was asked for."""
+
+
+class Operation(StrEnum):
+    """What a request does; `write` and `any` stand for several."""
+
+    ANY = "any"
+    """Every signed request, those that look up accounts, containers and partition key ranges included."""
+    METADATA = "metadata"
+    """A request about anything but items: accounts, databases, containers, partition key ranges, offers."""
+    READ_FEED = "read-feed"
+    """Items in bulk without a query: the change feed, and all items of a container."""
+    QUERY = "query"
+    READ = "read"
+    WRITE = "write"
+    """Whatever changes items: all of the following."""
+    BATCH = "batch"
+    CREATE = "create"
+    UPSERT = "upsert"
+    REPLACE = "replace"
+    PATCH = "patch"
+    DELETE = "delete"
+
+
+_WRITES = frozenset(
+    {
+        Operation.BATCH,
+        Operation.CREATE,
+        Operation.UPSERT,
+        Operation.REPLACE,
+        Operation.PATCH,
+        Operation.DELETE,
+    }
+)
+_BY_METHOD = {
+    "GET": Operation.READ,
+    "PUT": Operation.REPLACE,
+    "PATCH": Operation.PATCH,
+    "DELETE": Operation.DELETE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What faults distinguish a request by; `container` is as the path names it, None outside of any."""
+
+    container: str | None
+    operation: Operation
+
+    @classmethod
+    def of(cls, request: Request) -> Target:
+        kinds = tuple(segment.lower() for segment in request.segments[::2])
+        inside = kinds[:2] == ("dbs", "colls") and len(request.segments) > 3
+        return cls(request.segments[3] if inside else None, _operation_of(request, kinds))
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The requests to `container` (None: to any, and outside of any) that do `operation`."""
+
+    container: str | None = None
+    operation: Operation = Operation.ANY
+
+    @classmethod
+    def from_json(cls, value: object) -> Match:
+        """The `match` of a fault, where None matches everything; InvalidFault says what is wrong with it."""
+        if value is None:
+            return cls()
+        if not isinstance(value, dict) or value.keys() - {"container", "operation"}:
+            raise InvalidFault("match has to be a JSON object with a container, an operation, or both")
+        container = value.get("container")
+        if container is not None and not isinstance(container, str):
+            raise InvalidFault(f"container is {container!r}; it must be a container's name")
+        operations = [str(operation) for operation in Operation]
+        if (operation := value.get("operation", Operation.ANY)) not in operations:
+            raise InvalidFault(f"operation is {operation!r}; it must be one of {', '.join(operations)}")
+        return cls(container, Operation(operation))
+
+    def as_json(self) -> dict[str, str | None]:
+        return {"container": self.container, "operation": self.operation}
+
+    def covers(self, target: Target) -> bool:
+        if self.container not in (None, target.container):
+            return False
+        if self.operation is Operation.WRITE:
+            return target.operation in _WRITES
+        return self.operation in (Operation.ANY, target.operation)
+
+
+EVERYTHING = Match()
+
+
+def _operation_of(request: Request, kinds: tuple[str, ...]) -> Operation:
+    if kinds == ("dbs", "colls", "operations"):
+        return Operation.DELETE
+    if kinds != ("dbs", "colls", "docs"):
+        return Operation.METADATA
+    if len(request.segments) == 6:
+        return _BY_METHOD.get(request.method, Operation.METADATA)
+    if request.method == "GET":
+        return Operation.READ_FEED
+    if request.flag("x-ms-cosmos-is-batch-request"):
+        return Operation.BATCH
+    if request.flag("x-ms-cosmos-is-query-plan-request") or query_api.is_query(request):
+        return Operation.QUERY
+    return Operation.UPSERT if request.flag("x-ms-documentdb-is-upsert") else Operation.CREATE

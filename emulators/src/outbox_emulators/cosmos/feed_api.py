@@ -1,0 +1,92 @@
+"""Reading items in bulk without a query: the change feed, and read-feed."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+from outbox_emulators.cosmos import charges
+from outbox_emulators.cosmos.account import Account
+from outbox_emulators.cosmos.catalog import Partition
+from outbox_emulators.cosmos.changefeed import FeedPosition
+from outbox_emulators.cosmos.errors import BadRequest, NotFound
+from outbox_emulators.cosmos.messages import Reply, Request, data_headers, documents_reply, json_page, refused_at
+from outbox_emulators.cosmos.scopes import ReadScope
+
+_INCREMENTAL = "incremental feed"
+
+
+def read_change_feed(account: Account, request: Request) -> Reply:
+    """`GET …/docs` with `A-IM: Incremental Feed`: 200 with a page, or 304 when the reader is up to date."""
+    if request.headers["a-im"].lower() != _INCREMENTAL:
+        raise BadRequest("Only the change feed in latest-version mode (A-IM: Incremental Feed) is enabled.")
+    container = account.container_of(request)
+    scope = ReadScope.of_request(container, request)
+    partition = scope.partition
+    if partition is None:
+        if len(container.partitions) > 1:
+            raise BadRequest("The change feed needs a partition key range id or a partition key.")
+        partition = container.partitions[0]
+    with refused_at(container, partition):
+        account.check_session(request, partition)
+        position = _position(request, partition)
+    page = account.feed.read(partition, scope.key_range, position, request.page_size)
+    texts = [item.rendered(container.raw_rid, container.self_link, with_lsn=True) for item in page.items]
+    headers = data_headers(container, partition, charges.feed(texts))
+    headers["etag"] = f'"{page.number}"'
+    if not texts:
+        # The .NET SDK's pull model reads the count of every answer, of an empty one too.
+        return Reply(304, b"", headers | {"x-ms-item-count": "0"})
+    return documents_reply(container, texts, headers)
+
+
+def read_partition_key_ranges(account: Account, request: Request) -> Reply:
+    """`GET …/pkranges`: the physical partitions, or 304. Those that were split are told as parents alone."""
+    container = account.container_of(request)
+    splits = max(partition.index for partition in container.partitions) + 1 - len(container.partitions)
+    etag = f'"{container.number}-{splits}"' if splits else f'"{container.number}"'
+    headers = {"etag": etag, "x-ms-request-charge": "1.0", "x-ms-item-count": str(len(container.partitions))}
+    if "a-im" in request.headers and request.headers.get("if-none-match") == etag:
+        return Reply(304, b"", headers)
+    ranges = [
+        {
+            "_rid": container.rid,
+            "id": partition.id,
+            "_etag": etag,
+            "minInclusive": partition.key_range.minimum,
+            "maxExclusive": partition.key_range.maximum,
+            "ridPrefix": partition.index,
+            "_self": f"{container.self_link}pkranges/{partition.id}/",
+            "throughputFraction": 1 / len(container.partitions),
+            "status": "online",
+            "parents": list(partition.parents),
+            "_ts": container.ts,
+        }
+        for partition in container.partitions
+    ]
+    return json_page(container.rid, "PartitionKeyRanges", ranges, headers)
+
+
+def list_conflicts(account: Account, request: Request) -> Reply:
+    """`GET …/conflicts`: with a single region there never are any."""
+    return json_page(account.container_of(request).rid, "Conflicts", [])
+
+
+def read_conflict(account: Account, request: Request) -> Reply:
+    """`GET` or `DELETE …/conflicts/{id}`: NotFound."""
+    account.container_of(request)
+    raise NotFound(f"Resource Not Found: there is no conflict '{request.segments[5]}'.")
+
+
+def _position(request: Request, partition: Partition) -> FeedPosition:
+    since = -1
+    if modified_since := request.headers.get("if-modified-since"):
+        try:
+            since = int(parsedate_to_datetime(modified_since).timestamp())
+        except ValueError as error:
+            raise BadRequest(f"If-Modified-Since is '{modified_since}', which is no HTTP date.") from error
+    token = request.headers.get("if-none-match", "").strip('"')
+    if token == "*":
+        return FeedPosition(partition.lsn, since)
+    if token and not token.isdecimal():
+        raise BadRequest(f"The continuation '{token}' was not issued by this change feed.")
+    return FeedPosition(int(token or 0), since)

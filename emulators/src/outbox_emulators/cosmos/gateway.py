@@ -1,0 +1,207 @@
+"""From an HTTP request to a reply: authorization, faults, the resource a path names, the handler for its verb."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from outbox_emulators.cosmos import admin, catalog_api, feed_api, items_api, offers_api, query_api
+from outbox_emulators.cosmos.account import Account
+from outbox_emulators.cosmos.authorization import Authorization
+from outbox_emulators.cosmos.errors import (
+    PARTITION_KEY_RANGE_GONE,
+    BadRequest,
+    CosmosError,
+    Gone,
+    MethodNotAllowed,
+    NotFound,
+    RequestTimeout,
+    ServiceUnavailable,
+    TooManyRequests,
+)
+from outbox_emulators.cosmos.fault_plans import FaultKind
+from outbox_emulators.cosmos.fault_targets import Target
+from outbox_emulators.cosmos.faults import ConnectionCut, Fault, Faults
+from outbox_emulators.cosmos.messages import JSON, Reply, Request, activity_id, error_reply
+
+Handler = Callable[[Account, Request], Reply | Awaitable[Reply]]
+
+_log = logging.getLogger(__name__)
+
+_NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "clientencryptionkeys", "media")
+
+
+class Gateway:
+    """Answers every request; what goes wrong inside becomes the service's own kind of error."""
+
+    def __init__(
+        self, account: Account, authorization: Authorization, endpoint: Callable[[], str], faults: Faults
+    ) -> None:
+        self._account = account
+        self._authorization = authorization
+        self._endpoint = endpoint
+        self._faults = faults
+        self._admin = admin.Admin(account, faults)
+
+    async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
+        path = http.raw_path.partition("?")[0]
+        if path == "/health":
+            return web.Response(text="ok")
+        if path.startswith(admin.PATH):
+            return await self._admin.answer(http, path)
+        activity = activity_id(http.headers)
+        try:
+            reply = await self._serve(http, path, activity)
+        except ConnectionCut:
+            return _cut(http)
+        except CosmosError as error:
+            reply = error_reply(error, activity)
+        except Exception as error:  # noqa: BLE001 - a bug here must look like the service failing, not hang up
+            _log.exception("%s %s failed", http.method, path)
+            reply = error_reply(CosmosError(f"{type(error).__name__}: {error}"), activity)
+        reply.headers["x-ms-activity-id"] = activity
+        reply.headers["x-ms-gatewayversion"] = "version=2.14.0"
+        return web.Response(
+            status=reply.status, body=reply.body, headers=reply.headers, content_type=JSON if reply.body else None
+        )
+
+    async def _serve(self, http: web.BaseRequest, path: str, activity: str) -> Reply:
+        segments = tuple(unquote(segment) for segment in path.strip("/").split("/")) if path != "/" else ()
+        resource_type, resource = resource_of(segments)
+        self._authorization.check(http.method, resource_type, resource, http.headers)
+        body = await http.content.read() if http.body_exists else b""
+        request = Request(http.method, segments, http.headers, body, activity)
+        if not self._faults.is_idle and (fault := self._faults.strike(Target.of(request))):
+            _log.info("Fault %d (%s) strikes %s %s", fault.id, fault.plan.kind, http.method, path)
+            await self._misbehave(fault, request)
+        return await self._answer(request)
+
+    async def _misbehave(self, fault: Fault, request: Request) -> None:
+        """Raise what the fault says: the service's error, or ConnectionCut."""
+        match fault.plan.kind:
+            case FaultKind.THROTTLE:
+                raise TooManyRequests(fault.plan.retry_after_ms)
+            case FaultKind.UNAVAILABLE:
+                raise ServiceUnavailable()
+            case FaultKind.GONE:
+                raise Gone(
+                    "The requested resource is no longer available at the server.", PARTITION_KEY_RANGE_GONE
+                )
+            case FaultKind.TIMEOUT:
+                if fault.plan.applies:
+                    await self._apply(request)
+                await self._faults.hang(fault.plan.hang_ms)
+                raise RequestTimeout()
+            case FaultKind.DROP:
+                raise ConnectionCut()
+            case FaultKind.DROP_AFTER:
+                await self._apply(request)
+                raise ConnectionCut()
+
+    async def _apply(self, request: Request) -> None:
+        """Do what is asked, and keep the answer to oneself."""
+        with suppress(CosmosError):
+            await self._answer(request)
+
+    async def _answer(self, request: Request) -> Reply:
+        if not request.segments and request.method == "GET":
+            return catalog_api.read_account(self._endpoint())
+        reply = _handler(request)(self._account, request)
+        return reply if isinstance(reply, Reply) else await reply
+
+
+def resource_of(segments: tuple[str, ...]) -> tuple[str, str]:
+    """The resource type and the resource link that a request's signature covers."""
+    if not segments:
+        return "", ""
+    if segments[-2:] == ("operations", "partitionkeydelete"):
+        return "colls", "/".join(segments[:-2])
+    if len(segments) % 2:
+        return segments[-1].lower(), "/".join(segments[:-1])
+    return segments[-2].lower(), "/".join(segments)
+
+
+def _cut(http: web.BaseRequest) -> web.Response:
+    """Close the connection; the response is what aiohttp wants to be given, and goes nowhere."""
+    if http.transport is not None:
+        http.transport.abort()
+    return web.Response()
+
+
+def _handler(request: Request) -> Handler:
+    segments = request.segments
+    kinds = tuple(segment.lower() for segment in segments[::2])
+    if any(kind in _NOT_SERVED for kind in kinds):
+        raise BadRequest(f"The resource type '{kinds[-1]}' is not supported by this account.")
+    if kinds == ("dbs", "colls", "operations") and len(segments) == 6:
+        kinds = (*kinds, segments[5].lower())
+    verbs = _HANDLERS.get((kinds, len(segments) % 2 == 1))
+    if verbs is None:
+        raise NotFound(f"Resource Not Found: there is no resource at /{'/'.join(segments)}.")
+    handler = verbs.get(request.method)
+    if handler is None:
+        raise MethodNotAllowed()
+    return handler
+
+
+def _read_documents(account: Account, request: Request) -> Reply | Awaitable[Reply]:
+    if "a-im" in request.headers:
+        return feed_api.read_change_feed(account, request)
+    return query_api.read_feed(account, request)
+
+
+def _post_documents(account: Account, request: Request) -> Reply | Awaitable[Reply]:
+    if request.flag("x-ms-cosmos-is-batch-request"):
+        return items_api.batch(account, request)
+    if request.flag("x-ms-cosmos-is-query-plan-request"):
+        return query_api.plan(account, request)
+    if query_api.is_query(request):
+        return query_api.query_items(account, request)
+    return items_api.create_or_upsert(account, request)
+
+
+def _post_databases(account: Account, request: Request) -> Reply | Awaitable[Reply]:
+    if query_api.is_query(request):
+        return query_api.query_resources(request, catalog_api.list_databases(account, request))
+    return catalog_api.create_database(account, request)
+
+
+def _post_containers(account: Account, request: Request) -> Reply | Awaitable[Reply]:
+    if query_api.is_query(request):
+        return query_api.query_resources(request, catalog_api.list_containers(account, request))
+    return catalog_api.create_container(account, request)
+
+
+_HANDLERS: dict[tuple[tuple[str, ...], bool], dict[str, Handler]] = {
+    (("dbs",), True): {"GET": catalog_api.list_databases, "POST": _post_databases},
+    (("dbs",), False): {"GET": catalog_api.read_database, "DELETE": catalog_api.delete_database},
+    (("dbs", "colls"), True): {"GET": catalog_api.list_containers, "POST": _post_containers},
+    (("dbs", "colls"), False): {
+        "GET": catalog_api.read_container,
+        "PUT": catalog_api.replace_container,
+        "DELETE": catalog_api.delete_container,
+    },
+    (("dbs", "colls", "pkranges"), True): {"GET": feed_api.read_partition_key_ranges},
+    (("dbs", "colls", "docs"), True): {"GET": _read_documents, "POST": _post_documents},
+    (("dbs", "colls", "docs"), False): {
+        "GET": items_api.read,
+        "PUT": items_api.replace,
+        "PATCH": items_api.patch,
+        "DELETE": items_api.delete,
+    },
+    (("dbs", "colls", "operations", "partitionkeydelete"), False): {"POST": items_api.delete_logical_partition},
+    (("dbs", "colls", "conflicts"), True): {
+        "GET": feed_api.list_conflicts,
+        "POST": query_api.query_conflicts,
+    },
+    (("dbs", "colls", "conflicts"), False): {
+        "GET": feed_api.read_conflict,
+        "DELETE": feed_api.read_conflict,
+    },
+    (("offers",), True): {"GET": offers_api.list_offers, "POST": offers_api.query_offers},
+    (("offers",), False): {"GET": offers_api.read_offer, "PUT": offers_api.replace_offer},
+}

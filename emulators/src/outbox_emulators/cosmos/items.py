@@ -1,0 +1,180 @@
+"""The items of a container: reading one, and committing changes, each commit under one log sequence number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from outbox_emulators.cosmos.catalog import Container, Partition
+from outbox_emulators.cosmos.clock import Clock
+from outbox_emulators.cosmos.documents import INDEX_BITS, Document, Item, expiry, raw_resource_id
+from outbox_emulators.cosmos.edges import Edges
+from outbox_emulators.cosmos.partitioning import PartitionKey
+from outbox_emulators.cosmos.replicas import Replicas
+from outbox_emulators.cosmos.storage import NOT_EXPIRED, Storage
+from outbox_emulators.cosmos.unique_keys import claim
+
+ITEM_COLUMNS = "number, id, lsn, position, ts, text"
+
+# An item's number is made of the partition's number and of where in that partition's history it was created,
+# so that numbers never repeat and scanning by them is scanning a partition in order of creation.
+_LSN_BITS = 37
+_NUMBER_BITS = _LSN_BITS + INDEX_BITS
+
+
+def item_numbers(partition: Partition) -> range:
+    """The numbers that items of this partition can have; those it took over from before a split are the lowest."""
+    return range(partition.oldest << _NUMBER_BITS, partition.number + 1 << _NUMBER_BITS)
+
+
+class Items:
+    """Items by logical partition and id."""
+
+    def __init__(self, storage: Storage, clock: Clock, edges: Edges) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._edges = edges
+        self.replicas = Replicas(edges)
+
+    def find(self, partition: Partition, key: PartitionKey, item_id: str) -> Item | None:
+        """The item, or None where there is none or its time to live has passed."""
+        row = self._storage.execute(
+            f"SELECT {ITEM_COLUMNS} FROM items WHERE partition=:partition AND pk=:pk AND id=:id AND {NOT_EXPIRED}",
+            {"partition": partition.number, "pk": key.text, "id": item_id, "now": self._clock.seconds()},
+        ).fetchone()
+        return None if row is None else Item(*row)
+
+    def find_at(self, partition: Partition, lsn: int, key: PartitionKey, item_id: str) -> Item | None:
+        """The item as a replica has it that may lag behind, at an LSN."""
+        latest = self.find(partition, key, item_id)
+        return self.replicas.item_at(partition, lsn, (key.text, item_id), latest)
+
+    def id_of(self, container: Container, rid: str) -> str | None:
+        """The id of the item with this `_rid`, or None where the container holds none."""
+        raw = raw_resource_id(rid)
+        if len(raw) != 16 or raw[:8] != container.raw_rid:
+            return None
+        number = int.from_bytes(raw[8:], "little")
+        if number >= 1 << 63:
+            return None
+        row = self._storage.execute("SELECT id FROM items WHERE number=?", (number,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def ids_in(self, partition: Partition, key: PartitionKey) -> list[str]:
+        """The ids of all items of a logical partition."""
+        rows = self._storage.execute(
+            "SELECT id FROM items WHERE partition=? AND pk=? ORDER BY number", (partition.number, key.text)
+        )
+        return [row[0] for row in rows]
+
+    @contextmanager
+    def commit(self, container: Container, key: PartitionKey, operations: int = 1) -> Iterator[Commit]:
+        """A commit to one logical partition: on leaving, all of it happened at one LSN; on an error, none.
+
+        It takes as many numbers as there are operations where a page of the change feed may end between them.
+        """
+        partition = container.partition_of(key.effective)
+        numbers = 1 if self._edges.seed is None else max(operations, 1)
+        with self._storage.transaction():
+            commit = Commit(self, self._storage, container, partition, key, self._clock.seconds(), numbers)
+            yield commit
+            if commit.changes:
+                self._storage.execute("UPDATE partitions SET lsn=? WHERE number=?", (commit.lsn, partition.number))
+        if commit.changes:
+            self.replicas.committed(partition, commit.lsn, commit.replaced)
+            partition.lsn = commit.lsn
+
+    def remove_expired(self, limit: int) -> int:
+        """Drop up to `limit` expired items for good; how many were dropped."""
+        cursor = self._storage.execute(
+            "DELETE FROM items WHERE number IN (SELECT number FROM items WHERE expires <= ? LIMIT ?)",
+            (self._clock.seconds(), limit),
+        )
+        return cursor.rowcount
+
+
+class Commit:
+    """Changes on their way into one logical partition."""
+
+    def __init__(
+        self,
+        items: Items,
+        storage: Storage,
+        container: Container,
+        partition: Partition,
+        key: PartitionKey,
+        ts: int,
+        numbers: int,
+    ) -> None:
+        self._items = items
+        self._storage = storage
+        self._partition = partition
+        self.container = container
+        self.key = key
+        self.lsn = partition.lsn + numbers
+        self._numbers_beyond_one = numbers - 1
+        self.ts = ts
+        self.changes = 0
+        self.replaced: dict[tuple[str, str], Item | None] = {}
+        """What was there before, by logical partition and id."""
+
+    def find(self, item_id: str) -> Item | None:
+        return self._items.find(self._partition, self.key, item_id)
+
+    def insert(self, document: Document) -> Item:
+        """Store an item whose id is known to be free."""
+        self._remember(document.id, None)
+        position = self._next_position()
+        index = position & (1 << INDEX_BITS) - 1
+        number = (self._partition.number << _NUMBER_BITS) + (self.lsn << INDEX_BITS) + index
+        self._storage.execute(
+            "INSERT OR REPLACE INTO items(number, partition, pk, id, epk, lsn, position, ts, expires, text) "
+            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                number,
+                self._partition.number,
+                self.key.text,
+                document.id,
+                self.key.effective,
+                self.lsn,
+                position,
+                self.ts,
+                self._expiry(document),
+                document.text,
+            ),
+        )
+        self._claim_unique_values(number, document)
+        return Item(number, document.id, self.lsn, position, self.ts, document.text)
+
+    def update(self, existing: Item, document: Document) -> Item:
+        """Store a new version of an item."""
+        self._remember(existing.id, existing)
+        self._remember(document.id, None)
+        position = self._next_position()
+        self._storage.execute(
+            "UPDATE OR REPLACE items SET id=?, lsn=?, position=?, ts=?, expires=?, text=? WHERE number=?",
+            (document.id, self.lsn, position, self.ts, self._expiry(document), document.text, existing.number),
+        )
+        self._claim_unique_values(existing.number, document)
+        return Item(existing.number, document.id, self.lsn, position, self.ts, document.text)
+
+    def delete(self, existing: Item) -> None:
+        self._remember(existing.id, existing)
+        self._next_position()
+        self._storage.execute("DELETE FROM items WHERE number=?", (existing.number,))
+
+    def _remember(self, item_id: str, before: Item | None) -> None:
+        self.replaced.setdefault((self.key.text, item_id), before)
+
+    def _next_position(self) -> int:
+        index = self.changes
+        self.changes += 1
+        return self._numbers_beyond_one << INDEX_BITS | index
+
+    def _claim_unique_values(self, number: int, document: Document) -> None:
+        if self.container.unique_keys:
+            place = self._partition.number, self.key.text
+            claim(self._storage, self.container.unique_keys, place, number, document.value, self.ts)
+
+    def _expiry(self, document: Document) -> int | None:
+        return expiry(self.ts, document.ttl, self.container.default_ttl)

@@ -1,0 +1,154 @@
+"""JSON read with the place of each part, so that what was sent can be kept as it was sent.
+
+Numbers are those that Cosmos DB keeps. Documented are IEEE 754 doubles, so nothing beyond their range, and neither
+infinity nor NaN (https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits). Integers of 64 bits
+come back whole, as was observed (https://github.com/Azure/azure-sdk-for-js/issues/13645): the service stores a
+number as an integer of 64 bits or a double (Number64.cs in azure-cosmos-dotnet-v3). Any other number becomes the
+nearest double without a word.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from outbox_emulators.cosmos.errors import BadRequest
+
+MAX_NESTING = 128  # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
+
+_INTEGERS = range(-(1 << 63), 1 << 63)
+_SAFE_DIGITS = 15  # as many decimal digits as every double gives back
+_LEAST_NORMAL = 2.2250738585072014e-308
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One value within a JSON text: what it means, and how it was written."""
+
+    value: Any
+    text: str
+
+
+class _Numbers:
+    """Reads numbers as the service keeps them, and notes whether any of them changed on that way."""
+
+    def __init__(self) -> None:
+        self.changed = False
+
+    def integer(self, digits: str) -> int | float:
+        if len(digits) <= _SAFE_DIGITS or (value := int(digits)) in _INTEGERS:
+            return int(digits)
+        self.changed = True
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ValueError("a number is outside the range of IEEE 754 doubles") from error
+
+    def fraction(self, digits: str) -> float:
+        value = float(digits)
+        if math.isinf(value):
+            raise ValueError("a number is outside the range of IEEE 754 doubles")
+        may_change = len(digits) > _SAFE_DIGITS or abs(value) < _LEAST_NORMAL
+        if may_change and Decimal(digits) != Decimal(repr(value)):
+            self.changed = True
+        return value
+
+
+def decode(body: bytes) -> str:
+    """The text of a request body; BadRequest unless it is UTF-8."""
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"The request body is not valid UTF-8: {error}.") from error
+
+
+def parse(text: str) -> Part:
+    """A whole JSON text, blanks around it dropped, and written anew where a number could not be kept.
+
+    BadRequest where it is no JSON, or nested too deep, or where a number is outside the range.
+    """
+    numbers = _Numbers()
+    decoder = json.JSONDecoder(
+        parse_constant=_refuse_constant, parse_int=numbers.integer, parse_float=numbers.fraction
+    )
+    try:
+        start = _skip_space(text, 0)
+        value, end = decoder.raw_decode(text, start)
+        if _skip_space(text, end) != len(text):
+            raise ValueError("there is more after the value")
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"The request payload is invalid. Ensure to provide a valid JSON: {error}.") from error
+    _check_nesting(value, text)
+    return Part(value, dump(value) if numbers.changed else text[start:end])
+
+
+def members(text: str) -> dict[str, Part]:
+    """The members of a text already known to be a JSON object."""
+    return dict(_members(text))
+
+
+def elements(text: str) -> list[Part]:
+    """The elements of a text already known to be a JSON array."""
+    parts = []
+    position = _skip_space(text, 1)
+    while text[position] != "]":
+        value, end = _decoder.raw_decode(text, position)
+        parts.append(Part(value, text[position:end]))
+        position = _after_comma(text, end)
+    return parts
+
+
+def dump(value: Any) -> str:
+    """Compact JSON that can be encoded; BadRequest where a number became infinite on its way."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise BadRequest("A number is outside the range of IEEE 754 doubles.") from error
+    # Lone surrogates are legal in JSON, but only as escapes.
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _members(text: str) -> Iterator[tuple[str, Part]]:
+    position = _skip_space(text, 1)
+    while text[position] != "}":
+        key, end = _decoder.raw_decode(text, position)
+        start = _skip_space(text, _skip_space(text, end) + 1)
+        value, end = _decoder.raw_decode(text, start)
+        yield key, Part(value, text[start:end])
+        position = _after_comma(text, end)
+
+
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    assert match is not None
+    return match.end()
+
+
+def _after_comma(text: str, position: int) -> int:
+    position = _skip_space(text, position)
+    return _skip_space(text, position + 1) if text[position] == "," else position
+
+
+def _check_nesting(value: Any, text: str) -> None:
+    if text.count("{") + text.count("[") <= MAX_NESTING:
+        return
+    level, depth = [value], 0
+    while level := [part for part in level if isinstance(part, dict | list)]:
+        depth += 1
+        if depth > MAX_NESTING:
+            raise BadRequest(f"The document is nested more than {MAX_NESTING} levels deep.")
+        level = [inner for part in level for inner in (part.values() if isinstance(part, dict) else part)]

@@ -1,0 +1,159 @@
+"""A request as the handlers see it, and the reply they give."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from outbox_emulators.cosmos import jsontext
+from outbox_emulators.cosmos.catalog import Container, Partition
+from outbox_emulators.cosmos.documents import Item
+from outbox_emulators.cosmos.errors import BadRequest, CosmosError, TooManyRequests
+from outbox_emulators.cosmos.operations import NotModified, Precondition
+from outbox_emulators.cosmos.sessions import HEADER, token_of
+
+JSON = "application/json"
+DEFAULT_PAGE_SIZE = 100
+LARGEST_PAGE_SIZE = 1000
+_CONTAINER_NAME = "x-ms-alt-content-path"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A signed request: its path in decoded segments, its headers (case does not matter) and its body."""
+
+    method: str
+    segments: tuple[str, ...]
+    headers: Mapping[str, str]
+    body: bytes
+    activity_id: str
+
+    def flag(self, name: str) -> bool:
+        return self.headers.get(name, "").lower() == "true"
+
+    def json(self) -> jsontext.Part:
+        return jsontext.parse(jsontext.decode(self.body))
+
+    def json_object(self) -> dict[str, Any]:
+        value = self.json().value
+        if not isinstance(value, dict):
+            raise BadRequest("The request payload is invalid: it has to be a JSON object.")
+        return value
+
+    @property
+    def precondition(self) -> Precondition:
+        return Precondition(self.headers.get("if-match"), self.headers.get("if-none-match"))
+
+    @property
+    def page_size(self) -> int:
+        """Items a page may hold: as asked for, the service's default, or for -1 as many as there may be."""
+        text = self.headers.get("x-ms-max-item-count", "")
+        try:
+            size = int(text) if text else DEFAULT_PAGE_SIZE
+        except ValueError as error:
+            raise BadRequest(f"x-ms-max-item-count is '{text}', which is no number.") from error
+        if size == -1:
+            return LARGEST_PAGE_SIZE
+        if size < 1:
+            raise BadRequest(f"x-ms-max-item-count is {size}; it has to be positive, or -1.")
+        return size
+
+
+@dataclass(slots=True)
+class Reply:
+    """Status, body and headers of an answer."""
+
+    status: int
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def activity_id(headers: Mapping[str, str]) -> str:
+    return headers.get("x-ms-activity-id") or str(uuid.uuid4())
+
+
+def json_reply(status: int, value: Any, charge: float = 1.0, **headers: str) -> Reply:
+    """A reply whose body is a JSON value; header names are given with `_` for `-`."""
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return Reply(status, json.dumps(value).encode(), {"x-ms-request-charge": str(charge), **named})
+
+
+def error_reply(error: CosmosError, activity: str) -> Reply:
+    """The service's error body, `{"code": …, "message": …}`, and its sub-status."""
+    headers = {"x-ms-request-charge": "1.0"} | error.headers
+    if error.substatus or error.status >= 400:
+        headers["x-ms-substatus"] = str(error.substatus)
+    if isinstance(error, TooManyRequests):
+        headers["x-ms-retry-after-ms"] = str(error.retry_after_ms)
+    if isinstance(error, NotModified):
+        return Reply(304, b"", headers | {"etag": error.etag})
+    body = {"code": error.code, "message": f"{error.message}\r\nActivityId: {activity}"}
+    return Reply(error.status, json.dumps(body).encode(), headers)
+
+
+def data_headers(
+    container: Container, partition: Partition | None, charge: float, lsn: int | None = None
+) -> dict[str, str]:
+    """The headers of an answer about items: charge, place, and the session token of what was touched.
+
+    `lsn` is that of the replica which answers, where it lags behind its partition.
+    """
+    partitions = container.partitions if partition is None else [partition]
+    headers = {
+        "x-ms-request-charge": str(charge),
+        HEADER: ",".join(token_of(each, lsn) for each in partitions),
+        _CONTAINER_NAME: container.path,
+        "x-ms-content-path": container.rid,
+    }
+    if partition is not None:
+        headers["lsn"] = headers["x-ms-global-committed-lsn"] = str(partition.lsn if lsn is None else lsn)
+        headers["x-ms-documentdb-partitionkeyrangeid"] = partition.id
+    return headers
+
+
+@contextmanager
+def refused_at(container: Container, partition: Partition | None, lsn: int | None = None) -> Iterator[None]:
+    """Refusals have the session token with which the refused thing can be seen.
+
+    They do not name the container: azure-cosmos (4.17.1) takes over their token only where they do, which nothing
+    documents.
+    """
+    try:
+        yield
+    except CosmosError as error:
+        error.headers = data_headers(container, partition, 1.0, lsn)
+        del error.headers[_CONTAINER_NAME]
+        raise
+
+
+def item_reply(
+    status: int,
+    container: Container,
+    partition: Partition,
+    item: Item,
+    charge: float,
+    lsn: int | None = None,
+) -> Reply:
+    headers = data_headers(container, partition, charge, lsn)
+    headers["etag"] = item.etag
+    headers["x-ms-item-lsn"] = str(item.lsn)
+    return Reply(status, item.rendered(container.raw_rid, container.self_link).encode(), headers)
+
+
+def documents_reply(container: Container, texts: list[str], headers: dict[str, str]) -> Reply:
+    """A page of items, each already JSON."""
+    body = f'{{"_rid":"{container.rid}","Documents":[{",".join(texts)}],"_count":{len(texts)}}}'
+    return Reply(200, body.encode(), headers | {"x-ms-item-count": str(len(texts))})
+
+
+def json_page(
+    rid: str, name: str, values: list[dict[str, Any]], headers: Mapping[str, str] | None = None
+) -> Reply:
+    """A page of resources other than items."""
+    reply = json_reply(200, {"_rid": rid, name: values, "_count": len(values)})
+    reply.headers |= {"x-ms-item-count": str(len(values))} | dict(headers or {})
+    return reply

@@ -1,0 +1,137 @@
+"""What can be done to one item, alone or within a transactional batch: conditions, outcomes, charges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from outbox_emulators.cosmos import charges
+from outbox_emulators.cosmos.documents import Document, Item
+from outbox_emulators.cosmos.errors import BadRequest, Conflict, CosmosError, NotFound, PreconditionFailed
+from outbox_emulators.cosmos.items import Commit
+from outbox_emulators.cosmos.patching import apply_patch
+
+_ID_TAKEN = "Entity with the specified id already exists in the system."
+_NO_SUCH_ITEM = "Entity with the specified id does not exist in the system."
+
+
+class NotModified(CosmosError):
+    """Not an error but an answer without a body: the reader has the version with this ETag already."""
+
+    status = 304
+    code = "NotModified"
+
+    def __init__(self, etag: str) -> None:
+        super().__init__("")
+        self.etag = etag
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """`If-Match` and `If-None-Match`: an ETag, `*` for any version, None for no condition."""
+
+    if_match: str | None = None
+    if_none_match: str | None = None
+
+    def check_write(self, existing: Item | None) -> None:
+        """PreconditionFailed where an existing item is not in the demanded version."""
+        if existing is None:
+            return
+        if self.if_match is not None and not _matches(self.if_match, existing):
+            raise PreconditionFailed()
+        if self.if_none_match is not None and _matches(self.if_none_match, existing):
+            raise PreconditionFailed()
+
+    def check_read(self, existing: Item) -> None:
+        """NotModified where the reader has this version; `If-Match` means nothing to a read."""
+        if self.if_none_match is not None and _matches(self.if_none_match, existing):
+            raise NotModified(existing.etag)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an operation; `item` is what there is to give back, None after a delete."""
+
+    status: int
+    charge: float
+    item: Item | None = None
+    wrote: bool = True
+
+
+def create(commit: Commit, document: Document) -> Outcome:
+    """Conflict where the id is taken in this logical partition; BadRequest where the item belongs elsewhere."""
+    commit.container.partition_key.check(document.value, commit.key)
+    if commit.find(document.id) is not None:
+        raise Conflict(_ID_TAKEN)
+    return Outcome(201, charges.write(document.text), commit.insert(document))
+
+
+def upsert(commit: Commit, document: Document, precondition: Precondition) -> Outcome:
+    """Replace what is there, or create: a condition counts only where there is something to replace.
+
+    Source: https://github.com/Azure/azure-cosmos-dotnet-v3/issues/1698.
+    """
+    commit.container.partition_key.check(document.value, commit.key)
+    existing = commit.find(document.id)
+    if existing is None:
+        return Outcome(201, charges.write(document.text), commit.insert(document))
+    precondition.check_write(existing)
+    return Outcome(200, charges.write(document.text), commit.update(existing, document))
+
+
+def read(commit: Commit, item_id: str, precondition: Precondition) -> Outcome:
+    """Within a batch, where a reader that has the version already is no reason to fail."""
+    existing = _existing(commit, item_id)
+    try:
+        precondition.check_read(existing)
+    except NotModified as unchanged:
+        return Outcome(unchanged.status, charges.LEAST, wrote=False)
+    return Outcome(200, charges.read(existing.text), existing, wrote=False)
+
+
+def replace(commit: Commit, item_id: str, document: Document, precondition: Precondition) -> Outcome:
+    """Store a new version, under a new id if the document has another; Conflict where that one is taken."""
+    commit.container.partition_key.check(document.value, commit.key)
+    existing = _existing(commit, item_id)
+    precondition.check_write(existing)
+    if document.id != item_id and commit.find(document.id) is not None:
+        raise Conflict(_ID_TAKEN)
+    return Outcome(200, charges.write(document.text), commit.update(existing, document))
+
+
+def patch(
+    commit: Commit,
+    item_id: str,
+    specification: Any,
+    precondition: Precondition,
+    holds: Callable[[object, Item], bool],
+) -> Outcome:
+    """Apply a partial update; `holds` tells whether the patch's condition is true of the stored item."""
+    existing = _existing(commit, item_id)
+    precondition.check_write(existing)
+    if not isinstance(specification, dict):
+        raise BadRequest("A patch has to be a JSON object with 'operations'.")
+    condition = specification.get("condition")
+    if condition is not None and not holds(condition, existing):
+        raise PreconditionFailed()
+    document = apply_patch(existing, specification.get("operations"), commit.container.partition_key)
+    return Outcome(200, charges.write(document.text), commit.update(existing, document))
+
+
+def delete(commit: Commit, item_id: str, precondition: Precondition) -> Outcome:
+    existing = _existing(commit, item_id)
+    precondition.check_write(existing)
+    commit.delete(existing)
+    return Outcome(204, charges.write(existing.text))
+
+
+def _existing(commit: Commit, item_id: str) -> Item:
+    existing = commit.find(item_id)
+    if existing is None:
+        raise NotFound(_NO_SUCH_ITEM)
+    return existing
+
+
+def _matches(etag: str, item: Item) -> bool:
+    return etag == "*" or etag.strip('"') == item.etag.strip('"')

@@ -1,0 +1,77 @@
+"""What can be said of a query without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from outbox_emulators.cosmos.container_definition import composite_indexes
+from outbox_emulators.cosmos.errors import BadRequest
+from outbox_emulators.cosmos.query.evaluation import Parameters, parameter
+from outbox_emulators.cosmos.query.syntax import (
+    Binary,
+    Expression,
+    Literal,
+    Logical,
+    Member,
+    Name,
+    Parameter,
+    Query,
+)
+
+Path = tuple[str, ...]
+
+
+def required_values(query: Query, parameters: Parameters) -> dict[Path, Any]:
+    """Properties that must equal a given value for an item to match, from the AND-ed parts of WHERE."""
+    if query.where is None:
+        return {}
+    required = {}
+    for part in _conjuncts(query.where.expression):
+        if isinstance(part, Binary) and part.operator == "=":
+            for one, other in ((part.left, part.right), (part.right, part.left)):
+                path = property_path(one)
+                if path and isinstance(other, Literal):
+                    required[path] = other.value
+                elif path and isinstance(other, Parameter):
+                    required[path] = parameter(other.name, parameters)
+    return required
+
+
+def property_path(expression: Expression) -> Path | None:
+    """("a", "b") for `c.a.b`; None for what is not a property of the item."""
+    match expression:
+        case Name():
+            return ()
+        case Member(of, Literal(str() as key)):
+            above = property_path(of)
+            return None if above is None else (*above, key)
+    return None
+
+
+def check_sortable(query: Query, definition: Mapping[str, Any]) -> None:
+    """BadRequest where the container's indexing policy could not serve this ORDER BY, which the service refuses.
+
+    Source: https://learn.microsoft.com/azure/cosmos-db/index-policy#composite-indexes.
+    """
+    paths = [property_path(key.value.expression) for key in query.order_by]
+    if any(not path for path in paths):
+        raise BadRequest("Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a path.")
+    if len(paths) < 2:
+        return
+    wanted = [
+        ("/" + "/".join(path or ()), key.descending) for path, key in zip(paths, query.order_by, strict=True)
+    ]
+    reverse = [(path, not descending) for path, descending in wanted]
+    if not any(index in (wanted, reverse) for index in composite_indexes(definition)):
+        raise BadRequest(
+            "The order by query does not have a corresponding composite index that it can be served from."
+        )
+
+
+def _conjuncts(expression: Expression) -> Iterator[Expression]:
+    if isinstance(expression, Logical) and expression.operator == "AND":
+        for operand in expression.operands:
+            yield from _conjuncts(operand)
+    else:
+        yield expression

@@ -1,0 +1,283 @@
+"""Running a query over a stream of items, one page at a time.
+
+A continuation says where the last page ended: the number of the last item, or with ORDER BY the values it was
+sorted by as well. So items written between two pages neither shift what follows nor repeat it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from outbox_emulators.cosmos import jsontext
+from outbox_emulators.cosmos.errors import BadRequest
+from outbox_emulators.cosmos.query.aggregation import Aggregate
+from outbox_emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression, parameter
+from outbox_emulators.cosmos.query.syntax import Expression, Literal, Name, ObjectLiteral, Parameter, Query
+from outbox_emulators.cosmos.query.values import UNDEFINED, load, sort_order
+
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+
+_Projection = Callable[[Scope, "Row"], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An item to query: its number (ascending in the stream) and its whole text."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a result stands among all: what it is sorted by, then the item's number."""
+
+    keys: tuple[Any, ...]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """What was given out so far: the last place, and how much OFFSET and LIMIT have used up.
+
+    `partition` is the number of the physical partition to go on with, where all of a container is read.
+    """
+
+    place: Place
+    skipped: int = 0
+    taken: int = 0
+    partition: int | None = None
+
+    def encode(self) -> str:
+        keys = [[] if key is UNDEFINED else [key] for key in self.place.keys]
+        state = jsontext.dump([keys, self.place.number, self.skipped, self.taken, self.partition])
+        return base64.urlsafe_b64encode(state.encode()).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> Continuation:
+        """BadRequest where the text was not made by `encode`."""
+        try:
+            keys, number, skipped, taken, partition = orjson.loads(base64.urlsafe_b64decode(text))
+            place = Place(tuple(key[0] if key else UNDEFINED for key in keys), int(number))
+            return cls(place, int(skipped), int(taken), None if partition is None else int(partition))
+        except (ValueError, TypeError, binascii.Error) as error:
+            raise BadRequest("The continuation token is malformed.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Results as JSON texts; a continuation where there may be more; how many items were looked at."""
+
+    texts: list[str]
+    continuation: Continuation | None
+    scanned: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeFilter:
+    """Where a client that merges partitions itself wants a sorted result to go on, in each of them.
+
+    `number` is of the item that the last result came from, None where that was another partition's; `exclude` says
+    that what sorts as the last result was given out already. Source: OrderByCrossPartitionQueryPipelineStage.cs of
+    azure-cosmos-dotnet-v3.
+    """
+
+    keys: tuple[Any, ...]
+    number: int | None
+    exclude: bool
+
+
+class Execution:
+    """One query with its parameters, ready to run."""
+
+    def __init__(self, query: Query, parameters: Parameters, resume: ResumeFilter | None = None) -> None:
+        """BadRequest where a parameter is missing."""
+        self._query = query
+        self._resume = resume
+        self._where = None if query.where is None else compile_expression(query.where.expression, parameters)
+        self._project = _projection(query, parameters)
+        self._keys = [compile_expression(key.value.expression, parameters) for key in query.order_by]
+        self._aggregates = [Aggregate(call, parameters) for call in query.aggregates]
+        self._skip = _count(query.offset, parameters) or 0
+        top, limit = _count(query.top, parameters), _count(query.limit, parameters)
+        self._take = min((each for each in (top, limit) if each is not None), default=None)
+
+    @property
+    def resumes_in_order(self) -> bool:
+        """Whether the stream may start right behind the continuation's item, without what comes before."""
+        return not (self._keys or self._query.distinct or self._aggregates)
+
+    async def page(self, rows: AsyncIterator[Row], size: int, continuation: Continuation | None) -> Page:
+        """Up to `size` results that follow the continuation."""
+        collector = _Collector(self, size, continuation)
+        if self._aggregates:
+            return await self._aggregate(rows, collector)
+        if self._keys:
+            return await self._sorted(rows, collector)
+        async for row in rows:
+            scope = self._matching(row)
+            collector.scanned += 1
+            if scope is not None and not collector.offer(Place((), row.number), self._project(scope, row)):
+                break
+        return collector.page()
+
+    async def _sorted(self, rows: AsyncIterator[Row], collector: _Collector) -> Page:
+        by_place = functools.cmp_to_key(self.compare)
+        results: list[tuple[Place, str | None]] = []
+        async for row in rows:
+            collector.scanned += 1
+            if (scope := self._matching(row)) is not None:
+                place = Place(tuple(key(scope) for key in self._keys), row.number)
+                results.append((place, self._project(scope, row)))
+        results.sort(key=lambda result: by_place(result[0]))
+        for place, text in results:
+            if self._follows(place) and not collector.offer(place, text):
+                break
+        return collector.page()
+
+    async def _aggregate(self, rows: AsyncIterator[Row], collector: _Collector) -> Page:
+        async for row in rows:
+            collector.scanned += 1
+            if (scope := self._matching(row)) is not None:
+                for aggregate in self._aggregates:
+                    aggregate.add(scope)
+        results = {aggregate.call: aggregate.result() for aggregate in self._aggregates}
+        collector.offer(Place((), 0), self._project(Scope(aggregates=results), Row(0, "")))
+        return collector.page()
+
+    def _matching(self, row: Row) -> Scope | None:
+        scope = Scope(load(row.text))
+        return scope if self._where is None or self._where(scope) is True else None
+
+    def _follows(self, place: Place) -> bool:
+        """Whether the client has not had this result yet."""
+        if self._resume is None:
+            return True
+        number = place.number if self._resume.number is None else self._resume.number
+        difference = self.compare(place, Place(self._resume.keys, number))
+        return difference > 0 if self._resume.exclude else difference >= 0
+
+    def compare(self, left: Place, right: Place) -> int:
+        """The order of two results; equal ones follow the items' numbers, in the direction of the first key."""
+        for key, one, other in zip(self._query.order_by, left.keys, right.keys, strict=True):
+            if difference := sort_order(one, other):
+                return -difference if key.descending else difference
+        difference = left.number - right.number
+        return -difference if self._query.order_by and self._query.order_by[0].descending else difference
+
+    @property
+    def skip(self) -> int:
+        return self._skip
+
+    @property
+    def take(self) -> int | None:
+        return self._take
+
+    @property
+    def distinct(self) -> bool:
+        return self._query.distinct
+
+
+class _Collector:
+    """Fills one page: passes over what earlier pages held, keeps to OFFSET, LIMIT, TOP and DISTINCT."""
+
+    def __init__(self, execution: Execution, size: int, continuation: Continuation | None) -> None:
+        self._execution = execution
+        self._size = size
+        self._after = None if continuation is None else continuation.place
+        self._skipped = 0 if continuation is None else continuation.skipped
+        self._taken = 0 if continuation is None else continuation.taken
+        self._seen: set[str] = set()
+        self._texts: list[str] = []
+        self._bytes = 0
+        self._last: Place | None = None
+        self._more = False
+        self.scanned = 0
+
+    def offer(self, place: Place, text: str | None) -> bool:
+        """Take the next result in order, None for undefined; whether to go on offering."""
+        if text is None or self._repeated(text) or self._given_out(place):
+            return True
+        if self._skipped < self._execution.skip:
+            self._skipped += 1
+            return True
+        if self._execution.take is not None and self._taken >= self._execution.take:
+            return False
+        if self._texts and (len(self._texts) >= self._size or self._bytes + len(text) > MAX_PAGE_BYTES):
+            self._more = True
+            return False
+        self._texts.append(text)
+        self._bytes += len(text)
+        self._taken += 1
+        self._last = place
+        return True
+
+    def page(self) -> Page:
+        continuation = None
+        if self._more and self._last is not None:
+            continuation = Continuation(self._last, self._skipped, self._taken)
+        return Page(self._texts, continuation, self.scanned)
+
+    def _repeated(self, text: str) -> bool:
+        if not self._execution.distinct:
+            return False
+        canonical = _canonical(text)
+        repeated = canonical in self._seen
+        self._seen.add(canonical)
+        return repeated
+
+    def _given_out(self, place: Place) -> bool:
+        return self._after is not None and self._execution.compare(place, self._after) <= 0
+
+
+def _canonical(text: str) -> str:
+    return jsontext.dump(_sorted_members(load(text)))
+
+
+def _sorted_members(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted_members(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted_members(element) for element in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _projection(query: Query, parameters: Parameters) -> _Projection:
+    if query.selects_all or (query.value is not None and isinstance(query.value.expression, Name)):
+        return _whole_item
+    expression: Expression
+    if query.value is not None:
+        expression = query.value.expression
+    else:
+        expression = ObjectLiteral(tuple((column.name, column.value.expression) for column in query.columns))
+    evaluate: Evaluator = compile_expression(expression, parameters)
+
+    def project(scope: Scope, row: Row) -> str | None:
+        value = evaluate(scope)
+        return None if value is UNDEFINED else jsontext.dump(value)
+
+    return project
+
+
+def _whole_item(scope: Scope, row: Row) -> str | None:
+    return row.text
+
+
+def _count(expression: Expression | None, parameters: Parameters) -> int | None:
+    match expression:
+        case None:
+            return None
+        case Literal(value):
+            count = value
+        case Parameter(name):
+            count = parameter(name, parameters)
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise BadRequest(f"TOP, OFFSET and LIMIT need a whole number that is not negative, not '{count}'.")
+    return count

@@ -1,0 +1,16 @@
+"""The condition of a conditional patch: `FROM c WHERE …`."""
+
+from __future__ import annotations
+
+from outbox_emulators.cosmos.errors import BadRequest
+from outbox_emulators.cosmos.query.evaluation import Scope, compile_expression
+from outbox_emulators.cosmos.query.parsing import parse_condition
+from outbox_emulators.cosmos.query.values import load
+
+
+def condition_holds(condition: object, document: str) -> bool:
+    """Whether the condition is true of a document; BadRequest where it is no condition."""
+    if not isinstance(condition, str):
+        raise BadRequest("A patch's condition has to be a string.")
+    _, expression = parse_condition(condition)
+    return compile_expression(expression, {})(Scope(load(document))) is True

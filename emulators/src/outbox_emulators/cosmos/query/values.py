@@ -1,0 +1,103 @@
+"""JSON values as queries see them: with undefined, without any conversion between types.
+
+Source: https://learn.microsoft.com/azure/cosmos-db/nosql/query/equality-comparison-operators: comparing values
+of different types gives undefined.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final
+
+import orjson
+
+from outbox_emulators.cosmos import jsontext
+
+
+class Undefined:
+    """What a property that is not there evaluates to."""
+
+    def __repr__(self) -> str:
+        return "UNDEFINED"
+
+
+UNDEFINED: Final = Undefined()
+
+
+class Kind(IntEnum):
+    """The types of JSON, in the order in which ORDER BY puts them."""
+
+    UNDEFINED = 0
+    NULL = 1
+    BOOLEAN = 2
+    NUMBER = 3
+    STRING = 4
+    ARRAY = 5
+    OBJECT = 6
+
+
+_KINDS: dict[type, Kind] = {
+    Undefined: Kind.UNDEFINED,
+    type(None): Kind.NULL,
+    bool: Kind.BOOLEAN,
+    int: Kind.NUMBER,
+    float: Kind.NUMBER,
+    str: Kind.STRING,
+    list: Kind.ARRAY,
+    dict: Kind.OBJECT,
+}
+
+
+def kind_of(value: Any) -> Kind:
+    return _KINDS[type(value)]
+
+
+def equal(left: Any, right: Any) -> bool | Undefined:
+    """Undefined across types, and where either side is undefined."""
+    kind = kind_of(left)
+    if kind is Kind.UNDEFINED or kind is not kind_of(right):
+        return UNDEFINED
+    return same(left, right)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are the same JSON value: `1` is `1.0`, but `true` is not `1`."""
+    kind = kind_of(left)
+    if kind is not kind_of(right):
+        return False
+    if kind is Kind.ARRAY:
+        return len(left) == len(right) and all(map(same, left, right))
+    if kind is Kind.OBJECT:
+        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+    return bool(left == right) or kind is Kind.UNDEFINED
+
+
+def order(left: Any, right: Any) -> int | Undefined:
+    """Negative, zero or positive; undefined across types, and for arrays and objects."""
+    kind = kind_of(left)
+    if kind is not kind_of(right) or kind in (Kind.UNDEFINED, Kind.ARRAY, Kind.OBJECT):
+        return UNDEFINED
+    if kind is Kind.NULL:
+        return 0
+    return int(left > right) - int(left < right)
+
+
+def sort_order(left: Any, right: Any) -> int:
+    """How ORDER BY, MIN and MAX put any two values: by type, then by value."""
+    kind, other = kind_of(left), kind_of(right)
+    if kind is not other:
+        return kind - other
+    if kind in (Kind.ARRAY, Kind.OBJECT):
+        left, right = jsontext.dump(left), jsontext.dump(right)
+    elif kind in (Kind.UNDEFINED, Kind.NULL):
+        return 0
+    return int(left > right) - int(left < right)
+
+
+def load(text: str) -> Any:
+    """Read a JSON text that is known to be one."""
+    try:
+        return orjson.loads(text)
+    except (orjson.JSONDecodeError, UnicodeEncodeError):
+        # Lone surrogates, which JSON allows as escapes, are beyond orjson.
+        return jsontext.parse(text).value

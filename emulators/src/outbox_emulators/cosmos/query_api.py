@@ -1,0 +1,228 @@
+"""Queries over HTTP: items, and the few other resources that clients query for; read-feed; query plans."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from outbox_emulators.cosmos import charges
+from outbox_emulators.cosmos.account import Account
+from outbox_emulators.cosmos.catalog import Container, Partition
+from outbox_emulators.cosmos.documents import Item, raw_resource_id
+from outbox_emulators.cosmos.errors import (
+    CROSS_PARTITION_QUERY_NOT_SERVABLE,
+    PARTITION_KEY_RANGE_GONE,
+    BadRequest,
+    Gone,
+)
+from outbox_emulators.cosmos.feed_api import list_conflicts
+from outbox_emulators.cosmos.items import ITEM_COLUMNS, item_numbers
+from outbox_emulators.cosmos.messages import Reply, Request, data_headers, documents_reply, json_reply, refused_at
+from outbox_emulators.cosmos.query.analysis import check_sortable, required_values
+from outbox_emulators.cosmos.query.execution import Continuation, Execution, Place, ResumeFilter, Row
+from outbox_emulators.cosmos.query.parsing import parse_query
+from outbox_emulators.cosmos.query.planning import plan_of
+from outbox_emulators.cosmos.query.syntax import Query
+from outbox_emulators.cosmos.query.values import UNDEFINED
+from outbox_emulators.cosmos.scopes import ReadScope, scope_in_query
+from outbox_emulators.cosmos.storage import NOT_EXPIRED
+
+_EVERYTHING = "SELECT * FROM c"
+_QUERY_JSON = "application/query+json"
+_ROWS_AT_ONCE = 500
+_NOT_SERVABLE = (
+    "The provided cross partition query can not be directly served by the gateway. This is a first chance "
+    "(internal) exception that all newer clients will know how to handle gracefully. This exception is traced, "
+    "but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can "
+    "safely ignore this message."
+)
+_NOT_ENABLED = (
+    "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to "
+    "true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
+)
+
+
+def is_query(request: Request) -> bool:
+    content_type = request.headers.get("content-type", "")
+    return request.flag("x-ms-documentdb-isquery") or content_type.startswith(_QUERY_JSON)
+
+
+def plan(account: Account, request: Request) -> Reply:
+    """`POST …/docs` with `x-ms-cosmos-is-query-plan-request`."""
+    container = account.container_of(request)
+    query, parameters = _requested(request)
+    named = scope_in_query(container, required_values(query, parameters))
+    return json_reply(200, plan_of(query, parameters, None if named is None else named.key_range))
+
+
+async def query_items(account: Account, request: Request) -> Reply:
+    """`POST …/docs` with a query."""
+    query, parameters = _requested(request)
+    return await _run(account, request, query, parameters, is_feed=False)
+
+
+async def read_feed(account: Account, request: Request) -> Reply:
+    """`GET …/docs`: all items, page by page."""
+    return await _run(account, request, parse_query(_EVERYTHING), {}, is_feed=True)
+
+
+async def query_resources(request: Request, listing: Reply) -> Reply:
+    """A query over databases, containers or offers: over what listing them gives."""
+    page = json.loads(listing.body)
+    name = next(key for key, value in page.items() if isinstance(value, list))
+    query, parameters = _requested(request)
+
+    async def rows() -> AsyncIterator[Row]:
+        for number, resource in enumerate(page[name]):
+            yield Row(number, json.dumps(resource))
+
+    result = await Execution(query, parameters).page(rows(), request.page_size, _continuation(request))
+    page[name] = [json.loads(text) for text in result.texts]
+    page["_count"] = len(result.texts)
+    reply = json_reply(200, page)
+    reply.headers["x-ms-item-count"] = str(len(result.texts))
+    if result.continuation is not None:
+        reply.headers["x-ms-continuation"] = result.continuation.encode()
+    return reply
+
+
+def query_conflicts(account: Account, request: Request) -> Reply:
+    """`POST …/conflicts` with a query: there never are any, but a query may still be refused."""
+    query, _ = _requested(request)
+    if ReadScope.of_request(account.container_of(request), request).partition is None:
+        _check_servable(request, query, None)
+    return list_conflicts(account, request)
+
+
+async def _run(
+    account: Account, request: Request, query: Query, parameters: Mapping[str, Any], *, is_feed: bool
+) -> Reply:
+    container = account.container_of(request)
+    scope = ReadScope.of_request(container, request)
+    required = required_values(query, parameters)
+    if scope.partition is None and not is_feed:
+        named = scope_in_query(container, required)
+        _check_servable(request, query, named)
+        scope = named or scope
+    check_sortable(query, container.definition)
+    continuation = _continuation(request)
+    partition = scope.partition or _partition_to_read(container, continuation)
+    with refused_at(container, partition):
+        account.check_session(request, partition)
+    execution = Execution(query, parameters, None if is_feed else _resume_filter(request, query))
+    after = continuation.place.number if continuation and execution.resumes_in_order else -1
+    rows = _scan(account, container, partition, scope, required.get(("id",)), after)
+    page = await execution.page(rows, request.page_size, continuation)
+    following = page.continuation
+    if scope.partition is None:
+        following = _in_container(container, partition, following)
+    headers = data_headers(container, partition, charges.query(page.scanned, len(page.texts)))
+    if following is not None:
+        headers["x-ms-continuation"] = following.encode()
+    if request.flag("x-ms-documentdb-populatequerymetrics"):
+        headers["x-ms-documentdb-query-metrics"] = (
+            f"retrievedDocumentCount={page.scanned};outputDocumentCount={len(page.texts)}"
+        )
+    return documents_reply(container, page.texts, headers)
+
+
+def _partition_to_read(container: Container, continuation: Continuation | None) -> Partition:
+    """A read of the whole container goes from one physical partition to the next, a page never spans two."""
+    if continuation is None:
+        return container.partitions[0]
+    for partition in container.partitions:
+        if partition.number == continuation.partition:
+            return partition
+    raise Gone("The partition that the continuation token is of was split.", PARTITION_KEY_RANGE_GONE)
+
+
+def _in_container(
+    container: Container, partition: Partition, following: Continuation | None
+) -> Continuation | None:
+    """Where the read of a whole container goes on: in this partition, in the next one, or nowhere."""
+    if following is not None:
+        return replace(following, partition=partition.number)
+    if partition is container.partitions[-1]:
+        return None
+    next_one = container.partitions[container.partitions.index(partition) + 1]
+    return Continuation(Place((), item_numbers(next_one).start - 1), partition=next_one.number)
+
+
+def _check_servable(request: Request, query: Query, named: ReadScope | None) -> None:
+    if named is None and not request.flag("x-ms-documentdb-query-enablecrosspartition"):
+        raise BadRequest(_NOT_ENABLED)
+    if query.needs_merging:
+        raise BadRequest(_NOT_SERVABLE, CROSS_PARTITION_QUERY_NOT_SERVABLE)
+
+
+async def _scan(
+    account: Account, container: Container, partition: Partition, scope: ReadScope, item_id: object, after: int
+) -> AsyncIterator[Row]:
+    """Items in the order of their numbers, some at a time so that others are served in between."""
+    numbers = item_numbers(partition)
+    values: dict[str, object] = {
+        "after": max(after, numbers.start - 1),
+        "end": numbers.stop,
+        "now": account.clock.seconds(),
+    }
+    conditions = ["number > :after", "number < :end", NOT_EXPIRED]
+    if scope.key is not None or partition.parents:
+        conditions.append("partition = :partition")
+        values["partition"] = partition.number
+    if scope.key is not None:
+        conditions.append("pk = :pk")
+        values["pk"] = scope.key.text
+    elif scope.key_range is not None:
+        conditions += ["epk >= :minimum", "epk < :maximum"]
+        values |= {"minimum": scope.key_range.minimum, "maximum": scope.key_range.maximum}
+    if isinstance(item_id, str):
+        conditions.append("id = :id")
+        values["id"] = item_id
+    statement = (
+        f"SELECT {ITEM_COLUMNS} FROM items WHERE {' AND '.join(conditions)} ORDER BY number LIMIT {_ROWS_AT_ONCE}"
+    )
+    while True:
+        rows = account.storage.execute(statement, values).fetchall()
+        for row in rows:
+            item = Item(*row)
+            yield Row(item.number, item.rendered(container.raw_rid, container.self_link))
+        if len(rows) < _ROWS_AT_ONCE:
+            return
+        values["after"] = rows[-1][0]
+        await asyncio.sleep(0)
+
+
+def _requested(request: Request) -> tuple[Query, dict[str, Any]]:
+    specification = request.json_object()
+    text, parameters = specification.get("query"), specification.get("parameters") or []
+    if not isinstance(text, str) or not isinstance(parameters, list):
+        raise BadRequest("A query has to be a JSON object with a 'query' and maybe a list of 'parameters'.")
+    bound = {}
+    for parameter in parameters:
+        if not isinstance(parameter, dict) or not str(parameter.get("name", "")).startswith("@"):
+            raise BadRequest("The name of a query parameter has to begin with '@'.")
+        if "value" in parameter:
+            bound[str(parameter["name"])] = parameter["value"]
+    return parse_query(text), bound
+
+
+def _resume_filter(request: Request, query: Query) -> ResumeFilter | None:
+    found = request.json_object().get("resumeFilter")
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("value"), list):
+        raise BadRequest("A resumeFilter has to be a JSON object with a 'value' for each key of ORDER BY.")
+    keys = tuple(UNDEFINED if isinstance(key, dict | list) else key for key in found["value"])
+    if len(keys) != len(query.order_by):
+        raise BadRequest("A resumeFilter has to have a 'value' for each key of ORDER BY.")
+    rid = found.get("rid")
+    number = None if rid is None else int.from_bytes(raw_resource_id(str(rid))[8:], "little")
+    return ResumeFilter(keys, number, bool(found.get("exclude")))
+
+
+def _continuation(request: Request) -> Continuation | None:
+    text = request.headers.get("x-ms-continuation")
+    return None if not text else Continuation.decode(text)

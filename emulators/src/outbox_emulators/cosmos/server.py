@@ -1,0 +1,140 @@
+"""A Cosmos DB account on 127.0.0.1."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from outbox_emulators.cosmos.account import Account
+from outbox_emulators.cosmos.authorization import EMULATOR_KEY, Authorization
+from outbox_emulators.cosmos.clock import Clock
+from outbox_emulators.cosmos.edges import DEFAULT_SEED, Edges
+from outbox_emulators.cosmos.faults import Faults
+from outbox_emulators.cosmos.gateway import Gateway
+from outbox_emulators.cosmos.storage import IN_MEMORY
+
+DEFAULT_KEY = EMULATOR_KEY
+
+_SWEEP_EVERY_S = 1.0
+_MAX_LINE = 64 * 1024
+_SWEEP_ITEMS = 2000
+
+_log = logging.getLogger(__name__)
+
+
+class CosmosServer:
+    """The subset of the Cosmos DB NoSQL REST API that azure-cosmos needs, over plain HTTP, on SQLite.
+
+    `database` is a file, kept from one run to the next, or ":memory:". `physical_partitions` counts for
+    containers created from now on. `clock` gives seconds since 1970, and a test may turn it. `edges` is the seed
+    from which the behaviour is drawn that the service leaves open; None for the kindest.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        database: str | Path = IN_MEMORY,
+        key: str = DEFAULT_KEY,
+        physical_partitions: int = 4,
+        clock: Callable[[], float] = time.time,
+        edges: int | None = DEFAULT_SEED,
+    ) -> None:
+        if physical_partitions < 1:
+            raise ValueError(f"physical_partitions is {physical_partitions}; there has to be at least one.")
+        self._host = host
+        self._requested_port = port
+        self._database = database
+        self._key = key
+        self._physical_partitions = physical_partitions
+        self._clock = Clock(clock)
+        self._edges = edges
+        self._authorization = Authorization(key)
+        self._account: Account | None = None
+        self._faults = Faults()
+        self._runner: web.ServerRunner | None = None
+        self._port: int | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Serve; RuntimeError where the file is in use, OSError where the port is."""
+        self._account = Account(self._database, self._clock, self._physical_partitions, Edges(self._edges))
+        self._faults = Faults()
+        gateway = Gateway(self._account, self._authorization, lambda: self.endpoint, self._faults)
+        self._runner = web.ServerRunner(
+            web.Server(gateway, access_log=None, max_line_size=_MAX_LINE, max_field_size=_MAX_LINE)
+        )
+        try:
+            await self._runner.setup()
+            site = web.TCPSite(self._runner, self._host, self._requested_port)
+            await site.start()
+        except BaseException:
+            await self.stop()
+            raise
+        self._port = self._runner.addresses[0][1]
+        self._sweeper = asyncio.create_task(self._sweep(self._account))
+        _log.info("Cosmos DB listens on %s", self.endpoint)
+
+    async def stop(self) -> None:
+        """Answer no more, and close the file. A server can be started again."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sweeper
+            self._sweeper = None
+        self._faults.stop()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        if self._account is not None:
+            self._account.close()
+            self._account = None
+        self._port = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def port(self) -> int:
+        if self._port is None:
+            raise RuntimeError("The server is not started, so it has no port.")
+        return self._port
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{self._host}:{self.port}/"
+
+    @property
+    def key(self) -> str:
+        return self._key
+
+    @property
+    def connection_string(self) -> str:
+        return f"AccountEndpoint={self.endpoint};AccountKey={self._key};"
+
+    @property
+    def account(self) -> Account:
+        """What is behind the wire: for provisioning at start."""
+        if self._account is None:
+            raise RuntimeError("The server is not started, so it has no account.")
+        return self._account
+
+    async def _sweep(self, account: Account) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_EVERY_S)
+            account.items.remove_expired(_SWEEP_ITEMS)

@@ -1,0 +1,57 @@
+"""Session consistency: a read names what it must have seen, by a session token of the partition that it asks.
+
+A token is `RANGE:VERSION#LSN`, maybe followed by the LSNs of regions; several are separated by commas. Of a
+partition that was split, its children take the tokens. Writes go to the primary, which has seen everything.
+
+Source: https://learn.microsoft.com/azure/cosmos-db/consistency-levels#session-consistency, and for the answer
+https://learn.microsoft.com/azure/cosmos-db/nosql/troubleshoot-not-found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from outbox_emulators.cosmos.catalog import Partition
+from outbox_emulators.cosmos.errors import READ_SESSION_NOT_AVAILABLE, BadRequest, NotFound
+
+HEADER = "x-ms-session-token"
+
+
+class SessionNotAvailable(NotFound):
+    """No replica has what the token says was seen."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The read session is not available for the input session token.", READ_SESSION_NOT_AVAILABLE
+        )
+
+
+def token_of(partition: Partition, lsn: int | None = None) -> str:
+    """What a client is to send with its next read, to see what this answer saw: all, or up to this LSN."""
+    return f"{partition.id}:-1#{partition.lsn if lsn is None else lsn}"
+
+
+def demanded_lsn(headers: Mapping[str, str], partition: Partition) -> int | None:
+    """The LSN that a read must have seen, None where it names none of this partition; BadRequest."""
+    token = headers.get(HEADER)
+    if not token:
+        return None
+    names = {partition.id, *partition.parents}
+    return max((lsn for range_id, lsn in _parts(token) if range_id in names), default=None)
+
+
+def check_session(headers: Mapping[str, str], partition: Partition) -> None:
+    """SessionNotAvailable where the token is ahead of the partition."""
+    demanded = demanded_lsn(headers, partition)
+    if demanded is not None and demanded > partition.lsn:
+        raise SessionNotAvailable()
+
+
+def _parts(token: str) -> Iterator[tuple[str, int]]:
+    for part in token.split(","):
+        range_id, colon, progress = part.strip().partition(":")
+        fields = progress.split("#")
+        lsn = fields[1] if len(fields) > 1 else fields[0]
+        if not colon or not lsn.isdecimal():
+            raise BadRequest(f"The session token '{token}' is invalid.")
+        yield range_id, int(lsn)

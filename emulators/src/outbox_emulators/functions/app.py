@@ -1,0 +1,145 @@
+"""Loading function_app.py, as the Python worker does: index its functions, refuse what could not be run."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import logging
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import azure.functions as func
+from azure.functions.cosmosdb import CosmosDBTriggerConverter
+
+from outbox_emulators.functions.errors import HostError
+from outbox_emulators.functions.retries import RetryPolicy
+
+SCRIPT = "function_app.py"
+TRIGGER = "cosmosDBTrigger"
+_MODULE = "function_app"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function with a Cosmos DB trigger: what to call, with what, and what its decorators declared."""
+
+    name: str
+    call: Callable[..., Any]
+    is_async: bool
+    directory: str
+    document_parameter: str
+    takes_text: bool
+    takes_context: bool
+    trigger: Mapping[str, Any]
+    retry_policy: RetryPolicy | None
+
+
+@contextmanager
+def importable(app_directory: Path) -> Iterator[None]:
+    """Let the app import the modules beside it for as long as the block lasts; some imports come late."""
+    directory = str(app_directory)
+    sys.path.insert(0, directory)
+    try:
+        yield
+    finally:
+        sys.path.remove(directory)
+
+
+def load_functions(app_directory: Path) -> list[Function]:
+    """Execute the directory's function_app.py afresh and index it.
+
+    Functions with other triggers are named in a warning and left out. Raises HostError if the app cannot be
+    loaded, or has no function this host can run, or has one that the worker would refuse.
+    """
+    app = _registered_app(_execute(app_directory))
+    try:
+        indexed = app.get_functions()
+    except ValueError as error:
+        raise HostError(f"{SCRIPT} cannot be indexed: {error}") from error
+    functions = []
+    for declared in indexed:
+        bindings = [json.loads(binding) for binding in declared.get_raw_bindings()]
+        trigger = declared.get_trigger().get_dict_repr()
+        name = declared.get_function_name()
+        if str(trigger["type"]) != TRIGGER:
+            logger.warning("Function %s is not run: this host has no %s, only %s", name, trigger["type"], TRIGGER)
+            continue
+        functions.append(_function(name, declared, bindings))
+    if not functions:
+        raise HostError(f"{app_directory / SCRIPT} has no function with a {TRIGGER}")
+    return functions
+
+
+def _execute(app_directory: Path) -> ModuleType:
+    script = app_directory / SCRIPT
+    if not script.is_file():
+        raise HostError(f"{script} does not exist: this host runs the Python v2 programming model")
+    specification = importlib.util.spec_from_file_location(_MODULE, script)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[_MODULE] = module
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:  # the app's own code runs here, and may fail in any way
+        raise HostError(f"{script} cannot be loaded: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _registered_app(module: ModuleType) -> Any:
+    apps = [value for value in vars(module).values() if isinstance(value, func.FunctionRegister)]
+    if len(apps) != 1:
+        raise HostError(f"{SCRIPT} must have exactly one FunctionApp at its top level; it has {len(apps)}")
+    return apps[0]
+
+
+def _function(name: str, declared: Any, bindings: list[dict[str, Any]]) -> Function:
+    others = [f"{binding['type']} ({binding['name']})" for binding in bindings if binding["type"] != TRIGGER]
+    if others:
+        raise HostError(f"function {name}: this host has no bindings besides the trigger, not {', '.join(others)}")
+    call = declared.get_user_function()
+    parameter = bindings[0]["name"]
+    parameters = set(inspect.signature(call).parameters)
+    if parameter not in parameters:
+        raise HostError(f"function {name}: its trigger binds {parameter!r}, which is no parameter of it")
+    unbound = parameters - {parameter, "context"}
+    if unbound:
+        raise HostError(f"function {name}: no binding gives it {', '.join(sorted(unbound))}")
+    try:
+        retry_policy = RetryPolicy.from_settings(declared.get_settings_dict("retry_policy"))
+    except HostError as error:
+        raise HostError(f"function {name}: {error}") from error
+    return Function(
+        name=name,
+        call=call,
+        is_async=inspect.iscoroutinefunction(call),
+        directory=str(Path(inspect.getfile(call)).parent),
+        document_parameter=parameter,
+        takes_text=_takes_text(name, call, parameter),
+        takes_context="context" in parameters,
+        trigger=bindings[0],
+        retry_policy=retry_policy,
+    )
+
+
+def _takes_text(name: str, call: Callable[..., Any], parameter: str) -> bool:
+    """Whether the parameter asks for the JSON text; without an annotation it gets a DocumentList."""
+    annotation = typing.get_type_hints(call).get(parameter)
+    if annotation is str:
+        return True
+    if annotation is None:
+        return False
+    if not isinstance(annotation, type) or not CosmosDBTriggerConverter.check_input_type_annotation(annotation):
+        raise HostError(
+            f"function {name}: {parameter} is annotated {annotation!r}; write func.DocumentList, or str"
+        )
+    return False

@@ -1,0 +1,115 @@
+"""`python -m outbox_emulators functions`: run a function app against Cosmos DB, or what stands in for it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from outbox_emulators import process
+from outbox_emulators.functions.admin import served
+from outbox_emulators.functions.edges import DEFAULT_SEED, Edges
+from outbox_emulators.functions.environment import read_env_file
+from outbox_emulators.functions.errors import HostError
+from outbox_emulators.functions.host import DEFAULT_SHUTDOWN_TIMEOUT_S, Host
+
+DEFAULT_PORT = 7071
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this part's own options."""
+    parser.add_argument("--app", type=Path, default=Path(), metavar="DIR", help="the function app")
+    parser.add_argument(
+        "--env-file",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="settings; wins over the environment, a later file over an earlier one",
+    )
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="of /health and /admin; 0 for any free one")
+    parser.add_argument("--instance", metavar="NAME", help="the name that owns leases; made up if not given")
+    for name, meaning in (
+        ("acquire", "between looking for leases to take"),
+        ("renew", "between renewals of an own lease"),
+        ("expiration", "until a lease not renewed is free"),
+    ):
+        parser.add_argument(
+            f"--lease-{name}-ms",
+            type=_positive,
+            metavar="MS",
+            help=f"time {meaning}; the trigger's own if not given",
+        )
+    parser.add_argument(
+        "--function-timeout-ms",
+        type=_positive,
+        metavar="MS",
+        help="time an invocation may take; functionTimeout of host.json if not given",
+    )
+    parser.add_argument(
+        "--edges",
+        type=_seed,
+        default=DEFAULT_SEED,
+        metavar="SEED",
+        help="draw what the platform leaves unspecified from this number; off for none of it",
+    )
+    parser.add_argument(
+        "--edges-journal",
+        type=Path,
+        metavar="FILE",
+        help="append each such thing that is met, a line each, which outlives a host that is killed",
+    )
+    parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input as well")
+    parser.add_argument(
+        "--shutdown-timeout-s",
+        type=float,
+        default=DEFAULT_SHUTDOWN_TIMEOUT_S,
+        metavar="S",
+        help="how long to wait for invocations under way when stopping",
+    )
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to stop; the exit code is 1 if the app cannot be run, which standard error explains."""
+    settings: dict[str, str] = {}
+    try:
+        for path in arguments.env_file:
+            settings |= read_env_file(path)
+        host = Host(
+            arguments.app,
+            settings,
+            instance=arguments.instance,
+            lease_acquire_ms=arguments.lease_acquire_ms,
+            lease_renew_ms=arguments.lease_renew_ms,
+            lease_expiration_ms=arguments.lease_expiration_ms,
+            function_timeout_ms=arguments.function_timeout_ms,
+            shutdown_timeout_s=arguments.shutdown_timeout_s,
+            edges=Edges(arguments.edges, arguments.edges_journal),
+            separate_worker=True,
+        )
+        await host.start()
+    except HostError as error:
+        print(f"functions: {error}", file=sys.stderr)
+        return 1
+    try:
+        async with served(host, arguments.port) as port:
+            process.announce({"part": "functions", "port": port, "instance": host.instance, "pid": os.getpid()})
+            await process.until_stopped(exit_with_stdin=arguments.exit_with_stdin)
+    except OSError as error:
+        print(f"functions: port {arguments.port} cannot be served: {error}", file=sys.stderr)
+        return 1
+    finally:
+        await host.stop()
+    return 0
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{text} must be above zero")
+    return number
+
+
+def _seed(text: str) -> int | None:
+    return None if text == "off" else int(text)

@@ -1,0 +1,60 @@
+"""Cosmos DB clients for the connections that bindings name."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from azure.core.credentials_async import AsyncTokenCredential
+from azure.core.exceptions import AzureError
+from azure.cosmos.aio import CosmosClient
+
+from outbox_emulators.functions.errors import HostError, describe, is_transient
+from outbox_emulators.functions.settings import Connection, Settings
+
+_MANAGED_IDENTITY = "managedidentity"
+
+
+class Connections:
+    """One client for each connection, opened when first asked for and closed with the stack."""
+
+    def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
+        self._settings = settings
+        self._stack = stack
+        self._clients: dict[str, CosmosClient] = {}
+
+    async def client(self, name: str) -> CosmosClient:
+        """The client for the connection of that name.
+
+        Raises HostError if it is not set or does not work, and AzureError where it may work later.
+        """
+        if name not in self._clients:
+            client = await self._client(name, self._settings.connection(name))
+            try:
+                self._clients[name] = await self._stack.enter_async_context(client)
+            except (AzureError, ValueError) as error:
+                await client.close()
+                if isinstance(error, AzureError) and is_transient(error):
+                    raise
+                raise HostError(f"the connection {name!r} does not work: {describe(error)}") from error
+        return self._clients[name]
+
+    async def _client(self, name: str, connection: Connection) -> CosmosClient:
+        try:
+            if connection.connection_string is not None:
+                return CosmosClient.from_connection_string(connection.connection_string)
+            assert connection.account_endpoint is not None
+            return CosmosClient(connection.account_endpoint, credential=await self._credential(connection))
+        except (KeyError, ValueError, TypeError) as error:
+            raise HostError(
+                f"the connection {name!r} is not usable ({error}): it must read "
+                "AccountEndpoint=https://…;AccountKey=…;, or be an endpoint's address"
+            ) from error
+
+    async def _credential(self, connection: Connection) -> AsyncTokenCredential:
+        # azure-identity is slow to import and needed only where there is no connection string.
+        from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+
+        if (connection.credential or "").casefold() == _MANAGED_IDENTITY:
+            managed = ManagedIdentityCredential(client_id=connection.client_id)
+            return await self._stack.enter_async_context(managed)
+        return await self._stack.enter_async_context(DefaultAzureCredential())

@@ -1,0 +1,73 @@
+"""Where an app's settings come from: env files, local.settings.json, the process environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+from outbox_emulators.functions.errors import HostError
+
+LOCAL_SETTINGS = "local.settings.json"
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """The settings of an env file: lines `KEY=value`, `KEY='value'`, `export KEY=value`, comments.
+
+    Values are taken literally: `$` in an account key is no reference. Raises HostError if the file cannot be read
+    or a line has no value.
+    """
+    if not path.is_file():
+        raise HostError(f"the env file {path} does not exist")
+    values = dotenv_values(path, interpolate=False)
+    bare = sorted(name for name, value in values.items() if value is None)
+    if bare:
+        raise HostError(f"the env file {path} has lines without a value: {', '.join(bare)}. Write KEY='value'.")
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def read_local_settings(app_directory: Path) -> dict[str, str]:
+    """The `Values` of the app's local.settings.json, or nothing if there is no such file. Raises HostError."""
+    path = app_directory / LOCAL_SETTINGS
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text("utf-8-sig"))
+    except ValueError as error:
+        raise HostError(f"{path} is not JSON: {error}") from error
+    values = content.get("Values", {}) if isinstance(content, dict) else None
+    if not isinstance(values, dict):
+        raise HostError(f'{path} must be an object with an object "Values"')
+    if content.get("IsEncrypted"):
+        raise HostError(f"{path} is encrypted: decrypt it with `func settings decrypt`")
+    return {name: _as_setting(value) for name, value in values.items()}
+
+
+def _as_setting(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@contextmanager
+def applied(settings: Mapping[str, str], *, defaults: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Make the settings the process environment for as long as the block lasts; yields the whole of it.
+
+    `settings` win over the environment; `defaults` (local.settings.json) fill in only what is still missing, as
+    with `func`. The time zone follows TZ.
+    """
+    before = dict(os.environ)
+    os.environ.update({**defaults, **before, **settings})
+    time.tzset()
+    try:
+        yield dict(os.environ)
+    finally:
+        for name in {*defaults, *settings}:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                os.environ.pop(name, None)
+        time.tzset()

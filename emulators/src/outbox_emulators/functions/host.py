@@ -1,0 +1,225 @@
+"""The host: one function app, its settings, and a listener for each function."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from outbox_emulators.functions.connections import Connections
+from outbox_emulators.functions.containers import open_containers
+from outbox_emulators.functions.crashing import Crash, Victim, kill_this_process
+from outbox_emulators.functions.edges import Edges
+from outbox_emulators.functions.environment import applied, read_local_settings
+from outbox_emulators.functions.executor import Executor
+from outbox_emulators.functions.feed import ChangeFeed
+from outbox_emulators.functions.host_json import HostConfiguration
+from outbox_emulators.functions.leases import Lease, LeaseStore
+from outbox_emulators.functions.listener import Listener, Source
+from outbox_emulators.functions.partition import PartitionProcessor
+from outbox_emulators.functions.settings import Settings
+from outbox_emulators.functions.status import FunctionStatus
+from outbox_emulators.functions.trigger import CosmosTrigger, LeaseOverrides
+from outbox_emulators.functions.worker.inprocess import InProcessWorker
+from outbox_emulators.functions.worker.interface import IndexedFunction, Worker
+from outbox_emulators.functions.worker.process import ProcessWorker
+
+DEFAULT_SHUTDOWN_TIMEOUT_S = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+class Host:
+    """Runs the app in `app_directory`, with `settings` as (part of) the process environment.
+
+    With `separate_worker` the app runs in a process of its own, as in Azure, else in this one.
+
+    `instance` is the name under which leases are owned, followed by the function's name; a new one is made up
+    where it is None, as the real host does. The `lease_…_ms` take the place of what the trigger says,
+    `function_timeout_ms` that of host.json's functionTimeout. `stop` waits `shutdown_timeout_s` for invocations
+    under way. `edges` counts and draws what the platform leaves unspecified.
+    """
+
+    def __init__(
+        self,
+        app_directory: Path,
+        settings: Mapping[str, str],
+        *,
+        instance: str | None = None,
+        lease_acquire_ms: int | None = None,
+        lease_renew_ms: int | None = None,
+        lease_expiration_ms: int | None = None,
+        function_timeout_ms: int | None = None,
+        shutdown_timeout_s: float = DEFAULT_SHUTDOWN_TIMEOUT_S,
+        edges: Edges | None = None,
+        separate_worker: bool = False,
+    ) -> None:
+        self.instance = instance or str(uuid.uuid4())
+        self._app_directory = app_directory.resolve()
+        self._settings = settings
+        self._overrides = LeaseOverrides(lease_acquire_ms, lease_renew_ms, lease_expiration_ms)
+        self._function_timeout_ms = function_timeout_ms
+        self._shutdown_timeout_s = shutdown_timeout_s
+        self.crash = Crash(
+            {
+                Victim.MACHINE: self._kill_all,
+                Victim.HOST: kill_this_process,
+                Victim.WORKER: self._kill_worker,
+            }
+        )
+        self.edges = edges or Edges()
+        self._separate_worker = separate_worker
+        self._worker: Worker | None = None
+        self._stopping = asyncio.Event()
+        self._stack = AsyncExitStack()
+        self._listeners: list[Listener] = []
+        self._statuses: list[FunctionStatus] = []
+
+    async def start(self) -> None:
+        """Load the app, take leases, and return once they are polled, or once that is known to take its time.
+
+        A function whose account does not answer, or whose containers are not there, does not keep the others from
+        running; its listener is started in the background as soon as that is possible. Raises HostError where the
+        app or its settings must be changed; then nothing runs.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop the listeners, release the leases and put the environment back.
+
+        An invocation under way is finished but, as outside the platform's drain mode, not checkpointed: its
+        documents are delivered again. A wait for a retry ends at once. The worker is killed in the end.
+        """
+        self._stopping.set()
+        async with asyncio.TaskGroup() as group:
+            for listener in self._listeners:
+                group.create_task(listener.stop(within_s=self._shutdown_timeout_s))
+        self._listeners.clear()
+        if self._worker is not None:
+            await self._worker.stop()
+        await self._stack.aclose()
+
+    def status(self) -> dict[str, Any]:
+        """The instance's name, and counts for each function as FunctionStatus has them."""
+        return {"instance": self.instance, "functions": [status.as_json() for status in self._statuses]}
+
+    async def steal(self, token: str | None) -> list[dict[str, Any]]:
+        """Take leases from other hosts at work, by token or all of them (None), as `Listener.steal` says.
+
+        Returns each lease of that token with its function, its owner before, and whether it was stolen; none
+        where there is no such lease.
+        """
+        thefts = [theft for listener in self._listeners for theft in await listener.steal(token)]
+        return [
+            {"function": theft.function, "lease": theft.token, "from": theft.victim, "stolen": theft.succeeded}
+            for theft in thefts
+        ]
+
+    async def _start(self) -> None:
+        configuration = HostConfiguration.from_directory(self._app_directory)
+        if not configuration.has_extension_bundle:
+            logger.warning("host.json has no extensionBundle: deployed, the app would have no cosmosDBTrigger")
+        defaults = read_local_settings(self._app_directory)
+        environment = self._stack.enter_context(applied(self._settings, defaults=defaults))
+        settings = Settings(environment)
+        self._worker = worker = self._make_worker(environment)
+        functions = await worker.start()
+        triggers = [
+            CosmosTrigger.from_binding(function.name, function.trigger, settings, self._overrides)
+            for function in functions
+        ]
+        connections = Connections(settings, self._stack)
+        for function, trigger in zip(functions, triggers, strict=True):
+            listener = self._listener(worker, function, trigger, configuration, connections)
+            self._listeners.append(listener)
+            if await listener.start():
+                logger.info("Function %s listens to %s/%s", function.name, trigger.database, trigger.container)
+
+    def _make_worker(self, environment: Mapping[str, str]) -> Worker:
+        if self._separate_worker:
+            return ProcessWorker(self._app_directory, environment, self.edges)
+        return InProcessWorker(self._app_directory)
+
+    def _kill_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+
+    def _kill_all(self) -> None:
+        self._kill_worker()
+        kill_this_process()
+
+    def _listener(
+        self,
+        worker: Worker,
+        function: IndexedFunction,
+        trigger: CosmosTrigger,
+        configuration: HostConfiguration,
+        connections: Connections,
+    ) -> Listener:
+        status = FunctionStatus(function.name)
+        self._statuses.append(status)
+        # Functions that share their leases, for want of a prefix, compete for them, as they do in Azure.
+        owner = f"{self.instance}-{function.name}"
+        executor = Executor(
+            function,
+            worker=worker,
+            container=trigger.container,
+            timeout_s=self._timeout_s(configuration),
+            stopping=self._stopping,
+            status=status,
+        )
+
+        async def open_source() -> Source:
+            containers = await open_containers(function.name, trigger, connections)
+            return Source(
+                LeaseStore(
+                    containers.leases,
+                    prefix=containers.lease_prefix,
+                    owner=owner,
+                    partitioned_by_id=containers.leases_partitioned_by_id,
+                    edges=self.edges,
+                ),
+                ChangeFeed(
+                    containers.monitored,
+                    start_from=trigger.start_from,
+                    max_items=trigger.max_items_per_invocation,
+                ),
+            )
+
+        def processor(lease: Lease, source: Source) -> PartitionProcessor:
+            return PartitionProcessor(
+                lease,
+                store=source.store,
+                feed=source.feed,
+                executor=executor,
+                rewrite_dates=configuration.rewrite_dates,
+                poll_delay_s=trigger.feed_poll_delay_s,
+                renew_interval_s=trigger.timings.renew_s,
+                stopping=self._stopping,
+                status=status,
+                crash=self.crash,
+                edges=self.edges,
+            )
+
+        return Listener(
+            owner=owner,
+            open_source=open_source,
+            timings=trigger.timings,
+            processor=processor,
+            stopping=self._stopping,
+            status=status,
+            edges=self.edges,
+        )
+
+    def _timeout_s(self, configuration: HostConfiguration) -> float | None:
+        if self._function_timeout_ms is None:
+            return configuration.function_timeout_s
+        return self._function_timeout_ms / 1_000

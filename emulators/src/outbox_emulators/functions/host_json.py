@@ -1,0 +1,104 @@
+"""host.json: what of it decides how a Cosmos DB trigger behaves."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from outbox_emulators.functions.errors import HostError
+from outbox_emulators.functions.timespan import parse_timespan
+
+DEFAULT_FUNCTION_TIMEOUT_S = 30 * 60.0
+MINIMUM_FUNCTION_TIMEOUT_S = 1.0
+_UNLIMITED_S = -86_400.0
+_DATE_HANDLING = "extensions.cosmosDB.serializerSettings.dateParseHandling"
+_BUNDLE = "extensionBundle.version"
+
+# The first bundle whose Cosmos DB extension (4.9.0) knows the date setting.
+_KNOWS_DATE_HANDLING = (4, 23, 1)
+_LOWEST_OF_RANGE = re.compile(r"\s*[\[(]?\s*(?P<major>\d+)(?:\.(?P<minor>\d+|\*))?(?:\.(?P<patch>\d+|\*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class HostConfiguration:
+    """What host.json says.
+
+    Attributes:
+        function_timeout_s: Seconds an invocation may take; None where it may last for ever.
+        rewrite_dates: Whether date-like strings are normalised on their way to the function.
+        has_extension_bundle: Whether the app gets its trigger from a bundle.
+    """
+
+    function_timeout_s: float | None
+    rewrite_dates: bool
+    has_extension_bundle: bool
+
+    @classmethod
+    def from_directory(cls, app_directory: Path) -> HostConfiguration:
+        """Read `host.json` of that directory. Raises HostError if it is missing or cannot be honoured."""
+        path = app_directory / "host.json"
+        try:
+            content = json.loads(path.read_text("utf-8-sig"))
+        except FileNotFoundError:
+            raise HostError(f"{path} does not exist: {app_directory} is no function app") from None
+        except ValueError as error:
+            raise HostError(f"{path} is not JSON: {error}") from error
+        if not isinstance(content, dict) or content.get("version") != "2.0":
+            raise HostError(f'{path} must be an object with "version": "2.0"')
+        return cls(
+            function_timeout_s=_function_timeout(content.get("functionTimeout")),
+            rewrite_dates=_rewrites_dates(content),
+            has_extension_bundle="extensionBundle" in content,
+        )
+
+
+def _at(content: Any, path: str) -> Any:
+    for name in path.split("."):
+        # .NET configuration does not distinguish case in the names.
+        names = {key.casefold(): key for key in content} if isinstance(content, dict) else {}
+        if name.casefold() not in names:
+            return None
+        content = content[names[name.casefold()]]
+    return content
+
+
+def _function_timeout(value: Any) -> float | None:
+    """Seconds; None for "-1" (a TimeSpan of minus one day), which the real host takes as unlimited."""
+    if value is None:
+        return DEFAULT_FUNCTION_TIMEOUT_S
+    seconds = parse_timespan(str(value), name="functionTimeout in host.json")
+    if seconds == _UNLIMITED_S:
+        return None
+    if seconds < MINIMUM_FUNCTION_TIMEOUT_S:
+        raise HostError(
+            f"functionTimeout in host.json is {value!r}: it must be at least 00:00:01, or -1 for no limit"
+        )
+    return seconds
+
+
+def _rewrites_dates(content: Any) -> bool:
+    """True unless dates are left alone, as the extension can since 4.9.0 (azure-webjobs-sdk-extensions pull 923).
+
+    An older extension ignores the setting without a word, whatever its value. The lowest bundle of the range
+    decides: a host that has it on disk uses it (ExtensionBundleManager of Azure/azure-functions-host).
+    """
+    bundle = _at(content, _BUNDLE)
+    if bundle is not None and _lowest(str(bundle)) < _KNOWS_DATE_HANDLING:
+        return True
+    value = _at(content, _DATE_HANDLING)
+    handling = "default" if value is None else str(value).casefold()
+    if handling not in {"default", "none"}:
+        raise HostError(f"{_DATE_HANDLING} in host.json is {value!r}: the extension knows None and Default")
+    return handling == "default"
+
+
+def _lowest(version_range: str) -> tuple[int, int, int]:
+    """The lowest version of a NuGet version range, where an asterisk begins at 0."""
+    match = _LOWEST_OF_RANGE.match(version_range)
+    if match is None:
+        raise HostError(f"{_BUNDLE} in host.json is {version_range!r}: write a range, as [4.28.0, 5.0.0)")
+    part = {name: int(text) if text and text != "*" else 0 for name, text in match.groupdict().items()}
+    return part["major"], part["minor"], part["patch"]

@@ -1,0 +1,265 @@
+"""Lease documents: who reads which physical partition, and how far it has got.
+
+Their shape and their rules are those of the .NET change feed processor (Azure/azure-cosmos-dotnet-v3,
+ChangeFeedProcessor/LeaseManagement), so that tools which read leases find what they find in Azure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from azure.core import MatchConditions
+from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import (
+    CosmosAccessConditionFailedError,
+    CosmosResourceExistsError,
+    CosmosResourceNotFoundError,
+)
+
+from outbox_emulators.functions.edges import Edge, Edges
+from outbox_emulators.functions.feed import PartitionRange
+from outbox_emulators.functions.pause import pause
+
+PREFIX_SEPARATOR = ".."
+INITIALIZED_MARKER = ".info"
+INITIALIZATION_LOCK = ".lock"
+LOCK_TTL_S = 30
+_MODE = "Incremental Feed"
+_CONFLICTS = 5
+
+
+class LeaseLost(Exception):
+    """Another host owns the lease, or it was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """`token` is the id of `partition`; `continuation` the feed's ETag up to which all is done, or None.
+
+    `document` is what the container holds, with whatever a newer processor may have added.
+    """
+
+    id: str
+    partition: PartitionRange
+    owner: str | None
+    continuation: str | None
+    timestamp: datetime
+    etag: str
+    document: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def token(self) -> str:
+        return self.partition.id
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Lease:
+        written = document.get("timestamp")
+        bounds = document["FeedRange"]["Range"]
+        return cls(
+            id=document["id"],
+            partition=PartitionRange(document["LeaseToken"], bounds["min"], bounds["max"]),
+            owner=document.get("Owner"),
+            continuation=document.get("ContinuationToken"),
+            timestamp=datetime.fromisoformat(written) if written else datetime.fromtimestamp(document["_ts"], UTC),
+            etag=document["_etag"],
+            document=document,
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            **self.document,
+            "Owner": self.owner,
+            "ContinuationToken": self.continuation,
+            "timestamp": self.timestamp.isoformat().replace("+00:00", "Z"),
+        }
+
+
+class LeaseStore:
+    """The leases of one trigger in the lease container, as one host (`owner`) sees and changes them."""
+
+    def __init__(
+        self, container: ContainerProxy, *, prefix: str, owner: str, partitioned_by_id: bool, edges: Edges
+    ) -> None:
+        self._container = container
+        self._prefix = prefix
+        self._owner = owner
+        self._partitioned_by_id = partitioned_by_id
+        self._edges = edges
+
+    async def initialize(
+        self,
+        ranges: Callable[[], Awaitable[Sequence[PartitionRange]]],
+        *,
+        wait_s: float,
+        stopping: asyncio.Event,
+        awaited: Callable[[], None],
+    ) -> None:
+        """Create the missing leases, once for all hosts; a marker document tells those that come later.
+
+        As BootstrapperCore of the .NET processor, under a lock that expires after 30 s where the container has a
+        default TTL (-1 will do). Where it has none, the lock of a host that died holding it stays: every other
+        host looks again each `wait_s` seconds, without a word and without end, until `stopping`; `awaited` is
+        called before it waits.
+        """
+        while not await self._is_initialized():
+            lock = await self._take_lock()
+            if lock is None:
+                self._edges.met(Edge.LOCK_AWAITED)
+                awaited()
+                if await pause(wait_s, until=stopping):
+                    return
+                continue
+            try:
+                await self._create_missing(await ranges())
+                await self._create({"id": self._prefix + INITIALIZED_MARKER})
+            finally:
+                await self._release_lock(lock)
+            return
+
+    async def all(self) -> list[Lease]:
+        """Every lease of this trigger, whoever owns it, in the order of their ids."""
+        documents = self._container.query_items(
+            "SELECT * FROM c WHERE STARTSWITH(c.id, @prefix)",
+            parameters=[{"name": "@prefix", "value": self._prefix + PREFIX_SEPARATOR}],
+        )
+        leases = [Lease.from_document(document) async for document in documents]
+        return sorted(leases, key=lambda lease: lease.id)
+
+    async def acquire(self, lease: Lease) -> Lease:
+        """Make it this host's, unless its owner has changed since it was read. Raises LeaseLost."""
+        return await self._update(lease, lambda current: replace(current, owner=self._owner), expected=lease.owner)
+
+    async def renew(self, lease: Lease) -> Lease:
+        """Show that the owner is alive. Raises LeaseLost."""
+        return await self._update(await self._read(lease), lambda current: current, expected=self._owner)
+
+    async def checkpoint(self, lease: Lease, continuation: str) -> Lease:
+        """Record that everything up to there is done. Raises LeaseLost."""
+        return await self._update(
+            lease,
+            lambda current: replace(current, continuation=continuation),
+            expected=self._owner,
+            conflicted=lambda: self._edges.met(Edge.CHECKPOINT_CONFLICT),
+        )
+
+    async def release(self, lease: Lease) -> Lease:
+        """Leave it to whoever wants it. Raises LeaseLost."""
+        return await self._update(
+            await self._read(lease), lambda current: replace(current, owner=None), expected=self._owner
+        )
+
+    async def divide(self, lease: Lease, children: Sequence[PartitionRange]) -> list[Lease]:
+        """Put a lease for each child in the place of a split partition's; returns them, free to be acquired.
+
+        They go on from where the parent's is, as the children number their changes on from the parent's
+        (PartitionSynchronizerCore.HandlePartitionGoneAsync). Raises LeaseLost.
+        """
+        parent = await self._read(lease)
+        if parent.owner != self._owner:
+            raise LeaseLost(f"{parent.token} lease token was taken over by owner '{parent.owner}'")
+        for child in children:
+            await self._create(self._new_document(child) | {"ContinuationToken": parent.continuation})
+        tokens = {child.id for child in children}
+        await self._container.delete_item(parent.id, partition_key=self._partition_key_of(parent))
+        return [each for each in await self.all() if each.token in tokens]
+
+    async def _update(
+        self,
+        lease: Lease,
+        change: Callable[[Lease], Lease],
+        *,
+        expected: str | None,
+        conflicted: Callable[[], None] = lambda: None,
+    ) -> Lease:
+        """Write the change against the lease's ETag; on a conflict look again, while `expected` still owns it.
+
+        The answer has the ETag that was sent, not the new one: the .NET processor keeps it since its SDK's
+        version 3.19, so that the next write of that lease is refused once (412), read and written again.
+        """
+        for _ in range(_CONFLICTS + 1):
+            if lease.owner != expected:
+                raise LeaseLost(f"{lease.token} lease token was taken over by owner '{lease.owner}'")
+            changed = replace(change(lease), timestamp=datetime.now(UTC))
+            try:
+                await self._replace(changed)
+                return changed
+            except CosmosAccessConditionFailedError:
+                conflicted()
+                lease = await self._read(lease)
+            except CosmosResourceNotFoundError:
+                raise LeaseLost(f"{lease.token} lease was deleted") from None
+        raise LeaseLost(f"{lease.token} lease was changed by others {_CONFLICTS + 1} times in a row")
+
+    async def _replace(self, lease: Lease) -> None:
+        await self._container.replace_item(
+            lease.id, lease.to_document(), etag=lease.etag, match_condition=MatchConditions.IfNotModified
+        )
+
+    async def _read(self, lease: Lease) -> Lease:
+        partition_key = self._partition_key_of(lease)
+        try:
+            return Lease.from_document(await self._container.read_item(lease.id, partition_key=partition_key))
+        except CosmosResourceNotFoundError:
+            raise LeaseLost(f"{lease.token} lease was deleted") from None
+
+    async def _is_initialized(self) -> bool:
+        marker = self._prefix + INITIALIZED_MARKER
+        try:
+            await self._container.read_item(marker, partition_key=marker)
+        except CosmosResourceNotFoundError:
+            return False
+        return True
+
+    async def _take_lock(self) -> Mapping[str, Any] | None:
+        """The lock's document, or None where another host holds it."""
+        lock = {"id": self._prefix + INITIALIZATION_LOCK, "ttl": LOCK_TTL_S}
+        try:
+            return await self._container.create_item(self._with_partition_key(lock))
+        except CosmosResourceExistsError:
+            return None
+
+    async def _release_lock(self, lock: Mapping[str, Any]) -> None:
+        try:
+            await self._container.delete_item(
+                lock["id"],
+                partition_key=lock["id"],
+                etag=lock["_etag"],
+                match_condition=MatchConditions.IfNotModified,
+            )
+        except (CosmosResourceNotFoundError, CosmosAccessConditionFailedError):
+            return  # It expired, and another host may hold it now.
+
+    async def _create_missing(self, ranges: Sequence[PartitionRange]) -> None:
+        present = {lease.token for lease in await self.all()}
+        for partition_range in ranges:
+            if partition_range.id not in present:
+                await self._create(self._new_document(partition_range))
+
+    async def _create(self, document: dict[str, Any]) -> None:
+        try:
+            await self._container.create_item(self._with_partition_key(document))
+        except CosmosResourceExistsError:
+            return  # Another host whose lock had expired created it.
+
+    def _new_document(self, partition_range: PartitionRange) -> dict[str, Any]:
+        return {
+            "id": self._prefix + PREFIX_SEPARATOR + partition_range.id,
+            "version": 0,
+            "LeaseToken": partition_range.id,
+            "FeedRange": {"Range": {"min": partition_range.minimum, "max": partition_range.maximum}},
+            "Owner": None,
+            "ContinuationToken": None,
+            "properties": {},
+            "Mode": _MODE,
+        }
+
+    def _partition_key_of(self, lease: Lease) -> str:
+        return lease.id if self._partitioned_by_id else str(lease.document["partitionKey"])
+
+    def _with_partition_key(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A lease container partitioned by /partitionKey, which Gremlin accounts need, holds the id there too."""
+        return document if self._partitioned_by_id else {**document, "partitionKey": document["id"]}

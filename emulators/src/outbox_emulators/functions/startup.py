@@ -1,0 +1,96 @@
+"""Starting a function's listener: once, and where Cosmos DB does not answer, again and again.
+
+As FunctionListener of Azure/azure-webjobs-sdk does around CosmosDBTriggerListener: the host runs on whatever comes
+of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from azure.core.exceptions import AzureError
+from azure.cosmos.exceptions import CosmosResourceNotFoundError
+
+from outbox_emulators.functions.errors import ContainerMissing, HostError, describe
+from outbox_emulators.functions.pause import pause
+from outbox_emulators.functions.retries import UNLIMITED, RetryPolicy
+from outbox_emulators.functions.status import FunctionStatus
+
+MINIMUM_RETRY_S = 2.0
+MAXIMUM_RETRY_S = 120.0
+_USED_UP = (
+    "This builder instance has already been used to build a processor. Create a new instance to build another."
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Startup:
+    """Runs `attempt` until it succeeds, `stopping` is set, or it can never succeed.
+
+    `settled` is set once it is known how the first attempt ended; whoever knows earlier that it will take its
+    time, sets it. `minimum_retry_s` is the first wait before another attempt.
+    """
+
+    def __init__(
+        self,
+        attempt: Callable[[], Awaitable[None]],
+        *,
+        minimum_retry_s: float,
+        stopping: asyncio.Event,
+        status: FunctionStatus,
+    ) -> None:
+        self.settled = asyncio.Event()
+        self._attempt = attempt
+        self._stopping = stopping
+        self._status = status
+        # RandomizedExponentialBackoffStrategy, as retry policies have it.
+        policy = RetryPolicy(UNLIMITED, minimum_retry_s, max(minimum_retry_s, MAXIMUM_RETRY_S))
+        self._delays = policy.delays(random.Random())
+
+    async def run(self) -> None:
+        """Raises HostError where the app or its settings must be changed."""
+        try:
+            while not self._stopping.is_set():
+                try:
+                    await self._attempt()
+                    return
+                except ContainerMissing as error:
+                    self._unable(str(error))
+                    await self._never()
+                except CosmosResourceNotFoundError as error:
+                    self._unable(f"a container does not exist: {describe(error)}")
+                    await self._never()
+                except AzureError as error:
+                    self._unable(describe(error))
+                self.settled.set()
+                await pause(next(self._delays), until=self._stopping)
+        finally:
+            self.settled.set()
+
+    async def _never(self) -> None:
+        """Try again without ever getting as far as the containers, were they there by now.
+
+        CosmosDBTriggerListener forgets its processor after a 404, and builds another one from a builder that
+        takes part in one building only.
+        """
+        self.settled.set()
+        while not await pause(next(self._delays), until=self._stopping):
+            self._unable(f"{_USED_UP} Restart the host once both containers exist.")
+
+    def _unable(self, why: str) -> None:
+        self._status.last_error = f"the listener was unable to start: {why}"
+        logger.error("The listener for function 'Functions.%s' was unable to start. %s", self._status.name, why)
+
+
+def as_host_error(task: asyncio.Task[None]) -> HostError | None:
+    """Why a startup ended that can never succeed; None where it goes on or has succeeded."""
+    if not task.done() or task.cancelled():
+        return None
+    error = task.exception()
+    if error is not None and not isinstance(error, HostError):
+        raise error
+    return error

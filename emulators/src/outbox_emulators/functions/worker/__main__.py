@@ -1,0 +1,37 @@
+"""The worker process: `python -m outbox_emulators.functions.worker SOCKET APP`, started by the host alone."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from outbox_emulators.functions.edges import Edges
+from outbox_emulators.functions.worker.child import serve
+
+
+def main() -> None:
+    """Serve until the host has gone, then finish what is under way."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("socket", type=int, help="the file descriptor of the socket to the host")
+    parser.add_argument("app", type=Path, help="the function app")
+    parser.add_argument("--own", action="store_true", help="not the platform's library, even where there is one")
+    parser.add_argument("--journal", type=Path, help="where edges are written")
+    arguments = parser.parse_args()
+    # Ctrl-C in a terminal reaches the host too, which decides when the worker ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # As the platform's worker: everything at Information, whoever logs it.
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    asyncio.run(serve(arguments.socket, arguments.app, Edges(None, arguments.journal), own=arguments.own))
+    # Threads of the app must not keep a worker whose host has gone.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

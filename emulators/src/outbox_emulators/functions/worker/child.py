@@ -1,0 +1,78 @@
+"""The worker's side of the socket: index, invoke, and outlive the host while there is something to finish."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from outbox_emulators.functions.app import importable
+from outbox_emulators.functions.edges import Edge, Edges
+from outbox_emulators.functions.errors import HostError
+from outbox_emulators.functions.worker import frames, platform
+from outbox_emulators.functions.worker.interface import IndexedFunction, Invocation, InvocationFailed
+from outbox_emulators.functions.worker.own import OwnRuntime
+
+ORPHAN_LIMIT_S = 60.0
+"""A worker without a host ends at the latest after so many seconds; the platform's lives on."""
+
+
+class Runtime(Protocol):
+    """A library that loads and calls functions."""
+
+    async def load(self, app_directory: Path) -> Sequence[IndexedFunction]: ...
+
+    async def invoke(self, invocation: Invocation) -> None: ...
+
+
+async def serve(descriptor: int, app_directory: Path, edges: Edges, *, own: bool) -> None:
+    """Answer the host on that socket until it has gone, and then finish what it had asked for."""
+    connection = socket.socket(fileno=descriptor)
+    reader, writer = await asyncio.open_connection(sock=connection)
+    runtime: Runtime = OwnRuntime() if own or not platform.is_available() else platform.PlatformRuntime()
+    with importable(app_directory):
+        try:
+            functions = await runtime.load(app_directory)
+        except HostError as error:
+            frames.write(writer, {"error": str(error)})
+            await writer.drain()
+            return
+        frames.write(writer, frames.functions_header(list(functions)))
+        running: set[asyncio.Task[bool]] = set()
+        while (frame := await frames.read(reader)) is not None:
+            header, text = frame
+            task = asyncio.create_task(
+                _answer(runtime, header["call"], frames.invocation_in(header, text), writer)
+            )
+            running.add(task)
+            task.add_done_callback(running.discard)
+        await _outlive(running, edges)
+
+
+async def _answer(runtime: Runtime, call: int, invocation: Invocation, writer: asyncio.StreamWriter) -> bool:
+    """Invoke and tell the host, which may have gone; whether the function succeeded."""
+    failure: InvocationFailed | None = None
+    try:
+        await runtime.invoke(invocation)
+    except InvocationFailed as error:
+        failure = error
+    frames.write(writer, frames.outcome_header(call, failure))
+    return failure is None
+
+
+async def _outlive(running: set[asyncio.Task[bool]], edges: Edges) -> None:
+    # The other end of standard output has gone with the host.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
+    edges.met(Edge.HOST_KILLED)
+    if not running:
+        return
+    done, _ = await asyncio.wait(set(running), timeout=ORPHAN_LIMIT_S)
+    for task in done:
+        if task.exception() is None and task.result():
+            edges.met(Edge.WORKER_OUTLIVED_HOST)

@@ -1,0 +1,72 @@
+"""What the host asks of a worker, whatever process it lives in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from outbox_emulators.functions.context import RetryContext
+from outbox_emulators.functions.retries import RetryPolicy
+
+
+class InvocationFailed(Exception):
+    """An attempt did not succeed; the message begins with the name of what was raised.
+
+    `stack_trace` is the worker's, empty where the worker itself was the reason.
+    """
+
+    def __init__(self, message: str, *, source: str = "", stack_trace: str = "") -> None:
+        super().__init__(message)
+        self.source = source
+        self.stack_trace = stack_trace
+
+
+class FunctionTimeout(InvocationFailed):
+    """The invocation took longer than functionTimeout."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"FunctionTimeout: Timeout value of {timeout_s} s was exceeded")
+
+
+class WorkerDied(InvocationFailed):
+    """The worker ended while it had the invocation."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFunction:
+    """A function that the worker found: its Cosmos DB trigger as declared, and its retry policy."""
+
+    name: str
+    trigger: Mapping[str, Any]
+    retry_policy: RetryPolicy | None
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One attempt: `documents` is the trigger's value, a JSON array as text."""
+
+    function: str
+    invocation_id: str
+    documents: str
+    retry: RetryContext = field(default_factory=RetryContext)
+
+
+class Worker(Protocol):
+    """Runs one function app."""
+
+    async def start(self) -> Sequence[IndexedFunction]:
+        """Load the app and index it. Raises HostError; then nothing is left behind."""
+
+    async def invoke(self, invocation: Invocation, *, timeout_s: float | None) -> None:
+        """Call the function; return when it has succeeded.
+
+        Raises InvocationFailed, and of it FunctionTimeout after `timeout_s` seconds (None: no limit) and
+        WorkerDied.
+        """
+
+    def kill(self) -> None:
+        """End at once, with whatever is running, as by SIGKILL."""
+
+    async def stop(self) -> None:
+        """End; what is still running is lost."""

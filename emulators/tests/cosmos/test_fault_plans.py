@@ -1,0 +1,165 @@
+"""Which requests a fault strikes, how often, and how long: without any dice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from emulators.tests.cosmos.support import TurnableClock
+from outbox_emulators.cosmos.fault_plans import FaultKind, FaultPlan
+from outbox_emulators.cosmos.fault_targets import InvalidFault, Match, Operation, Target
+from outbox_emulators.cosmos.faults import Faults
+from outbox_emulators.cosmos.messages import Request
+
+READ = Target("data", Operation.READ)
+ITEMS = ("dbs", "outbox", "colls", "data", "docs")
+
+
+def _target(method: str, *segments: str, **headers: str) -> Target:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Target.of(Request(method, segments, named, b"", "activity"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "operation"),
+    [
+        ("GET", ITEMS, {"a_im": "Incremental Feed"}, "read-feed"),
+        ("GET", ITEMS, {}, "read-feed"),
+        ("GET", (*ITEMS, "1"), {}, "read"),
+        ("POST", ITEMS, {}, "create"),
+        ("POST", ITEMS, {"x_ms_documentdb_is_upsert": "True"}, "upsert"),
+        ("POST", ITEMS, {"x_ms_cosmos_is_batch_request": "True"}, "batch"),
+        ("POST", ITEMS, {"x_ms_documentdb_isquery": "True"}, "query"),
+        ("POST", ITEMS, {"content_type": "application/query+json"}, "query"),
+        ("POST", ITEMS, {"x_ms_cosmos_is_query_plan_request": "True"}, "query"),
+        ("PUT", (*ITEMS, "1"), {}, "replace"),
+        ("PATCH", (*ITEMS, "1"), {}, "patch"),
+        ("DELETE", (*ITEMS, "1"), {}, "delete"),
+        ("POST", (*ITEMS[:4], "operations", "partitionkeydelete"), {}, "delete"),
+        ("GET", (*ITEMS[:4], "pkranges"), {}, "metadata"),
+        ("GET", ITEMS[:4], {}, "metadata"),
+    ],
+)
+def test_what_a_request_does_is_told_from_its_path_and_headers(
+    method: str, path: tuple[str, ...], headers: dict[str, str], operation: str
+) -> None:
+    assert _target(method, *path, **headers) == Target("data", Operation(operation))
+
+
+@pytest.mark.parametrize("path", [(), ("dbs",), ("dbs", "outbox"), ("dbs", "outbox", "colls"), ("offers",)])
+def test_a_request_outside_of_any_container_is_metadata(path: tuple[str, ...]) -> None:
+    assert _target("GET", *path) == Target(None, Operation.METADATA)
+
+
+@pytest.mark.parametrize(
+    ("operation", "covered"),
+    [
+        ("any", set(Operation) - {Operation.ANY, Operation.WRITE}),
+        ("write", {"batch", "create", "upsert", "replace", "patch", "delete"}),
+        ("batch", {"batch"}),
+        ("read-feed", {"read-feed"}),
+    ],
+)
+def test_a_fault_covers_the_operations_it_names(operation: str, covered: set[str]) -> None:
+    match = Match(operation=Operation(operation))
+    single = set(Operation) - {Operation.ANY, Operation.WRITE}
+    assert {each for each in single if match.covers(Target("data", each))} == covered
+
+
+def test_a_fault_of_one_container_leaves_the_others_alone() -> None:
+    match = Match("data")
+    assert match.covers(READ)
+    assert not match.covers(Target("leases", Operation.READ))
+    assert not match.covers(Target(None, Operation.METADATA))
+
+
+def test_a_fault_strikes_as_often_as_it_was_told_to() -> None:
+    faults = Faults()
+    fault = faults.add(FaultPlan(FaultKind.DROP, count=2))
+
+    assert [faults.strike(READ) for _ in range(3)] == [fault, fault, None]
+    assert faults.is_idle
+    assert faults.applied == {FaultKind.DROP: 2}
+
+
+def test_a_fault_strikes_until_its_time_has_passed() -> None:
+    clock = TurnableClock()
+    faults = Faults(clock)
+    fault = faults.add(FaultPlan(FaultKind.DROP, for_ms=1_500))
+
+    clock.advance(1.49)
+    assert faults.strike(READ) is fault
+    clock.advance(0.02)
+    assert faults.strike(READ) is None
+    assert faults.get(fault.id) is fault
+
+
+def test_whichever_limit_comes_first_ends_a_fault() -> None:
+    clock = TurnableClock()
+    faults = Faults(clock)
+    by_count = faults.add(FaultPlan(FaultKind.DROP, count=1, for_ms=1_000))
+    assert faults.strike(READ) is by_count
+    faults.add(FaultPlan(FaultKind.DROP, count=1, for_ms=1_000))
+    clock.advance(1.0)
+    assert faults.strike(READ) is None
+
+
+def test_the_oldest_fault_that_matches_strikes_first() -> None:
+    faults = Faults()
+    faults.add(FaultPlan(FaultKind.THROTTLE, Match("leases"), count=1))
+    older = faults.add(FaultPlan(FaultKind.DROP, count=1))
+    newer = faults.add(FaultPlan(FaultKind.UNAVAILABLE, count=1))
+
+    assert [faults.strike(READ), faults.strike(READ), faults.strike(READ)] == [older, newer, None]
+
+
+async def test_a_hang_ends_when_the_server_stops() -> None:
+    faults = Faults()
+    hanging = asyncio.create_task(faults.hang(60_000))
+    await asyncio.sleep(0)
+    faults.stop()
+    async with asyncio.timeout(5):
+        await hanging
+
+
+async def test_a_hang_lasts_as_long_as_it_was_told_to() -> None:
+    started = time.monotonic()
+    await Faults().hang(30)
+    assert time.monotonic() - started >= 0.03
+
+
+@pytest.mark.parametrize(
+    ("plan", "named"),
+    [
+        ([], "JSON object"),
+        ({"count": 1}, "kind"),
+        ({"kind": "flood", "count": 1}, "throttle, unavailable, gone, timeout, drop, drop-after"),
+        ({"kind": "drop"}, "count or for_ms"),
+        ({"kind": "drop", "count": 0}, "count"),
+        ({"kind": "drop", "count": True}, "count"),
+        ({"kind": "drop", "for_ms": 1.5}, "for_ms"),
+        ({"kind": "drop", "count": 1, "probability": 0.5}, "'probability' is no option of drop"),
+        ({"kind": "drop", "count": 1, "hang_ms": 5}, "'hang_ms' is no option of drop"),
+        ({"kind": "throttle", "count": 1, "retry_after_ms": -1}, "retry_after_ms"),
+        ({"kind": "timeout", "count": 1, "applies": "yes"}, "applies"),
+        ({"kind": "drop", "count": 1, "match": "data"}, "match"),
+        ({"kind": "drop", "count": 1, "match": {"database": "outbox"}}, "match"),
+        ({"kind": "drop", "count": 1, "match": {"container": 5}}, "container"),
+        ({"kind": "drop", "count": 1, "match": {"operation": "writes"}}, "operation"),
+        ({"kind": "drop", "count": 1, "match": {"operation": []}}, "operation"),
+    ],
+)
+def test_a_fault_that_makes_no_sense_is_refused_with_the_reason(plan: Any, named: str) -> None:
+    with pytest.raises(InvalidFault, match=named):
+        FaultPlan.from_json(plan)
+
+
+def test_a_fault_in_full_is_understood() -> None:
+    match = {"container": "data", "operation": "batch"}
+    assert FaultPlan.from_json(
+        {"kind": "timeout", "match": match, "count": 2, "for_ms": 9, "hang_ms": 5, "applies": True}
+    ) == FaultPlan(FaultKind.TIMEOUT, Match("data", Operation.BATCH), 2, 9, hang_ms=5, applies=True)
+    assert FaultPlan.from_json({"kind": "throttle", "for_ms": 1, "retry_after_ms": 7}).retry_after_ms == 7

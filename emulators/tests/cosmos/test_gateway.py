@@ -1,0 +1,158 @@
+"""What is answered to whom: signatures, paths, verbs, and the server's own endpoints."""
+
+from __future__ import annotations
+
+import logging
+
+import aiohttp
+import pytest
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from emulators.tests.cosmos.support import RawClient
+from outbox_emulators.cosmos.account import Account
+from outbox_emulators.cosmos.server import CosmosServer
+
+OTHER_KEY = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+
+
+async def test_a_wrong_key_is_unauthorized(server: CosmosServer) -> None:
+    wrong = CosmosClient(server.endpoint, OTHER_KEY)
+    try:
+        with pytest.raises(CosmosHttpResponseError) as caught:
+            await wrong.__aenter__()
+    finally:
+        await wrong.close()
+
+    assert caught.value.status_code == 401
+    assert "payload to sign" in caught.value.message
+
+
+async def test_the_configured_key_is_the_one_that_counts() -> None:
+    async with CosmosServer(key=OTHER_KEY) as server, CosmosClient(server.endpoint, OTHER_KEY) as client:
+        assert await client.create_database("db")
+
+
+async def test_a_request_without_a_signature_is_unauthorized(raw: RawClient) -> None:
+    answer = await raw.send("GET", "/dbs", sign=False)
+
+    assert answer.status == 401
+    assert answer.body["code"] == "Unauthorized"
+
+
+@pytest.mark.parametrize(
+    "token", ["", "nonsense", "type%3daad%26ver%3d1.0%26sig%3dx", "type%3dmaster%26ver%3d1.0"]
+)
+async def test_any_other_token_is_unauthorized(raw: RawClient, token: str) -> None:
+    answer = await raw.send("GET", "/dbs", sign=False, headers={"authorization": token})
+
+    assert answer.status == 401
+
+
+async def test_a_signature_covers_verb_resource_and_date(raw: RawClient) -> None:
+    wrong_date = {"x-ms-date": "Thu, 01 Jan 1970 00:00:00 GMT"}
+
+    assert (await raw.send("GET", "/dbs", headers=wrong_date)).status == 401
+
+
+async def test_names_beyond_ascii_are_signed_and_found(client: CosmosClient) -> None:
+    database = await client.create_database("Prüfung 1")
+    container = await database.create_container("コンテナ", PartitionKey(path="/pk"))
+
+    await container.create_item({"id": "ключ &%+", "pk": "é"})
+
+    assert (await container.read_item("ключ &%+", "é"))["id"] == "ключ &%+"
+
+
+@pytest.mark.usefixtures("container")
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", "/dbs/outbox/nothing", 404),
+        ("GET", "/dbs/none", 404),
+        ("GET", "/dbs/outbox/colls/none", 404),
+        ("GET", "/dbs/outbox/colls/data/docs/1/attachments", 404),
+        ("PUT", "/dbs", 405),
+        ("DELETE", "/dbs/outbox/colls/data/pkranges", 405),
+        ("PATCH", "/dbs/outbox/colls/data", 405),
+        ("POST", "/dbs/outbox/users", 400),
+        ("GET", "/dbs/outbox/colls/data/sprocs", 400),
+        ("GET", "/dbs/outbox/colls/data/triggers/x", 400),
+        ("POST", "/dbs/outbox/colls/data/docs", 400),
+    ],
+)
+async def test_what_is_not_served_is_refused_in_the_services_way(
+    raw: RawClient, method: str, path: str, status: int
+) -> None:
+    answer = await raw.send(method, path)
+
+    assert answer.status == status
+    assert set(answer.body) == {"code", "message"}
+    assert answer.headers["x-ms-activity-id"] in answer.body["message"]
+
+
+@pytest.mark.usefixtures("container")
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'"x"', b'{"id":"1","pk":"a"} more', b"\xff\xfe", b'{"id":"1","n":NaN}']
+)
+async def test_a_malformed_item_is_a_bad_request(raw: RawClient, body: bytes) -> None:
+    key = {"x-ms-documentdb-partitionkey": '["a"]'}
+
+    answer = await raw.send("POST", "/dbs/outbox/colls/data/docs", headers=key, body=body)
+
+    assert (answer.status, answer.body["code"]) == (400, "BadRequest")
+
+
+@pytest.mark.usefixtures("container")
+@pytest.mark.parametrize("key", [None, "", "nonsense", '"a"', "[]", '["a","b"]', "[1e999]"])
+async def test_a_malformed_partition_key_is_a_bad_request(raw: RawClient, key: str | None) -> None:
+    headers = {} if key is None else {"x-ms-documentdb-partitionkey": key}
+
+    answer = await raw.send("POST", "/dbs/outbox/colls/data/docs", headers=headers, body='{"id":"1","pk":"a"}')
+
+    assert answer.status == 400
+
+
+async def test_triggers_are_refused_rather_than_skipped(container: ContainerProxy) -> None:
+    with pytest.raises(CosmosHttpResponseError) as caught:
+        await container.create_item({"id": "1", "pk": "a"}, pre_trigger_include="validate")
+
+    assert caught.value.status_code == 400
+
+
+async def test_a_container_created_anew_is_told_from_the_one_before(client: CosmosClient) -> None:
+    database = await client.create_database("db")
+    container = await database.create_container("c", PartitionKey(path="/pk"))
+    await container.create_item({"id": "1", "pk": "a"})
+
+    await database.delete_container("c")
+    await database.create_container("c", PartitionKey(path="/pk"))
+
+    await container.create_item({"id": "1", "pk": "a"})
+    assert [item["id"] async for item in container.read_all_items()] == ["1"]
+
+
+async def test_a_fault_in_the_server_is_an_internal_server_error(
+    raw: RawClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: Account, request: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Account, "container_of", fail)
+    with caplog.at_level(logging.CRITICAL):
+        answer = await raw.send("GET", "/dbs/outbox/colls/data")
+
+    assert (answer.status, answer.body["code"]) == (500, "InternalServerError")
+
+
+async def test_health_and_counts_need_no_signature(server: CosmosServer, container: ContainerProxy) -> None:
+    await container.create_item({"id": "1", "pk": "a"})
+
+    async with aiohttp.ClientSession(server.endpoint) as session:
+        async with session.get("/health") as health, session.get("/admin/counts") as counts:
+            assert health.status == 200
+            assert await counts.json() == {"outbox": {"data": 1}}
+        async with session.get("/admin/other") as other, session.post("/admin/counts") as posted:
+            assert (other.status, posted.status) == (404, 405)

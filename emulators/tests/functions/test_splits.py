@@ -1,0 +1,77 @@
+"""A physical partition split under the host: its children are read on from where the parent was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from azure.cosmos.aio import ContainerProxy
+
+from emulators.tests.cosmos.support import FaultClient
+from emulators.tests.functions.apps import Recorder, eventually, stored_leases, write_app
+from emulators.tests.functions.conftest import HostFactory
+from outbox_emulators.cosmos.server import CosmosServer
+
+KEYS = [f"key-{number}" for number in range(20)]
+
+
+async def write(data: ContainerProxy, number: int) -> None:
+    for key in KEYS:
+        await data.create_item({"id": f"{number}", "partitionKey": key})
+
+
+@pytest.mark.parametrize("written_before", [True, False], ids=["with a checkpoint", "before the first checkpoint"])
+async def test_the_children_of_a_split_partition_go_on_where_it_was(
+    tmp_path: Path,
+    server: CosmosServer,
+    data: ContainerProxy,
+    leases: ContainerProxy,
+    recorder: Recorder,
+    host_of: HostFactory,
+    written_before: bool,
+) -> None:
+    await host_of(write_app(tmp_path / "app", name="app")).start()
+    if written_before:
+        await write(data, 0)
+        await recorder.until(lambda: len(delivered(recorder)) == len(KEYS))
+
+    for token in ("0", "1", "2", "3", "4"):
+        server.account.split("outbox", "data", token)
+    await write(data, 1)
+
+    expected = {(key, number) for key in KEYS for number in (("0", "1") if written_before else ("1",))}
+    await recorder.until(lambda: set(delivered(recorder)) >= expected)
+
+    async def divided() -> bool:
+        found = {lease["LeaseToken"] for lease in await stored_leases(leases)}
+        return found == {str(number) for number in range(5, 14)}
+
+    await eventually(divided)
+    assert sorted(delivered(recorder)) == sorted(expected)
+
+
+def delivered(recorder: Recorder) -> list[tuple[str, str]]:
+    return [
+        (document["partitionKey"], document["id"])
+        for delivery in recorder.deliveries
+        for document in delivery.documents
+    ]
+
+
+async def test_a_partition_that_is_gone_for_a_moment_keeps_its_lease(
+    tmp_path: Path,
+    data: ContainerProxy,
+    leases: ContainerProxy,
+    recorder: Recorder,
+    host_of: HostFactory,
+    faults: FaultClient,
+) -> None:
+    host = host_of(write_app(tmp_path / "app", name="app"))
+    await host.start()
+
+    await faults.add("gone", "read-feed", count=8)
+    await write(data, 0)
+
+    await recorder.until(lambda: len(delivered(recorder)) == len(KEYS))
+    assert {lease["LeaseToken"] for lease in await stored_leases(leases)} == {"0", "1", "2", "3"}
+    assert host.edges.as_json()["edges"]["lease-given-up"] >= 1

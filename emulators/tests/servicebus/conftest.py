@@ -1,0 +1,133 @@
+"""A broker in this process on free ports, and the real SDK as its client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from azure.servicebus._pyamqp.aio import AMQPClientAsync
+from azure.servicebus.aio import ServiceBusClient, _servicebus_receiver_async, _servicebus_sender_async
+
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
+
+from .doubles import FakeClock
+
+ENTITIES: dict[str, Any] = {
+    "UserConfig": {
+        "Logging": {"Type": "Console"},
+        "Namespaces": [
+            {
+                "Name": "sbemulatorns",
+                "Queues": [
+                    {"Name": "orders", "Properties": {"DeadLetteringOnMessageExpiration": True}},
+                    {"Name": "quick", "Properties": {"LockDuration": "PT0.4S", "MaxDeliveryCount": 2}},
+                    {"Name": "slow", "Properties": {"LockDuration": "PT1.2S"}},
+                    {"Name": "chats", "Properties": {"RequiresSession": True}},
+                    {"Name": "quick-chats", "Properties": {"RequiresSession": True, "LockDuration": "PT0.6S"}},
+                    {"Name": "large", "Properties": {"MaxMessageSizeInKilobytes": 2048}},
+                    {
+                        "Name": "spread",
+                        "Properties": {"EnablePartitioning": True, "RequiresDuplicateDetection": True},
+                    },
+                ],
+                "Topics": [
+                    {
+                        "Name": "events",
+                        "Properties": {
+                            "RequiresDuplicateDetection": True,
+                            "DuplicateDetectionHistoryTimeWindow": "PT5M",
+                        },
+                        "Subscriptions": [
+                            {"Name": "all", "Properties": {"RequiresSession": True}},
+                            {
+                                "Name": "named",
+                                "Rules": [
+                                    {
+                                        "Name": "by-label",
+                                        "Properties": {
+                                            "FilterType": "Correlation",
+                                            "CorrelationFilter": {"Label": "Named"},
+                                        },
+                                    }
+                                ],
+                            },
+                            {
+                                "Name": "dear",
+                                "Rules": [
+                                    {
+                                        "Name": "by-price",
+                                        "Properties": {
+                                            "FilterType": "Sql",
+                                            "SqlFilter": {"SqlExpression": "price > 100"},
+                                            "Action": {"SqlExpression": "SET sys.Label = 'Dear'; SET dear = TRUE"},
+                                        },
+                                    }
+                                ],
+                            },
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+}
+
+
+class ImpatientAsyncio:
+    """asyncio for the SDK's handlers, which look every 50 ms whether a link has opened."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def sleep(self, delay: float) -> None:
+        await asyncio.sleep(min(delay, 0.002))
+
+
+@pytest.fixture(autouse=True)
+def quick_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare the tests the SDK's idle waits.
+
+    Besides the above these are its keep-alive: a handler that closes waits up to a second for it to wake and end.
+    """
+
+    async def end_at_once(_: object) -> None:
+        return None
+
+    monkeypatch.setattr(AMQPClientAsync, "_keep_alive_async", end_at_once)
+    for module in (_servicebus_sender_async, _servicebus_receiver_async):
+        monkeypatch.setattr(module, "asyncio", ImpatientAsyncio())
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def entities() -> Entities:
+    return Entities.from_document(ENTITIES)
+
+
+@pytest.fixture
+async def server(entities: Entities) -> AsyncIterator[ServiceBusServer]:
+    async with ServiceBusServer(entities, edges=None) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: ServiceBusServer) -> AsyncIterator[ServiceBusClient]:
+    # A shorter wait for frames than the SDK's 0.2 s: it waits in full whenever it looks for one more.
+    async with ServiceBusClient.from_connection_string(
+        server.connection_string, retry_total=0, socket_timeout=0.05
+    ) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def admin(server: ServiceBusServer) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{server.admin_port}") as session:
+        yield session

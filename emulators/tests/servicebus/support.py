@@ -1,0 +1,82 @@
+"""The broker as a test sees it from beside the SDK: over its admin port, and into its queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from azure.servicebus._pyamqp.error import TokenAuthFailure
+from azure.servicebus.exceptions import ServiceBusAuthenticationError
+
+from outbox_emulators.servicebus.server import ServiceBusServer
+
+
+@contextmanager
+def told_as_missing(path: str) -> Iterator[None]:
+    """Expect a token for this path to be answered with 404, which the SDK raises as a failure to authenticate."""
+    with pytest.raises(ServiceBusAuthenticationError) as raised:
+        yield
+    refusal = raised.value.inner_exception
+    assert isinstance(refusal, TokenAuthFailure)
+    assert refusal.condition == b"amqp:client-error"
+    assert refusal.status_code == 404
+    assert f"/{path}' could not be found".encode() in refusal.status_description
+
+
+class Broker:
+    """A running broker."""
+
+    def __init__(self, admin: aiohttp.ClientSession, server: ServiceBusServer) -> None:
+        self.server = server
+        self._admin = admin
+
+    async def held(self, path: str) -> list[str | None]:
+        """The ids of the messages of a queue or subscription, in order."""
+        entries = self.server.broker.namespace.outlet(path).messages.peek(0, 1_000)
+        return [entry.message.message_id for entry in entries]
+
+    async def counts(self, path: str) -> dict[str, Any]:
+        """What the admin port says of an entity."""
+        counts: dict[str, Any] = (await self._ask("GET", "/admin/entities"))[path]
+        return counts
+
+    async def inject(self, **fault: Any) -> int:
+        """Put a fault to work; returns its id."""
+        return int((await self._ask("POST", "/admin/faults", fault))["id"])
+
+    async def end(self, fault_id: int | None = None) -> None:
+        """Take back a fault, or all of them."""
+        await self._ask("DELETE", "/admin/faults" + ("" if fault_id is None else f"/{fault_id}"))
+
+    async def fault(self, fault_id: int) -> dict[str, Any]:
+        """One fault as it is told."""
+        found: dict[str, Any] = await self._ask("GET", f"/admin/faults/{fault_id}")
+        return found
+
+    async def pending(self) -> list[dict[str, Any]]:
+        """The faults that can still strike."""
+        return list((await self._ask("GET", "/admin/faults"))["pending"])
+
+    async def applied(self) -> dict[str, int]:
+        """How often each kind has struck."""
+        return dict((await self._ask("GET", "/admin/faults"))["applied"])
+
+    async def edges(self) -> dict[str, int]:
+        """How often each edge was met."""
+        return dict((await self._ask("GET", "/admin/edges"))["edges"])
+
+    async def restart(self, **options: Any) -> None:
+        """Restart the broker."""
+        await self._ask("POST", "/admin/restart", options)
+
+    async def refused(self, method: str, path: str, body: Any, status: int) -> str:
+        """Ask for what is refused with a status; returns the reason."""
+        return str((await self._ask(method, path, body, status))["error"])
+
+    async def _ask(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
+        async with self._admin.request(method, path, json=body) as answer:
+            assert answer.status == status, await answer.text()
+            return await answer.json()

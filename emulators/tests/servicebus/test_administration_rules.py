@@ -1,0 +1,159 @@
+"""Rules over the management API: told as they were given, and heeded by what is sent from then on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from azure.core.exceptions import HttpResponseError, ResourceExistsError
+from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.management import (
+    CorrelationRuleFilter,
+    FalseRuleFilter,
+    SqlRuleAction,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
+
+from outbox_emulators.servicebus.server import ServiceBusServer
+
+from .plain_http import management_client
+
+VALUES: dict[str, Any] = {
+    "string": "ü <&> x",
+    "int": 2,
+    "long": 2**31 + 3,
+    "negative": -5,
+    "bool": False,
+    "double": 1.5,
+    "moment": datetime(2020, 7, 5, 11, 12, 13),
+    "duration": timedelta(days=1, hours=2, minutes=3),
+}
+
+
+@pytest.fixture
+async def management(server: ServiceBusServer) -> AsyncIterator[Any]:
+    """A ServiceBusAdministrationClient; every property of what it returns may be None to a type checker."""
+    async with management_client(server) as client:
+        yield client
+
+
+def told(found: Any) -> dict[str, Any]:
+    """What was given of a filter or an action, without what the SDK adds to it."""
+    added = ("requires_preprocessing", "compatibility_level")
+    fields = {name: value for name, value in vars(found).items() if name not in added and value}
+    if isinstance(found, TrueRuleFilter | FalseRuleFilter):
+        fields.pop("sql_expression")
+    return fields
+
+
+async def matching(client: ServiceBusClient, subscription: str, *messages: ServiceBusMessage) -> list[Any]:
+    """Send messages; return those that a subscription got."""
+    async with (
+        client.get_topic_sender("events") as sender,
+        client.get_subscription_receiver(
+            "events", subscription, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        ) as receiver,
+    ):
+        for message in messages:
+            await sender.send_messages(message)
+        return await receiver.receive_messages(len(messages), max_wait_time=0.5)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        CorrelationRuleFilter(correlation_id="c", label="l", properties=VALUES),
+        SqlRuleFilter("a = @one AND b > @two", parameters={"@one": "x", "@two": 2}),
+        TrueRuleFilter(),
+        FalseRuleFilter(),
+    ],
+    ids=["correlation", "sql", "true", "false"],
+)
+async def test_a_rule_is_told_as_it_was_given(management: Any, given: Any) -> None:
+    action = SqlRuleAction("SET a = @value", parameters={"@value": datetime(2020, 7, 5, 11, 12, 13)})
+
+    await management.create_rule("events", "named", "rule", filter=given, action=action)
+
+    found = await management.get_rule("events", "named", "RULE")
+    assert type(found.filter) is type(given)
+    assert told(found.filter) == told(given)
+    assert told(found.action) == told(action)
+    listed = [each async for each in management.list_rules("events", "named")]
+    assert [each.name for each in listed] == ["by-label", "rule"]
+    assert told(listed[1].filter) == told(given)
+
+
+async def test_the_rules_of_the_file_are_told(management: Any) -> None:
+    label = await management.get_rule("events", "named", "by-label")
+    price = await management.get_rule("events", "dear", "by-price")
+    default = await management.get_rule("events", "all", "$Default")
+
+    assert (label.filter.label, label.action) == ("Named", None)
+    assert price.filter.sql_expression == "price > 100"
+    assert price.action.sql_expression == "SET sys.Label = 'Dear'; SET dear = TRUE"
+    assert type(default.filter) is TrueRuleFilter
+
+
+async def test_a_rule_that_is_made_changed_or_deleted_holds_at_once(
+    management: Any, client: ServiceBusClient
+) -> None:
+    def letters() -> list[ServiceBusMessage]:
+        return [ServiceBusMessage(each, application_properties={"letter": each}) for each in "ab"]
+
+    await management.create_subscription("events", "new")
+    await management.delete_rule("events", "new", "$Default")
+    assert await matching(client, "new", *letters()) == []
+
+    a = SqlRuleFilter("letter = @letter", parameters={"@letter": "a"})
+    await management.create_rule("events", "new", "rule", filter=a)
+    assert [str(each) for each in await matching(client, "new", *letters())] == ["a"]
+
+    rule = await management.get_rule("events", "new", "rule")
+    rule.filter = CorrelationRuleFilter(properties={"letter": "b"})
+    rule.action = SqlRuleAction("SET seen = 1")
+    await management.update_rule("events", "new", rule)
+    [message] = await matching(client, "new", *letters())
+    assert (str(message), message.application_properties[b"seen"]) == ("b", 1)
+
+
+async def test_a_moment_in_a_rule_is_compared_with_that_of_a_message(
+    management: Any, client: ServiceBusClient
+) -> None:
+    moment = datetime.fromisoformat("2020-07-05T11:12:13+02:00")
+    await management.create_subscription("events", "new")
+    rule = await management.get_rule("events", "new", "$Default")
+    rule.filter = CorrelationRuleFilter(properties={"at": moment})
+    await management.update_rule("events", "new", rule)
+
+    moments: list[Any] = [moment, VALUES["moment"]]
+    sent = [ServiceBusMessage("x", application_properties={"at": each}) for each in moments]
+    found = await matching(client, "new", *sent)
+
+    assert [message.application_properties[b"at"] for message in found] == [int(moment.timestamp() * 1000)]
+
+
+async def test_a_rule_of_a_taken_name_is_a_conflict(management: Any) -> None:
+    with pytest.raises(ResourceExistsError):
+        await management.create_rule("events", "named", "By-Label")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"filter": SqlRuleFilter("a =")}, "SQL of the rule"),
+        ({"filter": SqlRuleFilter("a = @b")}, "the parameter @b has no value"),
+        ({"filter": CorrelationRuleFilter()}, "at least one property"),
+        ({"action": SqlRuleAction("SET")}, "SQL of the rule"),
+    ],
+    ids=["sql", "parameter", "empty", "action"],
+)
+async def test_a_rule_that_is_not_valid_is_refused(management: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(HttpResponseError) as raised:
+        await management.create_rule("events", "named", "rule", **options)
+
+    assert raised.value.status_code == 400
+    assert words in str(raised.value)

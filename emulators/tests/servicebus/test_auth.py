@@ -1,0 +1,56 @@
+"""Shared access signatures, made by the SDK and by others."""
+
+from __future__ import annotations
+
+import pytest
+from azure.servicebus._pyamqp.utils import generate_sas_token
+
+from outbox_emulators.servicebus.auth import KEY_NAME, Claim, SharedAccess
+from outbox_emulators.servicebus.errors import Unauthorized
+
+NOW = 1_700_000_000
+KEY = "the key"
+AUDIENCE = "sb://127.0.0.1:5672/orders"
+
+
+@pytest.fixture
+def access() -> SharedAccess:
+    return SharedAccess(KEY, lambda: NOW)
+
+
+def token(audience: str = AUDIENCE, key: str = KEY, name: str = KEY_NAME, expiry: int = NOW + 60) -> str:
+    made: str = generate_sas_token(audience, name, key, expiry)  # type: ignore[no-untyped-call]
+    return made
+
+
+def test_a_token_of_the_sdk_grants_its_entity(access: SharedAccess) -> None:
+    assert access.check(token(), AUDIENCE) == Claim("orders", NOW + 60)
+
+
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        (token(key="another"), "InvalidSignature"),
+        (token(name="Nobody"), "InvalidSignature"),
+        (token().replace("orders", "others"), "InvalidSignature"),
+        (token().replace(f"se={NOW + 60}", f"se={NOW + 6000}"), "InvalidSignature"),
+        (token(expiry=NOW), "ExpiredToken"),
+        (token("sb://127.0.0.1:5672/other"), "InvalidAudience"),
+        ("eyJhbGciOi.a.b", "MalformedToken"),
+        ("SharedAccessSignature sr=x&sig=y", "MalformedToken"),
+        ("", "MalformedToken"),
+    ],
+)
+def test_any_other_is_refused_with_the_reason(access: SharedAccess, bad: str, complaint: str) -> None:
+    with pytest.raises(Unauthorized, match=complaint):
+        access.check(bad, AUDIENCE)
+
+
+def test_a_claim_covers_its_path_and_all_below_and_nothing_beside() -> None:
+    claim = Claim("Orders", NOW)
+
+    assert claim.covers("orders")
+    assert claim.covers("orders/$management")
+    assert not claim.covers("orders2")
+    assert not claim.covers("topic/Subscriptions/orders")
+    assert Claim("", NOW).covers("anything")

@@ -1,0 +1,175 @@
+"""Links and connections that the broker ends while nobody uses them, and what azure-servicebus makes of that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusConnectionError, ServiceBusError
+
+from outbox_emulators.servicebus.edges import Edge
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.broker import keep_alive
+
+from .support import Broker
+
+IDLE_MS = 200
+IDLE_ENDS = {
+    Edge.IDLE_LINK_DETACHED,
+    Edge.IDLE_LINK_DETACHED_WITH_ERROR,
+    Edge.IDLE_CONNECTION_CLOSED,
+    Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR,
+}
+
+
+@pytest.fixture
+def broker(admin: aiohttp.ClientSession, server: ServiceBusServer) -> Broker:
+    return Broker(admin, server)
+
+
+@pytest.fixture
+async def patient(server: ServiceBusServer) -> AsyncIterator[ServiceBusClient]:
+    async with ServiceBusClient.from_connection_string(
+        server.connection_string, retry_total=3, retry_backoff_factor=0.01, socket_timeout=0.05
+    ) as client:
+        yield client
+
+
+async def send(sender: ServiceBusSender, identifier: str) -> None:
+    await sender.send_messages(ServiceBusMessage(identifier, message_id=identifier))
+
+
+@pytest.mark.parametrize("reads", [False, True], ids=["unread", "read by the keep-alive"])
+@pytest.mark.parametrize("silent", [False, True], ids=["with a reason", "without"])
+@pytest.mark.parametrize("kind", ["detach-idle", "close-idle"])
+async def test_a_sender_that_retries_rides_out_the_end_of_its_link(
+    broker: Broker, patient: ServiceBusClient, kind: str, silent: bool, reads: bool
+) -> None:
+    async with patient.get_queue_sender("orders") as sender:
+        await send(sender, "1")
+        await broker.inject(kind=kind, entity="orders", silent=silent)
+        if reads:
+            await keep_alive(sender)
+
+        await send(sender, "2")
+
+    assert await broker.held("orders") == ["1", "2"]
+    assert await broker.applied() == {kind: 1}
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["with a reason", "without"])
+@pytest.mark.parametrize("kind", ["detach-idle", "close-idle"])
+async def test_a_receiver_that_retries_rides_out_the_end_of_its_link(
+    broker: Broker, patient: ServiceBusClient, kind: str, silent: bool
+) -> None:
+    async with patient.get_queue_sender("orders") as sender, patient.get_queue_receiver("orders") as receiver:
+        await broker.inject(kind=kind, entity="orders", role="receiver", silent=silent)
+        await send(sender, "1")
+
+        found = await receiver.receive_messages(1, max_wait_time=5)
+        if not found:
+            found = await receiver.receive_messages(1, max_wait_time=5)
+
+    assert [message.message_id for message in found] == ["1"]
+
+
+async def test_what_has_an_answer_to_come_does_not_idle(entities: Entities) -> None:
+    async with (
+        ServiceBusServer(entities, edges=None, idle_ms=100, ack_delay_ms=400) as server,
+        ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
+        client.get_queue_sender("orders") as sender,
+    ):
+        await send(sender, "1")
+
+        assert server.broker.edges.met == {}
+
+
+async def test_a_receiver_that_waits_for_a_session_does_not_idle(entities: Entities) -> None:
+    async with (
+        ServiceBusServer(entities, edges=None, idle_ms=100) as server,
+        ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
+    ):
+        waiting = client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1)
+        with pytest.raises(OperationTimeoutError):
+            await waiting.__aenter__()
+
+        assert Edge.IDLE_LINK_DETACHED_WITH_ERROR not in server.broker.edges.met
+
+
+async def test_a_link_that_idles_is_detached_and_its_connection_closed_after_it(entities: Entities) -> None:
+    async with (
+        ServiceBusServer(entities, edges=None, idle_ms=IDLE_MS) as server,
+        ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
+        client.get_queue_sender("orders") as sender,
+    ):
+        await send(sender, "1")
+        await until_met(server, Edge.IDLE_LINK_DETACHED_WITH_ERROR)
+        await keep_alive(sender)
+        with pytest.raises(ServiceBusConnectionError, match=r"IdleTimerExpired: Idle timeout: 0:00:00.2"):
+            await send(sender, "2")
+        await send(sender, "2")
+        await until_met(server, Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR)
+
+        async with asyncio.timeout(10):
+            while server.broker.connections:
+                await asyncio.sleep(0.01)
+        with pytest.raises(ServiceBusError):
+            await send(sender, "3")
+        await send(sender, "4")
+        assert server.broker.edges.met.keys() == {
+            Edge.IDLE_LINK_DETACHED_WITH_ERROR,
+            Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR,
+        }
+
+
+async def test_a_link_in_use_does_not_idle(entities: Entities) -> None:
+    async with (
+        ServiceBusServer(entities, edges=None, idle_ms=400) as server,
+        ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
+        client.get_queue_sender("orders") as sender,
+    ):
+        until = asyncio.get_running_loop().time() + 1.2
+        while asyncio.get_running_loop().time() < until:
+            await send(sender, "x")
+
+        assert server.broker.edges.met == {}
+
+
+async def test_the_seed_decides_how_what_idles_ends_and_draws_all_of_it(entities: Entities) -> None:
+    async with (
+        ServiceBusServer(entities, edges=3, idle_ms=150) as server,
+        ServiceBusClient.from_connection_string(
+            server.connection_string, retry_total=10, retry_backoff_factor=0.01, socket_timeout=0.02
+        ) as client,
+        client.get_queue_sender("orders") as sender,
+    ):
+        met = server.broker.edges.met
+
+        def idle_ends() -> int:
+            return sum(met[edge] for edge in IDLE_ENDS)
+
+        async with asyncio.timeout(30):
+            sent = 0
+            while not met.keys() >= IDLE_ENDS:
+                await send(sender, str(sent))
+                sent += 1
+                before = idle_ends()
+                while idle_ends() == before:
+                    await asyncio.sleep(0.01)
+
+        outlet = server.broker.namespace.outlet("orders").messages
+        received = Counter(entry.message.message_id for entry in outlet.peek(0, 1_000))
+        assert received.keys() == {str(number) for number in range(sent)}
+
+
+async def until_met(server: ServiceBusServer, edge: Edge) -> None:
+    """Wait until the broker has counted an edge."""
+    async with asyncio.timeout(10):
+        while not server.broker.edges.met[edge]:
+            await asyncio.sleep(0.01)

@@ -1,0 +1,130 @@
+"""The SQL of rules: what is true of a message, what is unknown, and what is not SQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from outbox_emulators.servicebus.filters import CorrelationFilter, Rule, TrueFilter, copies
+from outbox_emulators.servicebus.message import Message, Property
+from outbox_emulators.servicebus.sql import SqlError, parse_action, parse_filter
+
+from .doubles import a_message
+
+
+@pytest.fixture
+def message() -> Message:
+    return a_message(
+        message_id="m1",
+        session_id="s",
+        subject="Label",
+        properties={"a": 1, "text": "te_st%", "half": 2.5, "yes": True, "Cased": "x"},
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1=1",
+        "a = 1 AND text <> 'x'",
+        "a > 5 OR half >= 2.5",
+        "NOT a > 5",
+        "user.a = 1 and sys.MessageId = 'm1' and SYS.Label = 'Label' and sys.SessionId='s'",
+        "a IN (3, 2, 1)",
+        "a NOT IN (2, 3)",
+        "text LIKE 'te%'",
+        "text LIKE 'te!_st!%' ESCAPE '!'",
+        "text NOT LIKE 'te'",
+        "text LIKE '_____%'",
+        "missing IS NULL AND a IS NOT NULL",
+        "EXISTS(a) AND NOT EXISTS(missing)",
+        "[a] * 2 + 1 = 3 AND -a = -1 AND (a + 3) % 2 = 0 AND 7 / 2 = 3 AND 7.0 / 2 = 3.5",
+        "\"a\" = 1 AND property('a') = 1",
+        "yes = TRUE AND yes <> false",
+        "text + 'x' = 'te_st%x'",
+        "cased = 'x'",
+        "newid() IS NOT NULL",
+        "(a = 1)",
+        "half = 25E-1",
+        "system = 1 OR a = 1",
+    ],
+)
+def test_true_predicates_match(text: str, message: Message) -> None:
+    assert parse_filter(text).matches(message)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = 2",
+        "missing = 1",
+        "NOT missing = 1",
+        "missing <> 1",
+        "missing IN (1)",
+        "missing NOT IN (1)",
+        "missing NOT LIKE 'x'",
+        "a NOT IN (2, missing)",
+        "a = '1'",
+        "yes = 1",
+        "text = 'TE_ST%'",
+        "missing + 1 = 1",
+        "a / 0 = 1",
+        "a % 0 = 1",
+        "missing = 1 AND a = 1",
+    ],
+)
+def test_false_and_unknown_predicates_do_not_match(text: str, message: Message) -> None:
+    assert not parse_filter(text).matches(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a", "a condition was expected"),
+        ("1", "a condition was expected"),
+        ("(a = 1) + 1 = 2", "a value was expected"),
+        ("a = ", "line 1"),
+        ("sys.Nothing = 1", "no system property 'Nothing'"),
+        ("@p = 1", "the parameter @p has no value"),
+        ("a = 'open", "line 1"),
+        ("", "line 1"),
+    ],
+)
+def test_what_is_not_valid_is_refused_with_the_reason(text: str, complaint: str) -> None:
+    with pytest.raises(SqlError, match=complaint):
+        parse_filter(text)
+
+
+def test_parameters_have_the_values_given(message: Message) -> None:
+    assert parse_filter("a = @one AND text LIKE @Pattern", {"@one": 1, "@pattern": "te%"}).matches(message)
+
+
+def test_an_action_sets_and_removes_properties_of_its_copy_only(message: Message) -> None:
+    action = parse_action("SET sys.Label = 'New'; SET b = a + 1; REMOVE text")
+
+    changed = action.apply(message)
+
+    assert changed.field(Property.SUBJECT) == "New"
+    assert changed.application_properties == {"a": 1, "half": 2.5, "yes": True, "Cased": "x", "b": 2}
+    assert message.field(Property.SUBJECT) == "Label"
+    assert "text" in message.application_properties
+
+
+def test_an_action_cannot_set_what_is_the_systems_alone() -> None:
+    with pytest.raises(SqlError, match=r"sys.PartitionKey cannot be set"):
+        parse_action("SET sys.PartitionKey = 'x'")
+
+
+def test_a_correlation_filter_wants_every_property_equal_and_of_the_same_case(message: Message) -> None:
+    assert CorrelationFilter({Property.SUBJECT: "Label"}, {"a": 1}).matches(message)
+    assert not CorrelationFilter({Property.SUBJECT: "label"}).matches(message)
+    assert not CorrelationFilter({Property.SUBJECT: "Label"}, {"a": 2}).matches(message)
+    assert not CorrelationFilter({}, {"missing": 1}).matches(message)
+
+
+def test_rules_without_an_action_make_one_copy_and_each_with_one_makes_its_own(message: Message) -> None:
+    action = parse_action("SET copied = TRUE")
+    rules = (Rule("1", TrueFilter()), Rule("2", TrueFilter()), Rule("3", TrueFilter(), action))
+
+    found = copies(rules, message)
+
+    assert [copy.application_properties.get("copied") for copy in found] == [None, True]

@@ -1,0 +1,136 @@
+"""`python -m relay check`: are the settings right, and is what they name as the relay needs it?"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from relay.cli.check.inspection import (
+    LOCAL_ADMINISTRATION,
+    administration_address,
+    container_settings,
+    read_cosmos,
+    read_servicebus,
+)
+from relay.cli.check.judgement import Demands, Finding, Level, judge_cosmos, judge_servicebus
+from relay.cli.check.scan import Scan, scan
+from relay.cli.results import ExitCode, Result
+from relay.cli.times import parse_duration
+from relay.errors import SettingsError
+from relay.settings import Settings
+
+EXAMPLES = """\
+examples:
+  python -m relay check
+  python -m relay check --min-window PT1H --min-ttl P7D --strict
+  python -m relay check --env-file .local/stack.env --min-window PT5M
+  python -m relay check --scan
+  python -m relay check --json | jq '.findings[] | select(.level != "ok")'
+
+Nothing is changed, and no message is sent. Each finding is one of
+  ok       as it should be
+  warning  works, with a danger that is named       (exit code 1 only with --strict)
+  unknown  cannot be read with the rights at hand   (exit code 1, or 0 with --allow-unknown)
+  error    has to be put right, the remedy is named (exit code 1)
+With --scan the change feed is read from the leases' positions to its end, for documents that the Functions host
+cannot hand over: a lease stops in front of such a document without a failed invocation. On a large backlog this
+takes time and request units.
+The properties of the topic and its subscriptions can be read only with the Manage right, which the app itself
+does not need."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `check`."""
+    parser.add_argument(
+        "--min-window",
+        type=parse_duration,
+        default=timedelta(minutes=10),
+        metavar="DURATION",
+        help="least duplicate detection window, as PT10M or in seconds (PT10M)",
+    )
+    parser.add_argument(
+        "--min-ttl",
+        type=parse_duration,
+        default=timedelta(days=1),
+        metavar="DURATION",
+        help="how long messages should live at least, else a warning (P1D)",
+    )
+    parser.add_argument(
+        "--servicebus-admin",
+        metavar="ADDRESS",
+        help="the Service Bus management endpoint, where it is not where SERVICEBUS says: a URL (with the "
+        f"credentials of SERVICEBUS) or a connection string; {LOCAL_ADMINISTRATION} by default",
+    )
+    parser.add_argument(
+        "--scan", action="store_true", help="look for documents that the Functions host cannot hand over"
+    )
+    parser.add_argument("--strict", action="store_true", help="warnings count as findings too")
+    parser.add_argument("--allow-unknown", action="store_true", help="what cannot be read is no finding")
+
+
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Result:
+    """Check the settings first; where they are right, what they name.
+
+    Raises:
+        UsageError: `--servicebus-admin` is no address.
+    """
+    try:
+        settings = Settings.from_environment(environment)
+    except SettingsError as error:
+        findings = [Finding(Level.ERROR, problem) for problem in error.problems]
+        return _result(ExitCode.USAGE, findings)
+    administration = administration_address(arguments.servicebus_admin, environment)
+    cosmos, servicebus = await asyncio.gather(read_cosmos(settings), read_servicebus(settings, administration))
+    demands = Demands(
+        window=arguments.min_window,
+        relied_on=timedelta(seconds=settings.duplicate_window_s),
+        ttl=arguments.min_ttl,
+    )
+    findings = [
+        Finding(Level.OK, "the settings are complete and well-formed"),
+        *judge_cosmos(cosmos, settings.cosmos_database, container_settings(settings)),
+        *judge_servicebus(servicebus, settings.servicebus_topic, demands),
+    ]
+    scanned = await scan(settings) if arguments.scan else None
+    if scanned is not None:
+        findings += scanned.findings
+    code = exit_code(findings, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
+    return _result(code, findings, scanned)
+
+
+def exit_code(findings: list[Finding], *, strict: bool, allow_unknown: bool) -> ExitCode:
+    """The exit code that these findings amount to."""
+    if any(finding.unavailable for finding in findings):
+        return ExitCode.SERVICE
+    counted = {Level.ERROR}
+    if strict:
+        counted.add(Level.WARNING)
+    if not allow_unknown:
+        counted.add(Level.UNKNOWN)
+    return ExitCode.FINDINGS if any(finding.level in counted for finding in findings) else ExitCode.OK
+
+
+def _result(code: ExitCode, findings: list[Finding], scanned: Scan | None = None) -> Result:
+    counts = Counter(finding.level for finding in findings)
+    lines = [line for finding in findings for line in _lines(finding)]
+    lines.append(", ".join(f"{counts[level]} {level}" for level in Level))
+    data: dict[str, Any] = {
+        "counts": {str(level): counts[level] for level in Level},
+        "findings": [
+            {"level": str(finding.level), "what": finding.what, "remedy": finding.remedy} for finding in findings
+        ],
+    }
+    if scanned is not None:
+        data |= {"scanned": scanned.documents, "obstacles": [each.data() for each in scanned.obstacles]}
+    return Result(code, data, lines)
+
+
+def _lines(finding: Finding) -> list[str]:
+    lines = [f"{finding.level:<8} {finding.what}"]
+    if finding.remedy is not None:
+        lines.append(f"{'':<8} -> {finding.remedy}")
+    return lines

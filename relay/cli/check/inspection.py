@@ -1,0 +1,275 @@
+"""Reads the facts that `check` judges, with the rights at hand, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+from xml.etree.ElementTree import ParseError
+
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceNotFoundError,
+)
+from azure.servicebus.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+)
+from azure.servicebus.management import SubscriptionProperties, TopicProperties
+
+from relay.cli.check.facts import (
+    ContainerFacts,
+    CosmosFacts,
+    Gap,
+    LockFacts,
+    ServiceBusFacts,
+    SubscriptionFacts,
+    TopicFacts,
+    Why,
+)
+from relay.cli.containers import connected
+from relay.cli.times import parse_duration
+from relay.connections import (
+    names_emulator,
+    servicebus_administration_client,
+    servicebus_client,
+)
+from relay.errors import UsageError, classify, first_line
+from relay.settings import Connection, Settings
+
+if TYPE_CHECKING:
+    from azure.cosmos.aio import ContainerProxy
+
+T = TypeVar("T")
+
+LOCAL_ADMINISTRATION = "LOCAL_SERVICEBUS_ADMIN"
+
+# One question to one service, the SDK's retries included.
+_TIMEOUT_S = 20.0
+
+# What a question may fail with: the services' errors, the network's, and answers that are not what was asked for.
+_FAILURES = (AzureError, ServiceBusError, OSError, ParseError, ValueError)
+
+
+async def read_cosmos(settings: Settings) -> CosmosFacts:
+    """The database and the three containers, as the account describes them."""
+    try:
+        async with asyncio.timeout(_TIMEOUT_S), connected(settings.cosmos) as client:
+            database = client.get_database_client(settings.cosmos_database)
+            found = await _ask(database.read, _cosmos_gap)
+            if isinstance(found, Gap) and found.why is not Why.FORBIDDEN:
+                return CosmosFacts(found, {})
+            containers = {
+                setting: await _ask(database.get_container_client(name).read, _cosmos_gap)
+                for setting, name in container_settings(settings).items()
+            }
+            leases = database.get_container_client(settings.cosmos_lease_container)
+            locks = await _ask(lambda: _read_locks(leases), _cosmos_gap)
+    except _FAILURES as error:
+        return CosmosFacts(_cosmos_gap(error), {})
+    return CosmosFacts(
+        found if isinstance(found, Gap) else None,
+        {
+            setting: properties if isinstance(properties, Gap) else _container_facts(properties)
+            for setting, properties in containers.items()
+        },
+        [] if isinstance(locks, Gap) and isinstance(containers["COSMOS_LEASE_CONTAINER"], Gap) else locks,
+    )
+
+
+async def _read_locks(leases: ContainerProxy) -> list[LockFacts]:
+    """Documents `<prefix>.lock`, as the change feed processor names them: one a trigger."""
+    rows = leases.query_items("SELECT c.id, c._ts FROM c WHERE ENDSWITH(c.id, '.lock')")
+    now = time.time()
+    return [LockFacts(row["id"], now - row["_ts"]) async for row in rows]
+
+
+def container_settings(settings: Settings) -> dict[str, str]:
+    """The containers by the setting that names each."""
+    return {
+        "COSMOS_CONTAINER": settings.cosmos_container,
+        "COSMOS_LEASE_CONTAINER": settings.cosmos_lease_container,
+        "COSMOS_QUARANTINE_CONTAINER": settings.cosmos_quarantine_container,
+    }
+
+
+def _container_facts(properties: dict[str, Any]) -> ContainerFacts:
+    return ContainerFacts(
+        partition_key=tuple(properties.get("partitionKey", {}).get("paths", ())),
+        default_ttl=properties.get("defaultTtl"),
+    )
+
+
+async def read_servicebus(settings: Settings, administration: str | None) -> ServiceBusFacts:
+    """The topic and its subscriptions as the management endpoint describes them, and whether a link to it opens.
+
+    Args:
+        settings: The app's.
+        administration: Where the management endpoint is, if not where `SERVICEBUS` says: a URL or a connection
+            string.
+
+    Raises:
+        UsageError: `administration` is neither.
+    """
+    connection = administration_connection(settings.servicebus, administration)
+    sending = await _ask_in_time(lambda: _open_link(settings), _link_gap)
+    if connection is None:
+        gap = Gap(Why.UNREACHABLE, "SERVICEBUS leads to an emulator, which serves it on another port")
+        return ServiceBusFacts(gap, gap, sending)
+    topic = await _ask_in_time(lambda: _read_topic(connection, settings.servicebus_topic), _administration_gap)
+    if isinstance(topic, Gap):
+        return ServiceBusFacts(topic, topic, sending)
+    subscriptions = await _ask_in_time(
+        lambda: _read_subscriptions(connection, settings.servicebus_topic), _administration_gap
+    )
+    return ServiceBusFacts(topic, subscriptions, sending)
+
+
+def administration_address(given: str | None, environment: Mapping[str, str]) -> str | None:
+    """Where the management endpoint is by option or environment; None where it is where `SERVICEBUS` says."""
+    return given or environment.get(LOCAL_ADMINISTRATION, "").strip() or None
+
+
+def administration_connection(connection: Connection, address: str | None) -> Connection | None:
+    """How to reach the management endpoint; None where that cannot be known.
+
+    Args:
+        connection: The setting `SERVICEBUS`, whose credentials are used for a URL.
+        address: A connection string, or a URL: `http://` for an emulator, `https://` for a namespace.
+
+    Raises:
+        UsageError: `address` is neither, or does not go with `connection`.
+    """
+    secret = connection.connection_string
+    if address is None:
+        return None if secret is not None and names_emulator(secret) else connection
+    if "=" in address:
+        return Connection(connection_string=address)
+    parts = urlsplit(address if "//" in address else f"https://{address}")
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise UsageError("--servicebus-admin: give a URL such as http://127.0.0.1:5300, or a connection string")
+    if secret is None:
+        if parts.scheme == "http":
+            raise UsageError("--servicebus-admin: a URL with http:// needs SERVICEBUS as a connection string")
+        return Connection(address=parts.netloc, identity=connection.identity)
+    kept = [
+        part
+        for part in secret.split(";")
+        if part and part.partition("=")[0].lower() not in ("endpoint", "usedevelopmentemulator", "entitypath")
+    ]
+    emulator = ["UseDevelopmentEmulator=true"] if parts.scheme == "http" else []
+    return Connection(connection_string=";".join([f"Endpoint=sb://{parts.netloc}", *kept, *emulator]))
+
+
+async def _read_topic(connection: Connection, name: str) -> TopicFacts:
+    async with servicebus_administration_client(connection) as client:
+        return topic_facts(await client.get_topic(name))
+
+
+async def _read_subscriptions(connection: Connection, topic: str) -> list[SubscriptionFacts]:
+    async with servicebus_administration_client(connection) as client:
+        return [subscription_facts(properties) async for properties in client.list_subscriptions(topic)]
+
+
+def topic_facts(properties: TopicProperties) -> TopicFacts:
+    """What matters of a topic's properties."""
+    return TopicFacts(
+        status=_text(properties.status),
+        duplicate_detection=properties.requires_duplicate_detection,
+        window=_duration(properties.duplicate_detection_history_time_window),
+        partitioned=properties.enable_partitioning,
+        ttl=_duration(properties.default_message_time_to_live),
+    )
+
+
+def subscription_facts(properties: SubscriptionProperties) -> SubscriptionFacts:
+    """What matters of a subscription's properties."""
+    return SubscriptionFacts(
+        name=properties.name,
+        status=_text(properties.status),
+        requires_session=properties.requires_session,
+        dead_letters_expired=properties.dead_lettering_on_message_expiration,
+        ttl=_duration(properties.default_message_time_to_live),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(getattr(value, "value", value))
+
+
+def _duration(value: timedelta | str | None) -> timedelta | None:
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+async def _open_link(settings: Settings) -> int:
+    """Opening a link to the topic takes the right to send, and sends nothing."""
+    async with (
+        servicebus_client(settings.servicebus) as client,
+        client.get_topic_sender(settings.servicebus_topic) as sender,
+    ):
+        return (await sender.create_message_batch()).max_size_in_bytes
+
+
+async def _ask(question: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
+    try:
+        return await question()
+    except _FAILURES as error:
+        return gap_of(error)
+
+
+async def _ask_in_time(question: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
+    async def bounded() -> T:
+        async with asyncio.timeout(_TIMEOUT_S):
+            return await question()
+
+    return await _ask(bounded, gap_of)
+
+
+def _cosmos_gap(error: Exception) -> Gap:
+    """401 is a key or a token that the account does not accept; 403 an identity that lacks a role, or a firewall.
+
+    https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb
+    """
+    status = error.status_code if isinstance(error, HttpResponseError) else None
+    whys = {404: Why.MISSING, 403: Why.FORBIDDEN, 401: Why.REFUSED}
+    why = whys.get(status or 0, Why.UNREACHABLE)
+    if isinstance(error, ClientAuthenticationError):
+        why = Why.REFUSED
+    return Gap(why, first_line(error))
+
+
+def _administration_gap(error: Exception) -> Gap:
+    """401 is also what a key without the Manage right gets, which the app does not need: no proof of anything."""
+    if isinstance(error, ResourceNotFoundError):
+        return Gap(Why.MISSING, first_line(error))
+    status = error.status_code if isinstance(error, HttpResponseError) else None
+    if status in (401, 403) or isinstance(error, ClientAuthenticationError):
+        return Gap(Why.FORBIDDEN, first_line(error))
+    return Gap(Why.UNREACHABLE, first_line(error))
+
+
+def names_missing_entity(error: Exception) -> bool:
+    """Whether Service Bus says that there is no such entity.
+
+    It answers so where the client puts its token, with 404, and azure-servicebus (7.15.0) calls that an error of
+    authentication; the error inside has the status (azure-sdk-for-python issues 304 and 451).
+    """
+    inner = error.inner_exception if isinstance(error, ServiceBusError) else None
+    return isinstance(error, MessagingEntityNotFoundError) or getattr(inner, "status_code", None) == 404
+
+
+def _link_gap(error: Exception) -> Gap:
+    said = str(classify(error))
+    if names_missing_entity(error) or isinstance(error, MessagingEntityDisabledError):
+        return Gap(Why.MISSING, said)
+    if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError | ClientAuthenticationError):
+        return Gap(Why.REFUSED, said)
+    return Gap(Why.UNREACHABLE, said)

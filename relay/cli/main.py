@@ -1,0 +1,136 @@
+"""The command line: its commands, its options, its exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from relay.cli.check import command as check
+from relay.cli.console import Console
+from relay.cli.environment import with_files
+from relay.cli.quarantine import command as quarantine
+from relay.cli.replay import command as replay
+from relay.cli.results import EXIT_CODES, ExitCode, Result
+from relay.cli.smoke import command as smoke
+from relay.errors import ServiceError, SettingsError, UsageError
+from relay.settings import Settings
+
+EXAMPLES = f"""\
+examples:
+  python -m relay check
+  python -m relay quarantine list
+  python -m relay quarantine release --reason message-refused
+  python -m relay smoke --subscription all
+  python -m relay replay --from 2026-02-09T11:00Z --to 2026-02-09T12:00Z --dry-run
+
+The settings are those of the function app, from the environment or from --env-file; docs/settings.md lists them.
+Every command takes --json. `python -m relay COMMAND --help` tells more of each.
+
+{EXIT_CODES}"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--env-file",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="read settings from this file of NAME=value lines too; it goes before the environment, a later file "
+        "before an earlier one",
+    )
+    common.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
+    common.add_argument("--verbose", action="store_true", help="log what the SDKs do, on standard error")
+    top = argparse.ArgumentParser(
+        prog="python -m relay",
+        description="Look after an Outbox Relay: check it, try it, see to its quarantine, publish again.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, summary: str, epilog: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name,
+            parents=parents,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=f"{epilog}\n\n{EXIT_CODES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    check.add_arguments(add("check", "check the settings and what they name in Azure", check.EXAMPLES, common))
+    smoke.add_arguments(
+        add("smoke", "send one event through the deployed app, and compare what arrives", smoke.EXAMPLES, common)
+    )
+    quarantine.add_arguments(
+        add("quarantine", "list, show, release or discard what is in quarantine", quarantine.EXAMPLES), common
+    )
+    replay.add_arguments(add("replay", "publish again what is still in the outbox", replay.EXAMPLES, common))
+    return top
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one command with the process's environment; returns the exit code. Wrong usage raises SystemExit(2)."""
+    arguments = parser().parse_args(words)
+    _set_up_logging(verbose=arguments.verbose)
+    console = Console(as_json=arguments.json)
+    try:
+        return asyncio.run(run(arguments, os.environ, console))
+    except KeyboardInterrupt:
+        console.note("Interrupted.")
+        console.show(_name(arguments), Result(ExitCode.INTERRUPTED, {"error": "interrupted"}))
+        return int(ExitCode.INTERRUPTED)
+
+
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str], console: Console) -> int:
+    """Run one command and print what became of it; returns the exit code."""
+    result = await _result(arguments, environment, console)
+    console.show(_name(arguments), result)
+    return int(result.code)
+
+
+async def _result(arguments: argparse.Namespace, environment: Mapping[str, str], console: Console) -> Result:
+    try:
+        whole = with_files(environment, arguments.env_file)
+        if arguments.command == "check":
+            return await check.run(arguments, whole)
+        settings = Settings.from_environment(whole)
+        if arguments.command == "smoke":
+            return await smoke.run(arguments, settings, whole, console)
+        if arguments.command == "quarantine":
+            return await quarantine.run(arguments, settings, console)
+        return await replay.run(arguments, settings, console)
+    except (UsageError, SettingsError) as error:
+        return _failed(ExitCode.USAGE, error, console)
+    except ServiceError as error:
+        return _failed(ExitCode.SERVICE, error, console)
+
+
+def _failed(code: ExitCode, error: Exception, console: Console) -> Result:
+    console.note(f"error: {error}")
+    return Result(code, {"error": str(error)})
+
+
+def _name(arguments: argparse.Namespace) -> str:
+    if arguments.command == "quarantine":
+        return f"quarantine {arguments.quarantine_command}"
+    return str(arguments.command)
+
+
+def _set_up_logging(*, verbose: bool) -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    if not verbose:
+        # Whatever the SDKs cannot do comes out as an error of the command: no need to tell it twice.
+        logging.getLogger("azure").setLevel(logging.CRITICAL)

@@ -1,0 +1,147 @@
+"""Sends chunk after chunk of events; a partition key that did not get through is not sent for again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from relay.cli.results import ExitCode
+from relay.errors import ConfigurationError, SendError
+from relay.events import DomainEvent
+from relay.selection import group
+from relay.servicebus import messages
+from relay.servicebus.messages import Encoder
+from relay.servicebus.publisher import Publisher
+from relay.servicebus.turn import PartitionOutcome, Rejected
+from relay.settings import Settings
+
+# There is no retry policy of a host around a command. These ride out a throttled moment, not an outage.
+_PAUSES_S = (0.5, 2.0)
+
+# That many partition keys in a row without one that got through are an outage, not a partition of the topic.
+_OUTAGE = 3
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of one chunk.
+
+    Attributes:
+        through: By partition key, the events dealt with: accepted or rejected. The beginning of what was given.
+        rejected: Those among them that Service Bus will never accept.
+    """
+
+    through: dict[str, list[DomainEvent]] = field(default_factory=dict)
+    rejected: list[Rejected] = field(default_factory=list)
+
+    @property
+    def accepted(self) -> list[DomainEvent]:
+        """The events Service Bus has accepted."""
+        refused = {id(rejection.event) for rejection in self.rejected}
+        return [event for events in self.through.values() for event in events if id(event) not in refused]
+
+
+@dataclass(slots=True)
+class Failure:
+    """A partition key that is not sent for again: the error that stopped it, and its events not sent."""
+
+    error: SendError
+    unsent: int
+
+
+class OrderedSender:
+    """Keeps the order of each partition key across chunks, as the trigger's checkpoint does for the app.
+
+    Attributes:
+        failures: The partition keys that did not get through, by key.
+        gave_up: Nothing gets through: there is no sense in another chunk.
+    """
+
+    def __init__(self, publisher: Publisher, pauses_s: Sequence[float] = _PAUSES_S) -> None:
+        self._publisher = publisher
+        self._pauses_s = pauses_s
+        self.failures: dict[str, Failure] = {}
+        self.gave_up = False
+        self._accepted = 0
+        self._failed_in_a_row = 0
+
+    async def send(self, events: Sequence[DomainEvent], *, stop_at_rejection: bool = False) -> Sent:
+        """Publish a chunk, trying again what may succeed. Failed sends are told in `failures`, not raised.
+
+        With `stop_at_rejection`, what follows a rejected event of the same key is neither sent nor in the result.
+        """
+        sent = Sent()
+        partitions = {}
+        for key, its_events in group(events).items():
+            if key in self.failures:
+                self.failures[key].unsent += len(its_events)
+            else:
+                partitions[key] = its_events
+        accepted = 0
+        for pause in (*self._pauses_s, None):
+            outcomes = await self._publisher.publish(partitions, stop_at_rejection=stop_at_rejection, lasting=True)
+            accepted += sum(outcome.published for outcome in outcomes)
+            failed = [outcome for outcome in outcomes if outcome.error is not None]
+            partitions = self._take(outcomes, partitions, sent)
+            if not partitions or any(isinstance(outcome.error, ConfigurationError) for outcome in failed):
+                break
+            if pause is not None:
+                await asyncio.sleep(pause)
+        self._accepted += accepted
+        self._note(failed, accepted)
+        return sent
+
+    def _take(
+        self, outcomes: list[PartitionOutcome], partitions: dict[str, list[DomainEvent]], sent: Sent
+    ) -> dict[str, list[DomainEvent]]:
+        """Note what went through; returns the rest."""
+        rest = {}
+        for outcome in outcomes:
+            events = partitions[outcome.partition_key]
+            through = len(events) - outcome.unsent - len(outcome.held_back)
+            sent.through.setdefault(outcome.partition_key, []).extend(events[:through])
+            sent.rejected += outcome.rejected
+            if outcome.unsent:
+                rest[outcome.partition_key] = events[through:]
+        return rest
+
+    def _note(self, failed: list[PartitionOutcome], accepted: int) -> None:
+        for outcome in failed:
+            if outcome.error is not None:
+                self.failures[outcome.partition_key] = Failure(outcome.error, outcome.unsent)
+        self._failed_in_a_row = len(failed) + (0 if accepted else self._failed_in_a_row)
+        refused = any(isinstance(outcome.error, ConfigurationError) for outcome in failed)
+        self.gave_up = refused or (accepted == 0 and self._failed_in_a_row >= _OUTAGE)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the failures amount to: 3 where it is the service, 1 where it is some partition keys."""
+        if not self.failures:
+            return ExitCode.OK
+        return ExitCode.SERVICE if self.gave_up or self._accepted == 0 else ExitCode.FINDINGS
+
+    def failures_data(self) -> list[dict[str, object]]:
+        """The failures for `--json`."""
+        return [
+            {"partitionKey": key, "unsent": failure.unsent, "error": str(failure.error)}
+            for key, failure in self.failures.items()
+        ]
+
+    def failure_lines(self) -> list[str]:
+        """The failures for people."""
+        return [f"  {key!r}: {failure.unsent} not sent: {failure.error}" for key, failure in self.failures.items()]
+
+
+@asynccontextmanager
+async def ordered_sender(settings: Settings, *, with_original_id: bool = False) -> AsyncIterator[OrderedSender]:
+    """A sender with the app's settings and the app's publisher; with the property `originalId` on request."""
+    encode: Encoder = messages.encoder(settings.cloudevents_source)
+    publisher = Publisher.from_settings(
+        settings, messages.with_original_id(encode) if with_original_id else encode
+    )
+    try:
+        yield OrderedSender(publisher)
+    finally:
+        await publisher.close()

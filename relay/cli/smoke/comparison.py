@@ -1,0 +1,131 @@
+"""Compares what arrived with what was stored, value for value, and says what to do about a difference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from relay.cli.smoke.canary import DATES
+from relay.servicebus.messages import CONTENT_TYPE
+
+_SHOWN_CHARACTERS = 60
+
+DATE_REMEDY = (
+    "Dates were rewritten on the way: set extensions.cosmosDB.serializerSettings.dateParseHandling to None in the "
+    "host.json of the deployed app, with an extension bundle of 4.28.0 or later, and deploy it again."
+)
+BODY_REMEDY = (
+    "The body is not the stored data: see that what is deployed is this version of the relay, and that nothing "
+    "but the relay sends to the topic."
+)
+PROPERTY_REMEDY = (
+    "The message's properties are not those of the contract: see that the deployed app has this version of the "
+    "relay and the same settings (RELAY_MESSAGE_FORMAT, RELAY_CLOUDEVENTS_SOURCE)."
+)
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One value that differs: where, as JSON text what was stored and what arrived, and what to do."""
+
+    path: str
+    stored: str
+    arrived: str
+    remedy: str
+
+    def data(self) -> dict[str, str]:
+        """For `--json`."""
+        return {"path": self.path, "stored": self.stored, "arrived": self.arrived}
+
+
+def compare(
+    document: Mapping[str, Any], message: ServiceBusReceivedMessage, cloudevents_source: str | None
+) -> list[Difference]:
+    """Every difference between a stored document and its message, by the message contract."""
+    return [*_compare_properties(document, message, cloudevents_source), *_compare_body(document, message)]
+
+
+def _compare_body(document: Mapping[str, Any], message: ServiceBusReceivedMessage) -> list[Difference]:
+    raw = b"".join(message.body)
+    try:
+        arrived = json.loads(raw)
+    except ValueError:
+        return [Difference("body", "JSON", f"{len(raw)} bytes that are not", BODY_REMEDY)]
+    return differences(document["data"], arrived, "data")
+
+
+def _compare_properties(
+    document: Mapping[str, Any], message: ServiceBusReceivedMessage, cloudevents_source: str | None
+) -> list[Difference]:
+    data = document["data"]
+    expected = {
+        "message_id": document["id"],
+        "session_id": document["partitionKey"],
+        "partition_key": document["partitionKey"],
+        "subject": data["action"],
+        "content_type": CONTENT_TYPE,
+    }
+    arrived = {name: getattr(message, name) for name in expected}
+    own = {
+        "type": document["type"],
+        "cosmosTimestamp": document["_ts"],
+        "createdAt": data["createdAt"],
+        "traceparent": document["traceparent"],
+    }
+    if cloudevents_source is not None:
+        own |= {
+            "cloudEvents:specversion": "1.0",
+            "cloudEvents:id": document["id"],
+            "cloudEvents:source": cloudevents_source,
+            "cloudEvents:type": data["action"],
+            "cloudEvents:partitionkey": document["partitionKey"],
+            "cloudEvents:time": data["createdAt"],
+            "cloudEvents:traceparent": document["traceparent"],
+        }
+    properties = {_text(name): _text(value) for name, value in (message.application_properties or {}).items()}
+    return [
+        *differences(expected, arrived, "message", PROPERTY_REMEDY),
+        *differences(own, properties, "application_properties", PROPERTY_REMEDY),
+    ]
+
+
+def differences(stored: Any, arrived: Any, path: str, remedy: str = BODY_REMEDY) -> list[Difference]:
+    """Where two JSON values differ. 1, 1.0 and true are three values, and so are 0.0 and -0.0."""
+    if isinstance(stored, Mapping) and isinstance(arrived, Mapping):
+        return [
+            difference
+            for name in [*stored, *(name for name in arrived if name not in stored)]
+            for difference in differences(
+                stored.get(name, _ABSENT), arrived.get(name, _ABSENT), f"{path}.{name}", remedy
+            )
+        ]
+    if isinstance(stored, list) and isinstance(arrived, list) and len(stored) == len(arrived):
+        return [
+            difference
+            for place, (one, other) in enumerate(zip(stored, arrived, strict=True))
+            for difference in differences(one, other, f"{path}[{place}]", remedy)
+        ]
+    if type(stored) is type(arrived) and repr(stored) == repr(arrived):
+        return []
+    return [Difference(path, _shown(stored), _shown(arrived), DATE_REMEDY if _is_date(stored, path) else remedy)]
+
+
+def _is_date(stored: Any, path: str) -> bool:
+    return isinstance(stored, str) and (stored in DATES.values() or path.endswith(".createdAt"))
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    text = json.dumps(value, ensure_ascii=True, default=repr)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}… ({len(text)} characters)"
+
+
+def _text(value: Any) -> Any:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -1,0 +1,175 @@
+"""The second half of `smoke --oversized`: one event that no transfer can carry, and small ones some time after it.
+
+After it has refused an oversized message, Service Bus detaches the sender's link. The SDK notices while the
+sender idles, and raises the error of the detached link for whatever is sent on it next (azure-sdk-for-python issue
+37916): a relay that took that for an answer to the message would quarantine sound events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from relay.cli.containers import telling_service_errors
+from relay.cli.quarantine.records import Filter, Head, Records
+from relay.cli.smoke.canary import ACTION, PREFIX, TTL_S
+from relay.cli.smoke.subscriptions import Session
+from relay.errors import ServiceError
+from relay.events import Reason
+
+if TYPE_CHECKING:
+    from azure.cosmos.aio import ContainerProxy
+
+# More than a link takes on Standard (256 KB) and on Premium (1 MB), less than an item may have (2 MB).
+_OVERSIZED_BYTES = 1_500_000
+_SMALL = 5
+_POLL_S = 0.5
+_CLEAN_UP_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """What became of the oversized event and of those behind it.
+
+    Attributes:
+        reason: The reason in its quarantine record; None where it was not quarantined in time.
+        sent: How many small events were written after the pause; 0 where it did not come to that.
+        arrived: How many of them arrived, in order.
+        quarantined: The reasons of those that were quarantined instead.
+        left_behind: What could not be cleaned up.
+    """
+
+    reason: str | None
+    sent: int
+    arrived: int
+    quarantined: list[str]
+    left_behind: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is as it should be."""
+        return self.reason == Reason.MESSAGE_TOO_LARGE and 0 < self.sent == self.arrived
+
+    def data(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "reason": self.reason,
+            "sent": self.sent,
+            "arrived": self.arrived,
+            "quarantined": self.quarantined,
+        }
+
+    def lines(self) -> list[str]:
+        """For people, with what to do."""
+        if self.ok:
+            return [f"ok: an oversized event went to quarantine, and {self.sent} small ones after it arrived"]
+        if self.reason is None:
+            return [
+                "missing: the oversized event did not come to the quarantine",
+                "-> See that RELAY_ON_POISON is not 'block' in the deployed app, and what its log says. A topic "
+                "of the Premium tier with large messages takes an event of any size that Cosmos DB stores.",
+            ]
+        if self.reason != Reason.MESSAGE_TOO_LARGE:
+            return [
+                f"quarantined: the oversized event, as {self.reason}, not as {Reason.MESSAGE_TOO_LARGE}",
+                "-> See that the deployed app is this version of the relay.",
+            ]
+        reasons = ", ".join(self.quarantined) or "none quarantined"
+        return [
+            f"missing: after an oversized event only {self.arrived} of {self.sent} small ones arrived ({reasons})",
+            "-> A sender goes on refusing what it is given: see that the deployed app is this version of the "
+            "relay.",
+        ]
+
+
+class OversizedTest:
+    """Writes the events and looks where they come out; takes back whatever it wrote."""
+
+    def __init__(
+        self, container: ContainerProxy, records: Records, session: Session, event_type: str, timeout_s: float
+    ) -> None:
+        self._container = container
+        self._records = records
+        self._session = session
+        self._event_type = event_type
+        self._timeout_s = timeout_s
+        self._left_behind: list[str] = []
+
+    async def run(self, partition_key: str, pause_s: float) -> Oversized:
+        """Oversized event, pause, small events.
+
+        Args:
+            partition_key: The key whose session is held, for the small events.
+            pause_s: Seconds between the oversized event's quarantine and the first small one.
+
+        Raises:
+            ServiceError: Cosmos DB or Service Bus cannot be reached, or refuses.
+        """
+        reason = await self._send_oversized()
+        if reason != Reason.MESSAGE_TOO_LARGE:
+            return Oversized(reason, 0, 0, [], self._left_behind)
+        await asyncio.sleep(pause_s)
+        arrived = 0
+        for _ in range(_SMALL):
+            arrived += await self._send_small(partition_key)
+        quarantined = [head.reason for head in await self._take(partition_key)]
+        return Oversized(reason, _SMALL, arrived, quarantined, self._left_behind)
+
+    async def _send_oversized(self) -> str | None:
+        document = self._event(f"{PREFIX}{uuid4()}", "x" * _OVERSIZED_BYTES)
+        async with self._written(document):
+            deadline = time.monotonic() + self._timeout_s
+            while not (heads := await self._take(document["partitionKey"])):
+                if time.monotonic() > deadline:
+                    return None
+                await asyncio.sleep(_POLL_S)
+        return heads[0].reason
+
+    async def _send_small(self, partition_key: str) -> bool:
+        document = self._event(partition_key, "small")
+        async with self._written(document):
+            message = await self._session.receive(self._timeout_s)
+        return message is not None and message.message_id == document["id"]
+
+    def _event(self, partition_key: str, text: str) -> dict[str, Any]:
+        data = {"action": ACTION, "createdAt": datetime.now(UTC).isoformat(), "text": text}
+        return {
+            "id": str(uuid4()),
+            "partitionKey": partition_key,
+            "type": self._event_type,
+            "ttl": TTL_S,
+            "data": data,
+        }
+
+    async def _take(self, partition_key: str) -> list[Head]:
+        """The key's quarantine records, removed, and the key parked no more."""
+        heads = await self._records.heads(Filter(partition_key=partition_key))
+        for head in heads:
+            await self._records.remove(head)
+        if heads:
+            await self._records.holdings.unpark(partition_key)
+        return heads
+
+    @asynccontextmanager
+    async def _written(self, document: dict[str, Any]) -> AsyncIterator[None]:
+        from azure.cosmos.exceptions import CosmosResourceNotFoundError
+
+        identifier, partition_key = document["id"], document["partitionKey"]
+        with telling_service_errors(self._container.id):
+            await self._container.create_item(document)
+        try:
+            yield
+        finally:
+            try:
+                async with asyncio.timeout(_CLEAN_UP_S):
+                    with telling_service_errors(self._container.id):
+                        await self._container.delete_item(identifier, partition_key=partition_key)
+            except (ServiceError, TimeoutError) as error:
+                if not isinstance(error.__cause__, CosmosResourceNotFoundError):
+                    self._left_behind.append(f"document {identifier!r} of {partition_key!r}")

@@ -1,4 +1,0 @@
-"""`python -m relay`: check and try a deployment, see to the quarantine, publish again.
-
-Start at `relay.operations.cli`. The function app imports nothing of this.
-"""

@@ -1,0 +1,162 @@
+"""Publishes events by partition key: many keys at a time over a pool of senders, each key strictly in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from relay.connections import servicebus_client
+from relay.deadline import Deadline
+from relay.errors import RefusedAlikeError, SendError
+from relay.events import DomainEvent
+from relay.evidence import Evidence
+from relay.fence import Clearance
+from relay.ledger import AcceptedLedger
+from relay.servicebus.messages import Encoder
+from relay.servicebus.senders import SenderPool
+from relay.servicebus.turn import PAUSES_S, PartitionOutcome, Rules, Turn
+from relay.settings import Settings
+
+
+class Publisher:
+    """Sends partition keys concurrently over a pool of senders, each one strictly in order."""
+
+    def __init__(
+        self,
+        pool: SenderPool,
+        encode: Encoder,
+        ledger: AcceptedLedger,
+        *,
+        send_timeout_s: float,
+        attempt_timeout_s: float,
+        pauses_s: Sequence[float] = PAUSES_S,
+    ) -> None:
+        """`pauses_s`: seconds before each further try of a transfer, ten times as long if the service is busy."""
+        self._pool = pool
+        self._encode = encode
+        self._ledger = ledger
+        self._evidence = Evidence()
+        self._send_timeout_s = send_timeout_s
+        self._attempt_timeout_s = attempt_timeout_s
+        self._pauses_s = pauses_s
+
+    @classmethod
+    def from_settings(cls, settings: Settings, encode: Encoder) -> Publisher:
+        """A publisher to the topic, with a ledger of its own. Nothing is connected until the first send."""
+        # No retries within the SDK: it would send again on a link it has opened meanwhile, unasked.
+        client = servicebus_client(settings.servicebus, retry_total=0)
+        return cls(
+            SenderPool(client, settings.servicebus_topic, settings.senders),
+            encode,
+            AcceptedLedger(),
+            send_timeout_s=settings.send_timeout_s,
+            attempt_timeout_s=settings.attempt_timeout_s,
+        )
+
+    async def publish(
+        self,
+        partitions: dict[str, list[DomainEvent]],
+        *,
+        clearance: Clearance | None = None,
+        isolate: bool = False,
+        stop_at_rejection: bool = False,
+        lasting: bool = False,
+    ) -> list[PartitionOutcome]:
+        """Publish every partition key's events; a key that fails leaves the others to finish.
+
+        Args:
+            partitions: Events by partition key, each list in commit order.
+            clearance: What may be sent, and until when; None for no such limit.
+            isolate: Find the one event that an error is about, although the error may pass.
+            stop_at_rejection: Hold back what follows a rejected event of the same key.
+            lasting: Take a refusal for the event's own fault, as attempts have failed for long enough.
+
+        Returns:
+            One outcome a partition key, in the order given. A send that failed is told in its outcome, not raised.
+        """
+        rules = Rules(
+            Deadline.after(self._attempt_timeout_s),
+            self._send_timeout_s,
+            clearance or Clearance(0.0, float("inf")),
+            isolate,
+            stop_at_rejection,
+            lasting,
+            self._pauses_s,
+        )
+        outcomes = [PartitionOutcome(key) for key in partitions]
+        waiting = iter(zip(outcomes, partitions.values(), strict=True))
+        outage = _Outage(threshold=2 * self._pool.size)
+
+        async def work() -> None:
+            for outcome, events in waiting:
+                await self._take_turn(outcome, events, rules, outage)
+
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(self._pool.size, len(partitions))):
+                workers.create_task(work())
+        return outcomes
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._pool.topic
+
+    def has_accepted(self, event: DomainEvent) -> bool:
+        """Whether Service Bus has accepted this event from this publisher, as far as it remembers."""
+        return self._ledger.holds(event.partition_key, event.id)
+
+    async def close(self) -> None:
+        """Close the senders."""
+        await self._pool.close()
+
+    async def _take_turn(
+        self, outcome: PartitionOutcome, events: Sequence[DomainEvent], rules: Rules, outage: _Outage
+    ) -> None:
+        unknown = [event for event in events if not self.has_accepted(event)]
+        outcome.remembered = len(events) - len(unknown)
+        superseded = rules.clearance.superseded
+        pending = [event for event in unknown if (event.partition_key, event.id) not in superseded]
+        outcome.superseded = len(unknown) - len(pending)
+        if not pending:
+            return
+        try:
+            outage.check()
+            async with self._pool.borrow() as sender:
+                turn = Turn(sender, self._encode, self._ledger, self._evidence, rules, outcome)
+                await turn.send_in_order(pending)
+        except SendError as error:
+            outcome.error = error
+            outcome.unsent = len(pending) - outcome.published - len(outcome.rejected)
+            outage.failed(error)
+        else:
+            outcome.held_back = pending[outcome.published + len(outcome.rejected) :]
+            refused = [each for each in outcome.rejected if each.condition is not None]
+            if refused and not outcome.published:
+                outage.failed(RefusedAlikeError(f"nothing of theirs was accepted: {refused[0].detail}"))
+            else:
+                outage.succeeded()
+
+
+class _Outage:
+    """Ends an invocation early when nothing gets through any more.
+
+    Partial failure is normal, and then the other partition keys are tried. But when as many in a row as could not
+    be chance have failed, trying thousands more, each to its time-out, would outlast the attempt.
+    """
+
+    def __init__(self, threshold: int) -> None:
+        self._threshold = threshold
+        self._failures_in_a_row = 0
+        self._last: SendError | None = None
+
+    def check(self) -> None:
+        if self._last is not None and self._failures_in_a_row >= self._threshold:
+            raise type(self._last)(f"not tried, as {self._threshold} partition keys in a row failed: {self._last}")
+
+    def failed(self, error: SendError) -> None:
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row <= self._threshold:
+            self._last = error
+
+    def succeeded(self) -> None:
+        self._failures_in_a_row = 0

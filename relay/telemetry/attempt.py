@@ -1,0 +1,238 @@
+"""One attempt of an invocation, as operators see it: a span, a summary line, a line for each kind of failure."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+
+from relay.errors import PublishError, QuarantineError, first_line
+from relay.events import DomainEvent
+from relay.results import Outcome
+from relay.selection import Selection
+from relay.servicebus.turn import PartitionOutcome
+from relay.telemetry import instruments
+from relay.telemetry.headroom import Batch
+from relay.telemetry.tracelinks import span_contexts
+
+# A sample of the requests behind a batch: each link adds 80 characters to the span's row, and each message carries
+# its own event's traceparent anyhow. Beyond 102 links, their JSON exceeds the 8192 characters of a property.
+MAX_LINKS = 10
+
+# How often an attempt without anything noteworthy has its line at INFO, which is a row that costs.
+SUMMARY_EVERY_S = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+class Pace:
+    """True at most once in `every_s` seconds, and at first."""
+
+    def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every_s = every_s
+        self._clock = clock
+        self._last: float | None = None
+
+    def due(self) -> bool:
+        """Whether it is time again; if so, the next time is `every_s` from now."""
+        now = self._clock()
+        if self._last is not None and now - self._last < self._every_s:
+            return False
+        self._last = now
+        return True
+
+
+_pace = Pace(SUMMARY_EVERY_S)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What is known of an attempt so far. `invocation_id` is the host's, `retry_count` 0 in the first attempt."""
+
+    invocation_id: str
+    retry_count: int
+    span: Span
+    began: float = field(default_factory=time.perf_counter)
+    documents: int = 0
+    batch: Batch | None = None
+    outcome: Outcome | None = None
+
+    def received(self, selection: Selection, accepted: Callable[[DomainEvent], bool]) -> None:
+        """What the trigger delivered; `accepted` tells whether Service Bus has an event already."""
+        events, rejected = selection.events, [item.document for item in selection.rejected]
+        self.documents = len(events) + len(rejected) + selection.ignored
+        instruments.received(documents=self.documents, ignored=selection.ignored, retried=self.retry_count > 0)
+        self.batch = Batch(events, rejected, accepted)
+        instruments.headroom.begin(self.batch)
+        if self.span.is_recording():
+            for context in span_contexts((event.document.get("traceparent") for event in events), MAX_LINKS):
+                self.span.add_link(context)
+
+    def settled(self, outcome: Outcome) -> None:
+        """What became of the events; what is to be quarantined is not stored yet."""
+        self.outcome = outcome
+        instruments.remembered(outcome.remembered)
+
+    def ended(self, error: BaseException | None) -> None:
+        """The attempt is over, by `error` if there was one."""
+        if self.batch is not None:
+            instruments.headroom.end(self.batch, delivered=error is None)
+        if self.span.is_recording():
+            self.span.set_attributes(self._attributes())
+            self._tell_span(error)
+        if self.outcome is not None and not isinstance(error, QuarantineError):
+            self._summarise(self.outcome)
+        if error is not None:
+            self._log_failure(error)
+
+    def _attributes(self) -> dict[str, str | int]:
+        attributes: dict[str, str | int] = {"faas.invocation_id": self.invocation_id}
+        if self.batch is not None:
+            attributes["messaging.batch.message_count"] = len(self.batch.events)
+        return attributes | {name: count for name, count in self._counts().items() if count}
+
+    def _counts(self) -> dict[str, int]:
+        counts = {"relay.retry_count": self.retry_count, "relay.documents.received": self.documents}
+        if self.batch is not None:
+            counts["relay.events.received"] = len(self.batch.events)
+        if self.outcome is not None:
+            counts |= {
+                "relay.documents.ignored": self.outcome.ignored,
+                "relay.events.published": self.outcome.published,
+                "relay.events.quarantined": self.outcome.quarantined.total(),
+                "relay.events.unsent": self.outcome.unsent,
+                "relay.events.superseded": self.outcome.superseded,
+                "relay.ledger.hits": self.outcome.remembered,
+                "relay.partition_keys": self.outcome.partitions,
+                "relay.sends": self.outcome.sends,
+            }
+        return counts
+
+    def _tell_span(self, error: BaseException | None) -> None:
+        # The kinds and numbers alone: what errors say may name keys, and is in the log lines of the same trace id.
+        if error is None:
+            return
+        failures = self._failures() if isinstance(error, PublishError) else {}
+        explained = {kind: _unsent(partitions) for kind, partitions in failures.items()}
+        explained = explained or {type(error).__name__: f"{self.documents} document(s) come again."}
+        for kind, says in explained.items():
+            message = f"{says} The log record with action relay_failed of this operation says why."
+            self.span.add_event("exception", {"exception.type": kind, "exception.message": message})
+        self.span.set_attribute("error.type", next(iter(explained)))
+        self.span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+
+    def _failures(self) -> dict[str, list[PartitionOutcome]]:
+        """The partitions that did not go through, by the kind of error."""
+        failures: dict[str, list[PartitionOutcome]] = {}
+        for partition in self.outcome.failed if self.outcome is not None else ():
+            failures.setdefault(type(partition.error).__name__, []).append(partition)
+        return failures
+
+    def _summarise(self, outcome: Outcome) -> None:
+        logger.log(
+            self._level(outcome),
+            "published %d event(s) of %d partition key(s) in %d send(s); ignored %d, remembered %d, "
+            "superseded %d, quarantined %d, unsent %d",
+            outcome.published,
+            outcome.partitions,
+            outcome.sends,
+            outcome.ignored,
+            outcome.remembered,
+            outcome.superseded,
+            outcome.quarantined.total(),
+            outcome.unsent,
+            extra=self._fields("relay_batch")
+            | {
+                "received": self.documents,
+                "ignored": outcome.ignored,
+                "published": outcome.published,
+                "remembered": outcome.remembered,
+                "superseded": outcome.superseded,
+                "quarantined": outcome.quarantined.total(),
+                "unsent": outcome.unsent,
+                "partitions": outcome.partitions,
+                "sends": outcome.sends,
+                "duration_s": round(time.perf_counter() - self.began, 6),
+            },
+        )
+        for reason, count in outcome.quarantined.items():
+            logger.warning(
+                "quarantined %d document(s): %s. See `python -m relay quarantine list`.",
+                count,
+                reason,
+                extra=self._fields("quarantine") | {"reason": reason, "count": count},
+            )
+
+    def _level(self, outcome: Outcome) -> int:
+        # A retry's line also shows that somebody took the batch up again after a failure (silent.kql).
+        unusual = outcome.quarantined.total() + outcome.unsent + outcome.remembered + outcome.superseded
+        return logging.INFO if _pace.due() or self.retry_count or unusual else logging.DEBUG
+
+    def _log_failure(self, error: BaseException) -> None:
+        if isinstance(error, PublishError):
+            for kind, partitions in self._failures().items():
+                logger.error(
+                    "%s %s: %s",
+                    _unsent(partitions),
+                    kind,
+                    partitions[0].error,
+                    extra=self._fields("relay_failed")
+                    | {
+                        "error": kind,
+                        "unsent": sum(partition.unsent for partition in partitions),
+                        "partitions": len(partitions),
+                    },
+                )
+            return
+        logger.error(
+            "the invocation failed, and its %d document(s) come again: %s",
+            self.documents,
+            error if isinstance(error, QuarantineError) else first_line(error),
+            extra=self._fields("relay_failed") | {"error": type(error).__name__, "received": self.documents},
+        )
+
+    def _fields(self, action: str) -> dict[str, Any]:
+        return {"action": action, "invocation_id": self.invocation_id, "retry_count": self.retry_count}
+
+
+def _unsent(partitions: Sequence[PartitionOutcome]) -> str:
+    unsent = sum(partition.unsent for partition in partitions)
+    return f"{unsent} event(s) of {len(partitions)} partition key(s) not accepted, to be sent again."
+
+
+@contextmanager
+def attempting(invocation_id: str, retry_count: int, topic: str) -> Iterator[Attempt]:
+    """Observe one attempt from its beginning to its end; whatever it raises is told, and goes on.
+
+    The span is a producer's by the conventions for messaging: it sends messages that were created by others, and
+    links to where each was. It is a child of the span that the Functions worker may have made current.
+    https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/
+    """
+    attributes = {
+        "messaging.system": "servicebus",
+        "messaging.operation.type": "send",
+        "messaging.operation.name": "relay",
+        "messaging.destination.name": topic,
+        # Application Insights drops what begins with `messaging.`.
+        "relay.topic": topic,
+    }
+    span_of_attempt = instruments.tracer.start_as_current_span(
+        "relay",
+        kind=SpanKind.PRODUCER,
+        attributes=attributes,
+        record_exception=False,
+        set_status_on_exception=False,
+    )
+    with instruments.counted_together(), span_of_attempt as span:
+        attempt = Attempt(invocation_id, retry_count, span)
+        try:
+            yield attempt
+        except BaseException as error:
+            attempt.ended(error)
+            raise
+        attempt.ended(None)

@@ -1,0 +1,182 @@
+"""What the relay measures: its OpenTelemetry instruments, each recorded where what it counts becomes true.
+
+`docs/telemetry.md` tells what each means. Only the API is used: without an SDK every call here does nothing, and
+where the Functions worker has configured one, the instruments made at import begin to count by themselves. No
+attribute holds a payload, an id or a key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import CallbackOptions, Observation
+
+from relay.events import DomainEvent, Reason
+from relay.telemetry.headroom import Headroom
+
+# A metric's series are kept by whoever stores them, one for each combination of attributes, and cost accordingly.
+MAX_ACTIONS = 50
+MAX_ACTION_LENGTH = 128
+OTHER_ACTIONS = "other"
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+# From an idle system's latency to the ten days that events live by convention.
+_LAG_BOUNDARIES = (
+    *(0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 30),
+    *(_MINUTE, 2 * _MINUTE, 5 * _MINUTE, 15 * _MINUTE),
+    *(_HOUR, 4 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 5 * _DAY, 10 * _DAY),
+)
+_SEND_BOUNDARIES = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_BATCH_BOUNDARIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+tracer = trace.get_tracer("relay")
+headroom = Headroom()
+
+_meter = metrics.get_meter("relay")
+_received = _meter.create_counter(
+    "relay.documents.received", "{document}", "Documents the trigger delivered, in every attempt."
+)
+_ignored = _meter.create_counter(
+    "relay.documents.ignored", "{document}", "Documents of another type than the relayed one, in every attempt."
+)
+_published = _meter.create_counter("relay.events.published", "{event}", "Events Service Bus accepted.")
+_quarantined = _meter.create_counter(
+    "relay.events.quarantined", "{event}", "Records written to the quarantine container."
+)
+_redelivered = _meter.create_counter(
+    "relay.events.redelivered", "{event}", "Documents of the relayed type received again by a retried invocation."
+)
+_ledger_hits = _meter.create_counter(
+    "relay.ledger.hits", "{event}", "Events not sent again, as this process knew them to be accepted."
+)
+_sends = _meter.create_counter("relay.sends", "{send}", "Transfers Service Bus accepted.")
+_lag = _meter.create_histogram(
+    "relay.lag",
+    "s",
+    "From an event's _ts to its acceptance by Service Bus.",
+    explicit_bucket_boundaries_advisory=_LAG_BOUNDARIES,
+)
+_send_duration = _meter.create_histogram(
+    "relay.send.duration",
+    "s",
+    "How long an accepted transfer took, the SDK's retries included.",
+    explicit_bucket_boundaries_advisory=_SEND_BOUNDARIES,
+)
+_batch_events = _meter.create_histogram(
+    "relay.batch.events",
+    "{event}",
+    "Events in an accepted transfer.",
+    explicit_bucket_boundaries_advisory=_BATCH_BOUNDARIES,
+)
+
+
+def _observe_headroom(_options: CallbackOptions) -> Iterable[Observation]:
+    least = headroom.least()
+    return [] if least is None else [Observation(least)]
+
+
+_meter.create_observable_gauge(
+    "relay.ttl.headroom",
+    [_observe_headroom],
+    "s",
+    "The least time that an event on its way still has before Cosmos DB deletes it.",
+)
+
+
+class BoundedActions:
+    """Attributes for actions: the first `limit` distinct ones have their own, all later ones share `other`.
+
+    An action comes from the payload: nothing but this bounds how many there are, or how long.
+    """
+
+    def __init__(self, limit: int = MAX_ACTIONS) -> None:
+        self._limit = limit
+        self._known: dict[str, Mapping[str, str]] = {}
+        self._other: Mapping[str, str] = {"action": OTHER_ACTIONS}
+
+    def attributes(self, action: str) -> Mapping[str, str]:
+        """The attributes to count an event of this action under."""
+        known = self._known.get(action)
+        if known is not None:
+            return known
+        if len(self._known) >= self._limit or len(action) > MAX_ACTION_LENGTH:
+            return self._other
+        return self._known.setdefault(action, {"action": action})
+
+
+_actions = BoundedActions()
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts of one attempt, which are added to the counters at once: each addition has its price."""
+
+    sends: int = 0
+    published: Counter[str] = field(default_factory=Counter)
+
+    def add(self) -> None:
+        """Add everything to the counters."""
+        if self.sends:
+            _sends.add(self.sends)
+        for action, count in self.published.items():
+            _published.add(count, _actions.attributes(action))
+
+
+_tally: ContextVar[_Tally | None] = ContextVar("_tally", default=None)
+
+
+@contextmanager
+def counted_together() -> Iterator[None]:
+    """What this task and those that it starts publish is counted at the end, however it ends."""
+    tally = _Tally()
+    token = _tally.set(tally)
+    try:
+        yield
+    finally:
+        _tally.reset(token)
+        tally.add()
+
+
+def received(*, documents: int, ignored: int, retried: bool) -> None:
+    """Count what one attempt of an invocation was given."""
+    _received.add(documents)
+    if ignored:
+        _ignored.add(ignored)
+    if retried and documents > ignored:
+        _redelivered.add(documents - ignored)
+
+
+def accepted(events: Sequence[DomainEvent], duration_s: float) -> None:
+    """Count the events of one transfer that Service Bus accepted after `duration_s` seconds."""
+    _send_duration.record(duration_s)
+    _batch_events.record(len(events))
+    now = time.time()
+    for event in events:
+        committed = event.document.get("_ts")
+        if type(committed) is int:
+            # The clocks of Cosmos DB and of this machine may differ, and a histogram takes nothing below zero.
+            _lag.record(max(0.0, now - committed))
+    tally = _tally.get()
+    counts = _Tally() if tally is None else tally
+    counts.sends += 1
+    counts.published.update(event.action for event in events)
+    if tally is None:
+        counts.add()
+
+
+def remembered(events: int) -> None:
+    """Count events that were not sent again, as the ledger holds them."""
+    if events:
+        _ledger_hits.add(events)
+
+
+def quarantined(reason: Reason) -> None:
+    """Count one record that was not in the quarantine container before."""
+    _quarantined.add(1, {"reason": str(reason)})
