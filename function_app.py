@@ -9,7 +9,9 @@ from pathlib import Path
 import azure.functions as func
 
 from relay import host
+from relay.assembly import assemble
 from relay.cosmos.changes import ChangeBatch, install_decoder
+from relay.cosmos.source import CosmosBatch
 from relay.pipeline import Relay
 from relay.settings import Settings
 from relay.telemetry import logs
@@ -21,9 +23,9 @@ app = func.FunctionApp()
 
 
 @functools.cache
-def relay() -> Relay:
+def relay() -> Relay[CosmosBatch]:
     """The process's relay, made by the first invocation so that it belongs to the worker's event loop."""
-    return Relay.from_settings(settings)
+    return assemble(settings)
 
 
 # Without a retry policy the trigger checkpoints a batch whose invocation failed: its events would be lost

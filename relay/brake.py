@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relay.errors import RefusedAlikeError
-from relay.servicebus.turn import PartitionOutcome
+from relay.results import KeyOutcome
 
 # That many partition keys refused alike, while no more than that get through, are no coincidence.
 _ALIKE = 3
@@ -23,7 +23,7 @@ class Brake:
     def __init__(self) -> None:
         self._refused: dict[str, set[str]] = {}
 
-    def judge(self, outcomes: Sequence[PartitionOutcome]) -> None:
+    def judge(self, outcomes: Sequence[KeyOutcome]) -> None:
         """Turn refusals that are no poison into failures: their events count as unsent, and are retried.
 
         What was refused before a later event of its key was accepted stays rejected: the key gets through.
@@ -46,19 +46,15 @@ class Brake:
                 _withhold(outcomes, condition, len(keys))
 
 
-def _withhold(outcomes: Sequence[PartitionOutcome], condition: str, keys: int) -> None:
+def _withhold(outcomes: Sequence[KeyOutcome], condition: str, keys: int) -> None:
     for outcome in outcomes:
         refused = [each for each in outcome.rejected if each.condition == condition]
         if not refused or outcome.accepted_after_rejection:
             continue
-        said = refused[0].detail
-        outcome.error = RefusedAlikeError(
+        error = RefusedAlikeError(
             f"{keys} partition key(s) of this attempt were refused alike ({condition}), and no more than that got "
             "through: the cause is not the content of an event, so nothing of it is quarantined. See what has "
-            f"changed at the topic or in the settings. Service Bus said: {said} An event that has to be set "
-            "aside all the same: `python -m relay quarantine add KEY ID`."
+            f"changed at the topic or in the settings. Service Bus said: {refused[0].detail} An event that has to "
+            "be set aside all the same: `python -m relay quarantine add KEY ID`."
         )
-        outcome.blocked_by = refused[0].event.id if len(refused) == 1 else None
-        outcome.unsent += len(outcome.rejected) + len(outcome.held_back)
-        outcome.rejected.clear()
-        outcome.held_back.clear()
+        outcome.withhold(error, blocked_by=refused[0].id if len(refused) == 1 else None)

@@ -1,9 +1,17 @@
-"""The domain event: a document of the outbox that has all a message needs, or the reason why it has not."""
+"""The domain event: a document of the outbox that has all a message needs, or the reason why it has not.
+
+A document is the same whatever the outbox is stored in, and quarantine keeps it as it came:
+
+    {"id": …, "partitionKey": …, "type": …, "data": {"action": …, "createdAt": …, …},
+     "traceparent": …, "sequence": …}
+
+What only its source knows, such as when it was committed, the source adds to the event.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +27,9 @@ MAX_KEY_LENGTH = 128
 MAX_PROPERTIES_BYTES = 15_000
 
 Document = Mapping[str, Any]
+
+EventName = tuple[str, str]
+"""The partition key and the id of an event."""
 
 
 class Reason(StrEnum):
@@ -41,90 +52,153 @@ class Reason(StrEnum):
     SET_ASIDE = "set-aside"
 
 
-class InvalidEvent(Exception):
-    """A document of the relayed type that can never become a message.
-
-    Attributes:
-        reason: The code under which it is quarantined.
-        detail: What was found, in words, without the payload.
-    """
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
-
-
 @dataclass(frozen=True, slots=True)
-class DomainEvent:
-    """One domainEvent document, checked.
+class Event:
+    """One domain event, checked.
 
     Attributes:
         id: The document's id, 1 to 128 characters: the message id.
         partition_key: The document's partition key, 1 to 128 characters: session id and partition key.
+        type: The document's type.
         action: What happened (`data.action`): the message's subject.
         data: The payload, as stored.
-        document: The whole document as the trigger gave it.
+        document: The whole document, as its source delivered it.
         position: The document's place among those it came with, from 0.
+        committed_at: When it was committed, in whole seconds since 1970; None where its source does not say.
+        expires_at: When its source deletes it, in seconds since 1970; None if never.
+        sequence: The number its writer gave it within its entity; None without one.
+        traceparent: The W3C trace context of the request behind it; None without one.
     """
 
     id: str
     partition_key: str
+    type: str
     action: str
     data: Mapping[str, Any]
     document: Document
     position: int = 0
+    committed_at: int | None = None
+    expires_at: int | None = None
+    sequence: int | None = None
+    traceparent: str | None = None
+
+    @property
+    def name(self) -> EventName:
+        """What tells this event from every other one."""
+        return self.partition_key, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A document that is not published, and why: it goes to quarantine.
+
+    Attributes:
+        document: The whole document, as its source delivered it.
+        reason: The code under which it is quarantined.
+        detail: What was found, in words, without the payload.
+        position: The document's place among those it came with, from 0.
+        partition_key: The key it would have been published under; None where it has none to be ordered by.
+        condition: The AMQP condition with which Service Bus refused it; None where somebody else did.
+        expires_at: When its source deletes it, in seconds since 1970; None if never.
+    """
+
+    document: Document
+    reason: Reason
+    detail: str
+    position: int = 0
+    partition_key: str | None = None
+    condition: str | None = None
+    expires_at: int | None = None
 
     @classmethod
-    def from_document(cls, document: Document, position: int = 0) -> DomainEvent:
-        """Check `document` and take from it what a message needs.
+    def of(cls, event: Event, reason: Reason, detail: str, condition: str | None = None) -> Rejected:
+        """The rejection of a sound event."""
+        return cls(
+            event.document, reason, detail, event.position, event.partition_key, condition, event.expires_at
+        )
 
-        Raises:
-            InvalidEvent: With the first reason found, in the order of `Reason`.
-        """
+    @property
+    def id(self) -> str:
+        """The document's id, as far as it has one."""
+        return str(self.document.get("id"))
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"
+
+
+@dataclass(slots=True)
+class Received:
+    """What one attempt was given.
+
+    Attributes:
+        events: Events to publish, in commit order.
+        rejected: Documents of the relayed type that can never become a message.
+        ignored: How many documents of other types there were.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    ignored: int = 0
+
+    @property
+    def documents(self) -> int:
+        """How many documents came, of any type."""
+        return len(self.events) + len(self.rejected) + self.ignored
+
+
+def read_event(
+    document: Document, position: int = 0, *, committed_at: int | None = None, expires_at: int | None = None
+) -> Event | Rejected:
+    """Check a document of the relayed type, and take from it what a message needs.
+
+    Args:
+        document: As its source delivered it.
+        position: Its place among those it came with.
+        committed_at: When it was committed, in seconds since 1970, where its source says so.
+        expires_at: When its source deletes it, in seconds since 1970, if ever.
+
+    Returns:
+        The event, or its rejection with the first reason found, in the order of `Reason`.
+    """
+    try:
         identifier = _checked_key(document, "id", _ID_REASONS)
         partition_key = _checked_key(document, "partitionKey", _PARTITION_KEY_REASONS)
-        data = document.get("data")
-        if not isinstance(data, Mapping):
-            raise InvalidEvent(Reason.DATA_NOT_OBJECT, f"data is {_json_kind(document, 'data')}, not an object")
-        action = data.get("action")
-        if not isinstance(action, str):
-            found = _json_kind(data, "action")
-            raise InvalidEvent(Reason.ACTION_NOT_STRING, f"data.action is {found}, not a string")
-        _check_properties(document, data, action)
-        return cls(identifier, partition_key, action, data, document, position)
-
-
-def usable_key(document: Document) -> str | None:
-    """The partition key that an event would have been published under; None where it has none to be ordered by."""
-    key = document.get("partitionKey")
-    return key if isinstance(key, str) and 0 < _utf16_units(key) <= MAX_KEY_LENGTH else None
-
-
-def _check_properties(document: Document, data: Mapping[str, Any], action: str) -> None:
-    texts = {"data.action": action}
-    texts |= {
-        name: value
-        for name, value in (
-            ("data.createdAt", data.get("createdAt")),
-            ("traceparent", document.get("traceparent")),
+        data, action = _checked_data(document)
+        traceparent = document.get("traceparent")
+        _check_properties(data, action, traceparent)
+    except _Invalid as invalid:
+        return Rejected(
+            document, invalid.reason, invalid.detail, position, _usable_key(document), expires_at=expires_at
         )
-        if isinstance(value, str)
-    }
-    if sum(map(len, texts.values())) <= MAX_PROPERTIES_BYTES // 4:
-        return
-    sizes = {name: len(text.encode(errors="surrogatepass")) for name, text in texts.items()}
-    if sum(sizes.values()) > MAX_PROPERTIES_BYTES:
-        found = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        raise InvalidEvent(
-            Reason.PROPERTIES_TOO_LARGE,
-            f"what becomes properties of the message has {sum(sizes.values())} bytes ({found}); "
-            f"{MAX_PROPERTIES_BYTES} at most can be sent",
-        )
+    sequence = document.get("sequence")
+    return Event(
+        identifier,
+        partition_key,
+        document["type"],
+        action,
+        data,
+        document,
+        position,
+        committed_at,
+        expires_at,
+        sequence if type(sequence) is int else None,
+        traceparent if isinstance(traceparent, str) else None,
+    )
 
 
-def _utf16_units(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", errors="surrogatepass")) // 2
+def by_partition_key(events: Iterable[Event]) -> dict[str, list[Event]]:
+    """Events by partition key, each list in the order given."""
+    grouped: dict[str, list[Event]] = {}
+    for event in events:
+        grouped.setdefault(event.partition_key, []).append(event)
+    return grouped
+
+
+class _Invalid(Exception):
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
 
 
 _KeyReasons = tuple[Reason, Reason, Reason, Reason]
@@ -141,17 +215,51 @@ _PARTITION_KEY_REASONS: _KeyReasons = (
 def _checked_key(document: Document, name: str, reasons: _KeyReasons) -> str:
     missing, not_string, empty, too_long = reasons
     if name not in document:
-        raise InvalidEvent(missing, f"the document has no {name}")
+        raise _Invalid(missing, f"the document has no {name}")
     value = document[name]
     if not isinstance(value, str):
-        raise InvalidEvent(not_string, f"{name} is {_json_kind(document, name)}, not a string")
+        raise _Invalid(not_string, f"{name} is {_json_kind(document, name)}, not a string")
     if not value:
-        raise InvalidEvent(empty, f"{name} is the empty string")
+        raise _Invalid(empty, f"{name} is the empty string")
     if (units := _utf16_units(value)) > MAX_KEY_LENGTH:
-        raise InvalidEvent(
-            too_long, f"{name} has {units} characters (UTF-16); Service Bus takes {MAX_KEY_LENGTH} at most"
+        raise _Invalid(
+            too_long, f"{name} has {units} characters (UTF-16); Service Bus accepts {MAX_KEY_LENGTH} at most"
         )
     return value
+
+
+def _checked_data(document: Document) -> tuple[Mapping[str, Any], str]:
+    data = document.get("data")
+    if not isinstance(data, Mapping):
+        raise _Invalid(Reason.DATA_NOT_OBJECT, f"data is {_json_kind(document, 'data')}, not an object")
+    action = data.get("action")
+    if not isinstance(action, str):
+        raise _Invalid(Reason.ACTION_NOT_STRING, f"data.action is {_json_kind(data, 'action')}, not a string")
+    return data, action
+
+
+def _check_properties(data: Mapping[str, Any], action: str, traceparent: object) -> None:
+    named = (("data.action", action), ("data.createdAt", data.get("createdAt")), ("traceparent", traceparent))
+    texts = {name: value for name, value in named if isinstance(value, str)}
+    if sum(map(len, texts.values())) <= MAX_PROPERTIES_BYTES // 4:
+        return
+    sizes = {name: len(text.encode(errors="surrogatepass")) for name, text in texts.items()}
+    if sum(sizes.values()) > MAX_PROPERTIES_BYTES:
+        found = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise _Invalid(
+            Reason.PROPERTIES_TOO_LARGE,
+            f"what becomes properties of the message has {sum(sizes.values())} bytes ({found}); "
+            f"{MAX_PROPERTIES_BYTES} at most can be sent",
+        )
+
+
+def _usable_key(document: Document) -> str | None:
+    key = document.get("partitionKey")
+    return key if isinstance(key, str) and 0 < _utf16_units(key) <= MAX_KEY_LENGTH else None
+
+
+def _utf16_units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", errors="surrogatepass")) // 2
 
 
 def _json_kind(holder: Mapping[str, Any], name: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from relay.events import DomainEvent
+from relay.events import Event, EventName
 
 _REFUSALS = 3
 
@@ -26,17 +26,17 @@ class Evidence:
     def __init__(self) -> None:
         self._accepted = 0
         # How often an event was refused, and how many transfers had been accepted by the last time.
-        self._doubts: dict[tuple[str, str], tuple[int, int]] = {}
+        self._doubts: dict[EventName, tuple[int, int]] = {}
 
-    def accepted(self, events: Iterable[DomainEvent]) -> None:
+    def accepted(self, events: Iterable[Event]) -> None:
         """One transfer was accepted, with these events."""
         self._accepted += 1
-        if any((event.partition_key, event.id) in self._doubts for event in events):
+        if any(event.name in self._doubts for event in events):
             self._doubts.clear()
 
-    def refused(self, event: DomainEvent) -> bool:
+    def refused(self, event: Event) -> bool:
         """An event was refused, alone; whether that is its own fault by now."""
-        name = (event.partition_key, event.id)
+        name = event.name
         if name not in self._doubts and len(self._doubts) >= _DOUBTS_AT_MOST:
             del self._doubts[next(iter(self._doubts))]
         refusals, accepted = self._doubts.get(name, (0, -1))

@@ -11,15 +11,16 @@ half the window, so that a process frozen after it was given cannot use it (docs
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from relay.cosmos.leases import Positions
 from relay.errors import StaleClearanceError
-from relay.events import DomainEvent
+from relay.events import Event, EventName
 
-PositionsReader = Callable[[], Awaitable[Positions]]
+Settled = Callable[[Sequence[Event]], Awaitable[frozenset[EventName]]]
+"""Which of these events the checkpoint has passed, as `ports.Source.settled`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,52 +30,47 @@ class Clearance:
     Attributes:
         given: Seconds since 1970 when the leases were compared, or the attempt began.
         lasts_s: How long after that, or after its commit where that is later, an event may be sent.
-        superseded: Partition key and id of the events that the lease has passed.
+        superseded: The events that the lease has passed.
     """
 
     given: float
     lasts_s: float
-    superseded: frozenset[tuple[str, str]] = frozenset()
+    superseded: frozenset[EventName] = frozenset()
 
-    def check(self, event: DomainEvent) -> None:
+    def check(self, event: Event) -> None:
         """Raises StaleClearanceError where the time is over: the next attempt compares again."""
         # The wall clock: a machine that was suspended has no other that went on.
         late_s = time.time() - max(self.given, _committed(event)) - self.lasts_s
         if late_s > 0:
             raise StaleClearanceError(
                 f"not sent: it is more than half of RELAY_DUPLICATE_WINDOW_S ({self.lasts_s:g} s) since this "
-                "event "
-                "was compared with the lease, as the attempt took long or the process was stopped meanwhile. "
-                "The next attempt compares again."
+                "event was compared with the lease, as the attempt took long or the process was stopped "
+                "meanwhile. The next attempt compares again."
             )
+
+
+ALWAYS = Clearance(0.0, math.inf)
+"""Everything may be sent, at any time."""
 
 
 class Fence:
     """Gives each attempt its clearance."""
 
-    def __init__(self, window_s: float, read_positions: PositionsReader) -> None:
-        """`window_s` is the topic's duplicate detection window; `read_positions` raises LeaseError."""
+    def __init__(self, window_s: float, settled: Settled) -> None:
+        """`window_s` is the topic's duplicate detection window; `settled` asks the source's checkpoint."""
         self._lasts_s = window_s / 2
-        self._read_positions = read_positions
+        self._settled = settled
 
-    async def clear(self, events: Sequence[DomainEvent]) -> Clearance:
-        """Compare the old ones among `events` with the leases. Raises LeaseError."""
+    async def clear(self, events: Sequence[Event]) -> Clearance:
+        """Compare the old ones among `events` with the checkpoint. Raises SourceError."""
         now = time.time()
         old = [event for event in events if now - _committed(event) > self._lasts_s]
         if not old:
             # A young event's time counts from its commit.
             return Clearance(0.0, self._lasts_s)
-        positions = await self._read_positions()
-        passed = [
-            (event.partition_key, event.id)
-            for event in old
-            if isinstance(lsn := event.document.get("_lsn"), int)
-            and await positions.passed(event.partition_key, lsn)
-        ]
-        return Clearance(now, self._lasts_s, frozenset(passed))
+        return Clearance(now, self._lasts_s, await self._settled(old))
 
 
-def _committed(event: DomainEvent) -> float:
-    """Seconds since 1970, 0 where the document has no `_ts`: then it counts as old."""
-    committed = event.document.get("_ts")
-    return committed if isinstance(committed, int) else 0.0
+def _committed(event: Event) -> float:
+    """Seconds since 1970, 0 where the source does not say: then the event counts as old."""
+    return event.committed_at or 0.0

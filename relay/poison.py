@@ -13,11 +13,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from relay.cosmos.quarantine import Holds, Quarantined
 from relay.errors import BlockedError
-from relay.events import DomainEvent, Reason, usable_key
-from relay.selection import Selection
-from relay.servicebus.turn import PartitionOutcome
+from relay.events import Event, Reason, Received, Rejected
+from relay.holds import Holds
+from relay.results import KeyOutcome
 from relay.settings import OnPoison
 
 
@@ -26,32 +25,30 @@ class Plan:
     """What an attempt sends, and what it does not.
 
     Attributes:
-        partitions: Events to publish by partition key, each list in commit order.
+        to_publish: Events by partition key, each list in commit order.
         rejected: What is to be quarantined, as far as is known before anything is sent.
         behind: Events that are not sent, as an earlier one of their key is in quarantine or on its way there.
     """
 
-    partitions: dict[str, list[DomainEvent]] = field(default_factory=dict)
-    rejected: list[Quarantined] = field(default_factory=list)
-    behind: dict[str, list[DomainEvent]] = field(default_factory=dict)
+    to_publish: dict[str, list[Event]] = field(default_factory=dict)
+    rejected: list[Rejected] = field(default_factory=list)
+    behind: dict[str, list[Event]] = field(default_factory=dict)
 
 
-def plan(selection: Selection, holds: Holds, policy: OnPoison, accepted: Callable[[DomainEvent], bool]) -> Plan:
+def plan(received: Received, holds: Holds, policy: OnPoison, accepted: Callable[[Event], bool]) -> Plan:
     """Group the events by partition key, and keep back what must not be sent.
 
     Args:
-        selection: What came.
+        received: What came.
         holds: What operators and earlier attempts hold back.
         policy: What follows a poisoned event.
         accepted: Whether Service Bus has an event already; such a one is not parked.
     """
-    made = Plan(rejected=list(selection.rejected))
-    to_go: list[DomainEvent] = []
-    for event in selection.events:
-        if (event.partition_key, event.id) in holds.set_aside and not accepted(event):
-            made.rejected.append(
-                Quarantined(event.document, Reason.SET_ASIDE, "set aside by an operator", event.position)
-            )
+    made = Plan(rejected=list(received.rejected))
+    to_go: list[Event] = []
+    for event in received.events:
+        if event.name in holds.set_aside and not accepted(event):
+            made.rejected.append(Rejected.of(event, Reason.SET_ASIDE, "set aside by an operator"))
         else:
             to_go.append(event)
     stops = _stops(made.rejected, policy)
@@ -59,26 +56,26 @@ def plan(selection: Selection, holds: Holds, policy: OnPoison, accepted: Callabl
         key = event.partition_key
         parked = policy is OnPoison.PARK and key in holds.parked
         stopped = (parked or event.position > stops.get(key, math.inf)) and not accepted(event)
-        (made.behind if stopped else made.partitions).setdefault(key, []).append(event)
+        (made.behind if stopped else made.to_publish).setdefault(key, []).append(event)
     return made
 
 
-def _stops(rejected: Sequence[Quarantined], policy: OnPoison) -> dict[str, int]:
+def _stops(rejected: Sequence[Rejected], policy: OnPoison) -> dict[str, int]:
     """By partition key, the place of the first rejected document that holds back what follows."""
     stops: dict[str, int] = {}
     for item in rejected:
-        key = usable_key(item.document)
+        key = item.partition_key
         if key is not None and _holds_back(item, policy):
             stops[key] = min(item.position, stops.get(key, item.position))
     return stops
 
 
-def _holds_back(item: Quarantined, policy: OnPoison) -> bool:
+def _holds_back(item: Rejected, policy: OnPoison) -> bool:
     # What an operator has set aside is what the key was blocked by.
     return policy is OnPoison.PARK or (policy is OnPoison.BLOCK and item.reason is not Reason.SET_ASIDE)
 
 
-def conclude(made: Plan, outcomes: list[PartitionOutcome], policy: OnPoison) -> list[Quarantined]:
+def conclude(made: Plan, outcomes: list[KeyOutcome], policy: OnPoison) -> list[Rejected]:
     """What is to be quarantined after all, in the order in which it is to be released again.
 
     With `block`, the outcomes of blocked partition keys get an error and their events count as unsent.
@@ -86,12 +83,8 @@ def conclude(made: Plan, outcomes: list[PartitionOutcome], policy: OnPoison) -> 
     rejected = list(made.rejected)
     for outcome in outcomes:
         if policy is OnPoison.BLOCK and outcome.rejected:
-            first = outcome.rejected[0]
-            _block(outcome, first.event.id, f"{first.reason}: {first.detail}")
-        rejected += [
-            Quarantined(each.event.document, each.reason, each.detail, each.event.position)
-            for each in outcome.rejected
-        ]
+            _block(outcome, outcome.rejected[0])
+        rejected += outcome.rejected
         if policy is OnPoison.PARK:
             rejected += map(_parked, outcome.held_back)
     if policy is OnPoison.PARK:
@@ -102,53 +95,47 @@ def conclude(made: Plan, outcomes: list[PartitionOutcome], policy: OnPoison) -> 
     return sorted(rejected, key=lambda item: item.position)
 
 
-def _behind_failures(rejected: list[Quarantined], outcomes: list[PartitionOutcome]) -> list[Quarantined]:
+def _behind_failures(rejected: list[Rejected], outcomes: list[KeyOutcome]) -> list[Rejected]:
     """What is behind an event that is still to be sent must not park its key before that: it waits with it."""
     failed = {outcome.partition_key: outcome for outcome in outcomes if outcome.error is not None}
     rest = []
     for item in rejected:
-        key = usable_key(item.document)
-        if key in failed:
-            failed[key].unsent += 1
+        if item.partition_key in failed:
+            failed[item.partition_key].unsent += 1
         else:
             rest.append(item)
     return rest
 
 
-def _parked(event: DomainEvent) -> Quarantined:
-    detail = "an earlier event of its partition key is in quarantine"
-    return Quarantined(event.document, Reason.KEY_PARKED, detail, event.position)
+def _parked(event: Event) -> Rejected:
+    return Rejected.of(event, Reason.KEY_PARKED, "an earlier event of its partition key is in quarantine")
 
 
-def _blocked_by_documents(
-    rejected: list[Quarantined], made: Plan, outcomes: list[PartitionOutcome]
-) -> list[Quarantined]:
+def _blocked_by_documents(rejected: list[Rejected], made: Plan, outcomes: list[KeyOutcome]) -> list[Rejected]:
     """Block the keys of invalid documents; returns what has no key to block, or was set aside."""
     by_key = {outcome.partition_key: outcome for outcome in outcomes}
     rest = []
     for item in rejected:
-        key = usable_key(item.document)
+        key = item.partition_key
         if key is None or not _holds_back(item, OnPoison.BLOCK):
             rest.append(item)
             continue
         if key not in by_key:
-            by_key[key] = PartitionOutcome(key)
+            by_key[key] = KeyOutcome(key)
             outcomes.append(by_key[key])
         by_key[key].unsent += 1
         if by_key[key].error is None:
-            _block(by_key[key], str(item.document.get("id")), f"{item.reason}: {item.detail}")
+            _block(by_key[key], item)
     for key, events in made.behind.items():
         by_key[key].unsent += len(events)
     return rest
 
 
-def _block(outcome: PartitionOutcome, identifier: str, why: str) -> None:
-    outcome.error = BlockedError(
-        f"the event {identifier!r} can never be published ({why}), and RELAY_ON_POISON is 'block'. Set it aside "
-        "with "
-        "`python -m relay quarantine add KEY ID`, and its key goes on without it."
+def _block(outcome: KeyOutcome, poisoned: Rejected) -> None:
+    outcome.withhold(
+        BlockedError(
+            f"the event {poisoned.id!r} can never be published ({poisoned}), and RELAY_ON_POISON is 'block'. "
+            "Set it aside with `python -m relay quarantine add KEY ID`, and its key goes on without it."
+        ),
+        blocked_by=poisoned.id,
     )
-    outcome.blocked_by = identifier
-    outcome.unsent += len(outcome.rejected) + len(outcome.held_back)
-    outcome.rejected.clear()
-    outcome.held_back.clear()

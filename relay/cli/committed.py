@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from relay.cli.containers import open_database, telling_service_errors
+from relay.cosmos.documents import in_commit_order
 from relay.cosmos.leases import Positions, read_positions
 from relay.events import Document
-from relay.selection import in_commit_order
 from relay.settings import Settings
 
 if TYPE_CHECKING:

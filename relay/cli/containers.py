@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from azure.core.exceptions import AzureError
 
-from relay.connections import cosmos_client
+from relay.cosmos.client import cosmos_client
 from relay.errors import ServiceError, first_line
 from relay.settings import Connection, Settings
 

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 
 from relay.cli.results import ExitCode
 from relay.errors import ConfigurationError, SendError
-from relay.events import DomainEvent
-from relay.selection import group
+from relay.events import Event, Rejected, by_partition_key
+from relay.ports import Publisher
+from relay.results import KeyOutcome
 from relay.servicebus import messages
 from relay.servicebus.messages import Encoder
-from relay.servicebus.publisher import Publisher
-from relay.servicebus.turn import PartitionOutcome, Rejected
+from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
 
 # There is no retry policy of a host around a command. These ride out a throttled moment, not an outage.
 _PAUSES_S = (0.5, 2.0)
 
-# That many partition keys in a row without one that got through are an outage, not a partition of the topic.
+# So many partition keys in a row without one that got through are an outage, not one broker of the topic.
 _OUTAGE = 3
 
 
@@ -33,14 +33,14 @@ class Sent:
         rejected: Those among them that Service Bus will never accept.
     """
 
-    through: dict[str, list[DomainEvent]] = field(default_factory=dict)
+    through: dict[str, list[Event]] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
 
     @property
-    def accepted(self) -> list[DomainEvent]:
+    def accepted(self) -> list[Event]:
         """The events Service Bus has accepted."""
-        refused = {id(rejection.event) for rejection in self.rejected}
-        return [event for events in self.through.values() for event in events if id(event) not in refused]
+        refused = {rejected.position for rejected in self.rejected}
+        return [event for events in self.through.values() for event in events if event.position not in refused]
 
 
 @dataclass(slots=True)
@@ -67,25 +67,27 @@ class OrderedSender:
         self._accepted = 0
         self._failed_in_a_row = 0
 
-    async def send(self, events: Sequence[DomainEvent], *, stop_at_rejection: bool = False) -> Sent:
-        """Publish a chunk, trying again what may succeed. Failed sends are told in `failures`, not raised.
+    async def send(self, events: Sequence[Event], *, stop_at_rejection: bool = False) -> Sent:
+        """Publish a chunk, trying again what may succeed. Failed sends are in `failures`; they are not raised.
 
-        With `stop_at_rejection`, what follows a rejected event of the same key is neither sent nor in the result.
+        Args:
+            events: The chunk; each event has a position of its own.
+            stop_at_rejection: What follows a rejected event of the same key is neither sent nor in the result.
         """
         sent = Sent()
-        partitions = {}
-        for key, its_events in group(events).items():
+        to_publish = {}
+        for key, its_events in by_partition_key(events).items():
             if key in self.failures:
                 self.failures[key].unsent += len(its_events)
             else:
-                partitions[key] = its_events
+                to_publish[key] = its_events
         accepted = 0
         for pause in (*self._pauses_s, None):
-            outcomes = await self._publisher.publish(partitions, stop_at_rejection=stop_at_rejection, lasting=True)
+            outcomes = await self._publisher.publish(to_publish, stop_at_rejection=stop_at_rejection, lasting=True)
             accepted += sum(outcome.published for outcome in outcomes)
             failed = [outcome for outcome in outcomes if outcome.error is not None]
-            partitions = self._take(outcomes, partitions, sent)
-            if not partitions or any(isinstance(outcome.error, ConfigurationError) for outcome in failed):
+            to_publish = self._take(outcomes, to_publish, sent)
+            if not to_publish or any(isinstance(outcome.error, ConfigurationError) for outcome in failed):
                 break
             if pause is not None:
                 await asyncio.sleep(pause)
@@ -94,12 +96,12 @@ class OrderedSender:
         return sent
 
     def _take(
-        self, outcomes: list[PartitionOutcome], partitions: dict[str, list[DomainEvent]], sent: Sent
-    ) -> dict[str, list[DomainEvent]]:
+        self, outcomes: list[KeyOutcome], published: dict[str, list[Event]], sent: Sent
+    ) -> dict[str, list[Event]]:
         """Note what went through; returns the rest."""
         rest = {}
         for outcome in outcomes:
-            events = partitions[outcome.partition_key]
+            events = published[outcome.partition_key]
             through = len(events) - outcome.unsent - len(outcome.held_back)
             sent.through.setdefault(outcome.partition_key, []).extend(events[:through])
             sent.rejected += outcome.rejected
@@ -107,7 +109,7 @@ class OrderedSender:
                 rest[outcome.partition_key] = events[through:]
         return rest
 
-    def _note(self, failed: list[PartitionOutcome], accepted: int) -> None:
+    def _note(self, failed: list[KeyOutcome], accepted: int) -> None:
         for outcome in failed:
             if outcome.error is not None:
                 self.failures[outcome.partition_key] = Failure(outcome.error, outcome.unsent)
@@ -138,7 +140,7 @@ class OrderedSender:
 async def ordered_sender(settings: Settings, *, with_original_id: bool = False) -> AsyncIterator[OrderedSender]:
     """A sender with the app's settings and the app's publisher; with the property `originalId` on request."""
     encode: Encoder = messages.encoder(settings.cloudevents_source)
-    publisher = Publisher.from_settings(
+    publisher = ServiceBusPublisher.from_settings(
         settings, messages.with_original_id(encode) if with_original_id else encode
     )
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from azure.core.exceptions import AzureError
 
-from relay.connections import cosmos_client
+from relay.cosmos.client import cosmos_client
 from relay.cosmos.leases import Positions, read_positions
 from relay.errors import LeaseError, first_line
 from relay.settings import Settings
@@ -37,6 +37,15 @@ class Containers:
                 self._client = client
             return self._client.get_database_client(self._settings.cosmos_database).get_container_client(name)
 
+    @property
+    def quarantine_name(self) -> str:
+        """The name of the quarantine container."""
+        return self._settings.cosmos_quarantine_container
+
+    async def quarantine(self) -> ContainerProxy:
+        """The quarantine container. Raises AzureError, or OSError, where the account cannot be reached."""
+        return await self.open(self.quarantine_name)
+
     async def positions(self) -> Positions:
         """How far the relay's own leases have come. Raises LeaseError."""
         settings = self._settings
@@ -46,8 +55,8 @@ class Containers:
         except (AzureError, OSError) as error:
             raise LeaseError(
                 "old events must be compared with the leases, but the container "
-                f"'{settings.cosmos_lease_container}' "
-                f"could not be read: {first_line(error)} Check that the app may read it and the outbox container."
+                f"'{settings.cosmos_lease_container}' could not be read: {first_line(error)} "
+                "Check that the app may read it and the outbox container."
             ) from error
 
     async def close(self) -> None:

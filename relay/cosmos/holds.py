@@ -1,4 +1,4 @@
-"""What the quarantine container holds back beside documents: parked keys, and orders to set an event aside.
+"""Parked keys and orders to set an event aside, as they stand in the quarantine container.
 
 Both are documents in the logical partition of the event's key:
 
@@ -12,9 +12,10 @@ Both are documents in the logical partition of the event's key:
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from relay.holds import Holds
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
@@ -23,19 +24,6 @@ PARKED_TYPE = "parkedKey"
 PARKED_ID = "parked"
 ORDER_TYPE = "setAsideOrder"
 ORDER_PREFIX = "set-aside:"
-
-
-@dataclass(frozen=True, slots=True)
-class Holds:
-    """What must not be published now.
-
-    Attributes:
-        parked: Partition keys whose further events are to be stored with `Reason.KEY_PARKED`.
-        set_aside: Events that are to be stored with `Reason.SET_ASIDE`: partition key and event id of each.
-    """
-
-    parked: frozenset[str] = frozenset()
-    set_aside: frozenset[tuple[str, str]] = frozenset()
 
 
 def order_id(event_id: str) -> str:

@@ -4,43 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
 
 from relay.cosmos.containers import Containers
-from relay.cosmos.holds import Holds, order_id, read_holds, touch
+from relay.cosmos.holds import order_id, read_holds, touch
 from relay.cosmos.parking import NotParked, ParkedKey
-from relay.cosmos.quarantine_record import RECORD_TYPE, Quarantined, create, record_of
+from relay.cosmos.quarantine_record import create, record_of
 from relay.errors import QuarantineError, first_line
-from relay.events import Reason
-from relay.settings import Settings
+from relay.events import Reason, Rejected
+from relay.holds import Holds
 from relay.telemetry import instruments
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
 
-__all__ = ["RECORD_TYPE", "Holds", "Quarantine", "Quarantined", "record_of"]
 
-# Documents without a key that a session could have: nothing of theirs can follow, so there is nothing to park.
-_KEYLESS = frozenset(
-    {
-        Reason.PARTITION_KEY_MISSING,
-        Reason.PARTITION_KEY_NOT_STRING,
-        Reason.PARTITION_KEY_EMPTY,
-        Reason.PARTITION_KEY_TOO_LONG,
-    }
-)
+class CosmosQuarantine:
+    """Writes quarantine records, and reads what is held back; `ports.Quarantine` says what of it is promised."""
 
-
-class Quarantine:
-    """Writes quarantine records, and reads what is held back. The connection is made when it is first needed."""
-
-    def __init__(self, settings: Settings, containers: Containers | None = None) -> None:
-        """`containers` is the connection to use, a new one by default; it is closed with the quarantine."""
-        self._name = settings.cosmos_quarantine_container
-        self._containers = containers or Containers(settings)
+    def __init__(self, containers: Containers) -> None:
+        """`containers` is the connection to use; it is closed with the quarantine."""
+        self._containers = containers
         # Keys that this process has parked. A read may be answered by a replica that does not know of it yet.
         self._parked: set[str] = set()
 
@@ -54,57 +40,46 @@ class Quarantine:
         Raises:
             QuarantineError: The container could not be read. Nothing was published; the next attempt asks again.
         """
-        with self._telling("parked keys and orders to set events aside must be read", "read"):
-            container = await self._open()
+        with self._explaining("parked keys and orders to set events aside must be read", "read"):
+            container = await self._containers.quarantine()
             found = await read_holds(container)
             for key in self._parked - found.parked:
                 if not await _still_parked(container, key):
                     self._parked.discard(key)
         return Holds(found.parked | self._parked, found.set_aside)
 
-    async def store(self, items: Sequence[Quarantined], invocation_id: str, park: bool = False) -> None:
-        """Store every item; one that is there already from an earlier attempt is left as it is.
-
-        Args:
-            items: The documents, in order of arrival.
-            invocation_id: Stands in the records.
-            park: Whether the first document of a partition key parks the key, atomically with its record.
-                Those with `Reason.KEY_PARKED` need a key that is parked; `holds` tells which are.
-
-        An order to set an event aside is removed once its record (`Reason.SET_ASIDE`) is stored.
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool = False) -> None:
+        """Store every document, as `ports.Quarantine` describes it.
 
         Raises:
             QuarantineError: The container could not be written, or a parked key was released in the meantime.
                 Nothing is lost: the invocation fails, and its next attempt stores or publishes the rest.
         """
-        if not items:
+        if not rejected:
             return
-        with self._telling(f"{len(items)} document(s) must be quarantined", "written"):
-            container = await self._open()
+        with self._explaining(f"{len(rejected)} document(s) must be quarantined", "written"):
+            container = await self._containers.quarantine()
             if park:
-                await self._store_parking(container, items, invocation_id)
+                await self._store_parking(container, rejected, invocation_id)
             else:
-                for record in _records(enumerate(items), invocation_id):
-                    if await create(container, record):
-                        _count(record)
-            for item in items:
+                await _store_each(container, rejected, invocation_id)
+            for item in rejected:
                 if item.reason is Reason.SET_ASIDE:
                     await _remove_order(container, item)
 
     async def _store_parking(
-        self, container: ContainerProxy, items: Sequence[Quarantined], invocation_id: str
+        self, container: ContainerProxy, rejected: Sequence[Rejected], invocation_id: str
     ) -> None:
-        keyed = sorted(enumerate(items), key=lambda pair: _key_to_park(pair[1]) or "")
-        for key, group in groupby(keyed, key=lambda pair: _key_to_park(pair[1])):
-            its_items = list(group)
-            records = list(_records(its_items, invocation_id))
-            if key is None:
-                for record in records:
-                    if await create(container, record):
-                        _count(record)
-                continue
+        # Without a key that a session could have, nothing can follow: there is nothing to park.
+        await _store_each(container, (item for item in rejected if item.partition_key is None), invocation_id)
+        by_key: dict[str, list[Rejected]] = {}
+        for item in rejected:
+            if item.partition_key is not None:
+                by_key.setdefault(item.partition_key, []).append(item)
+        for key, items in by_key.items():
+            records = [record_of(item, invocation_id) for item in items]
             try:
-                parks = its_items[0][1].reason is not Reason.KEY_PARKED
+                parks = items[0].reason is not Reason.KEY_PARKED
                 await ParkedKey(container, key, _count).store(records, parks=parks)
             except NotParked:
                 raise QuarantineError(
@@ -114,33 +89,26 @@ class Quarantine:
             self._parked.add(key)
 
     @contextmanager
-    def _telling(self, why: str, done: str) -> Iterator[None]:
+    def _explaining(self, why: str, done: str) -> Iterator[None]:
         try:
             yield
         except (AzureError, OSError) as error:
             raise QuarantineError(
-                f"{why}, but the container '{self._name}' could not be {done}: "
+                f"{why}, but the container '{self._containers.quarantine_name}' could not be {done}: "
                 f"{first_line(error)} Check that it exists with the partition key /partitionKey, and that the app "
                 "may write to it."
             ) from error
-
-    async def _open(self) -> ContainerProxy:
-        return await self._containers.open(self._name)
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
         await self._containers.close()
 
 
-def _records(items: Iterable[tuple[int, Quarantined]], invocation_id: str) -> Iterator[dict[str, Any]]:
-    return (record_of(item, invocation_id, position) for position, item in items)
-
-
-def _key_to_park(item: Quarantined) -> str | None:
-    partition_key = item.document.get("partitionKey")
-    if not isinstance(partition_key, str) or not partition_key or item.reason in _KEYLESS:
-        return None
-    return partition_key
+async def _store_each(container: ContainerProxy, rejected: Iterable[Rejected], invocation_id: str) -> None:
+    for item in rejected:
+        record = record_of(item, invocation_id)
+        if await create(container, record):
+            _count(record)
 
 
 def _count(record: Mapping[str, Any]) -> None:
@@ -159,10 +127,10 @@ async def _still_parked(container: ContainerProxy, key: str) -> bool:
     return True
 
 
-async def _remove_order(container: ContainerProxy, item: Quarantined) -> None:
+async def _remove_order(container: ContainerProxy, item: Rejected) -> None:
     from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
     try:
-        await container.delete_item(order_id(item.document["id"]), item.document["partitionKey"])
+        await container.delete_item(order_id(item.id), item.partition_key)
     except CosmosResourceNotFoundError:
         return

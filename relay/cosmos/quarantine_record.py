@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from relay import jsontext
-from relay.events import Document, Reason
+from relay.events import Rejected
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
@@ -30,23 +29,13 @@ _PART_CHARACTERS = 150_000
 DOES_NOT_FIT = (400, 413)
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """A document, and why it is set aside; `position` is its place in the change batch."""
-
-    document: Document
-    reason: Reason
-    detail: str
-    position: int = 0
-
-
-def record_of(item: Quarantined, invocation_id: str, position: int) -> dict[str, Any]:
+def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
     """The record of one document.
 
     Its id is a digest of the document's content, `_etag` and `_ts` included: writing it again is harmless,
     while a later version of the document gets a record of its own. `lsn` and `order`, its place within that
     commit, give the order within its partition key where the document has them; `quarantinedAt` (UTC) and
-    `position` (the document's place among those quarantined together) give the order of arrival.
+    `position` (the document's place among those it came with) give the order of arrival.
     """
     document = dict(item.document)
     partition_key = document.get("partitionKey")
@@ -59,7 +48,7 @@ def record_of(item: Quarantined, invocation_id: str, position: int) -> dict[str,
         "detail": item.detail,
         "quarantinedAt": datetime.now(UTC).isoformat(),
         "invocationId": invocation_id,
-        "position": position,
+        "position": item.position,
         **_place(document),
         "document": document,
     }

@@ -18,16 +18,16 @@ With the format `cloudevents` the attributes of CloudEvents 1.0 stand beside the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from relay import jsontext
-from relay.events import DomainEvent
+from relay.events import Event
 
-Encoder = Callable[[DomainEvent], AmqpAnnotatedMessage]
+Encoder = Callable[[Event], AmqpAnnotatedMessage]
 
 CONTENT_TYPE = "application/json"
 
@@ -35,7 +35,7 @@ CONTENT_TYPE = "application/json"
 _PARTITION_KEY = "x-opt-partition-key"
 
 
-def plain(event: DomainEvent) -> AmqpAnnotatedMessage:
+def plain(event: Event) -> AmqpAnnotatedMessage:
     """The message of `event` by the contract above."""
     return _message(event, _properties(event))
 
@@ -51,7 +51,7 @@ def cloudevents(source: str) -> Encoder:
     `time` is left out where `createdAt` is no RFC 3339 timestamp, as the specification requires.
     """
 
-    def encode(event: DomainEvent) -> AmqpAnnotatedMessage:
+    def encode(event: Event) -> AmqpAnnotatedMessage:
         properties = _properties(event)
         properties["cloudEvents:specversion"] = "1.0"
         properties["cloudEvents:id"] = event.id
@@ -76,7 +76,7 @@ def encoder(cloudevents_source: str | None) -> Encoder:
 def with_original_id(encode: Encoder) -> Encoder:
     """An encoder for events sent under a new id: the application property `originalId` is the document's."""
 
-    def encode_with_original_id(event: DomainEvent) -> AmqpAnnotatedMessage:
+    def encode_with_original_id(event: Event) -> AmqpAnnotatedMessage:
         message = encode(event)
         properties = dict(message.application_properties or {})
         properties["originalId"] = event.document["id"]
@@ -86,9 +86,9 @@ def with_original_id(encode: Encoder) -> Encoder:
     return encode_with_original_id
 
 
-def _message(event: DomainEvent, properties: dict[str, Any]) -> AmqpAnnotatedMessage:
+def _message(event: Event, properties: dict[str, Any]) -> AmqpAnnotatedMessage:
     # A ServiceBusMessage is made of this, and its constructor takes a quarter of what a batched event costs
-    # (docs/decisions/0004-messages-as-amqp.md). The SDK checks no lengths here: DomainEvent has.
+    # (docs/decisions/0004-messages-as-amqp.md). The SDK checks no lengths here: Event has.
     return AmqpAnnotatedMessage(
         data_body=jsontext.encode(event.data),
         properties={
@@ -102,20 +102,18 @@ def _message(event: DomainEvent, properties: dict[str, Any]) -> AmqpAnnotatedMes
     )
 
 
-def _properties(event: DomainEvent) -> dict[str, Any]:
-    document = event.document
-    properties: dict[str, Any] = {"type": document["type"]}
-    _copy_integer(document, "_ts", "cosmosTimestamp", properties)
-    _copy_string(event.data, "createdAt", properties)
-    _copy_string(document, "traceparent", properties)
-    _copy_integer(document, "sequence", "sequence", properties)
+def _properties(event: Event) -> dict[str, Any]:
+    properties: dict[str, Any] = {"type": event.type}
+    if event.committed_at is not None:
+        _put_integer(event.committed_at, "cosmosTimestamp", properties)
+    created_at = event.data.get("createdAt")
+    if isinstance(created_at, str):
+        properties["createdAt"] = created_at
+    if event.traceparent is not None:
+        properties["traceparent"] = event.traceparent
+    if event.sequence is not None:
+        _put_integer(event.sequence, "sequence", properties)
     return properties
-
-
-def _copy_integer(source: Mapping[str, Any], name: str, to: str, properties: dict[str, Any]) -> None:
-    value = source.get(name)
-    if isinstance(value, int) and not isinstance(value, bool):
-        _put_integer(value, to, properties)
 
 
 def _put_integer(value: int, name: str, properties: dict[str, Any]) -> None:
@@ -126,12 +124,6 @@ def _put_integer(value: int, name: str, properties: dict[str, Any]) -> None:
         # Left to itself, the SDK (7.15.0) encodes every int in 32 bits and raises ValueError beyond: from
         # 19 January 2038 on, that would be every event. This mapping is how its encoder is told a type.
         properties[name] = {"TYPE": "LONG", "VALUE": value}
-
-
-def _copy_string(source: Mapping[str, Any], name: str, properties: dict[str, Any]) -> None:
-    value = source.get(name)
-    if isinstance(value, str):
-        properties[name] = value
 
 
 def _is_rfc3339(text: str) -> bool:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from relay.connections import servicebus_client
 from relay.deadline import Deadline
 from relay.errors import RefusedAlikeError, SendError
-from relay.events import DomainEvent
+from relay.events import Event
 from relay.evidence import Evidence
-from relay.fence import Clearance
+from relay.fence import ALWAYS, Clearance
 from relay.ledger import AcceptedLedger
+from relay.results import KeyOutcome
+from relay.servicebus.client import servicebus_client
 from relay.servicebus.messages import Encoder
 from relay.servicebus.senders import SenderPool
-from relay.servicebus.turn import PAUSES_S, PartitionOutcome, Rules, Turn
+from relay.servicebus.turn import PAUSES_S, Rules, Turn
 from relay.settings import Settings
 
 
-class Publisher:
+class ServiceBusPublisher:
     """Sends partition keys concurrently over a pool of senders, each one strictly in order."""
 
     def __init__(
@@ -41,7 +42,7 @@ class Publisher:
         self._pauses_s = pauses_s
 
     @classmethod
-    def from_settings(cls, settings: Settings, encode: Encoder) -> Publisher:
+    def from_settings(cls, settings: Settings, encode: Encoder) -> ServiceBusPublisher:
         """A publisher to the topic, with a ledger of its own. Nothing is connected until the first send."""
         # No retries within the SDK: it would send again on a link it has opened meanwhile, unasked.
         client = servicebus_client(settings.servicebus, retry_total=0)
@@ -55,53 +56,43 @@ class Publisher:
 
     async def publish(
         self,
-        partitions: dict[str, list[DomainEvent]],
+        events: Mapping[str, Sequence[Event]],
+        /,
         *,
-        clearance: Clearance | None = None,
+        clearance: Clearance = ALWAYS,
         isolate: bool = False,
         stop_at_rejection: bool = False,
         lasting: bool = False,
-    ) -> list[PartitionOutcome]:
-        """Publish every partition key's events; a key that fails leaves the others to finish.
-
-        Args:
-            partitions: Events by partition key, each list in commit order.
-            clearance: What may be sent, and until when; None for no such limit.
-            isolate: Find the one event that an error is about, although the error may pass.
-            stop_at_rejection: Hold back what follows a rejected event of the same key.
-            lasting: Take a refusal for the event's own fault, as attempts have failed for long enough.
-
-        Returns:
-            One outcome a partition key, in the order given. A send that failed is told in its outcome, not raised.
-        """
+    ) -> list[KeyOutcome]:
+        """Publish every partition key's events, as `ports.Publisher` describes it."""
         rules = Rules(
             Deadline.after(self._attempt_timeout_s),
             self._send_timeout_s,
-            clearance or Clearance(0.0, float("inf")),
+            clearance,
             isolate,
             stop_at_rejection,
             lasting,
             self._pauses_s,
         )
-        outcomes = [PartitionOutcome(key) for key in partitions]
-        waiting = iter(zip(outcomes, partitions.values(), strict=True))
+        outcomes = [KeyOutcome(key) for key in events]
+        waiting = iter(zip(outcomes, events.values(), strict=True))
         outage = _Outage(threshold=2 * self._pool.size)
 
         async def work() -> None:
-            for outcome, events in waiting:
-                await self._take_turn(outcome, events, rules, outage)
+            for outcome, its_events in waiting:
+                await self._take_turn(outcome, its_events, rules, outage)
 
         async with asyncio.TaskGroup() as workers:
-            for _ in range(min(self._pool.size, len(partitions))):
+            for _ in range(min(self._pool.size, len(events))):
                 workers.create_task(work())
         return outcomes
 
     @property
-    def topic(self) -> str:
+    def destination(self) -> str:
         """The topic's name."""
         return self._pool.topic
 
-    def has_accepted(self, event: DomainEvent) -> bool:
+    def has_accepted(self, event: Event) -> bool:
         """Whether Service Bus has accepted this event from this publisher, as far as it remembers."""
         return self._ledger.holds(event.partition_key, event.id)
 
@@ -110,12 +101,12 @@ class Publisher:
         await self._pool.close()
 
     async def _take_turn(
-        self, outcome: PartitionOutcome, events: Sequence[DomainEvent], rules: Rules, outage: _Outage
+        self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage
     ) -> None:
         unknown = [event for event in events if not self.has_accepted(event)]
-        outcome.remembered = len(events) - len(unknown)
+        outcome.already_published = len(events) - len(unknown)
         superseded = rules.clearance.superseded
-        pending = [event for event in unknown if (event.partition_key, event.id) not in superseded]
+        pending = [event for event in unknown if event.name not in superseded]
         outcome.superseded = len(unknown) - len(pending)
         if not pending:
             return

@@ -13,7 +13,7 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from relay.errors import classify
+from relay.servicebus.refusals import classify
 
 _CLOSE_TIMEOUT_S = 5.0
 

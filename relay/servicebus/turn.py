@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from relay.deadline import Deadline
-from relay.errors import DoubtfulRefusalError, PoisonError, RetryableError, SendError
-from relay.events import DomainEvent, Reason
+from relay.errors import DoubtfulRefusalError, PoisonError, RetryableError
+from relay.events import Event, Reason, Rejected
 from relay.evidence import Evidence
 from relay.fence import Clearance
 from relay.ledger import AcceptedLedger
+from relay.results import KeyOutcome
 from relay.servicebus.messages import Encoder
 from relay.servicebus.senders import LinkLimits, Sender, Transfer
 from relay.telemetry import instruments
@@ -36,53 +37,6 @@ PAUSES_S = (0.2, 0.8)
 # A throttled namespace asks for longer ones.
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-throttling
 _BUSY_FACTOR = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """An event that can never be accepted, and why; `condition` is the AMQP one where the service refused it."""
-
-    event: DomainEvent
-    reason: Reason
-    detail: str
-    condition: str | None = None
-
-
-@dataclass(slots=True)
-class PartitionOutcome:
-    """What became of one partition key's events in one invocation. Every one of them is counted exactly once.
-
-    Attributes:
-        partition_key: Whose events they are.
-        published: Events Service Bus accepted now.
-        remembered: Events it had accepted in an earlier attempt, so not sent again.
-        superseded: Events that another owner of the lease has published and checkpointed, so not sent again.
-        rejected: Events it will never accept.
-        held_back: Events not tried, as an earlier one of the key was rejected.
-        unsent: Events not accepted because of `error`.
-        sends: Transfers the service accepted.
-        error: What stopped this partition key; None when it went through to its end.
-        blocked_by: The id of the event that `error` stopped at, where it is known to be that one alone.
-        accepted_after_rejection: Whether an event was accepted after one was rejected.
-    """
-
-    partition_key: str
-    published: int = 0
-    remembered: int = 0
-    superseded: int = 0
-    rejected: list[Rejected] = field(default_factory=list)
-    held_back: list[DomainEvent] = field(default_factory=list)
-    unsent: int = 0
-    sends: int = 0
-    error: SendError | None = None
-    blocked_by: str | None = None
-    accepted_after_rejection: bool = False
-
-    @property
-    def events(self) -> int:
-        """The events accounted for."""
-        settled = self.published + self.remembered + self.superseded + self.unsent
-        return settled + len(self.rejected) + len(self.held_back)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +73,7 @@ class Turn:
         ledger: AcceptedLedger,
         evidence: Evidence,
         rules: Rules,
-        outcome: PartitionOutcome,
+        outcome: KeyOutcome,
     ) -> None:
         self._sender = sender
         self._encode = encode
@@ -128,7 +82,7 @@ class Turn:
         self._rules = rules
         self._outcome = outcome
 
-    async def send_in_order(self, events: Sequence[DomainEvent]) -> None:
+    async def send_in_order(self, events: Sequence[Event]) -> None:
         """Send `events`; batch n+1 leaves only after batch n was accepted.
 
         Raises:
@@ -139,7 +93,7 @@ class Turn:
             await self._send_alone(events[0], self._encode(events[0]))
             return
         batch: ServiceBusMessageBatch | None = None
-        held: list[DomainEvent] = []
+        held: list[Event] = []
         for event in events:
             message = self._encode(event)
             if batch is not None and _fits(batch, message):
@@ -161,7 +115,7 @@ class Turn:
     def _stopped(self) -> bool:
         return self._rules.stop_at_rejection and bool(self._outcome.rejected)
 
-    async def _batch_for(self, first: DomainEvent) -> ServiceBusMessageBatch:
+    async def _batch_for(self, first: Event) -> ServiceBusMessageBatch:
         envelope = _ENVELOPE_BYTES + len(first.id.encode()) + 2 * len(first.partition_key.encode())
         return await self._sender.batch(self._left_s(), reserved=envelope)
 
@@ -171,7 +125,7 @@ class Turn:
     def _left_s(self) -> float:
         return self._rules.deadline.left_s(at_most=self._rules.send_timeout_s)
 
-    async def _send_batch(self, batch: ServiceBusMessageBatch, held: list[DomainEvent]) -> None:
+    async def _send_batch(self, batch: ServiceBusMessageBatch, held: list[Event]) -> None:
         try:
             duration_s = await self._send(batch, held[0])
         except PoisonError:
@@ -183,7 +137,7 @@ class Turn:
         else:
             self._accept(held, duration_s)
 
-    async def _split(self, held: list[DomainEvent]) -> None:
+    async def _split(self, held: list[Event]) -> None:
         """A batch is refused whole: halve it until the culprit stands alone, and send the rest in order."""
         if len(held) == 1:
             await self._send_alone(held[0], self._encode(held[0]))
@@ -199,7 +153,7 @@ class Turn:
                 # Its first id is longer than that of the whole, and its envelope so much larger.
                 await self._split(half)
 
-    async def _send_alone(self, event: DomainEvent, message: AmqpAnnotatedMessage) -> None:
+    async def _send_alone(self, event: Event, message: AmqpAnnotatedMessage) -> None:
         """Send one message outside a batch: a link may take larger messages than batches."""
         try:
             await self._check_size(message)
@@ -207,7 +161,7 @@ class Turn:
         except PoisonError as refusal:
             self._require_evidence(event, refusal)
             reason = Reason.MESSAGE_TOO_LARGE if refusal.too_large else Reason.MESSAGE_REFUSED
-            self._outcome.rejected.append(Rejected(event, reason, str(refusal), refusal.condition or None))
+            self._outcome.rejected.append(Rejected.of(event, reason, str(refusal), refusal.condition or None))
         except RetryableError as error:
             if error.refused:
                 self._outcome.blocked_by = event.id
@@ -215,7 +169,7 @@ class Turn:
         else:
             self._accept([event], duration_s)
 
-    def _require_evidence(self, event: DomainEvent, refusal: PoisonError) -> None:
+    def _require_evidence(self, event: Event, refusal: PoisonError) -> None:
         """Stop at what may not be the event's own fault: the next attempt knows more."""
         if not refusal.condition or self._evidence.refused(event) or self._rules.lasting:
             return
@@ -240,7 +194,7 @@ class Turn:
                 f"The message has {size} bytes, and the topic takes {limit} at most.", condition="", too_large=True
             )
 
-    async def _send(self, transfer: Transfer, first: DomainEvent) -> float:
+    async def _send(self, transfer: Transfer, first: Event) -> float:
         """Returns the seconds until it was accepted, pauses included."""
         began = time.monotonic()
         for pause_s in (*self._rules.pauses_s, None):
@@ -261,7 +215,7 @@ class Turn:
             await asyncio.sleep(pause_s)
         return time.monotonic() - began
 
-    def _accept(self, events: list[DomainEvent], duration_s: float) -> None:
+    def _accept(self, events: list[Event], duration_s: float) -> None:
         self._evidence.accepted(events)
         for event in events:
             self._ledger.add(event.partition_key, event.id)

@@ -12,10 +12,8 @@ from typing import Any
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from relay.errors import PublishError, QuarantineError, first_line
-from relay.events import DomainEvent
-from relay.results import Outcome
-from relay.selection import Selection
-from relay.servicebus.turn import PartitionOutcome
+from relay.events import Event, Received
+from relay.results import KeyOutcome, Outcome
 from relay.telemetry import instruments
 from relay.telemetry.headroom import Batch
 from relay.telemetry.tracelinks import span_contexts
@@ -62,21 +60,20 @@ class Attempt:
     batch: Batch | None = None
     outcome: Outcome | None = None
 
-    def received(self, selection: Selection, accepted: Callable[[DomainEvent], bool]) -> None:
-        """What the trigger delivered; `accepted` tells whether Service Bus has an event already."""
-        events, rejected = selection.events, [item.document for item in selection.rejected]
-        self.documents = len(events) + len(rejected) + selection.ignored
-        instruments.received(documents=self.documents, ignored=selection.ignored, retried=self.retry_count > 0)
-        self.batch = Batch(events, rejected, accepted)
+    def received(self, received: Received, accepted: Callable[[Event], bool]) -> None:
+        """What the source delivered; `accepted` says whether Service Bus has an event already."""
+        self.documents = received.documents
+        instruments.received(documents=self.documents, ignored=received.ignored, retried=self.retry_count > 0)
+        self.batch = Batch(received.events, received.rejected, accepted)
         instruments.headroom.begin(self.batch)
         if self.span.is_recording():
-            for context in span_contexts((event.document.get("traceparent") for event in events), MAX_LINKS):
+            for context in span_contexts((event.traceparent for event in received.events), MAX_LINKS):
                 self.span.add_link(context)
 
     def settled(self, outcome: Outcome) -> None:
         """What became of the events; what is to be quarantined is not stored yet."""
         self.outcome = outcome
-        instruments.remembered(outcome.remembered)
+        instruments.already_published(outcome.already_published)
 
     def ended(self, error: BaseException | None) -> None:
         """The attempt is over, by `error` if there was one."""
@@ -107,8 +104,8 @@ class Attempt:
                 "relay.events.quarantined": self.outcome.quarantined.total(),
                 "relay.events.unsent": self.outcome.unsent,
                 "relay.events.superseded": self.outcome.superseded,
-                "relay.ledger.hits": self.outcome.remembered,
-                "relay.partition_keys": self.outcome.partitions,
+                "relay.ledger.hits": self.outcome.already_published,
+                "relay.partition_keys": self.outcome.partition_keys,
                 "relay.sends": self.outcome.sends,
             }
         return counts
@@ -118,7 +115,7 @@ class Attempt:
         if error is None:
             return
         failures = self._failures() if isinstance(error, PublishError) else {}
-        explained = {kind: _unsent(partitions) for kind, partitions in failures.items()}
+        explained = {kind: _unsent(keys) for kind, keys in failures.items()}
         explained = explained or {type(error).__name__: f"{self.documents} document(s) come again."}
         for kind, says in explained.items():
             message = f"{says} The log record with action relay_failed of this operation says why."
@@ -126,23 +123,23 @@ class Attempt:
         self.span.set_attribute("error.type", next(iter(explained)))
         self.span.set_status(Status(StatusCode.ERROR, type(error).__name__))
 
-    def _failures(self) -> dict[str, list[PartitionOutcome]]:
-        """The partitions that did not go through, by the kind of error."""
-        failures: dict[str, list[PartitionOutcome]] = {}
-        for partition in self.outcome.failed if self.outcome is not None else ():
-            failures.setdefault(type(partition.error).__name__, []).append(partition)
+    def _failures(self) -> dict[str, list[KeyOutcome]]:
+        """The keys that did not go through, by the kind of error."""
+        failures: dict[str, list[KeyOutcome]] = {}
+        for key in self.outcome.failed if self.outcome is not None else ():
+            failures.setdefault(type(key.error).__name__, []).append(key)
         return failures
 
     def _summarise(self, outcome: Outcome) -> None:
         logger.log(
             self._level(outcome),
-            "published %d event(s) of %d partition key(s) in %d send(s); ignored %d, remembered %d, "
+            "published %d event(s) of %d partition key(s) in %d send(s); ignored %d, already published %d, "
             "superseded %d, quarantined %d, unsent %d",
             outcome.published,
-            outcome.partitions,
+            outcome.partition_keys,
             outcome.sends,
             outcome.ignored,
-            outcome.remembered,
+            outcome.already_published,
             outcome.superseded,
             outcome.quarantined.total(),
             outcome.unsent,
@@ -151,11 +148,11 @@ class Attempt:
                 "received": self.documents,
                 "ignored": outcome.ignored,
                 "published": outcome.published,
-                "remembered": outcome.remembered,
+                "already_published": outcome.already_published,
                 "superseded": outcome.superseded,
                 "quarantined": outcome.quarantined.total(),
                 "unsent": outcome.unsent,
-                "partitions": outcome.partitions,
+                "partition_keys": outcome.partition_keys,
                 "sends": outcome.sends,
                 "duration_s": round(time.perf_counter() - self.began, 6),
             },
@@ -170,22 +167,22 @@ class Attempt:
 
     def _level(self, outcome: Outcome) -> int:
         # A retry's line also shows that somebody took the batch up again after a failure (silent.kql).
-        unusual = outcome.quarantined.total() + outcome.unsent + outcome.remembered + outcome.superseded
+        unusual = outcome.quarantined.total() + outcome.unsent + outcome.already_published + outcome.superseded
         return logging.INFO if _pace.due() or self.retry_count or unusual else logging.DEBUG
 
     def _log_failure(self, error: BaseException) -> None:
         if isinstance(error, PublishError):
-            for kind, partitions in self._failures().items():
+            for kind, keys in self._failures().items():
                 logger.error(
                     "%s %s: %s",
-                    _unsent(partitions),
+                    _unsent(keys),
                     kind,
-                    partitions[0].error,
+                    keys[0].error,
                     extra=self._fields("relay_failed")
                     | {
                         "error": kind,
-                        "unsent": sum(partition.unsent for partition in partitions),
-                        "partitions": len(partitions),
+                        "unsent": sum(key.unsent for key in keys),
+                        "partition_keys": len(keys),
                     },
                 )
             return
@@ -200,9 +197,9 @@ class Attempt:
         return {"action": action, "invocation_id": self.invocation_id, "retry_count": self.retry_count}
 
 
-def _unsent(partitions: Sequence[PartitionOutcome]) -> str:
-    unsent = sum(partition.unsent for partition in partitions)
-    return f"{unsent} event(s) of {len(partitions)} partition key(s) not accepted, to be sent again."
+def _unsent(keys: Sequence[KeyOutcome]) -> str:
+    unsent = sum(key.unsent for key in keys)
+    return f"{unsent} event(s) of {len(keys)} partition key(s) not accepted, to be sent again."
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How much time the events on their way have left before Cosmos DB deletes them.
+"""How much time the events on their way have left before the outbox deletes them.
 
 An outage that comes near the time to live is the one way left to lose an event, so it is watched while the outage
 lasts: during each attempt, and between a failed attempt and the next one.
@@ -10,8 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from relay.events import Document, DomainEvent
+from relay.events import Event, Rejected
 
 # A failed batch comes again within the retry policy's longest interval, one minute. One that has not come for this
 # long has gone to another process, which reports it, or was given up with the lease.
@@ -22,21 +23,21 @@ FORGOTTEN_AFTER_S = 300.0
 class Batch:
     """What one attempt has in hand. Compared by identity: two attempts may hold the same documents."""
 
-    events: Sequence[DomainEvent]
-    rejected: Sequence[Document]
-    accepted: Callable[[DomainEvent], bool]
+    events: Sequence[Event]
+    rejected: Sequence[Rejected]
+    accepted: Callable[[Event], bool]
 
     def expiry(self) -> float | None:
         """When the first of what is not accepted yet will be deleted, in seconds since 1970; None if never."""
-        pending = (event.document for event in self.events if not self.accepted(event))
-        expiries = [expiry(document) for documents in (pending, self.rejected) for document in documents]
-        return min((moment for moment in expiries if moment is not None), default=None)
+        pending = (event.expires_at for event in self.events if not self.accepted(event))
+        moments = chain(pending, (item.expires_at for item in self.rejected))
+        return min((moment for moment in moments if moment is not None), default=None)
 
     @property
     def identity(self) -> str:
         """The same for every attempt at the same documents."""
-        first = self.events[0].document if self.events else self.rejected[0]
-        return f"{first.get('partitionKey')}\n{first.get('id')}"
+        first = self.events[0] if self.events else self.rejected[0]
+        return f"{first.partition_key}\n{first.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +88,3 @@ class Headroom:
             in_flight = list(self._in_flight)
         expiries += [moment for batch in in_flight if (moment := batch.expiry()) is not None]
         return min(expiries) - self._clock() if expiries else None
-
-
-def expiry(document: Document) -> float | None:
-    """When Cosmos DB deletes a document, in seconds since 1970; None without a `ttl` of its own, or with -1.
-
-    https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live
-    """
-    committed, ttl = document.get("_ts"), document.get("ttl")
-    if type(committed) is int and type(ttl) is int and ttl > 0:
-        return committed + ttl
-    return None

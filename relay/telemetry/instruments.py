@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 
-from relay.events import DomainEvent, Reason
+from relay.events import Event, Reason
 from relay.telemetry.headroom import Headroom
 
 # A metric's series are kept by whoever stores them, one for each combination of attributes, and cost accordingly.
@@ -153,16 +153,15 @@ def received(*, documents: int, ignored: int, retried: bool) -> None:
         _redelivered.add(documents - ignored)
 
 
-def accepted(events: Sequence[DomainEvent], duration_s: float) -> None:
+def accepted(events: Sequence[Event], duration_s: float) -> None:
     """Count the events of one transfer that Service Bus accepted after `duration_s` seconds."""
     _send_duration.record(duration_s)
     _batch_events.record(len(events))
     now = time.time()
     for event in events:
-        committed = event.document.get("_ts")
-        if type(committed) is int:
-            # The clocks of Cosmos DB and of this machine may differ, and a histogram takes nothing below zero.
-            _lag.record(max(0.0, now - committed))
+        if event.committed_at is not None:
+            # The clocks of the outbox and of this machine may differ, and a histogram takes nothing below zero.
+            _lag.record(max(0.0, now - event.committed_at))
     tally = _tally.get()
     counts = _Tally() if tally is None else tally
     counts.sends += 1
@@ -171,7 +170,7 @@ def accepted(events: Sequence[DomainEvent], duration_s: float) -> None:
         counts.add()
 
 
-def remembered(events: int) -> None:
+def already_published(events: int) -> None:
     """Count events that were not sent again, as the ledger holds them."""
     if events:
         _ledger_hits.add(events)

@@ -37,12 +37,13 @@ from relay.cli.check.facts import (
 )
 from relay.cli.containers import connected
 from relay.cli.times import parse_duration
-from relay.connections import (
+from relay.errors import UsageError, first_line
+from relay.servicebus.client import (
     names_emulator,
     servicebus_administration_client,
     servicebus_client,
 )
-from relay.errors import UsageError, classify, first_line
+from relay.servicebus.refusals import classify
 from relay.settings import Connection, Settings
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from itertools import takewhile
 from relay.cli.ordered import OrderedSender
 from relay.cli.quarantine.records import Filter, Head, Records
 from relay.cli.quarantine.release import CHUNK, Kept, Release, load, repeated
-from relay.events import DomainEvent, Reason
+from relay.events import Event, EventName, Reason
 
 # While the key is parked the relay goes on storing its new events. A release that does not catch up ends here.
 _ROUNDS = 50
@@ -22,7 +22,7 @@ class ParkedRelease:
         self._sender = sender
         self._event_type = event_type
         self._outcome = outcome
-        self._sent: set[tuple[str, str]] = set()
+        self._sent: set[EventName] = set()
 
     async def release(self, partition_key: str, chosen: Set[str] | None) -> None:
         """Publish a parked key's records in order, and remove each once it was accepted.
@@ -76,14 +76,14 @@ class ParkedRelease:
 
     async def _release_chunk(self, heads: Sequence[Head]) -> list[Head]:
         went: list[Head] = []
-        loaded: list[tuple[Head, DomainEvent]] = []
+        loaded: list[tuple[Head, Event]] = []
         for head in heads:
             kept, gone = len(self._outcome.kept), len(self._outcome.gone)
-            event = await load(self._records, head, self._event_type, self._outcome)
-            if event is not None and (event.partition_key, event.id) in self._sent:
+            event = await load(self._records, head, self._event_type, self._outcome, position=len(loaded))
+            if event is not None and event.name in self._sent:
                 self._outcome.kept.append(repeated(head))
             elif event is not None:
-                self._sent.add((event.partition_key, event.id))
+                self._sent.add(event.name)
                 loaded.append((head, event))
             if len(self._outcome.gone) > gone:
                 went.append(head)
@@ -91,17 +91,17 @@ class ParkedRelease:
                 break
         return went + await self._publish(loaded)
 
-    async def _publish(self, loaded: Sequence[tuple[Head, DomainEvent]]) -> list[Head]:
+    async def _publish(self, loaded: Sequence[tuple[Head, Event]]) -> list[Head]:
         sent = await self._sender.send([event for _, event in loaded], stop_at_rejection=True)
-        refused = {id(rejected.event): rejected for rejected in sent.rejected}
-        accepted = {id(event) for event in sent.accepted}
+        refused = {rejected.position: rejected for rejected in sent.rejected}
+        accepted = {event.position for event in sent.accepted}
         went = []
         for head, event in loaded:
-            if id(event) in accepted:
+            if event.position in accepted:
                 await self._records.remove(head)
                 self._outcome.released.append(head)
                 went.append(head)
-            elif (rejected := refused.get(id(event))) is not None:
+            elif (rejected := refused.get(event.position)) is not None:
                 self._outcome.kept.append(Kept(head, str(rejected.reason), rejected.detail))
             elif event.partition_key in self._sender.failures:
                 self._outcome.untried.append(head)

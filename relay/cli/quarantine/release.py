@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,8 @@ from relay.cli.ordered import OrderedSender
 from relay.cli.quarantine.records import SHORT_ID, Head, Records
 from relay.cli.quarantine.successors import Successors
 from relay.cli.results import ExitCode, Result
-from relay.events import DomainEvent, InvalidEvent
+from relay.cosmos.documents import event_of
+from relay.events import Event, EventName
 
 # A document may have 2 MB: this many are held at a time.
 CHUNK = 50
@@ -77,34 +79,32 @@ async def release(
         ServiceError: The quarantine container cannot be read or written.
     """
     outcome = Release()
-    released_ids: set[tuple[str, str]] = set()
+    released: set[EventName] = set()
     for start in range(0, len(heads), CHUNK):
         chunk = heads[start : start + CHUNK]
         if sender.gave_up:
             outcome.untried += chunk
             continue
-        events: dict[int, Head] = {}
-        loaded = []
+        loaded: list[tuple[Head, Event]] = []
         for head in chunk:
             if head.partition_key in sender.failures:
                 outcome.untried.append(head)
                 continue
-            event = await load(records, head, event_type, outcome)
+            event = await load(records, head, event_type, outcome, position=len(loaded))
             if event is None:
                 continue
-            if (event.partition_key, event.id) in released_ids:
+            if event.name in released:
                 outcome.kept.append(repeated(head))
                 continue
-            released_ids.add((event.partition_key, event.id))
-            events[id(event)] = head
-            loaded.append(event)
-        await _publish(records, sender, successors, loaded, events, outcome)
+            released.add(event.name)
+            loaded.append((head, event))
+        await _publish(records, sender, successors, loaded, outcome)
         progress.update(len(outcome.released))
     return outcome
 
 
-async def load(records: Records, head: Head, event_type: str, outcome: Release) -> DomainEvent | None:
-    """The event of a record; None, and told in `outcome`, where it is gone or not fit to be sent.
+async def load(records: Records, head: Head, event_type: str, outcome: Release, *, position: int) -> Event | None:
+    """The event of a record; None, and noted in `outcome`, where it is gone or not fit to be sent.
 
     Raises:
         ServiceError: The quarantine container cannot be read.
@@ -116,31 +116,31 @@ async def load(records: Records, head: Head, event_type: str, outcome: Release) 
     if document.get("type") != event_type:
         outcome.kept.append(Kept(head, TYPE_DIFFERS, f"the document's type is not {event_type!r}"))
         return None
-    try:
-        return DomainEvent.from_document(document)
-    except InvalidEvent as invalid:
-        outcome.kept.append(Kept(head, str(invalid.reason), invalid.detail))
-        return None
+    event = event_of(document, position)
+    if isinstance(event, Event):
+        return event
+    outcome.kept.append(Kept(head, str(event.reason), event.detail))
+    return None
 
 
 async def _publish(
     records: Records,
     sender: OrderedSender,
     successors: Successors,
-    loaded: list[DomainEvent],
-    heads: dict[int, Head],
+    loaded: Sequence[tuple[Head, Event]],
     outcome: Release,
 ) -> None:
-    late = [id(event) for event in loaded if await successors.went_out(event)]
-    sent = await sender.send(loaded)
+    heads = {event.position: head for head, event in loaded}
+    late = [event.position for _, event in loaded if await successors.went_out(event)]
+    sent = await sender.send([event for _, event in loaded])
     for rejected in sent.rejected:
-        head = heads.pop(id(rejected.event))
+        head = heads.pop(rejected.position)
         outcome.kept.append(Kept(head, str(rejected.reason), rejected.detail))
     for event in sent.accepted:
-        head = heads.pop(id(event))
+        head = heads.pop(event.position)
         await records.remove(head)
         outcome.released.append(head)
-        if id(event) in late:
+        if event.position in late:
             outcome.late.append(head)
     outcome.untried += heads.values()
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from relay.cli.committed import Outbox, Range
 from relay.cli.quarantine.records import Filter, Records
 from relay.cosmos.leases import Positions
-from relay.events import DomainEvent
+from relay.events import Event
 
 _Place = tuple[int, int]
 
@@ -23,7 +23,7 @@ class Successors:
         self._positions: Positions | None = None
         self._last: dict[str, _Place | None] = {}
 
-    async def went_out(self, event: DomainEvent) -> bool:
+    async def went_out(self, event: Event) -> bool:
         """Whether the relay has passed a later event of the same key that is not in quarantine.
 
         False also where that cannot be told: the document does not say where it stood in the change feed, or the
@@ -32,8 +32,8 @@ class Successors:
         Raises:
             ServiceError: The outbox, the leases or the quarantine cannot be read.
         """
-        place, committed = _place(event.document), event.document.get("_ts")
-        if place is None or not isinstance(committed, int):
+        place, committed = _place(event.document), event.committed_at
+        if place is None or committed is None:
             return False
         if event.partition_key not in self._last:
             # Events of a key come in the order of their commits: the first one's reading serves for all.

@@ -22,9 +22,10 @@ from relay.cli.quarantine.records import open_records
 from relay.cli.replay.state import Invalid, ReplayIdentity, ReplayState
 from relay.cli.results import ExitCode, Result
 from relay.cli.times import format_time, parse_time
+from relay.cosmos.documents import event_of
 from relay.cosmos.leases import Positions
 from relay.errors import UsageError
-from relay.events import MAX_KEY_LENGTH, Document, DomainEvent, InvalidEvent
+from relay.events import MAX_KEY_LENGTH, Document, Event, Rejected
 from relay.settings import Connection, Settings
 
 _KEYS_LISTED = 50
@@ -239,15 +240,7 @@ class _Replay:
         if self._state.identity.as_new:
             events = [replace(event, id=new_id(event.id, self._state.identity.run)) for event in events]
         sent = await self._sender.send(events)
-        invalid += [
-            Invalid(
-                rejected.event.document["id"],
-                rejected.event.partition_key,
-                str(rejected.reason),
-                rejected.detail,
-            )
-            for rejected in sent.rejected
-        ]
+        invalid += map(_invalid, sent.rejected)
         dealt_with = {key: [event.document for event in through] for key, through in sent.through.items()}
         self._state.advance(dealt_with, len(sent.accepted), invalid)
 
@@ -265,16 +258,21 @@ class _Replay:
         return True
 
 
-def _validated(documents: Iterable[Document]) -> tuple[list[DomainEvent], list[Invalid]]:
-    events: list[DomainEvent] = []
+def _validated(documents: Iterable[Document]) -> tuple[list[Event], list[Invalid]]:
+    events: list[Event] = []
     invalid: list[Invalid] = []
-    for document in documents:
-        try:
-            events.append(DomainEvent.from_document(document))
-        except InvalidEvent as error:
-            key = str(document.get("partitionKey"))
-            invalid.append(Invalid(document["id"], key, str(error.reason), error.detail))
+    for position, document in enumerate(documents):
+        event = event_of(document, position)
+        if isinstance(event, Event):
+            events.append(event)
+        else:
+            invalid.append(_invalid(event))
     return events, invalid
+
+
+def _invalid(rejected: Rejected) -> Invalid:
+    key = str(rejected.document.get("partitionKey"))
+    return Invalid(rejected.id, key, str(rejected.reason), rejected.detail)
 
 
 def new_id(identifier: str, run: str) -> str:

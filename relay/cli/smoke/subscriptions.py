@@ -18,8 +18,9 @@ from azure.servicebus.exceptions import (
 
 from relay.cli.check.facts import Gap
 from relay.cli.check.inspection import names_missing_entity, read_servicebus
-from relay.connections import servicebus_client
-from relay.errors import OperationError, ServiceError, UsageError, amqp_condition, classify
+from relay.errors import OperationError, ServiceError, UsageError
+from relay.servicebus.client import servicebus_client
+from relay.servicebus.refusals import amqp_condition, classify
 from relay.settings import Settings
 
 # The lock of a session is renewed for this much longer than is waited for its message.

@@ -1,4 +1,4 @@
-"""The SDK clients, made from the settings. azure-identity is imported only where there is no connection string."""
+"""The Service Bus clients, made from the settings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import certifi
 from azure.core.settings import settings as azure_settings
 from azure.servicebus.aio import ServiceBusClient
 
-from relay.settings import Connection, Identity
+from relay.identity import by_identity
+from relay.settings import Connection
 
 if TYPE_CHECKING:
     from azure.core.pipeline.transport import AsyncHttpTransport
-    from azure.cosmos.aio import CosmosClient
-    from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
     from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 
@@ -37,18 +36,8 @@ def servicebus_client(connection: Connection, *, retry_total: int = 2) -> Servic
     }
     if connection.connection_string is not None:
         return ServiceBusClient.from_connection_string(connection.connection_string, **options)
-    address, identity = _by_identity(connection)
-    return ServiceBusClient(address, _credential(identity), **options)
-
-
-def cosmos_client(connection: Connection) -> CosmosClient:
-    """A client for the account. Nothing is connected yet."""
-    from azure.cosmos.aio import CosmosClient
-
-    if connection.connection_string is not None:
-        return CosmosClient.from_connection_string(connection.connection_string)
-    address, identity = _by_identity(connection)
-    return CosmosClient(address, credential=_credential(identity))
+    address, credential = by_identity(connection)
+    return ServiceBusClient(address, credential, **options)
 
 
 def servicebus_administration_client(connection: Connection) -> ServiceBusAdministrationClient:
@@ -60,8 +49,8 @@ def servicebus_administration_client(connection: Connection) -> ServiceBusAdmini
         if names_emulator(connection.connection_string):
             options["transport"] = _plain_http_transport()
         return ServiceBusAdministrationClient.from_connection_string(connection.connection_string, **options)
-    address, identity = _by_identity(connection)
-    return ServiceBusAdministrationClient(address, _credential(identity), **options)
+    address, credential = by_identity(connection)
+    return ServiceBusAdministrationClient(address, credential, **options)
 
 
 def names_emulator(connection_string: str) -> bool:
@@ -80,20 +69,3 @@ def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
             return await super().send(request, **config)
 
     return PlainHttpTransport()
-
-
-def _by_identity(connection: Connection) -> tuple[str, Identity]:
-    if connection.address is None or connection.identity is None:
-        raise ValueError("a connection has either a connection string, or an address and an identity")
-    return connection.address, connection.identity
-
-
-def _credential(identity: Identity) -> DefaultAzureCredential | ManagedIdentityCredential:
-    from azure.identity.aio import (
-        DefaultAzureCredential,
-        ManagedIdentityCredential,
-    )
-
-    if identity.managed:
-        return ManagedIdentityCredential(client_id=identity.client_id)
-    return DefaultAzureCredential(managed_identity_client_id=identity.client_id)

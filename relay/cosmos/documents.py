@@ -1,54 +1,45 @@
-"""What a batch of changes holds for the relay: its events, in commit order, and what cannot become a message."""
+"""From documents of the Cosmos DB change feed to events, in commit order."""
 
 from __future__ import annotations
 
 from collections import UserDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
-from relay.cosmos.quarantine import Quarantined
-from relay.events import Document, DomainEvent, InvalidEvent
+from relay.events import Document, Event, Received, Rejected, read_event
 
 
-@dataclass(slots=True)
-class Selection:
-    """What a batch of changes holds.
-
-    Attributes:
-        events: Events to publish, in commit order.
-        rejected: Documents of the relayed type that can never become a message.
-        ignored: Documents of other types.
-    """
-
-    events: list[DomainEvent] = field(default_factory=list)
-    rejected: list[Quarantined] = field(default_factory=list)
-    ignored: int = 0
-
-    @property
-    def documents(self) -> int:
-        """How many documents came, of any type."""
-        return len(self.events) + len(self.rejected) + self.ignored
-
-
-def select(documents: Iterable[Document | None], event_type: str) -> Selection:
+def select(documents: Iterable[Document | None], event_type: str) -> Received:
     """Pick the documents of `event_type`, put them into commit order, and check each."""
-    selection = Selection()
+    received = Received()
     chosen: list[Document] = []
     for wrapped in documents:
         # The trigger's Document is a UserDict, every look into which is two calls: look into its dict instead.
         document: Document | None = wrapped.data if isinstance(wrapped, UserDict) else wrapped
         if document is None or document.get("type") != event_type:
-            selection.ignored += 1
+            received.ignored += 1
         else:
             chosen.append(document)
     for position, document in enumerate(in_commit_order(chosen)):
-        try:
-            selection.events.append(DomainEvent.from_document(document, position))
-        except InvalidEvent as invalid:
-            selection.rejected.append(Quarantined(document, invalid.reason, invalid.detail, position))
-    return selection
+        event = event_of(document, position)
+        if isinstance(event, Event):
+            received.events.append(event)
+        else:
+            received.rejected.append(event)
+    return received
+
+
+def event_of(document: Document, position: int = 0) -> Event | Rejected:
+    """The event of a document of the relayed type; `position` is its place among those it came with."""
+    committed_at = document.get("_ts")
+    if type(committed_at) is not int:
+        return read_event(document, position)
+    ttl = document.get("ttl")
+    # Without a `ttl` of its own, or with -1, a document stays, as the container is provisioned.
+    # https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live
+    expires_at = committed_at + ttl if type(ttl) is int and ttl > 0 else None
+    return read_event(document, position, committed_at=committed_at, expires_at=expires_at)
 
 
 def in_commit_order(documents: Sequence[Document]) -> Sequence[Document]:
@@ -72,11 +63,3 @@ def in_commit_order(documents: Sequence[Document]) -> Sequence[Document]:
 
 def _order(document: Document) -> Any:
     return document["order"]
-
-
-def group(events: Iterable[DomainEvent]) -> dict[str, list[DomainEvent]]:
-    """Events by partition key, each list in the order given."""
-    partitions: dict[str, list[DomainEvent]] = {}
-    for event in events:
-        partitions.setdefault(event.partition_key, []).append(event)
-    return partitions

@@ -1,0 +1,111 @@
+"""What an error of azure-servicebus is about: this message, this moment, or the configuration."""
+
+from __future__ import annotations
+
+from azure.core.exceptions import ClientAuthenticationError
+from azure.servicebus._pyamqp.error import AMQPException, AMQPLinkError, MessageException, TokenAuthFailure
+from azure.servicebus.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+    ServiceBusServerBusyError,
+)
+
+from relay.errors import ConfigurationError, PoisonError, RetryableError, SendError
+
+_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
+
+# Conditions with which the service refuses what a message says. They arrive as the outcome of one transfer.
+# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-troubleshoot
+_CONTENT_CONDITIONS = frozenset(
+    {
+        "amqp:not-allowed",
+        "amqp:invalid-field",
+        "amqp:decode-error",
+        "com.microsoft:argument-error",
+        "com.microsoft:argument-out-of-range",
+    }
+)
+
+_NO_TOPIC = "Create the topic that SERVICEBUS_TOPIC names, or correct the setting."
+
+_REMEDIES: tuple[tuple[type[Exception], str], ...] = (
+    (MessagingEntityNotFoundError, _NO_TOPIC),
+    (MessagingEntityDisabledError, "Set the topic's status to Active."),
+    (ServiceBusAuthenticationError, "Check SERVICEBUS: the namespace refused the credentials."),
+    (
+        ServiceBusAuthorizationError,
+        "Give the app's identity the role 'Azure Service Bus Data Sender' on the topic, "
+        "or use a key with the Send right.",
+    ),
+    (
+        ClientAuthenticationError,
+        "Could not acquire a token: check SERVICEBUS__credential, SERVICEBUS__clientId and the app's identity.",
+    ),
+)
+
+
+def classify(error: Exception) -> SendError:
+    """Tell which kind of refusal `error`, raised by a send or by opening its link, is.
+
+    The SDK raises the same public error for the outcome of a transfer and for the state of a link: a link that was
+    detached after an oversized message raises MessageSizeExceededError for every later message
+    (Azure/azure-sdk-for-python issue 37916). Only the error inside tells them apart: MessageException is the
+    outcome of the transfer, AMQPLinkError the state of the link (azure-servicebus 7.15.0, `_pyamqp/error.py`).
+
+    Args:
+        error: What azure-servicebus, azure-identity or the event loop raised.
+
+    Returns:
+        An error that says what happened and what to do. Unknown errors are retryable.
+    """
+    if isinstance(error, SendError):
+        return error
+    said = f"{type(error).__name__}: {error}".strip()
+    inner = error.inner_exception if isinstance(error, ServiceBusError) else None
+    if isinstance(inner, MessageException):
+        return _outcome_of_transfer(error, inner, said)
+    if isinstance(inner, AMQPLinkError) and _condition(inner) in _CONTENT_CONDITIONS:
+        return ConfigurationError(f"The link to the topic was refused, before any message was sent: {said}")
+    return _blocking(error, inner, said)
+
+
+def _outcome_of_transfer(error: Exception, inner: MessageException, said: str) -> SendError:
+    condition = _condition(inner)
+    if condition == _SIZE_EXCEEDED:
+        return PoisonError(said, condition=condition, too_large=True)
+    if condition in _CONTENT_CONDITIONS:
+        return PoisonError(said, condition=condition)
+    blocking = _blocking(error, inner, said)
+    # Without a disposition (the link was detached, the connection lost) the SDK makes up one of these two.
+    if isinstance(blocking, RetryableError) and condition not in ("amqp:unknown-error", "amqp:client-error"):
+        blocking.refused = True
+    return blocking
+
+
+def _blocking(error: Exception, inner: BaseException | None, said: str) -> SendError:
+    if isinstance(inner, TokenAuthFailure) and inner.status_code == 404:
+        # The service answers an unknown entity where its token is put, and the SDK calls that authentication.
+        return ConfigurationError(f"{said} {_NO_TOPIC}")
+    for kind, remedy in _REMEDIES:
+        if isinstance(error, kind):
+            return ConfigurationError(f"{said} {remedy}")
+    if isinstance(error, ServiceBusQuotaExceededError):
+        return RetryableError(f"{said} Make room in the topic's subscriptions, or raise its maximum size.")
+    if isinstance(error, TimeoutError):
+        return RetryableError("Service Bus did not answer within RELAY_SEND_TIMEOUT_S.")
+    return RetryableError(said, busy=isinstance(error, ServiceBusServerBusyError))
+
+
+def amqp_condition(error: Exception) -> str | None:
+    """The AMQP condition behind an error of azure-servicebus, such as `amqp:not-allowed`; None without one."""
+    inner = error.inner_exception if isinstance(error, ServiceBusError) else None
+    return _condition(inner) if isinstance(inner, AMQPException) else None
+
+
+def _condition(error: AMQPException) -> str:
+    condition = error.condition
+    return condition.decode("ascii", errors="replace") if isinstance(condition, bytes) else str(condition)
