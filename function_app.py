@@ -9,10 +9,8 @@ from pathlib import Path
 import azure.functions as func
 
 from relay import host
-from relay.assembly import assemble
+from relay.assembly import CosmosRelay, assemble
 from relay.cosmos.changes import ChangeBatch, install_decoder
-from relay.cosmos.source import CosmosBatch
-from relay.pipeline import Relay
 from relay.settings import Settings
 from relay.telemetry import logs
 
@@ -23,7 +21,7 @@ app = func.FunctionApp()
 
 
 @functools.cache
-def relay() -> Relay[CosmosBatch]:
+def relay() -> CosmosRelay:
     """The process's relay, made by the first invocation so that it belongs to the worker's event loop."""
     return assemble(settings)
 

@@ -12,7 +12,7 @@ from bench.benchmark import Figure, Findings, Live, Plan, Table
 from bench.broker import Broker
 from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
 from bench.wiretap import Wiretap, Work
-from relay.pipeline import Relay
+from relay.assembly import CosmosRelay, assemble
 from relay.settings import Settings
 
 SHAPES = (
@@ -62,7 +62,7 @@ class CountedWork:
 async def count(tap: Wiretap, environment: Mapping[str, str], shape: Workload, source: Source) -> Counted:
     """Relay a thousand events of a shape, twice, through a relay of these settings; count what passes the tap."""
     settings = {**environment, "SERVICEBUS": tap.through(environment["SERVICEBUS"])}
-    relay = Relay.from_settings(Settings.from_environment(settings))
+    relay = assemble(Settings.from_environment(settings))
     invocations = math.ceil(_EVENTS / shape.events)
     try:
         return Counted(
@@ -73,7 +73,7 @@ async def count(tap: Wiretap, environment: Mapping[str, str], shape: Workload, s
         await relay.close()
 
 
-async def _work(tap: Wiretap, relay: Relay, invocations: Sequence[DocumentList]) -> Work:
+async def _work(tap: Wiretap, relay: CosmosRelay, invocations: Sequence[DocumentList]) -> Work:
     before = tap.work.copy()
     for documents in invocations:
         await relay.handle(documents, "counted")

@@ -20,7 +20,7 @@ import psutil
 from bench.broker import environment
 from bench.documents import Source, Workload
 from outbox_emulators.functions.documents import from_text
-from relay.pipeline import Relay
+from relay.assembly import CosmosRelay, assemble
 from relay.settings import Settings
 
 _EVERY_S = 0.002
@@ -60,7 +60,7 @@ async def main() -> None:
     parser.add_argument("--connection-string", required=True)
     parser.add_argument("--text", type=Path, required=True, help="the trigger's JSON")
     arguments = parser.parse_args()
-    relay = Relay.from_settings(Settings.from_environment(environment(arguments.connection_string)))
+    relay = assemble(Settings.from_environment(environment(arguments.connection_string)))
     try:
         # Links, their buffers and what is imported late are not this invocation's.
         (warm_up,) = Source(7).invocations(Workload(keys=64, per_key=1), 1)
@@ -77,7 +77,7 @@ def _read(path: Path) -> str:
     return path.read_text()
 
 
-async def _measured(relay: Relay, path: Path) -> dict[str, float]:
+async def _measured(relay: CosmosRelay, path: Path) -> dict[str, float]:
     watch = Watch()
     before = watch.now()
     started = time.perf_counter()

@@ -14,7 +14,7 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from relay.pipeline import Relay
+from relay.assembly import CosmosRelay, assemble
 from relay.servicebus import publisher
 from relay.settings import Connection, Settings
 
@@ -56,7 +56,7 @@ def _client(connection: Connection) -> ServiceBusClient:
 
 
 @contextmanager
-def offline_relay(changed: Mapping[str, str] | None = None) -> Iterator[Relay]:
+def offline_relay(changed: Mapping[str, str] | None = None) -> Iterator[CosmosRelay]:
     """A relay of these settings whose senders accept everything at once."""
     with mock.patch.object(publisher, "servicebus_client", _client):
-        yield Relay.from_settings(Settings.from_environment({**ENVIRONMENT, **(changed or {})}))
+        yield assemble(Settings.from_environment({**ENVIRONMENT, **(changed or {})}))

@@ -10,8 +10,10 @@ from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
 
+CosmosRelay = Relay[CosmosBatch]
 
-def assemble(settings: Settings) -> Relay[CosmosBatch]:
+
+def assemble(settings: Settings) -> CosmosRelay:
     """A relay from Cosmos DB to Service Bus. Nothing is connected until the first event needs it."""
     containers = Containers(settings)
     return Relay(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from azure.functions import DocumentList
 
 from bench.documents import Source, Workload
-from relay.pipeline import Relay
+from relay.assembly import assemble
 from relay.settings import Settings
 
 
@@ -18,7 +18,7 @@ class TheRelay:
 
     def __init__(self, environment: Mapping[str, str], warm_up: Source) -> None:
         self._settings = Settings.from_environment(environment)
-        self._relay = Relay.from_settings(self._settings)
+        self._relay = assemble(self._settings)
         self._warm_up = warm_up
         self._prepared: Sequence[DocumentList] = ()
 

@@ -19,7 +19,7 @@ from local.soak.subscriber import Subscriber, SubscriberEnded
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.functions.documents import from_text, to_text
 from outbox_emulators.process import Stopped, until_done
-from relay.pipeline import Relay
+from relay.assembly import CosmosRelay, assemble
 from relay.settings import Settings
 
 # So many messages at most wait in the broker: it shares the machine, and its memory is not what is measured.
@@ -77,11 +77,11 @@ class Soak:
                     receivers=self._receivers,
                 )
             )
-            relay = Relay.from_settings(Settings.from_environment(stack.settings))
+            relay = assemble(Settings.from_environment(stack.settings))
             open_now.push_async_callback(relay.close)
             return await self._relay(relay, subscriber)
 
-    async def _relay(self, relay: Relay, subscriber: Subscriber) -> Judgement:
+    async def _relay(self, relay: CosmosRelay, subscriber: Subscriber) -> Judgement:
         started = sampled_at = time.monotonic()
         relayed = sampled = 0
         for number, documents in enumerate(batches(self._events)):

@@ -18,14 +18,14 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.pipeline import Relay
+from relay.assembly import CosmosRelay, assemble
 from relay.settings import Settings
 from tests.acceptance.services import Services, open_services
 from tests.acceptance.target import Target, named_target
 
 ENTITIES = Path(__file__).resolve().parents[2] / "infra" / "emulators" / "Config.json"
 
-RelayMaker = Callable[[], Relay]
+RelayMaker = Callable[[], CosmosRelay]
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ async def services(target: Target) -> AsyncIterator[Services]:
 @pytest.fixture
 async def make_relay(services: Services) -> AsyncIterator[RelayMaker]:
     """Makes relays that know nothing of one another."""
-    relays: list[Relay] = []
+    relays: list[CosmosRelay] = []
 
-    def make() -> Relay:
-        relays.append(Relay.from_settings(services.settings))
+    def make() -> CosmosRelay:
+        relays.append(assemble(services.settings))
         return relays[-1]
 
     yield make

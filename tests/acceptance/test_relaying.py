@@ -89,7 +89,7 @@ async def test_what_another_relay_sends_again_the_topic_drops(services: Services
     # It remembers nothing of what the first one sent, so it is the topic that must.
     again = await make_relay().handle(documents, "second")
 
-    assert (again.published, again.remembered) == (10, 0)
+    assert (again.published, again.already_published) == (10, 0)
     assert await services.received(key) == []
 
 
@@ -109,7 +109,7 @@ async def test_many_keys_at_once_keep_each_its_order(services: Services, make_re
 
     outcome = await make_relay().handle(interleaved, "acceptance")
 
-    assert (outcome.published, outcome.partitions) == (120, 12)
+    assert (outcome.published, outcome.partition_keys) == (120, 12)
     for feed, messages in zip(feeds, await services.received_of_each(keys), strict=True):
         assert [event["data"].get("step") for event in feed] == [None, *range(9)]
         assert [message.message_id for message in messages] == [event["id"] for event in feed]

@@ -8,8 +8,8 @@ from typing import Any
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.message import DATA, Message, Property, sections
-from relay.cosmos.quarantine import Quarantined, record_of
-from relay.events import Reason
+from relay.cosmos.quarantine_record import record_of
+from relay.events import Reason, Rejected
 from relay.results import Outcome
 from tests.fuzz import oracle
 
@@ -34,7 +34,7 @@ def check_counts(outcome: Outcome, fates: list[str]) -> None:
     counted = Counter(fates)
     late = (Reason.MESSAGE_REFUSED, Reason.MESSAGE_TOO_LARGE)
     assert outcome.ignored == counted.pop(oracle.IGNORED, 0)
-    sent = outcome.published + outcome.remembered + sum(outcome.quarantined[reason] for reason in late)
+    sent = outcome.published + outcome.already_published + sum(outcome.quarantined[reason] for reason in late)
     assert sent == counted.pop(oracle.EVENT, 0)
     assert {reason: count for reason, count in outcome.quarantined.items() if reason not in late} == dict(counted)
     assert outcome.unsent == 0
@@ -105,5 +105,5 @@ def check_message(message: Message, document: dict[str, Any], *, cloudevents: bo
 
 def shelved_as(document: dict[str, Any]) -> str:
     """The id under which this document is set aside, whatever the reason."""
-    identifier: str = record_of(Quarantined(document, Reason.MESSAGE_REFUSED, ""), "fuzz", 0)["id"]
+    identifier: str = record_of(Rejected(document, Reason.MESSAGE_REFUSED, ""), "fuzz")["id"]
     return identifier

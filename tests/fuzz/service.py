@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus._common.utils import transform_outbound_messages
@@ -22,7 +22,11 @@ from azure.servicebus.exceptions import (
 
 from outbox_emulators.servicebus.errors import ServiceBusError as Refusal
 from outbox_emulators.servicebus.message import Message, parse, split_batch
-from relay.cosmos.quarantine import Holds, Quarantined, record_of
+from relay.cosmos.containers import Containers
+from relay.cosmos.quarantine_record import record_of
+from relay.cosmos.source import CosmosSource
+from relay.events import Event, EventName, Rejected
+from relay.holds import Holds
 
 # What may happen to a send: nothing, a cut before the service has it, a cut before its acknowledgement is back.
 FAULTS = ("", "before", "after")
@@ -125,6 +129,16 @@ class Client:
         """There is nothing to close."""
 
 
+class NeverCheckpointed(CosmosSource):
+    """A source of which nothing is known to be settled: documents may be old, as these have any `_ts`."""
+
+    def __init__(self, event_type: str = "domainEvent") -> None:
+        super().__init__(event_type, cast(Containers, None))
+
+    async def settled(self, events: Sequence[Event], /) -> frozenset[EventName]:
+        return frozenset()
+
+
 class Shelf:
     """The quarantine container: records by their id, which a repeated attempt finds there."""
 
@@ -134,9 +148,9 @@ class Shelf:
     async def holds(self) -> Holds:
         return Holds()
 
-    async def store(self, items: Sequence[Quarantined], invocation_id: str, park: bool) -> None:
-        for position, item in enumerate(items):
-            record = record_of(item, invocation_id, position)
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+        for item in rejected:
+            record = record_of(item, invocation_id)
             self.records.setdefault(record["id"], record)
 
     async def close(self) -> None:

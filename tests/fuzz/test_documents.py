@@ -8,27 +8,24 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
-from azure.cosmos.aio import ContainerProxy
 from azure.servicebus.aio import ServiceBusClient
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.cosmos.changes import parse
-from relay.cosmos.leases import Positions
-from relay.cosmos.quarantine import Quarantine
+from relay.cosmos.source import CosmosBatch
 from relay.errors import PublishError
-from relay.fence import Fence
 from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
 from relay.results import Outcome
 from relay.servicebus import messages
-from relay.servicebus.publisher import Publisher
+from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import SenderPool
 from tests.fuzz import oracle
 from tests.fuzz.budget import DOCUMENTS, count, trying
 from tests.fuzz.documents import batches
 from tests.fuzz.judging import judge
-from tests.fuzz.service import FAULTS, Client, Shelf, Topic
+from tests.fuzz.service import FAULTS, Client, NeverCheckpointed, Shelf, Topic
 
 # As after five attempts: what is refused needs no further evidence.
 LASTING = 5
@@ -62,10 +59,10 @@ def test_each_document_is_published_or_quarantined_or_ignored_as_the_contract_sa
     shelf = Shelf()
     pool = SenderPool(cast(ServiceBusClient, Client(topic)), "t", senders)
     encode = messages.cloudevents("/fuzz") if formatted else messages.plain
-    publisher = Publisher(
+    publisher = ServiceBusPublisher(
         pool, encode, AcceptedLedger(), send_timeout_s=30, attempt_timeout_s=60, pauses_s=(0.0, 0.0)
     )
-    relay = Relay(publisher, cast(Quarantine, shelf), Fence(600, no_leases), "domainEvent")
+    relay = Relay(NeverCheckpointed(), publisher, shelf, duplicate_window_s=600)
     stored = oracle.read(text)
 
     outcome = runner.run(handled(relay, topic, text))
@@ -75,12 +72,7 @@ def test_each_document_is_published_or_quarantined_or_ignored_as_the_contract_sa
     count(fates)
 
 
-async def no_leases() -> Positions:
-    """Nothing is known to be published: every document may be old, as these have any `_ts`."""
-    return Positions(cast(ContainerProxy, None), [])
-
-
-async def handled(relay: Relay, topic: Topic, text: str) -> Outcome:
+async def handled(relay: Relay[CosmosBatch], topic: Topic, text: str) -> Outcome:
     """The outcome, after as many attempts as there were faults and one."""
     while True:
         faulty = topic.faulty

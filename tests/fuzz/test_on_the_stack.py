@@ -7,10 +7,10 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import CosmosClient
 from hypothesis import given
 
 from local.stack.environment import DATABASE, TOPIC
@@ -20,30 +20,26 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.connections import servicebus_client
 from relay.cosmos.changes import parse
-from relay.cosmos.leases import Positions
-from relay.cosmos.quarantine import RECORD_TYPE, Quarantine
-from relay.fence import Fence
+from relay.cosmos.containers import Containers
+from relay.cosmos.quarantine import CosmosQuarantine
+from relay.cosmos.quarantine_record import RECORD_TYPE
 from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
 from relay.results import Outcome
 from relay.servicebus import messages
-from relay.servicebus.publisher import Publisher
+from relay.servicebus.client import servicebus_client
+from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.fuzz import oracle
 from tests.fuzz.budget import DOCUMENTS, count, trying
 from tests.fuzz.documents import batches
 from tests.fuzz.judging import judge
+from tests.fuzz.service import NeverCheckpointed
 
 # As after five attempts: what is refused needs no further evidence.
 LASTING = 5
-
-
-async def no_leases() -> Positions:
-    """Nothing is known to be published."""
-    return Positions(cast(ContainerProxy, None), [])
 
 
 class Services:
@@ -81,12 +77,12 @@ class Services:
         name = next(self._names)
         provision(self._cosmos.account, [ContainerSpec.parse(f"{DATABASE}/{name}:/partitionKey")])
         settings = replace(self._settings, cosmos_quarantine_container=name)
-        publisher = Publisher(
+        publisher = ServiceBusPublisher(
             self._pool, messages.plain, AcceptedLedger(), send_timeout_s=10, attempt_timeout_s=60
         )
-        quarantine = Quarantine(settings)
+        quarantine = CosmosQuarantine(Containers(settings))
         try:
-            relay = Relay(publisher, quarantine, Fence(600, no_leases), settings.event_type)
+            relay = Relay(NeverCheckpointed(settings.event_type), publisher, quarantine, duplicate_window_s=600)
             outcome = await relay.handle(parse(text), "fuzz", LASTING)
         finally:
             await quarantine.close()

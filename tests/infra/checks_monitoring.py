@@ -55,7 +55,7 @@ class Alert(NamedTuple):
 ALERTS = {
     "lag": Alert(2, "LagSeconds", "Maximum", "GreaterThan", 300),
     "ttl-headroom": Alert(0, "HeadroomHours", "Minimum", "LessThan", 24),
-    "quarantine": Alert(2, "Quarantined", "Total", "GreaterThan", 0),
+    "quarantine": Alert(2, "Rejected", "Total", "GreaterThan", 0),
     "failing": Alert(1, "Failures", "Total", "GreaterThan", 5),
     "undelivered": Alert(1, "Warnings", "Total", "GreaterThan", 10),
     "silent": Alert(1, "", "Count", "GreaterThan", 0),

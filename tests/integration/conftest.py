@@ -13,12 +13,12 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.pipeline import Relay
+from relay.assembly import CosmosRelay, assemble
 from relay.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
-RelayMaker = Callable[..., Relay]
+RelayMaker = Callable[..., CosmosRelay]
 
 
 @pytest.fixture
@@ -51,14 +51,14 @@ async def make_relay(cosmos: CosmosServer, servicebus: ServiceBusServer) -> Asyn
     """Makes relays on the two services; `make_relay(RELAY_SENDERS="1")` changes a setting."""
     closers: list[Callable[[], Awaitable[None]]] = []
 
-    def make(**settings: str) -> Relay:
+    def make(**settings: str) -> CosmosRelay:
         environment = {
             "COSMOS": cosmos.connection_string,
             "SERVICEBUS": servicebus.connection_string,
             # So long that no event of a test is old, however long the tests run.
             "RELAY_DUPLICATE_WINDOW_S": "604800",
         }
-        relay = Relay.from_settings(Settings.from_environment({**environment, **settings}))
+        relay = assemble(Settings.from_environment({**environment, **settings}))
         closers.append(relay.close)
         return relay
 

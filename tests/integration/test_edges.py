@@ -135,7 +135,7 @@ async def test_three_thousand_keys_of_one_event_each_are_all_accepted(
 ) -> None:
     outcome = await make_relay().handle([event(f"e-{number}", f"k-{number}") for number in range(3_000)], "i1")
 
-    assert (outcome.published, outcome.partitions, outcome.sends) == (3_000, 3_000, 3_000)
+    assert (outcome.published, outcome.partition_keys, outcome.sends) == (3_000, 3_000, 3_000)
     assert servicebus.broker.namespace.outlet("domain-events/Subscriptions/all").messages.counts().active == 3_000
 
 

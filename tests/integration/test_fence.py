@@ -123,4 +123,4 @@ async def test_an_attempt_that_outlasts_its_clearance_stops_and_the_next_one_goe
         await relay.handle(documents, "i1")
     outcome = await relay.handle(documents, "i1", 1)
 
-    assert outcome.published + outcome.remembered == 8
+    assert outcome.published + outcome.already_published == 8

@@ -8,15 +8,17 @@ import pytest
 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.connections import servicebus_client
-from relay.cosmos.leases import Positions
-from relay.cosmos.quarantine import Holds, Quarantine
+from relay.assembly import CosmosRelay
+from relay.cosmos.containers import Containers
+from relay.cosmos.quarantine import CosmosQuarantine
+from relay.cosmos.source import CosmosSource
 from relay.errors import PublishError
-from relay.fence import Fence
+from relay.holds import Holds
 from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
 from relay.servicebus import messages
-from relay.servicebus.publisher import Publisher
+from relay.servicebus.client import servicebus_client
+from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.support.broker import refuse, stop_refusing
@@ -37,18 +39,14 @@ class TurnableClock:
         return int(time.time() * 1000) + self.ahead_ms
 
 
-class NoHolds(Quarantine):
+class NoHolds(CosmosQuarantine):
     """Holds nothing back: there is no Cosmos DB here."""
 
     async def holds(self) -> Holds:
         return Holds()
 
 
-async def never_read() -> Positions:
-    raise AssertionError("no event of this test is old")
-
-
-def relay_remembering(capacity: int, servicebus: ServiceBusServer) -> Relay:
+def relay_remembering(capacity: int, servicebus: ServiceBusServer) -> CosmosRelay:
     settings = Settings.from_environment(
         {
             "COSMOS": "AccountEndpoint=http://127.0.0.1:9/;AccountKey=AAAA;",
@@ -56,15 +54,16 @@ def relay_remembering(capacity: int, servicebus: ServiceBusServer) -> Relay:
         }
     )
     pool = SenderPool(servicebus_client(settings.servicebus), settings.servicebus_topic, 16)
-    publisher = Publisher(
+    publisher = ServiceBusPublisher(
         pool,
         messages.plain,
         AcceptedLedger(capacity),
         send_timeout_s=settings.send_timeout_s,
         attempt_timeout_s=settings.attempt_timeout_s,
     )
-    quarantine = NoHolds(settings)
-    return Relay(publisher, quarantine, Fence(604_800, never_read), settings.event_type)
+    containers = Containers(settings)
+    source = CosmosSource(settings.event_type, containers)
+    return Relay(source, publisher, NoHolds(containers), duplicate_window_s=604_800)
 
 
 @pytest.mark.parametrize(

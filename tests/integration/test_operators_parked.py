@@ -12,8 +12,9 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.quarantine.holdings import Holdings
 from relay.cli.quarantine.records import Filter, Records
-from relay.cosmos.quarantine import Quarantine, Quarantined
-from relay.events import Reason
+from relay.cosmos.containers import Containers
+from relay.cosmos.quarantine import CosmosQuarantine
+from relay.events import Reason, Rejected
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing, topic_counts
@@ -46,11 +47,11 @@ def committed(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def park(environment: dict[str, str], documents: list[dict[str, Any]]) -> None:
-    """Quarantine documents of one key as the app does where poison parks its key."""
-    quarantine = Quarantine(Settings.from_environment(environment))
+    """CosmosQuarantine documents of one key as the app does where poison parks its key."""
+    quarantine = CosmosQuarantine(Containers(Settings.from_environment(environment)))
     poison, *others = documents
-    items = [Quarantined(poison, Reason.MESSAGE_REFUSED, "as the test says")]
-    items += [Quarantined(each, Reason.KEY_PARKED, "") for each in others]
+    items = [Rejected(poison, Reason.MESSAGE_REFUSED, "as the test says")]
+    items += [Rejected(each, Reason.KEY_PARKED, "") for each in others]
     await quarantine.store(items, "i1", park=True)
     await quarantine.close()
 
@@ -212,8 +213,8 @@ async def test_keys_that_are_not_parked_go_out_beside_it(
     environment: dict[str, str], servicebus: ServiceBusServer
 ) -> None:
     await park(environment, committed(events("k", 2)))
-    quarantine = Quarantine(Settings.from_environment(environment))
-    other = Quarantined(event("o", "other"), Reason.MESSAGE_REFUSED, "")
+    quarantine = CosmosQuarantine(Containers(Settings.from_environment(environment)))
+    other = Rejected(event("o", "other"), Reason.MESSAGE_REFUSED, "")
     await quarantine.store([other], "i1")
     await quarantine.close()
 

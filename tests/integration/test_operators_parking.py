@@ -14,25 +14,26 @@ from azure.cosmos.exceptions import CosmosAccessConditionFailedError
 from outbox_emulators.cosmos.server import CosmosServer
 from relay.cli.quarantine.records import Filter, Records
 from relay.cosmos import holds
-from relay.cosmos.holds import Holds
-from relay.cosmos.quarantine import Quarantine, Quarantined
+from relay.cosmos.containers import Containers
+from relay.cosmos.quarantine import CosmosQuarantine
 from relay.errors import QuarantineError
-from relay.events import Reason
+from relay.events import Reason, Rejected
+from relay.holds import Holds
 from relay.settings import Settings
 from tests.support.outbox import event, events
 
-QuarantineMaker = Callable[[], Quarantine]
+QuarantineMaker = Callable[[], CosmosQuarantine]
 
 
 @pytest.fixture
 async def make_quarantine(cosmos: CosmosServer) -> AsyncIterator[QuarantineMaker]:
     """Makes the quarantine of a process of its own."""
-    made: list[Quarantine] = []
+    made: list[CosmosQuarantine] = []
 
-    def make() -> Quarantine:
+    def make() -> CosmosQuarantine:
         environment = {"COSMOS": cosmos.connection_string, "SERVICEBUS": "Endpoint=sb://x;SharedAccessKeyName=x;"}
         environment["SERVICEBUS"] += "SharedAccessKey=YQ=="
-        made.append(Quarantine(Settings.from_environment(environment)))
+        made.append(CosmosQuarantine(Containers(Settings.from_environment(environment))))
         return made[-1]
 
     yield make
@@ -40,12 +41,12 @@ async def make_quarantine(cosmos: CosmosServer) -> AsyncIterator[QuarantineMaker
         await each.close()
 
 
-def refused(document: dict[str, Any]) -> Quarantined:
-    return Quarantined(document, Reason.MESSAGE_REFUSED, "as the test says")
+def refused(document: dict[str, Any]) -> Rejected:
+    return Rejected(document, Reason.MESSAGE_REFUSED, "as the test says")
 
 
-def parked(*documents: dict[str, Any]) -> list[Quarantined]:
-    return [Quarantined(document, Reason.KEY_PARKED, "") for document in documents]
+def parked(*documents: dict[str, Any]) -> list[Rejected]:
+    return [Rejected(document, Reason.KEY_PARKED, "") for document in documents]
 
 
 async def stored(container: ContainerProxy, key: str) -> list[tuple[str, str]]:
@@ -246,7 +247,7 @@ async def test_an_order_is_read_honoured_and_removed(
     process = make_quarantine()
 
     assert (await process.holds()).set_aside == {("key", "e/1?#")}
-    await process.store([Quarantined(blocking, Reason.SET_ASIDE, "")], "i1", park=False)
+    await process.store([Rejected(blocking, Reason.SET_ASIDE, "")], "i1", park=False)
 
     assert await process.holds() == Holds()
     assert await stored(quarantine, "key") == [("e/1?#", "set-aside")]

@@ -13,8 +13,9 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.quarantine.records import Records
-from relay.cosmos.quarantine import Quarantine, Quarantined
-from relay.events import Reason
+from relay.cosmos.containers import Containers
+from relay.cosmos.quarantine import CosmosQuarantine
+from relay.events import Reason, Rejected
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
@@ -35,9 +36,9 @@ def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str,
 async def put(
     environment: dict[str, str], *documents: dict[str, Any], reason: Reason = Reason.MESSAGE_REFUSED
 ) -> None:
-    """Quarantine documents, as the app does, in this order."""
-    quarantine = Quarantine(Settings.from_environment(environment))
-    await quarantine.store([Quarantined(document, reason, "as the test says") for document in documents], "i1")
+    """CosmosQuarantine documents, as the app does, in this order."""
+    quarantine = CosmosQuarantine(Containers(Settings.from_environment(environment)))
+    await quarantine.store([Rejected(document, reason, "as the test says") for document in documents], "i1")
     await quarantine.close()
 
 

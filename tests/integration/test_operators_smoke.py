@@ -17,9 +17,9 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.assembly import CosmosRelay, assemble
 from relay.cli.smoke.oversized import OversizedTest
 from relay.cli.smoke.subscriptions import open_session
-from relay.pipeline import Relay
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.app import copy_app, without_date_setting
@@ -52,14 +52,14 @@ class Running:
 
     def __init__(self, app: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._host = Host(app, environment, lease_acquire_ms=200, lease_renew_ms=1000, lease_expiration_ms=5000)
-        self._relays: list[Relay] = []
-        make = Relay.from_settings
+        self._relays: list[CosmosRelay] = []
+        make = assemble
 
-        def remember(settings: Settings) -> Relay:
+        def remember(settings: Settings) -> CosmosRelay:
             self._relays.append(make(settings))
             return self._relays[-1]
 
-        monkeypatch.setattr(Relay, "from_settings", remember)
+        monkeypatch.setattr(CosmosRelay, "from_settings", remember)
 
     async def __aenter__(self) -> None:
         await self._host.start()

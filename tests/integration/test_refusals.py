@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
 from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.assembly import CosmosRelay
 from relay.cosmos import holds
 from relay.errors import PublishError
-from relay.pipeline import Relay
+from relay.servicebus.publisher import ServiceBusPublisher
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import admin, inject, keep_alive, refuse, stop_refusing, topic_counts
 from tests.support.outbox import event, events
@@ -26,9 +27,9 @@ async def records(quarantine: ContainerProxy) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-async def read_what_came_while_idle(relay: Relay) -> None:
+async def read_what_came_while_idle(relay: CosmosRelay) -> None:
     """Have each idle sender read what the service has sent it, as the SDK does every 30 s."""
-    for sender in relay._publisher._pool._idle:
+    for sender in cast(ServiceBusPublisher, relay._publisher)._pool._idle:
         if sender._link is not None:
             await keep_alive(sender._link)
 
@@ -138,7 +139,7 @@ async def test_one_condition_on_every_transfer_quarantines_nothing(
 
     await admin(servicebus.admin_port, "DELETE", "faults")
     outcome = await relay.handle(documents, "i1", 1)
-    assert (outcome.published + outcome.remembered, outcome.quarantined) == (60, {})
+    assert (outcome.published + outcome.already_published, outcome.quarantined) == (60, {})
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(60)
     assert subscriber.ids() == {f"k{key}": [f"e{number}-{key}" for number in range(3)] for key in range(20)}
@@ -160,7 +161,7 @@ async def test_an_event_that_the_service_fails_on_is_found_and_named_while_other
     assert (await topic_counts(servicebus.admin_port))["accepted"] == 8
     await stop_refusing(servicebus.admin_port)
     outcome = await relay.handle(documents, "i1", 4)
-    assert (outcome.published, outcome.remembered) == (3, 8)
+    assert (outcome.published, outcome.already_published) == (3, 8)
 
 
 @pytest.mark.parametrize("mode", ["skip", "block"])
@@ -177,7 +178,7 @@ async def test_an_order_sets_a_blocking_event_aside_at_its_next_attempt(
 
     outcome = await relay.handle(documents, "i1", 1)
 
-    assert (outcome.published + outcome.remembered, outcome.quarantined) == (3, {"set-aside": 1})
+    assert (outcome.published + outcome.already_published, outcome.quarantined) == (3, {"set-aside": 1})
     assert await records(quarantine) == [("a-1", "set-aside")]
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(3)
@@ -222,7 +223,7 @@ async def test_an_attempt_ends_before_the_host_ends_it_and_the_next_one_goes_on(
             outcome = await relay.handle(documents, "i1", attempt)
         except PublishError:
             continue
-        done = outcome.published + outcome.remembered
+        done = outcome.published + outcome.already_published
         break
     assert done == 30
     subscriber = Subscriber(servicebus.connection_string)

@@ -26,7 +26,7 @@ async def test_every_event_arrives_once_in_order_and_as_stored(
 
     outcome = await make_relay().handle([*documents, *others], "i1")
 
-    assert (outcome.published, outcome.ignored, outcome.partitions, outcome.sends) == (300, 2, 20, 20)
+    assert (outcome.published, outcome.ignored, outcome.partition_keys, outcome.sends) == (300, 2, 20, 20)
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(300)
     assert subscriber.ids() == {key: [f"{key}-{number}" for number in range(15)] for key in keys}
@@ -109,7 +109,7 @@ async def test_the_culprit_of_a_refused_batch_is_found_by_splitting(
         await relay.handle([event(f"c-{attempt}", "c")], f"other-{attempt}")
     outcome = await relay.handle(documents, "i1", 2)
 
-    assert (outcome.published + outcome.remembered, outcome.quarantined) == (102, {"message-refused": 1})
+    assert (outcome.published + outcome.already_published, outcome.quarantined) == (102, {"message-refused": 1})
     (record,) = [item async for item in quarantine.read_all_items()]
     assert (record["id"] != "a-37", record["document"]["id"], record["invocationId"]) == (True, "a-37", "i1")
     assert "amqp:not-allowed" in record["detail"]
@@ -148,7 +148,7 @@ async def test_when_one_partition_fails_the_others_finish_and_the_error_tells_it
     await stop_refusing(servicebus.admin_port)
     outcome = await relay.handle(documents, "i1")
 
-    assert (outcome.published, outcome.remembered) == (3, 27)
+    assert (outcome.published, outcome.already_published) == (3, 27)
     assert (await topic_counts(servicebus.admin_port))["duplicates_dropped"] == 0
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(30)
@@ -218,7 +218,7 @@ async def test_a_cancelled_invocation_raises_and_the_next_attempt_completes_it(
     with pytest.raises(asyncio.CancelledError):
         await attempt
     outcome = await relay.handle(documents, "i1")
-    assert outcome.published + outcome.remembered == 80
+    assert outcome.published + outcome.already_published == 80
     assert 0 < outcome.published < 80
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(80, receivers=16)

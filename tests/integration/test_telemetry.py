@@ -19,8 +19,8 @@ from local.demo.tally import Tally
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.assembly import CosmosRelay, assemble
 from relay.errors import PublishError, QuarantineError
-from relay.pipeline import Relay
 from relay.settings import Settings
 from relay.telemetry import instruments
 from relay.telemetry.attempt import Pace
@@ -113,14 +113,14 @@ async def test_a_demo_run_adds_up_to_what_was_written(
     reported: Telemetry,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[Relay] = []
-    make = Relay.from_settings
+    made: list[CosmosRelay] = []
+    make = assemble
 
-    def remember(settings: Settings) -> Relay:
+    def remember(settings: Settings) -> CosmosRelay:
         made.append(make(settings))
         return made[-1]
 
-    monkeypatch.setattr(Relay, "from_settings", remember)
+    monkeypatch.setattr(CosmosRelay, "from_settings", remember)
     settings = {
         "COSMOS": cosmos.connection_string,
         "SERVICEBUS": servicebus.connection_string,
@@ -401,7 +401,7 @@ async def test_each_invocation_has_one_summary_line_with_fields(
             "received": 4,
             "ignored": 1,
             "published": 2,
-            "remembered": 0,
+            "already_published": 0,
             "quarantined": 1,
             "unsent": 0,
             "partitions": 1,

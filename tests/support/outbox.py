@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from relay.cosmos.documents import event_of
+from relay.events import Event
+
 # Young enough for no test to need the leases.
 NOW = int(time.time())
 
@@ -25,3 +28,10 @@ def event(identifier: str, partition_key: str, **data: Any) -> dict[str, Any]:
 def events(partition_key: str, count: int, **data: Any) -> list[dict[str, Any]]:
     """`count` events of one partition key, numbered in their order."""
     return [event(f"{partition_key}-{number}", partition_key, n=number, **data) for number in range(count)]
+
+
+def sound(document: dict[str, Any], position: int = 0) -> Event:
+    """The event of a document that is one."""
+    made = event_of(document, position)
+    assert isinstance(made, Event), made
+    return made

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.cli.containers import telling_service_errors
 from relay.cosmos import holds
-from relay.cosmos.quarantine import RECORD_TYPE
+from relay.cosmos.quarantine_record import RECORD_TYPE
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy

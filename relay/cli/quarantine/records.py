@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.cli.containers import open_container, telling_service_errors
 from relay.cli.quarantine.holdings import Holdings
-from relay.cosmos.quarantine import RECORD_TYPE
+from relay.cosmos.quarantine_record import RECORD_TYPE
 from relay.errors import UsageError
 from relay.settings import Settings
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
-from relay.events import DomainEvent
+from tests.support.outbox import sound
 
 
 def test_a_batch_has_as_many_events_of_each_key_as_asked_for() -> None:
@@ -63,7 +63,7 @@ def test_skewed_keys_are_drawn_in_proportion_to_their_rank() -> None:
 
 def test_every_event_is_one_that_the_relay_takes() -> None:
     for document in Source(1).batch(Workload(keys=3, per_key=2)):
-        assert DomainEvent.from_document(document).id == document["id"]
+        assert sound(document).id == document["id"]
 
 
 @pytest.mark.parametrize(

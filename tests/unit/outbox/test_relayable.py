@@ -13,8 +13,7 @@ from outbox.data_object import Position, event_object
 from outbox_emulators.functions import json_text
 from outbox_emulators.functions.json_text import PageWithheld
 from relay import events
-from relay.events import DomainEvent as RelayedEvent
-from relay.events import InvalidEvent
+from relay.events import Rejected
 from tests.unit.outbox.commits import batch, documents, read_order
 from tests.unit.outbox.orders import Order, OrderNoted, OrderViewed
 
@@ -148,16 +147,10 @@ def with_action(text: Any) -> DomainEvent:
     return Named(id="e1", created_at="c" * 30)
 
 
-def relayed(context: ContainerContext) -> list[InvalidEvent | None]:
+def relayed(context: ContainerContext) -> list[Rejected | None]:
     """What the relay makes of each event."""
-    outcomes: list[InvalidEvent | None] = []
-    for document in documents(context)[1:]:
-        try:
-            RelayedEvent.from_document(document)
-            outcomes.append(None)
-        except InvalidEvent as refusal:
-            outcomes.append(refusal)
-    return outcomes
+    read = map(events.read_event, documents(context)[1:])
+    return [each if isinstance(each, Rejected) else None for each in read]
 
 
 @pytest.mark.parametrize("character", ["x", "ü", "鍵", "😀"])

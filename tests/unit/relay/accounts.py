@@ -117,8 +117,10 @@ class ToldContainers:
     def all(self) -> Containers:
         return cast(Containers, self)
 
-    async def open(self, name: str) -> ContainerProxy:
-        self.opened.append(name)
+    quarantine_name = "aside"
+
+    async def quarantine(self) -> ContainerProxy:
+        self.opened.append(self.quarantine_name)
         return self._container.proxy
 
     async def close(self) -> None:

@@ -20,7 +20,7 @@ from relay.cosmos.leases import LeasePosition, Positions
 from relay.errors import UsageError
 from relay.ledger import AcceptedLedger
 from relay.servicebus import messages
-from relay.servicebus.publisher import Publisher
+from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
@@ -304,4 +304,4 @@ class Deployment:
         encode = messages.with_original_id(messages.plain) if with_original_id else messages.plain
         pool = SenderPool(self.topic.client(), "t", 1)
         options: dict[str, Any] = {"send_timeout_s": 30.0, "attempt_timeout_s": 60.0, "pauses_s": (0, 0)}
-        yield OrderedSender(Publisher(pool, encode, AcceptedLedger(), **options), (0, 0))
+        yield OrderedSender(ServiceBusPublisher(pool, encode, AcceptedLedger(), **options), (0, 0))

@@ -12,10 +12,10 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
+from relay.cosmos.documents import select
 from relay.errors import ConfigurationError, PublishError, QuarantineError, RetryableError
-from relay.results import Outcome
-from relay.selection import Selection, select
-from relay.servicebus.turn import PartitionOutcome
+from relay.events import Received
+from relay.results import KeyOutcome, Outcome
 from relay.telemetry import instruments
 from relay.telemetry.attempt import SUMMARY_EVERY_S, Pace, attempting
 from tests.support.outbox import event, events
@@ -24,11 +24,11 @@ from tests.support.telemetry import Telemetry
 ORDINARY: dict[str, Any] = {
     "ignored": 1,
     "published": 2,
-    "remembered": 0,
+    "already_published": 0,
     "superseded": 0,
     "quarantined": Counter[str](),
     "unsent": 0,
-    "partitions": 1,
+    "partition_keys": 1,
     "sends": 1,
     "failed": [],
 }
@@ -74,12 +74,12 @@ def test_ordinary_attempts_have_their_line_at_information_once_a_minute(
     "unusual",
     [
         {"retry_count": 1},
-        {"remembered": 1},
+        {"already_published": 1},
         {"superseded": 1},
         {"unsent": 1},
         {"quarantined": Counter({"id-empty": 1})},
         {"unsent": 1, "quarantined": Counter({"id-empty": 1})},
-        {"remembered": 1, "quarantined": Counter({"id-empty": 1})},
+        {"already_published": 1, "quarantined": Counter({"id-empty": 1})},
         {"superseded": 1, "quarantined": Counter({"id-empty": 1})},
     ],
     ids=" and ".join,
@@ -118,7 +118,7 @@ def traceparent(number: int) -> str:
     return f"00-{number:032x}-{number:016x}-01"
 
 
-def given(count: int = 3) -> Selection:
+def given(count: int = 3) -> Received:
     """What `count` sound events, two documents of other types and one that is malformed are selected to."""
     sound = [document | {"traceparent": traceparent(n + 1)} for n, document in enumerate(events("k", count))]
     return select([*sound, None, {"type": "contact"}, event("bad", "k") | {"data": 7}], "domainEvent")
@@ -173,7 +173,7 @@ def test_a_span_links_to_the_origins_of_at_most_ten_events(reported: Telemetry) 
 def test_what_came_is_counted_and_what_came_again_too(reported: Telemetry) -> None:
     redelivered = []
     for retry_count in (0, 1, 2):
-        attempt(retry_count, published=2, remembered=retry_count)
+        attempt(retry_count, published=2, already_published=retry_count)
         seen = reported.metrics()
         assert (seen.total("relay.documents.received"), seen.total("relay.documents.ignored")) == (6, 2)
         assert seen.total("relay.ledger.hits") == retry_count
@@ -231,9 +231,9 @@ def test_an_attempt_that_is_cancelled_is_told_as_failed(reported: Telemetry) -> 
 
 
 FAILED = [
-    PartitionOutcome("k1", unsent=2, error=RetryableError("first")),
-    PartitionOutcome("k2", unsent=1, error=RetryableError("second")),
-    PartitionOutcome("k3", unsent=4, error=ConfigurationError("third")),
+    KeyOutcome("k1", unsent=2, error=RetryableError("first")),
+    KeyOutcome("k2", unsent=1, error=RetryableError("second")),
+    KeyOutcome("k3", unsent=4, error=ConfigurationError("third")),
 ]
 
 

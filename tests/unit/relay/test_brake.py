@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from relay.brake import Brake
 from relay.errors import RefusedAlikeError
-from relay.events import DomainEvent, Reason
-from relay.servicebus.turn import PartitionOutcome, Rejected
+from relay.events import Event, Reason, Rejected
+from relay.results import KeyOutcome
 
 ALIKE = "amqp:not-allowed"
 
 
-def event(key: str, identifier: str = "e1") -> DomainEvent:
-    return DomainEvent(identifier, key, "A", {}, {})
+def event(key: str, identifier: str = "e1") -> Event:
+    return Event(identifier, key, "domainEvent", "A", {}, {"id": identifier})
 
 
-def refused(key: str, condition: str | None = ALIKE, **parts: int) -> PartitionOutcome:
-    rejected = Rejected(event(key), Reason.MESSAGE_REFUSED, "no", condition)
-    return PartitionOutcome(key, rejected=[rejected], **parts)  # type: ignore[arg-type]
+def refused(key: str, condition: str | None = ALIKE, **parts: int) -> KeyOutcome:
+    rejected = Rejected.of(event(key), Reason.MESSAGE_REFUSED, "no", condition)
+    return KeyOutcome(key, rejected=[rejected], **parts)  # type: ignore[arg-type]
 
 
-def accepted(key: str) -> PartitionOutcome:
-    return PartitionOutcome(key, published=1, sends=1)
+def accepted(key: str) -> KeyOutcome:
+    return KeyOutcome(key, published=1, sends=1)
 
 
-def quarantined(outcomes: list[PartitionOutcome]) -> list[str]:
+def quarantined(outcomes: list[KeyOutcome]) -> list[str]:
     return [each.partition_key for each in outcomes if each.rejected]
 
 
@@ -113,7 +113,7 @@ def test_an_attempt_that_sent_nothing_tells_nothing() -> None:
     brake = Brake()
     brake.judge([refused("k1")])
     brake.judge([refused("k2")])
-    brake.judge([PartitionOutcome("k9", remembered=5)])
+    brake.judge([KeyOutcome("k9", already_published=5)])
     outcomes = [refused("k3")]
 
     brake.judge(outcomes)
@@ -133,7 +133,7 @@ def test_an_event_whose_key_got_through_behind_it_stays_rejected() -> None:
 def test_the_event_of_a_key_is_named_where_it_is_the_only_one_refused() -> None:
     several = refused("k2")
     several.rejected += [
-        Rejected(event("k2", f"e{number}"), Reason.MESSAGE_REFUSED, "later", ALIKE) for number in (2, 3)
+        Rejected.of(event("k2", f"e{number}"), Reason.MESSAGE_REFUSED, "later", ALIKE) for number in (2, 3)
     ]
     outcomes = [refused("k1"), several, refused("k3")]
 

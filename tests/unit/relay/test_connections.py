@@ -14,8 +14,8 @@ from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
-from relay.connections import (
-    cosmos_client,
+from relay.cosmos.client import cosmos_client
+from relay.servicebus.client import (
     names_emulator,
     servicebus_administration_client,
     servicebus_client,

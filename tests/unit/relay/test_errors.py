@@ -21,10 +21,9 @@ from relay.errors import (
     RetryableError,
     SendError,
     SettingsError,
-    amqp_condition,
-    classify,
     first_line,
 )
+from relay.servicebus.refusals import amqp_condition, classify
 
 
 def outcome(condition: bytes) -> MessageException:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from relay.events import DomainEvent
+from relay.events import Event
 from relay.evidence import Evidence
 
 
-def event(identifier: str, key: str = "k") -> DomainEvent:
-    return DomainEvent(identifier, key, "A", {}, {})
+def event(identifier: str, key: str = "k") -> Event:
+    return Event(identifier, key, "domainEvent", "A", {}, {"id": identifier})
 
 
 def test_a_refusal_is_no_evidence_whatever_was_accepted_before() -> None:

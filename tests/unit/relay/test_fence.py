@@ -3,73 +3,58 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
-from relay.cosmos.leases import Positions
 from relay.errors import StaleClearanceError
-from relay.events import DomainEvent
+from relay.events import Event, EventName
 from relay.fence import Clearance, Fence
 
 WINDOW_S = 600.0
 
 
-class KnownPositions:
-    """Leases that have passed an LSN; counts how often they were read."""
+class Checkpoint:
+    """Has passed an LSN, and knows nothing of the key `unknown`; counts how often it was read."""
 
     def __init__(self, passed: int) -> None:
         self._passed = passed
         self.reads = 0
 
-    async def read(self) -> Any:
+    async def settled(self, events: Sequence[Event]) -> frozenset[EventName]:
         self.reads += 1
-        return self
-
-    async def passed(self, partition_key: str, lsn: int) -> bool | None:
-        return None if partition_key == "unknown" else lsn <= self._passed
+        return frozenset(event.name for event in events if event.document["lsn"] <= self._passed)
 
 
-def event(identifier: str, *, age_s: float | None, lsn: int | None = 1, key: str = "k") -> DomainEvent:
-    document: dict[str, Any] = {"id": identifier, "_lsn": lsn}
-    if age_s is not None:
-        document["_ts"] = int(time.time() - age_s)
-    return DomainEvent(identifier, key, "A", {}, document)
+def event(identifier: str, *, age_s: float | None, lsn: int = 1, key: str = "k") -> Event:
+    committed_at = None if age_s is None else int(time.time() - age_s)
+    return Event(identifier, key, "domainEvent", "A", {}, {"lsn": lsn}, committed_at=committed_at)
 
 
-async def superseded(positions: KnownPositions, *events: DomainEvent) -> set[str]:
-    clearance = await Fence(WINDOW_S, positions.read).clear(events)
+async def superseded(checkpoint: Checkpoint, *events: Event) -> set[str]:
+    clearance = await Fence(WINDOW_S, checkpoint.settled).clear(events)
     return {identifier for _, identifier in clearance.superseded}
 
 
 async def test_young_events_cost_no_look_at_the_leases() -> None:
-    positions = KnownPositions(passed=10)
+    checkpoint = Checkpoint(passed=10)
 
-    assert await superseded(positions, event("e1", age_s=290), event("e2", age_s=0)) == set()
-    assert positions.reads == 0
+    assert await superseded(checkpoint, event("e1", age_s=290), event("e2", age_s=0)) == set()
+    assert checkpoint.reads == 0
 
 
 async def test_old_events_that_the_lease_has_passed_are_not_sent_again() -> None:
-    positions = KnownPositions(passed=10)
+    checkpoint = Checkpoint(passed=10)
     old = [event(f"e{lsn}", age_s=310, lsn=lsn) for lsn in (9, 10, 11)]
 
-    assert await superseded(positions, *old, event("young", age_s=10, lsn=5)) == {"e9", "e10"}
-    assert positions.reads == 1
-
-
-async def test_what_the_leases_do_not_tell_is_sent() -> None:
-    positions = KnownPositions(passed=10)
-
-    assert (
-        await superseded(positions, event("e1", age_s=999, key="unknown"), event("e2", age_s=999, lsn=None))
-        == set()
-    )
+    assert await superseded(checkpoint, *old, event("young", age_s=10, lsn=5)) == {"e9", "e10"}
+    assert checkpoint.reads == 1
 
 
 async def test_an_event_without_a_time_counts_as_old() -> None:
-    positions = KnownPositions(passed=10)
+    checkpoint = Checkpoint(passed=10)
 
-    assert await superseded(positions, event("e1", age_s=None)) == {"e1"}
+    assert await superseded(checkpoint, event("e1", age_s=None)) == {"e1"}
 
 
 async def test_a_clearance_ends_after_half_the_window_and_counts_from_the_commit_of_a_young_event() -> None:
@@ -82,18 +67,14 @@ async def test_a_clearance_ends_after_half_the_window_and_counts_from_the_commit
 
 
 async def test_a_young_event_that_grew_old_while_the_process_stood_still_is_compared_again() -> None:
-    positions = KnownPositions(passed=10)
+    checkpoint = Checkpoint(passed=10)
     young = event("e1", age_s=299)
-    clearance = await Fence(WINDOW_S, positions.read).clear([young])
+    clearance = await Fence(WINDOW_S, checkpoint.settled).clear([young])
     clearance.check(young)
     late = event("e1", age_s=302)
 
     with pytest.raises(StaleClearanceError):
         clearance.check(late)
-
-
-def test_the_readers_answer_is_that_of_the_leases_module() -> None:
-    assert hasattr(Positions, "passed")
 
 
 def test_an_event_may_be_sent_up_to_the_end_of_its_clearance() -> None:
@@ -105,7 +86,7 @@ def test_an_event_may_be_sent_up_to_the_end_of_its_clearance() -> None:
 
 
 async def test_the_clearance_of_old_events_begins_when_they_were_compared() -> None:
-    clearance = await Fence(WINDOW_S, KnownPositions(passed=0).read).clear([event("e1", age_s=None)])
+    clearance = await Fence(WINDOW_S, Checkpoint(passed=0).settled).clear([event("e1", age_s=None)])
 
     assert abs(clearance.given - time.time()) < 60
     assert clearance.lasts_s == WINDOW_S / 2

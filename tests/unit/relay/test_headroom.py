@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from relay.events import DomainEvent
-from relay.telemetry.headroom import Batch, Headroom, expiry
+from relay.cosmos.documents import event_of
+from relay.events import Event, Reason, Rejected
+from relay.telemetry.headroom import Batch, Headroom
 
 
 class Clock:
@@ -18,12 +19,21 @@ class Clock:
 
 def document(identifier: str, committed: Any = 1000, ttl: Any = 600) -> dict[str, Any]:
     fields = {"_ts": committed, "ttl": ttl}
-    return {"id": identifier, "partitionKey": "a", "data": {"action": "A"}, **fields}
+    return {"id": identifier, "partitionKey": "a", "type": "t", "data": {"action": "A"}, **fields}
+
+
+def event(document: dict[str, Any]) -> Event:
+    made = event_of(document)
+    assert isinstance(made, Event)
+    return made
+
+
+def rejected(document: dict[str, Any]) -> Rejected:
+    return Rejected.of(event(document), Reason.MESSAGE_REFUSED, "")
 
 
 def batch(*documents: dict[str, Any], accepted: tuple[str, ...] = ()) -> Batch:
-    events = [DomainEvent.from_document(each) for each in documents]
-    return Batch(events, [], lambda event: event.id in accepted)
+    return Batch([event(each) for each in documents], [], lambda event: event.id in accepted)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +50,7 @@ def batch(*documents: dict[str, Any], accepted: tuple[str, ...] = ()) -> Batch:
     ],
 )
 def test_only_an_own_time_to_live_above_zero_expires(committed: Any, ttl: Any, expected: int | None) -> None:
-    assert expiry({"_ts": committed, "ttl": ttl}) == expected
+    assert event(document("1", committed, ttl)).expires_at == expected
 
 
 def test_the_least_of_all_batches_in_flight_is_told_and_falls_as_time_passes() -> None:
@@ -92,12 +102,12 @@ def test_a_failed_batch_that_never_comes_again_is_forgotten() -> None:
     assert told == [500, 500, None]
 
 
-@pytest.mark.parametrize("rejected", [False, True])
-def test_a_failed_batch_that_comes_again_with_more_behind_it_is_one(rejected: bool) -> None:
+@pytest.mark.parametrize("invalid", [False, True])
+def test_a_failed_batch_that_comes_again_with_more_behind_it_is_one(invalid: bool) -> None:
     headroom = Headroom(Clock(1100), Clock(0))
     documents = [document("1"), document("2"), document("3")]
     first, second = (
-        Batch([], taken, lambda event: False) if rejected else batch(*taken)
+        Batch([], [rejected(each) for each in taken], lambda event: False) if invalid else batch(*taken)
         for taken in (documents[:2], documents)
     )
     headroom.begin(first)
@@ -112,6 +122,6 @@ def test_what_was_accepted_meanwhile_has_no_part_but_what_is_rejected_has() -> N
     headroom = Headroom(Clock(1100), Clock(0))
     headroom.begin(batch(document("1", ttl=200), document("2"), accepted=("1",)))
     events_alone = headroom.least()
-    headroom.begin(Batch([], [{"id": "x", "_ts": 1000, "ttl": 150}], lambda event: True))
+    headroom.begin(Batch([], [rejected(document("x", ttl=150))], lambda event: True))
 
     assert (events_alone, headroom.least()) == (500, 50)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from relay.cosmos import holds
-from relay.cosmos.holds import Holds
+from relay.holds import Holds
 from tests.unit.relay.accounts import ToldContainer, refusal
 
 

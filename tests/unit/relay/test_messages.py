@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -7,11 +8,12 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from relay.events import DomainEvent
+from relay.cosmos.documents import event_of
+from relay.events import Event
 from relay.servicebus import messages
 
 
-def event(**changes: Any) -> DomainEvent:
+def event(**changes: Any) -> Event:
     document = {
         "id": "e1",
         "partitionKey": "c1",
@@ -20,7 +22,9 @@ def event(**changes: Any) -> DomainEvent:
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "data": {"action": "ContactNameUpdatedEvent", "createdAt": "2026-02-09T11:37:37.3022907+02:00", "Ä": 1.0},
     }
-    return DomainEvent.from_document(document | changes)
+    made = event_of(document | changes)
+    assert isinstance(made, Event)
+    return made
 
 
 def properties_of(message: AmqpAnnotatedMessage) -> dict[Any, Any]:
@@ -116,7 +120,7 @@ def test_the_format_is_that_of_the_settings() -> None:
 
 
 def test_an_event_sent_under_a_new_id_tells_its_own_beside_the_contract() -> None:
-    renamed = DomainEvent("new", "c1", "A", event().data, event().document)
+    renamed = replace(event(), id="new")
 
     message = messages.with_original_id(messages.plain)(renamed)
 

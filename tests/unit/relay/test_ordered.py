@@ -10,7 +10,7 @@ from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBus
 
 from relay.cli.ordered import OrderedSender, ordered_sender
 from relay.cli.results import ExitCode
-from relay.events import DomainEvent
+from relay.events import Event
 from relay.settings import Settings
 from tests.unit.relay.topics import ToldTopic, event
 
@@ -25,7 +25,7 @@ def sender_to(topic: ToldTopic, pauses_s: Sequence[float] = (0, 0)) -> OrderedSe
     return OrderedSender(topic.publisher(), pauses_s)
 
 
-def chunk(*identifiers: str) -> list[DomainEvent]:
+def chunk(*identifiers: str) -> list[Event]:
     """Events whose partition key is the letter before the dash."""
     return [event(identifier, identifier.partition("-")[0]) for identifier in identifiers]
 
@@ -34,7 +34,7 @@ def cut() -> ServiceBusConnectionError:
     return ServiceBusConnectionError(message="cut")
 
 
-def ids(through: dict[str, list[DomainEvent]]) -> dict[str, list[str]]:
+def ids(through: dict[str, list[Event]]) -> dict[str, list[str]]:
     return {key: [each.id for each in its_events] for key, its_events in through.items()}
 
 
@@ -151,7 +151,7 @@ async def test_a_rejected_event_is_dealt_with_and_those_behind_it_go_out() -> No
     assert topic.ids("a") == ["a-1", "a-3"]
     assert ids(sent.through) == {"a": ["a-1", "a-2", "a-3"]}
     assert [each.id for each in sent.accepted] == ["a-1", "a-3"]
-    assert [rejected.event.id for rejected in sent.rejected] == ["a-2"]
+    assert [rejected.id for rejected in sent.rejected] == ["a-2"]
     assert (sender.failures, sender.exit_code) == ({}, ExitCode.OK)
 
 
@@ -163,7 +163,7 @@ async def test_where_a_rejection_stops_a_key_what_is_behind_it_is_neither_sent_n
 
     assert topic.ids("a") == ["a-1"]
     assert ids(sent.through) == {"a": ["a-1", "a-2"]}
-    assert [rejected.event.id for rejected in sent.rejected] == ["a-2"]
+    assert [rejected.id for rejected in sent.rejected] == ["a-2"]
     assert sender.failures == {}
 
 

@@ -10,8 +10,8 @@ from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpRespons
 
 from relay.cosmos import holds
 from relay.cosmos.parking import NotParked, ParkedKey
-from relay.cosmos.quarantine_record import Quarantined, create, record_of
-from relay.events import Reason
+from relay.cosmos.quarantine_record import create, record_of
+from relay.events import Reason, Rejected
 from tests.support.outbox import event, events
 from tests.unit.relay.accounts import ToldContainer, failed, refusal
 
@@ -38,7 +38,7 @@ def key(container: ToldContainer) -> Key:
 
 def records(*documents: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for position, document in enumerate(documents):
-        yield record_of(Quarantined(document, Reason.MESSAGE_REFUSED, ""), "i1", position)
+        yield record_of(Rejected(document, Reason.MESSAGE_REFUSED, "", position), "i1")
 
 
 def sized(name: str, size: int) -> dict[str, Any]:

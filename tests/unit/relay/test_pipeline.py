@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
-from relay.cosmos.leases import Positions
-from relay.cosmos.quarantine import Holds, Quarantine, Quarantined
+from relay.assembly import CosmosRelay
 from relay.errors import LeaseError, PublishError, QuarantineError
-from relay.fence import Fence
+from relay.events import Event, EventName, Rejected
+from relay.holds import Holds
 from relay.pipeline import Relay
 from relay.settings import OnPoison
-from tests.fuzz.service import Shelf
+from tests.fuzz.service import NeverCheckpointed, Shelf
 from tests.unit.relay.topics import ToldTopic
 
 CUT = ServiceBusConnectionError(message="cut")
@@ -45,26 +44,27 @@ class ToldShelf(Shelf):
         self.read += 1
         return self._holds
 
-    async def store(self, items: Sequence[Quarantined], invocation_id: str, park: bool) -> None:
-        if self._fails and items:
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+        if self._fails and rejected:
             raise QuarantineError("no")
-        self.stored += [item.document["id"] for item in items]
+        self.stored += [item.id for item in rejected]
         self.parked.add(park)
-        await super().store(items, invocation_id, park)
+        await super().store(rejected, invocation_id, park=park)
 
     async def close(self) -> None:
         self.closed = True
 
 
-async def no_leases() -> Positions:
-    return Positions(cast(ContainerProxy, None), [])
-
-
 def relay(
     topic: ToldTopic, shelf: ToldShelf | None = None, on_poison: OnPoison = OnPoison.SKIP, **changes: Any
-) -> Relay:
-    quarantine = cast(Quarantine, shelf or ToldShelf())
-    return Relay(topic.publisher(**changes), quarantine, Fence(600, no_leases), "domainEvent", on_poison=on_poison)
+) -> CosmosRelay:
+    return Relay(
+        NeverCheckpointed(),
+        topic.publisher(**changes),
+        shelf or ToldShelf(),
+        duplicate_window_s=600,
+        on_poison=on_poison,
+    )
 
 
 def document(identifier: str, key: str = "k", **changes: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ async def test_what_was_not_accepted_raises_after_the_rest_was_stored_and_only_t
     outcome = await running.handle(batch, "i", 1)
 
     assert shelf.stored == ["c", "c"]
-    assert (outcome.remembered, outcome.published) == (1, 1)
+    assert (outcome.already_published, outcome.published) == (1, 1)
     assert topic.transfers.count(["a"]) == 1
 
 
@@ -173,11 +173,12 @@ async def test_a_refused_event_can_hold_up_its_key() -> None:
 
 
 async def test_old_events_are_not_sent_while_the_leases_cannot_be_read() -> None:
-    async def unreadable() -> Positions:
-        raise LeaseError("no")
+    class Unreadable(NeverCheckpointed):
+        async def settled(self, events: Sequence[Event], /) -> frozenset[EventName]:
+            raise LeaseError("no")
 
     topic = ToldTopic()
-    running = Relay(topic.publisher(), cast(Quarantine, ToldShelf()), Fence(600, unreadable), "domainEvent")
+    running = Relay(Unreadable(), topic.publisher(), ToldShelf(), duplicate_window_s=600)
 
     await running.handle([document("young")], "i")
     with pytest.raises(LeaseError):

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
+from relay.assembly import assemble
 from relay.cosmos.changes import ChangeBatch
 from relay.errors import ChangesError
-from relay.pipeline import Relay
 from relay.settings import Settings
 
 SETTINGS = {
@@ -18,7 +18,7 @@ SETTINGS = {
 
 
 async def test_text_that_is_not_json_fails_the_attempt_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    relay = Relay.from_settings(Settings.from_environment(SETTINGS))
+    relay = assemble(Settings.from_environment(SETTINGS))
 
     with caplog.at_level(logging.ERROR, "relay"), pytest.raises(ChangesError, match="check --scan"):
         await relay.handle(ChangeBatch('[{"id": '), "i1")
@@ -28,7 +28,7 @@ async def test_text_that_is_not_json_fails_the_attempt_and_says_so(caplog: pytes
 
 
 async def test_documents_of_other_types_in_the_text_are_counted() -> None:
-    relay = Relay.from_settings(Settings.from_environment(SETTINGS))
+    relay = assemble(Settings.from_environment(SETTINGS))
 
     outcome = await relay.handle(ChangeBatch('[{"id": "1", "type": "contact"}, null]'), "i1")
 

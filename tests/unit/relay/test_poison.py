@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from relay.cosmos.quarantine import Holds, Quarantined
+from relay.cosmos.documents import select
 from relay.errors import AccountingError, BlockedError, RetryableError
-from relay.events import DomainEvent, Reason
+from relay.events import Event, Reason, Received, Rejected
+from relay.holds import Holds
 from relay.poison import Plan, conclude, plan
-from relay.results import Outcome
-from relay.selection import Selection, select
-from relay.servicebus.turn import PartitionOutcome, Rejected
+from relay.results import KeyOutcome, Outcome
 from relay.settings import OnPoison
 
 SKIP, PARK, BLOCK = OnPoison.SKIP, OnPoison.PARK, OnPoison.BLOCK
@@ -22,7 +21,7 @@ def document(identifier: str, key: str = "k", **changes: Any) -> dict[str, Any]:
     return {"id": identifier, "partitionKey": key, "type": "domainEvent", "data": {"action": "A"}} | changes
 
 
-def selection(*documents: dict[str, Any]) -> Selection:
+def selection(*documents: dict[str, Any]) -> Received:
     return select(documents, "domainEvent")
 
 
@@ -30,27 +29,27 @@ MALFORMED = {"data": "text"}
 
 
 def made(
-    chosen: Selection, policy: OnPoison, holds: Holds | None = None, accepted: frozenset[str] = frozenset()
+    chosen: Received, policy: OnPoison, holds: Holds | None = None, accepted: frozenset[str] = frozenset()
 ) -> Plan:
     return plan(chosen, holds or Holds(), policy, lambda event: event.id in accepted)
 
 
-def ids(events: dict[str, list[DomainEvent]]) -> dict[str, list[str]]:
+def ids(events: dict[str, list[Event]]) -> dict[str, list[str]]:
     return {key: [event.id for event in its] for key, its in events.items()}
 
 
-def reasons(items: list[Quarantined]) -> list[tuple[str, str]]:
+def reasons(items: list[Rejected]) -> list[tuple[str, str]]:
     return [(item.document["id"], str(item.reason)) for item in items]
 
 
-def publish(planned: Plan, refused: str | None = None, *, stop: bool) -> list[PartitionOutcome]:
+def publish(planned: Plan, refused: str | None = None, *, stop: bool) -> list[KeyOutcome]:
     """What a publisher does, with one event refused."""
     outcomes = []
-    for key, events in planned.partitions.items():
-        outcome = PartitionOutcome(key)
+    for key, events in planned.to_publish.items():
+        outcome = KeyOutcome(key)
         for number, event in enumerate(events):
             if event.id == refused:
-                outcome.rejected.append(Rejected(event, Reason.MESSAGE_REFUSED, "no", "amqp:not-allowed"))
+                outcome.rejected.append(Rejected.of(event, Reason.MESSAGE_REFUSED, "no", "amqp:not-allowed"))
                 if stop:
                     outcome.held_back = events[number + 1 :]
                     break
@@ -60,8 +59,8 @@ def publish(planned: Plan, refused: str | None = None, *, stop: bool) -> list[Pa
     return outcomes
 
 
-def outcome_of(chosen: Selection, outcomes: list[PartitionOutcome], rejected: list[Quarantined]) -> Outcome:
-    return Outcome.of(documents=chosen.documents, ignored=chosen.ignored, published=outcomes, rejected=rejected)
+def outcome_of(chosen: Received, outcomes: list[KeyOutcome], rejected: list[Rejected]) -> Outcome:
+    return Outcome.of(chosen, outcomes, rejected)
 
 
 FEED = (document("e1"), document("e2", **MALFORMED), document("e3"), document("o1", "other"))
@@ -74,7 +73,7 @@ def test_skip_publishes_what_follows() -> None:
 
     rejected = conclude(planned, outcomes, SKIP)
 
-    assert ids(planned.partitions) == {"k": ["e1", "e3"], "other": ["o1"]}
+    assert ids(planned.to_publish) == {"k": ["e1", "e3"], "other": ["o1"]}
     assert reasons(rejected) == [("e2", "data-not-object"), ("o1", "message-refused")]
     assert outcome_of(chosen, outcomes, rejected).published == 2
 
@@ -86,7 +85,7 @@ def test_park_quarantines_what_follows_in_its_order() -> None:
 
     rejected = conclude(planned, outcomes, PARK)
 
-    assert ids(planned.partitions) == {"k": ["e1"], "other": ["o1", "o2", "o3"]}
+    assert ids(planned.to_publish) == {"k": ["e1"], "other": ["o1", "o2", "o3"]}
     assert reasons(rejected) == [
         ("e2", "data-not-object"),
         ("e3", "key-parked"),
@@ -100,7 +99,7 @@ def test_an_event_of_a_parked_key_is_parked_unless_the_topic_has_it_already() ->
     chosen = selection(document("e1"), document("e2"), document("o1", "other"))
     planned = made(chosen, PARK, Holds(parked=frozenset({"k"})), accepted=frozenset({"e1"}))
 
-    assert ids(planned.partitions) == {"k": ["e1"], "other": ["o1"]}
+    assert ids(planned.to_publish) == {"k": ["e1"], "other": ["o1"]}
     assert reasons(conclude(planned, [], PARK)) == [("e2", "key-parked")]
 
 
@@ -147,7 +146,7 @@ def test_what_has_no_key_to_be_ordered_by_is_quarantined_and_holds_up_nothing(po
     outcomes = publish(planned, stop=policy is not SKIP)
 
     assert reasons(conclude(planned, outcomes, policy)) == [("e1", "partition-key-not-string")]
-    assert ids(planned.partitions) == {"k": ["e2"]}
+    assert ids(planned.to_publish) == {"k": ["e2"]}
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ def test_an_operators_order_quarantines_the_event(policy: OnPoison, sent: list[s
 
     rejected = conclude(planned, outcomes, policy)
 
-    assert ids(planned.partitions).get("k", []) == sent
+    assert ids(planned.to_publish).get("k", []) == sent
     assert reasons(rejected) == [("e1", "set-aside"), *((each, "key-parked") for each in behind)]
     outcome_of(chosen, outcomes, rejected)
 
@@ -168,7 +167,7 @@ def test_an_operators_order_quarantines_the_event(policy: OnPoison, sent: list[s
 def test_an_order_that_comes_after_the_event_was_accepted_changes_nothing() -> None:
     planned = made(selection(document("e1")), SKIP, Holds(set_aside=frozenset({("k", "e1")})), frozenset({"e1"}))
 
-    assert (ids(planned.partitions), planned.rejected) == ({"k": ["e1"]}, [])
+    assert (ids(planned.to_publish), planned.rejected) == ({"k": ["e1"]}, [])
 
 
 def test_an_outcome_that_does_not_add_up_raises_instead_of_losing_events() -> None:
@@ -180,20 +179,20 @@ def test_an_outcome_that_does_not_add_up_raises_instead_of_losing_events() -> No
 
 def test_events_unsent_without_an_error_are_no_success() -> None:
     with pytest.raises(AccountingError):
-        outcome_of(selection(document("e1")), [PartitionOutcome("k", unsent=1)], [])
+        outcome_of(selection(document("e1")), [KeyOutcome("k", unsent=1)], [])
 
 
 def test_an_event_held_back_without_parking_is_no_success() -> None:
     chosen = selection(document("e1"))
-    outcomes = [PartitionOutcome("k", held_back=[chosen.events[0]])]
+    outcomes = [KeyOutcome("k", held_back=[chosen.events[0]])]
 
     with pytest.raises(AccountingError):
         outcome_of(chosen, outcomes, [])
 
 
 def test_one_event_alone_is_named_only_where_others_go_through() -> None:
-    stuck = PartitionOutcome("k", unsent=1, error=BlockedError("no"), blocked_by="e1")
-    through = PartitionOutcome("other", published=1)
+    stuck = KeyOutcome("k", unsent=1, error=BlockedError("no"), blocked_by="e1")
+    through = KeyOutcome("other", published=1)
 
     chosen = selection(document("e1"), document("o1", "other"))
     assert outcome_of(chosen, [stuck, through], []).blocking == [stuck]
@@ -204,8 +203,8 @@ def test_park_waits_for_what_is_still_to_be_sent_before_it_parks_the_key() -> No
     chosen = selection(*FEED)
     planned = made(chosen, PARK)
     outcomes = [
-        PartitionOutcome("k", unsent=1, error=RetryableError("later")),
-        PartitionOutcome("other", published=1),
+        KeyOutcome("k", unsent=1, error=RetryableError("later")),
+        KeyOutcome("other", published=1),
     ]
 
     rejected = conclude(planned, outcomes, PARK)
@@ -218,8 +217,8 @@ def test_skip_quarantines_a_malformed_event_of_a_key_that_fails() -> None:
     chosen = selection(*FEED)
     planned = made(chosen, SKIP)
     outcomes = [
-        PartitionOutcome("k", unsent=2, error=RetryableError("later")),
-        PartitionOutcome("other", published=1),
+        KeyOutcome("k", unsent=2, error=RetryableError("later")),
+        KeyOutcome("other", published=1),
     ]
 
     assert reasons(conclude(planned, outcomes, SKIP)) == [("e2", "data-not-object")]
@@ -228,8 +227,8 @@ def test_skip_quarantines_a_malformed_event_of_a_key_that_fails() -> None:
 def test_block_is_told_of_the_first_of_several_refused_events() -> None:
     chosen = selection(document("e1"), document("e2"))
     planned = made(chosen, BLOCK)
-    refusals = [Rejected(event, Reason.MESSAGE_REFUSED, "no", "amqp:not-allowed") for event in chosen.events]
-    outcomes = [PartitionOutcome("k", rejected=refusals)]
+    refusals = [Rejected.of(event, Reason.MESSAGE_REFUSED, "no", "amqp:not-allowed") for event in chosen.events]
+    outcomes = [KeyOutcome("k", rejected=refusals)]
 
     assert conclude(planned, outcomes, BLOCK) == []
     (failed,) = outcome_of(chosen, outcomes, []).failed
@@ -241,7 +240,7 @@ def test_block_stops_every_key_with_a_malformed_document_also_behind_one_without
         document("e1", partitionKey=7), document("e2", **MALFORMED), document("o1", "other", **MALFORMED)
     )
     planned = made(chosen, BLOCK)
-    outcomes: list[PartitionOutcome] = []
+    outcomes: list[KeyOutcome] = []
 
     rejected = conclude(planned, outcomes, BLOCK)
 

@@ -13,10 +13,10 @@ from azure.servicebus.exceptions import (
 )
 
 from relay.errors import ConfigurationError, RefusedAlikeError, RetryableError
-from relay.events import DomainEvent
+from relay.events import Event
 from relay.ledger import DEFAULT_CAPACITY
 from relay.servicebus import messages, senders
-from relay.servicebus.publisher import Publisher
+from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import Sender, SenderPool
 from relay.settings import Settings
 from tests.unit.relay.topics import ToldTopic, event, events
@@ -28,7 +28,7 @@ LEAST = {
 }
 
 
-def keys(count: int) -> dict[str, list[DomainEvent]]:
+def keys(count: int) -> dict[str, list[Event]]:
     return {f"k{number}": [event(f"e{number}", f"k{number}")] for number in range(count)}
 
 
@@ -41,7 +41,7 @@ async def test_what_was_accepted_is_not_sent_again_by_the_next_attempt() -> None
     (second,) = await publisher.publish(source)
 
     assert (first.published, first.unsent) == (1, 2)
-    assert (second.remembered, second.published, second.unsent) == (1, 2, 0)
+    assert (second.already_published, second.published, second.unsent) == (1, 2, 0)
     assert topic.transfers.count(["a"]) == 1
     assert [publisher.has_accepted(each) for each in source["k"]] == [True, True, True]
     assert not publisher.has_accepted(event("a", "other"))
@@ -132,7 +132,7 @@ async def test_events_behind_a_rejected_one_are_counted_as_held_back_and_nothing
 
     (outcome,) = await publisher.publish(events("a", "b", "c", "d"), stop_at_rejection=True, lasting=True)
 
-    assert (outcome.remembered, outcome.published, outcome.unsent) == (1, 0, 0)
+    assert (outcome.already_published, outcome.published, outcome.unsent) == (1, 0, 0)
     assert [each.id for each in outcome.held_back] == ["c", "d"]
 
 
@@ -258,9 +258,9 @@ async def test_a_publisher_is_made_as_the_settings_say() -> None:
             "SERVICEBUS_TOPIC": "orders",
         }
     )
-    publisher = Publisher.from_settings(settings, messages.plain)
+    publisher = ServiceBusPublisher.from_settings(settings, messages.plain)
 
-    assert (publisher.topic, publisher._pool.size) == ("orders", 7)
+    assert (publisher.destination, publisher._pool.size) == ("orders", 7)
     assert (publisher._send_timeout_s, publisher._attempt_timeout_s) == (11, 44)
     # The SDK's own retries would send again on a link that it has opened meanwhile, unasked.
     assert publisher._pool._client._config.retry_total == 0

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from relay.cosmos import holds
-from relay.cosmos.holds import Holds
-from relay.cosmos.quarantine import Quarantine, Quarantined
+from relay.cosmos.containers import Containers
+from relay.cosmos.quarantine import CosmosQuarantine
 from relay.errors import QuarantineError
-from relay.events import Reason
+from relay.events import Reason, Rejected
+from relay.holds import Holds
 from relay.settings import Settings
 from tests.support.outbox import event, events
 from tests.support.telemetry import Telemetry
@@ -25,17 +26,17 @@ SETTINGS = Settings.from_environment(
 )
 
 
-def process(container: ToldContainer) -> Quarantine:
+def process(container: ToldContainer) -> CosmosQuarantine:
     """The quarantine of a process of its own."""
-    return Quarantine(SETTINGS, ToldContainers(container).all)
+    return CosmosQuarantine(ToldContainers(container).all)
 
 
-def refused(*documents: dict[str, Any]) -> list[Quarantined]:
-    return [Quarantined(document, Reason.MESSAGE_REFUSED, "as the test says") for document in documents]
+def refused(*documents: dict[str, Any]) -> list[Rejected]:
+    return [Rejected(document, Reason.MESSAGE_REFUSED, "as the test says") for document in documents]
 
 
-def parked(*documents: dict[str, Any]) -> list[Quarantined]:
-    return [Quarantined(document, Reason.KEY_PARKED, "") for document in documents]
+def parked(*documents: dict[str, Any]) -> list[Rejected]:
+    return [Rejected(document, Reason.KEY_PARKED, "") for document in documents]
 
 
 async def records(container: ToldContainer) -> list[tuple[str, str]]:
@@ -60,7 +61,7 @@ async def test_documents_are_stored_in_their_order_and_hold_nothing_back(contain
 
 async def test_the_container_that_the_settings_name_is_used(container: ToldContainer) -> None:
     containers = ToldContainers(container)
-    quarantine = Quarantine(SETTINGS, containers.all)
+    quarantine = CosmosQuarantine(containers.all)
 
     await quarantine.store([], "i1", park=True)
     assert containers.opened == []
@@ -71,14 +72,14 @@ async def test_the_container_that_the_settings_name_is_used(container: ToldConta
 
 
 async def test_a_quarantine_without_a_connection_can_be_closed() -> None:
-    await Quarantine(SETTINGS).close()
+    await CosmosQuarantine(Containers(SETTINGS)).close()
 
 
 @pytest.mark.parametrize("park", [False, True])
 async def test_a_repeated_attempt_stores_and_counts_nothing_again(
     container: ToldContainer, reported: Telemetry, park: bool
 ) -> None:
-    items = [*refused(event("a", "k")), Quarantined({"id": "b"}, Reason.PARTITION_KEY_MISSING, "")]
+    items = [*refused(event("a", "k")), Rejected({"id": "b"}, Reason.PARTITION_KEY_MISSING, "")]
 
     await process(container).store(items, "i1", park=park)
     first = reported.metrics().by("relay.events.quarantined", "reason")
@@ -93,7 +94,7 @@ async def test_the_first_document_of_a_key_parks_it_and_the_others_are_stored_be
     container: ToldContainer,
 ) -> None:
     one, two = events("one", 3), events("two", 2)
-    keyless = Quarantined({"id": "x"}, Reason.PARTITION_KEY_MISSING, "")
+    keyless = Rejected({"id": "x"}, Reason.PARTITION_KEY_MISSING, "")
     items = [*refused(one[0]), keyless, *refused(two[0]), *parked(one[1], two[1], one[2])]
 
     await process(container).store(items, "i1", park=True)
@@ -120,7 +121,7 @@ async def test_the_first_document_of_a_key_parks_it_and_the_others_are_stored_be
 async def test_what_no_session_could_hold_is_stored_and_parks_nothing(
     container: ToldContainer, key: Any, reason: Reason
 ) -> None:
-    items = [Quarantined({"id": "a", "partitionKey": key}, reason, ""), *refused(event("b", "k"))]
+    items = [Rejected({"id": "a", "partitionKey": key}, reason, ""), *refused(event("b", "k"))]
 
     await process(container).store(items, "i1", park=True)
 
@@ -179,7 +180,7 @@ async def test_an_order_is_told_until_its_event_is_stored(container: ToldContain
         await container.create_item(holds.order("k", identifier))
     before = await running.holds()
 
-    aside = Quarantined(event("e/1?#", "k"), Reason.SET_ASIDE, "")
+    aside = Rejected(event("e/1?#", "k"), Reason.SET_ASIDE, "")
     await running.store([*refused(event("a", "k")), aside], "i1", park=park)
 
     assert before.set_aside == {("k", "e/1?#"), ("k", "e2")}
@@ -188,7 +189,7 @@ async def test_an_order_is_told_until_its_event_is_stored(container: ToldContain
 
 
 async def test_an_event_is_set_aside_though_its_order_was_withdrawn(container: ToldContainer) -> None:
-    await process(container).store([Quarantined(event("e", "k"), Reason.SET_ASIDE, "")], "i1")
+    await process(container).store([Rejected(event("e", "k"), Reason.SET_ASIDE, "")], "i1")
 
     assert await records(container) == [("e", "set-aside")]
 
@@ -222,7 +223,7 @@ async def test_an_order_that_cannot_be_removed_fails_the_attempt(container: Told
     container.answers = [None, refusal(503)]
 
     with pytest.raises(QuarantineError, match="could not be written"):
-        await process(container).store([Quarantined(event("e", "k"), Reason.SET_ASIDE, "")], "i1")
+        await process(container).store([Rejected(event("e", "k"), Reason.SET_ASIDE, "")], "i1")
 
 
 @pytest.mark.parametrize("answers", [[refusal(403)], [None, refusal(503)]], ids=["the query", "a parked key"])

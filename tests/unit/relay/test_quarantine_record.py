@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from relay.cosmos.quarantine_record import NO_PARTITION_KEY, Quarantined, create, record_of
-from relay.events import Reason
+from relay.cosmos.quarantine_record import NO_PARTITION_KEY, create, record_of
+from relay.events import Reason, Rejected
 from tests.support.outbox import event
 from tests.unit.relay.accounts import ToldContainer, refusal
 
 
 def record(document: dict[str, Any], position: int = 0) -> dict[str, Any]:
-    return record_of(Quarantined(document, Reason.MESSAGE_REFUSED, "too odd"), "i1", position)
+    return record_of(Rejected(document, Reason.MESSAGE_REFUSED, "too odd", position), "i1")
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def test_a_place_that_is_no_whole_number_is_none(value: Any) -> None:
 
 
 def test_a_document_that_came_alone_is_the_first_of_its_batch() -> None:
-    assert Quarantined({}, Reason.ID_MISSING, "").position == 0
+    assert Rejected({}, Reason.ID_MISSING, "").position == 0
 
 
 async def test_a_record_is_new_once(container: ToldContainer) -> None:

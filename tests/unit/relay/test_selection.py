@@ -4,7 +4,8 @@ from typing import Any
 
 import azure.functions as func
 
-from relay.selection import group, select
+from relay.cosmos.documents import select
+from relay.events import by_partition_key
 
 
 def document(identifier: str, partition_key: str, kind: str = "domainEvent") -> dict[str, Any]:
@@ -42,7 +43,7 @@ def test_events_are_grouped_by_partition_key_in_the_order_of_the_feed() -> None:
         "domainEvent",
     ).events
 
-    grouped = {key: [event.id for event in partition] for key, partition in group(events).items()}
+    grouped = {key: [event.id for event in partition] for key, partition in by_partition_key(events).items()}
 
     assert grouped == {"b": ["1", "3"], "a": ["2", "4"]}
 

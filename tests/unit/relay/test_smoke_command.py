@@ -29,10 +29,11 @@ from relay.cli.smoke.comparison import Difference
 from relay.cli.smoke.oversized import Oversized
 from relay.cli.smoke.subscriptions import Session, choose, open_session
 from relay.errors import ServiceError, UsageError
-from relay.events import DomainEvent
+from relay.events import Event
 from relay.servicebus import messages
 from relay.settings import Settings
 from tests.support.operators import relay_command
+from tests.support.outbox import sound
 from tests.unit.relay.commands import ENVIRONMENT, Shelf, cosmos_error
 
 SETTINGS = Settings.from_environment(ENVIRONMENT)
@@ -86,7 +87,7 @@ class Stage:
         if kind in self.quarantines:
             self.shelf.put(stored, self.quarantines[kind])
         elif kind not in self.swallows:
-            event = DomainEvent.from_document({**stored, "data": {**stored["data"], **self.alters}})
+            event = sound({**stored, "data": {**stored["data"], **self.alters}})
             self.messages.append(_received(event))
         return stored
 
@@ -103,7 +104,7 @@ class Stage:
         return None
 
 
-def _received(event: DomainEvent) -> Any:
+def _received(event: Event) -> Any:
     message = messages.plain(event)
     assert message.properties is not None
     assert message.annotations is not None
@@ -412,7 +413,7 @@ async def test_small_events_that_do_not_arrive_in_order_do_not_count(stage: Stag
     receive = stage.receive
 
     async def another(within_s: float) -> Any:
-        return await receive(within_s) or _received(DomainEvent.from_document(OTHER))
+        return await receive(within_s) or _received(sound(OTHER))
 
     stage.receive = another  # type: ignore[method-assign]
 

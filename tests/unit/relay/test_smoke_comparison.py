@@ -25,9 +25,9 @@ from relay.cli.smoke.comparison import (
     compare,
     differences,
 )
-from relay.events import DomainEvent
 from relay.servicebus import messages
 from tests.fuzz.service import encoded
+from tests.support.outbox import sound
 
 NOW = datetime(2026, 11, 20, 15, 0, 0, 123456, UTC)
 
@@ -67,7 +67,7 @@ def test_the_order_of_members_is_no_difference() -> None:
 def test_the_canary_is_a_sound_event_that_survives_both_json_encoders() -> None:
     document = canary("domainEvent", NOW)
 
-    event = DomainEvent.from_document(document)
+    event = sound(document)
 
     assert (event.action, document["ttl"]) == ("SmokeTest", TTL_S)
     assert event.partition_key.startswith("smoke-")
@@ -99,7 +99,7 @@ def stored() -> dict[str, Any]:
 
 def received(document: dict[str, Any], source: str | None = None) -> ServiceBusReceivedMessage:
     """A document's message as a subscriber's SDK gives it."""
-    return _decoded(messages.encoder(source)(DomainEvent.from_document(document)))
+    return _decoded(messages.encoder(source)(sound(document)))
 
 
 def _decoded(message: AmqpAnnotatedMessage) -> ServiceBusReceivedMessage:

@@ -13,7 +13,7 @@ from relay.cli.committed import Outbox
 from relay.cli.quarantine.records import Records
 from relay.cli.quarantine.successors import Successors
 from relay.cosmos.leases import LeasePosition, Positions
-from relay.events import DomainEvent
+from tests.support.outbox import sound
 
 KEY = "k"
 
@@ -87,7 +87,7 @@ class Told:
         self._successors = Successors(self.outbox, records, "domainEvent")
 
     async def went_out(self, event: dict[str, Any]) -> bool:
-        return await self._successors.went_out(DomainEvent.from_document(event))
+        return await self._successors.went_out(sound(event))
 
 
 POISON = document("poison", 5)

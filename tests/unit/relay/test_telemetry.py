@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relay.events import DomainEvent, Reason
+from relay.events import Event, Reason
 from relay.telemetry import instruments
 from relay.telemetry.headroom import Batch
 from relay.telemetry.instruments import BoundedActions, counted_together
@@ -18,7 +18,7 @@ from tests.unit.relay.topics import event
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
-def acting(*actions: str, **changes: Any) -> list[DomainEvent]:
+def acting(*actions: str, **changes: Any) -> list[Event]:
     return [event(f"e{n}", data={"action": action}, **changes) for n, action in enumerate(actions)]
 
 
@@ -35,7 +35,7 @@ def test_documents_are_counted_as_they_came(reported: Telemetry) -> None:
 
 def test_what_did_not_happen_is_no_row(reported: Telemetry) -> None:
     instruments.received(documents=4, ignored=0, retried=False)
-    instruments.remembered(0)
+    instruments.already_published(0)
     assert reported.metrics().names == {"relay.documents.received"}
 
     instruments.received(documents=4, ignored=4, retried=True)
@@ -118,7 +118,7 @@ def test_quarantined_documents_are_counted_by_reason(reported: Telemetry) -> Non
 
 
 def test_what_the_ledger_knew_is_counted(reported: Telemetry) -> None:
-    instruments.remembered(3)
+    instruments.already_published(3)
 
     assert reported.metrics().total("relay.ledger.hits") == 3
 

@@ -16,7 +16,8 @@ from azure.servicebus.exceptions import (
 from relay.errors import ConfigurationError, DoubtfulRefusalError, RetryableError
 from relay.events import Reason
 from relay.fence import Clearance
-from relay.servicebus.turn import PAUSES_S, PartitionOutcome
+from relay.results import KeyOutcome
+from relay.servicebus.turn import PAUSES_S
 from tests.fuzz.service import refusal
 from tests.support.telemetry import installed
 from tests.unit.relay.topics import LIMIT, ToldTopic, event, events
@@ -39,7 +40,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return made
 
 
-async def outcome_of(topic: ToldTopic, *ids: str, size: int = 0, **changes: Any) -> PartitionOutcome:
+async def outcome_of(topic: ToldTopic, *ids: str, size: int = 0, **changes: Any) -> KeyOutcome:
     rules = {"lasting": True} | changes
     (outcome,) = await topic.publisher().publish(events(*ids, size=size), **rules)
     assert outcome.events == len(ids)
@@ -117,7 +118,7 @@ async def test_a_message_of_just_the_links_limit_is_sent_and_one_byte_more_is_no
     outcome = await outcome_of(larger, "a", size=50_000)
 
     (rejected,) = outcome.rejected
-    assert (rejected.event.id, rejected.reason, rejected.condition) == ("a", Reason.MESSAGE_TOO_LARGE, None)
+    assert (rejected.id, rejected.reason, rejected.condition) == ("a", Reason.MESSAGE_TOO_LARGE, None)
     assert f"{limit} bytes, and the topic takes {limit - 1}" in rejected.detail
     assert larger.transfers == []
 
@@ -147,7 +148,7 @@ async def test_a_refused_batch_is_halved_until_the_culprit_stands_alone(culprit:
     outcome = await outcome_of(topic, *"abcdefg")
 
     (rejected,) = outcome.rejected
-    assert (rejected.event.id, rejected.reason) == (culprit, Reason.MESSAGE_REFUSED)
+    assert (rejected.id, rejected.reason) == (culprit, Reason.MESSAGE_REFUSED)
     assert rejected.condition == "amqp:not-allowed"
     assert topic.ids() == [each for each in "abcdefg" if each != culprit]
     assert (outcome.published, outcome.error) == (6, None)
@@ -163,7 +164,7 @@ async def test_what_follows_a_rejected_event_can_be_held_back(culprit: str) -> N
 
     place = "abcde".index(culprit)
     assert topic.ids() == list("abcde"[:place])
-    assert [each.event.id for each in outcome.rejected] == [culprit]
+    assert [each.id for each in outcome.rejected] == [culprit]
     assert [each.id for each in outcome.held_back] == list("abcde"[place + 1 :])
     assert all(ids[0] <= culprit for ids in topic.transfers)
     # Each refusal ends a link, the last one too: another is opened only where something is still to be sent.
@@ -197,7 +198,7 @@ async def test_the_last_event_too_large_leaves_nothing_unsaid() -> None:
 
     (outcome,) = await topic.publisher().publish({"k": [event("a"), event("large", size=50_000)]})
 
-    assert (outcome.published, [each.event.id for each in outcome.rejected]) == (1, ["large"])
+    assert (outcome.published, [each.id for each in outcome.rejected]) == (1, ["large"])
 
 
 async def test_a_refused_batch_is_taken_apart_in_as_few_transfers_as_halving_needs() -> None:
@@ -393,7 +394,7 @@ async def test_what_is_refused_again_and_again_while_others_are_accepted_is_refu
 
     assert isinstance(first.error, DoubtfulRefusalError)
     assert isinstance(second.error, DoubtfulRefusalError)
-    assert ([each.event.id for each in third.rejected], third.published, third.error) == (["b"], 1, None)
+    assert ([each.id for each in third.rejected], third.published, third.error) == (["b"], 1, None)
 
 
 async def test_a_condition_that_comes_and_goes_makes_nothing_poison() -> None:

@@ -10,12 +10,13 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient
 
 from outbox_emulators.servicebus.message import parse, split_batch
-from relay.events import DomainEvent
+from relay.events import Event
 from relay.ledger import AcceptedLedger
 from relay.servicebus import messages
-from relay.servicebus.publisher import Publisher
+from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import SenderPool
 from tests.fuzz.service import Client, Sender, Topic, refusal
+from tests.support.outbox import sound
 
 LIMIT = 262_144
 
@@ -74,7 +75,7 @@ class ToldTopic(Topic):
         """A client of this topic alone."""
         return cast(ServiceBusClient, _Client(self))
 
-    def publisher(self, **changes: Any) -> Publisher:
+    def publisher(self, **changes: Any) -> ServiceBusPublisher:
         """A publisher to it, without pauses unless told otherwise."""
         options: dict[str, Any] = {
             "senders": 1,
@@ -83,7 +84,7 @@ class ToldTopic(Topic):
             "pauses_s": (0, 0),
         } | changes
         pool = SenderPool(self.client(), "t", options.pop("senders"))
-        return Publisher(pool, messages.plain, options.pop("ledger", AcceptedLedger()), **options)
+        return ServiceBusPublisher(pool, messages.plain, options.pop("ledger", AcceptedLedger()), **options)
 
 
 class Link(Sender):
@@ -138,13 +139,13 @@ class _Client(Client):
         return link
 
 
-def event(identifier: str, key: str = "k", *, size: int = 0, **changes: Any) -> DomainEvent:
+def event(identifier: str, key: str = "k", *, size: int = 0, **changes: Any) -> Event:
     """A sound event with `size` bytes of payload beside the least there is."""
     data = {"action": "A", "filling": "x" * size}
     document = {"id": identifier, "partitionKey": key, "type": "domainEvent", "data": data}
-    return DomainEvent.from_document(document | changes)
+    return sound(document | changes)
 
 
-def events(*identifiers: str, key: str = "k", size: int = 0) -> dict[str, list[DomainEvent]]:
+def events(*identifiers: str, key: str = "k", size: int = 0) -> dict[str, list[Event]]:
     """Events of one partition key."""
     return {key: [event(identifier, key, size=size) for identifier in identifiers]}
