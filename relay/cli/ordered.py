@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from relay.cli.results import ExitCode
 from relay.errors import ConfigurationError, SendError
@@ -71,10 +71,11 @@ class OrderedSender:
         """Publish a chunk, trying again what may succeed. Failed sends are in `failures`; they are not raised.
 
         Args:
-            events: The chunk; each event has a position of its own.
+            events: The chunk. In the result, each event's position is its place in here.
             stop_at_rejection: What follows a rejected event of the same key is neither sent nor in the result.
         """
         sent = Sent()
+        events = [replace(event, position=position) for position, event in enumerate(events)]
         to_publish = {}
         for key, its_events in by_partition_key(events).items():
             if key in self.failures:

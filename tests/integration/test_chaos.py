@@ -12,14 +12,7 @@ from typing import Any
 import pytest
 
 from local.chaos import edges, schedule
-from tests.support.app import (
-    copy_app,
-    without_date_setting,
-    without_doubt,
-    without_order_within_a_commit,
-    without_retry_policy,
-    without_waiting_for_acceptance,
-)
+from tests.support.app import copy_app, without_date_setting
 
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = ("missing", "duplicated", "out_of_order", "altered")
@@ -61,22 +54,34 @@ async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path)
     assert met >= SOUGHT
 
 
+def weakened(*without: str) -> Callable[[Path], Path]:
+    return lambda folder: copy_app(folder, *without)
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    ("taken_away", "options", "seen"),
+    ("make_app", "options", "seen"),
     [
-        (without_retry_policy, ("--events", "400", "--kinds", "disable-entity", "--faults", "60"), ["missing"]),
         (
-            without_waiting_for_acceptance,
+            weakened("without_retry_policy"),
+            ("--events", "400", "--kinds", "disable-entity", "--faults", "60"),
+            ["missing"],
+        ),
+        (
+            weakened("without_waiting_for_acceptance"),
             ("--events", "400", "--kinds", "cut-before-transfer", "--faults", "10", "--writers", "8"),
             ["out_of_order"],
         ),
         (
-            lambda app: without_date_setting(without_order_within_a_commit(app)),
+            lambda folder: without_date_setting(copy_app(folder, "without_order_within_a_commit")),
             ("--events", "300", "--faults", "0"),
             ["altered", "out_of_order"],
         ),
-        (without_doubt, ("--events", "400", "--kinds", "refuse-content", "--faults", "3"), ["missing"]),
+        (
+            weakened("without_doubt"),
+            ("--events", "400", "--kinds", "refuse-content", "--faults", "3"),
+            ["missing"],
+        ),
         (None, ("--events", "400", "--kinds", "cut-after-transfer", "--faults", "10"), ["duplicated"]),
     ],
     ids=[
@@ -85,12 +90,12 @@ async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path)
     ],
 )
 async def test_the_checker_sees_a_safeguard_that_was_taken_away(
-    tmp_path: Path, taken_away: Callable[[Path], Path] | None, options: tuple[str, ...], seen: list[str]
+    tmp_path: Path, make_app: Callable[[Path], Path] | None, options: tuple[str, ...], seen: list[str]
 ) -> None:
-    if taken_away is None:
+    if make_app is None:
         change: tuple[str, ...] = ("--no-duplicate-detection",)
     else:
-        change = ("--app", str(taken_away(copy_app(tmp_path / "app"))))
+        change = ("--app", str(make_app(tmp_path / "app")))
 
     code, summary, errors = await campaign(
         tmp_path, "--seed", "1", "--hosts", "1", "--patience", "8", "--rate", "100", *options, *change

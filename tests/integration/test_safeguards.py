@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.app import copy_app, without_discarding_senders
+from tests.support.app import copy_app
 from tests.support.broker import answer_oversized, inject, topic_counts
 from tests.support.outbox import event
 from tests.support.stacks import running_stack
 from tests.support.subscriber import Subscriber
 
 
-def as_is(app: Path) -> Path:
-    return app
-
-
 @pytest.mark.parametrize(
-    ("change", "arrives"),
-    [(as_is, True), (without_discarding_senders, False)],
+    ("without", "arrives"),
+    [((), True), (("without_discarding_senders",), False)],
     ids=["with a fresh link after a failure events arrive", "without it they never do"],
 )
 async def test_a_link_on_which_a_send_has_failed_is_given_up(
-    tmp_path: Path, change: Callable[[Path], Path], arrives: bool
+    tmp_path: Path, without: tuple[str, ...], arrives: bool
 ) -> None:
-    app = change(copy_app(tmp_path / "app"))
+    app = copy_app(tmp_path / "app", *without)
     async with running_stack(tmp_path / "logs", app=app, RELAY_SENDERS="1") as running:
         data = running.container("data")
         await data.create_item(event("opens the link", "a"))

@@ -63,7 +63,7 @@ async def test_the_process_has_one_relay_for_all_its_invocations(module: Any) ->
     relay = module.relay()
 
     assert module.relay() is relay
-    assert relay._publisher.topic == "domain-events"
+    assert relay._publisher.destination == "domain-events"
     await relay.close()
 
 

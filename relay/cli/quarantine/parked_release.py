@@ -79,7 +79,7 @@ class ParkedRelease:
         loaded: list[tuple[Head, Event]] = []
         for head in heads:
             kept, gone = len(self._outcome.kept), len(self._outcome.gone)
-            event = await load(self._records, head, self._event_type, self._outcome, position=len(loaded))
+            event = await load(self._records, head, self._event_type, self._outcome)
             if event is not None and event.name in self._sent:
                 self._outcome.kept.append(repeated(head))
             elif event is not None:
@@ -96,12 +96,12 @@ class ParkedRelease:
         refused = {rejected.position: rejected for rejected in sent.rejected}
         accepted = {event.position for event in sent.accepted}
         went = []
-        for head, event in loaded:
-            if event.position in accepted:
+        for position, (head, event) in enumerate(loaded):
+            if position in accepted:
                 await self._records.remove(head)
                 self._outcome.released.append(head)
                 went.append(head)
-            elif (rejected := refused.get(event.position)) is not None:
+            elif (rejected := refused.get(position)) is not None:
                 self._outcome.kept.append(Kept(head, str(rejected.reason), rejected.detail))
             elif event.partition_key in self._sender.failures:
                 self._outcome.untried.append(head)

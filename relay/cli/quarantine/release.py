@@ -90,7 +90,7 @@ async def release(
             if head.partition_key in sender.failures:
                 outcome.untried.append(head)
                 continue
-            event = await load(records, head, event_type, outcome, position=len(loaded))
+            event = await load(records, head, event_type, outcome)
             if event is None:
                 continue
             if event.name in released:
@@ -103,7 +103,7 @@ async def release(
     return outcome
 
 
-async def load(records: Records, head: Head, event_type: str, outcome: Release, *, position: int) -> Event | None:
+async def load(records: Records, head: Head, event_type: str, outcome: Release) -> Event | None:
     """The event of a record; None, and noted in `outcome`, where it is gone or not fit to be sent.
 
     Raises:
@@ -116,7 +116,7 @@ async def load(records: Records, head: Head, event_type: str, outcome: Release, 
     if document.get("type") != event_type:
         outcome.kept.append(Kept(head, TYPE_DIFFERS, f"the document's type is not {event_type!r}"))
         return None
-    event = event_of(document, position)
+    event = event_of(document)
     if isinstance(event, Event):
         return event
     outcome.kept.append(Kept(head, str(event.reason), event.detail))
@@ -130,8 +130,8 @@ async def _publish(
     loaded: Sequence[tuple[Head, Event]],
     outcome: Release,
 ) -> None:
-    heads = {event.position: head for head, event in loaded}
-    late = [event.position for _, event in loaded if await successors.went_out(event)]
+    heads = dict(enumerate(head for head, _ in loaded))
+    late = [position for position, (_, event) in enumerate(loaded) if await successors.went_out(event)]
     sent = await sender.send([event for _, event in loaded])
     for rejected in sent.rejected:
         head = heads.pop(rejected.position)

@@ -261,8 +261,8 @@ class _Replay:
 def _validated(documents: Iterable[Document]) -> tuple[list[Event], list[Invalid]]:
     events: list[Event] = []
     invalid: list[Invalid] = []
-    for position, document in enumerate(documents):
-        event = event_of(document, position)
+    for document in documents:
+        event = event_of(document)
         if isinstance(event, Event):
             events.append(event)
         else:

@@ -248,10 +248,12 @@ def test_what_was_not_accepted_is_told_by_kind_of_error_with_an_example(
         "3 event(s) of 2 partition key(s) not accepted, to be sent again. RetryableError: first",
         "4 event(s) of 1 partition key(s) not accepted, to be sent again. ConfigurationError: third",
     ]
-    told = [{name: vars(each)[name] for name in ("action", "error", "unsent", "partitions")} for each in errors]
+    told = [
+        {name: vars(each)[name] for name in ("action", "error", "unsent", "partition_keys")} for each in errors
+    ]
     assert told == [
-        {"action": "relay_failed", "error": "RetryableError", "unsent": 3, "partitions": 2},
-        {"action": "relay_failed", "error": "ConfigurationError", "unsent": 4, "partitions": 1},
+        {"action": "relay_failed", "error": "RetryableError", "unsent": 3, "partition_keys": 2},
+        {"action": "relay_failed", "error": "ConfigurationError", "unsent": 4, "partition_keys": 1},
     ]
     assert vars(caplog.records[0])["action"] == "relay_batch"
     span = span_of(reported)

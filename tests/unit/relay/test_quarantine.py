@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +11,10 @@ from relay.cosmos import holds
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosQuarantine
 from relay.errors import QuarantineError
-from relay.events import Reason, Rejected
+from relay.events import Reason, Rejected, read_event
 from relay.holds import Holds
 from relay.settings import Settings
-from tests.support.outbox import event, events
+from tests.support.outbox import event, events, sound
 from tests.support.telemetry import Telemetry
 from tests.unit.relay.accounts import ToldContainer, ToldContainers, refusal
 
@@ -32,11 +33,20 @@ def process(container: ToldContainer) -> CosmosQuarantine:
 
 
 def refused(*documents: dict[str, Any]) -> list[Rejected]:
-    return [Rejected(document, Reason.MESSAGE_REFUSED, "as the test says") for document in documents]
+    return [rejection(document, Reason.MESSAGE_REFUSED) for document in documents]
 
 
 def parked(*documents: dict[str, Any]) -> list[Rejected]:
-    return [Rejected(document, Reason.KEY_PARKED, "") for document in documents]
+    return [rejection(document, Reason.KEY_PARKED) for document in documents]
+
+
+def rejection(document: dict[str, Any], reason: Reason) -> Rejected:
+    return Rejected.of(sound(document), reason, "as the test says")
+
+
+def placed(*rejected: Rejected) -> list[Rejected]:
+    """In the order in which they came."""
+    return [replace(item, position=position) for position, item in enumerate(rejected)]
 
 
 async def records(container: ToldContainer) -> list[tuple[str, str]]:
@@ -51,7 +61,7 @@ async def release(container: ToldContainer, key: str) -> None:
 
 
 async def test_documents_are_stored_in_their_order_and_hold_nothing_back(container: ToldContainer) -> None:
-    await process(container).store(refused(event("b", "k"), event("a", "k"), event("c", "other")), "i1")
+    await process(container).store(placed(*refused(event("b", "k"), event("a", "k"), event("c", "other"))), "i1")
 
     stored = {item["document"]["id"]: item for item in await container.stored()}
     assert {name: item["position"] for name, item in stored.items()} == {"b": 0, "a": 1, "c": 2}
@@ -95,7 +105,7 @@ async def test_the_first_document_of_a_key_parks_it_and_the_others_are_stored_be
 ) -> None:
     one, two = events("one", 3), events("two", 2)
     keyless = Rejected({"id": "x"}, Reason.PARTITION_KEY_MISSING, "")
-    items = [*refused(one[0]), keyless, *refused(two[0]), *parked(one[1], two[1], one[2])]
+    items = placed(*refused(one[0]), keyless, *refused(two[0]), *parked(one[1], two[1], one[2]))
 
     await process(container).store(items, "i1", park=True)
 
@@ -121,7 +131,9 @@ async def test_the_first_document_of_a_key_parks_it_and_the_others_are_stored_be
 async def test_what_no_session_could_hold_is_stored_and_parks_nothing(
     container: ToldContainer, key: Any, reason: Reason
 ) -> None:
-    items = [Rejected({"id": "a", "partitionKey": key}, reason, ""), *refused(event("b", "k"))]
+    invalid = read_event({"id": "a", "partitionKey": key})
+    assert isinstance(invalid, Rejected)
+    items = [replace(invalid, reason=reason), *refused(event("b", "k"))]
 
     await process(container).store(items, "i1", park=True)
 
@@ -180,7 +192,7 @@ async def test_an_order_is_told_until_its_event_is_stored(container: ToldContain
         await container.create_item(holds.order("k", identifier))
     before = await running.holds()
 
-    aside = Rejected(event("e/1?#", "k"), Reason.SET_ASIDE, "")
+    aside = rejection(event("e/1?#", "k"), Reason.SET_ASIDE)
     await running.store([*refused(event("a", "k")), aside], "i1", park=park)
 
     assert before.set_aside == {("k", "e/1?#"), ("k", "e2")}
@@ -189,7 +201,7 @@ async def test_an_order_is_told_until_its_event_is_stored(container: ToldContain
 
 
 async def test_an_event_is_set_aside_though_its_order_was_withdrawn(container: ToldContainer) -> None:
-    await process(container).store([Rejected(event("e", "k"), Reason.SET_ASIDE, "")], "i1")
+    await process(container).store([rejection(event("e", "k"), Reason.SET_ASIDE)], "i1")
 
     assert await records(container) == [("e", "set-aside")]
 
@@ -223,7 +235,7 @@ async def test_an_order_that_cannot_be_removed_fails_the_attempt(container: Told
     container.answers = [None, refusal(503)]
 
     with pytest.raises(QuarantineError, match="could not be written"):
-        await process(container).store([Rejected(event("e", "k"), Reason.SET_ASIDE, "")], "i1")
+        await process(container).store([rejection(event("e", "k"), Reason.SET_ASIDE)], "i1")
 
 
 @pytest.mark.parametrize("answers", [[refusal(403)], [None, refusal(503)]], ids=["the query", "a parked key"])
