@@ -1,0 +1,225 @@
+"""What every publisher must do: the one in memory, and the one to Service Bus."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.errors import ConfigurationError, SendError
+from relay.events import Event, by_partition_key
+from relay.fence import Clearance
+from relay.ports import Publisher
+from relay.results import KeyOutcome
+from relay.servicebus import messages
+from relay.servicebus.publisher import ServiceBusPublisher
+from relay.settings import Settings
+from tests.support.broker import refuse, set_topic_status
+from tests.support.in_memory import InMemoryPublisher
+from tests.support.outbox import event, sound
+from tests.unit.relay.topics import ToldTopic
+
+REFUSED = "amqp:not-allowed"
+ENTITIES = Path(__file__).resolve().parents[2] / "infra" / "emulators" / "Config.json"
+
+
+class Harness(ABC):
+    """One publisher and its topic."""
+
+    publisher: Publisher
+
+    @abstractmethod
+    async def refuse(self, identifier: str) -> None:
+        """Refuse the content of this event from now on."""
+
+    @abstractmethod
+    async def break_down(self) -> None:
+        """Accept nothing from now on."""
+
+    @abstractmethod
+    async def accepted(self, key: str) -> list[str]:
+        """The ids that the topic has accepted of a partition key, in order."""
+
+
+class InMemory(Harness):
+    def __init__(self) -> None:
+        self._topic = self.publisher = InMemoryPublisher()
+
+    async def refuse(self, identifier: str) -> None:
+        self._topic.refused[identifier] = REFUSED
+
+    async def break_down(self) -> None:
+        self._topic.broken = ConfigurationError("the topic is disabled")
+
+    async def accepted(self, key: str) -> list[str]:
+        return self._topic.accepted.get(key, [])
+
+
+class OnTopicInMemory(Harness):
+    """The publisher for Service Bus, over links in memory."""
+
+    def __init__(self) -> None:
+        self._topic = ToldTopic()
+        self.publisher = self._topic.publisher(senders=4)
+
+    async def refuse(self, identifier: str) -> None:
+        self._topic.by_id[identifier] = REFUSED
+
+    async def break_down(self) -> None:
+        self._topic.refuses_links = OSError("no route to host")
+        for link in self._topic.links:
+            link.refuses_to_open = self._topic.refuses_links
+        self._topic.answers = [OSError("no route to host")] * 100
+
+    async def accepted(self, key: str) -> list[str]:
+        return [str(identifier) for identifier in self._topic.ids(key)]
+
+
+class OnEmulator(Harness):
+    def __init__(self, server: ServiceBusServer) -> None:
+        settings = Settings.from_environment(
+            {
+                "COSMOS": "AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=YQ==;",
+                "SERVICEBUS": server.connection_string,
+                "RELAY_SENDERS": "4",
+            }
+        )
+        self._server = server
+        self.publisher = ServiceBusPublisher.from_settings(settings, messages.plain)
+
+    async def refuse(self, identifier: str) -> None:
+        await refuse(self._server.admin_port, identifier, REFUSED)
+
+    async def break_down(self) -> None:
+        await set_topic_status(self._server.admin_port, "Disabled")
+
+    async def accepted(self, key: str) -> list[str]:
+        held = self._server.broker.namespace.outlet("domain-events/Subscriptions/all").messages
+        entries = (entry.message for entry in held.peek(0, 10_000))
+        return [str(message.message_id) for message in entries if message.session_id == key]
+
+
+@pytest.fixture(params=["in memory", "links in memory", "Service Bus emulator"])
+async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    async with AsyncExitStack() as stack:
+        if request.param == "in memory":
+            made: Harness = InMemory()
+        elif request.param == "links in memory":
+            made = OnTopicInMemory()
+        else:
+            made = OnEmulator(await stack.enter_async_context(ServiceBusServer(Entities.from_file(ENTITIES))))
+        yield made
+        await made.publisher.close()
+
+
+def of_keys(*names: str) -> dict[str, list[Event]]:
+    """`a1` is event `a1` of the key `a`."""
+    return by_partition_key(sound(event(name, name[0]), position) for position, name in enumerate(names))
+
+
+def counts(outcome: KeyOutcome) -> dict[str, int]:
+    found = {
+        "published": outcome.published,
+        "already_published": outcome.already_published,
+        "superseded": outcome.superseded,
+        "rejected": len(outcome.rejected),
+        "held_back": len(outcome.held_back),
+        "unsent": outcome.unsent,
+    }
+    return {name: count for name, count in found.items() if count}
+
+
+async def test_every_keys_events_are_published_in_their_order(harness: Harness) -> None:
+    names = [f"{key}{number}" for number in range(30) for key in "abc"]
+
+    outcomes = await harness.publisher.publish(of_keys(*names))
+
+    assert [(outcome.partition_key, counts(outcome)) for outcome in outcomes] == [
+        (key, {"published": 30}) for key in "abc"
+    ]
+    for key in "abc":
+        assert await harness.accepted(key) == [name for name in names if name[0] == key]
+
+
+async def test_nothing_to_publish_is_no_outcome(harness: Harness) -> None:
+    await harness.break_down()
+
+    assert await harness.publisher.publish({}) == []
+
+
+async def test_what_was_accepted_is_known_and_not_sent_again(harness: Harness) -> None:
+    await harness.publisher.publish(of_keys("a1", "a2"))
+
+    (outcome,) = await harness.publisher.publish(of_keys("a1", "a2", "a3"))
+
+    assert counts(outcome) == {"already_published": 2, "published": 1}
+    assert await harness.accepted("a") == ["a1", "a2", "a3"]
+    (events,) = of_keys("a3", "a4").values()
+    assert [harness.publisher.has_accepted(each) for each in events] == [True, False]
+
+
+async def test_what_the_checkpoint_has_passed_is_not_sent(harness: Harness) -> None:
+    clearance = Clearance(time.time(), 300, frozenset({("a", "a1")}))
+
+    (outcome,) = await harness.publisher.publish(of_keys("a1", "a2"), clearance=clearance)
+
+    assert counts(outcome) == {"superseded": 1, "published": 1}
+    assert await harness.accepted("a") == ["a2"]
+
+
+async def test_without_a_valid_clearance_nothing_is_sent(harness: Harness) -> None:
+    (outcome,) = await harness.publisher.publish(of_keys("a1", "a2"), clearance=Clearance(0.0, -1e9))
+
+    assert counts(outcome) == {"unsent": 2}
+    assert outcome.error is not None
+    assert await harness.accepted("a") == []
+
+
+async def test_a_lasting_refusal_is_rejected_and_the_rest_goes_on(harness: Harness) -> None:
+    await harness.refuse("a2")
+
+    outcomes = await harness.publisher.publish(of_keys("a1", "a2", "a3", "b1"), lasting=True)
+
+    assert [counts(outcome) for outcome in outcomes] == [{"published": 2, "rejected": 1}, {"published": 1}]
+    (rejected,) = outcomes[0].rejected
+    assert (rejected.id, rejected.partition_key, rejected.position) == ("a2", "a", 1)
+    assert (rejected.reason, rejected.condition) == ("message-refused", REFUSED)
+    assert outcomes[0].accepted_after_rejection
+    assert await harness.accepted("a") == ["a1", "a3"]
+
+
+async def test_what_follows_a_rejected_event_is_held_back_on_request(harness: Harness) -> None:
+    await harness.refuse("a2")
+
+    (outcome,) = await harness.publisher.publish(
+        of_keys("a1", "a2", "a3", "a4"), lasting=True, stop_at_rejection=True
+    )
+
+    assert counts(outcome) == {"published": 1, "rejected": 1, "held_back": 2}
+    assert [each.id for each in outcome.held_back] == ["a3", "a4"]
+    assert await harness.accepted("a") == ["a1"]
+
+
+async def test_a_first_refusal_stops_its_key_and_no_other(harness: Harness) -> None:
+    await harness.refuse("a2")
+
+    outcomes = await harness.publisher.publish(of_keys("a1", "a2", "a3", "b1"))
+
+    assert [counts(outcome) for outcome in outcomes] == [{"published": 1, "unsent": 2}, {"published": 1}]
+    assert isinstance(outcomes[0].error, SendError)
+    assert (await harness.accepted("a"), await harness.accepted("b")) == (["a1"], ["b1"])
+
+
+async def test_where_nothing_is_accepted_every_event_is_unsent(harness: Harness) -> None:
+    await harness.break_down()
+
+    outcomes = await harness.publisher.publish(of_keys("a1", "a2", "b1"))
+
+    assert [counts(outcome) for outcome in outcomes] == [{"unsent": 2}, {"unsent": 1}]
+    assert all(isinstance(outcome.error, SendError) for outcome in outcomes)

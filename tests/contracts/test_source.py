@@ -1,0 +1,136 @@
+"""What every source must do: the one in memory, and the outbox container in Cosmos DB."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from local.stack.environment import CONTAINERS, container_argument
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
+from relay.cosmos.containers import Containers
+from relay.cosmos.source import CosmosSource
+from relay.errors import SourceError
+from relay.events import Document
+from relay.ports import Source
+from relay.settings import Settings
+from tests.support.in_memory import InMemorySource
+from tests.support.leases import TriggerLeases
+from tests.support.outbox import event
+
+
+class Harness(ABC):
+    """One source, and who writes to it and moves its checkpoint."""
+
+    source: Source[Sequence[Document]]
+
+    @abstractmethod
+    async def commit(self, *documents: dict[str, Any]) -> list[Document]:
+        """Commit documents one by one; returns them as the source delivers them."""
+
+    @abstractmethod
+    async def checkpoint(self) -> None:
+        """Move the checkpoint behind all that was committed."""
+
+    @abstractmethod
+    async def break_down(self) -> None:
+        """The checkpoint cannot be read any more."""
+
+
+class InMemory(Harness):
+    def __init__(self) -> None:
+        self._memory = InMemorySource()
+        self.source = self._memory
+        self._committed: list[Document] = []
+
+    async def commit(self, *documents: dict[str, Any]) -> list[Document]:
+        batch: list[Document] = [document | {"committedAt": 1_700_000_000} for document in documents]
+        self._committed += batch
+        return batch
+
+    async def checkpoint(self) -> None:
+        self._memory.passed |= {(document["partitionKey"], document["id"]) for document in self._committed}
+
+    async def break_down(self) -> None:
+        self._memory.broken = True
+
+
+class OnEmulator(Harness):
+    def __init__(self, settings: Settings, trigger: TriggerLeases, server: CosmosServer) -> None:
+        self._containers = Containers(settings)
+        self.source = CosmosSource(settings.event_type, self._containers)
+        self._trigger = trigger
+        self._server = server
+
+    async def commit(self, *documents: dict[str, Any]) -> list[Document]:
+        for document in documents:
+            await self._trigger.data.create_item({name: document[name] for name in document if name[0] != "_"})
+        feed = self._trigger.data.query_items_change_feed(partition_key="k", start_time="Beginning")
+        return [document async for document in feed][-len(documents) :]
+
+    async def checkpoint(self) -> None:
+        await self._trigger.pass_all()
+
+    async def break_down(self) -> None:
+        await self._containers.close()
+        await self._server.__aexit__(None, None, None)
+
+
+@pytest.fixture(params=["in memory", "Cosmos DB emulator"])
+async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    if request.param == "in memory":
+        yield InMemory()
+        return
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(CosmosServer())
+        provision(server.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
+        client = await stack.enter_async_context(CosmosClient.from_connection_string(server.connection_string))
+        settings = Settings.from_environment(
+            {
+                "COSMOS": server.connection_string,
+                "SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ==",
+            }
+        )
+        made = OnEmulator(settings, TriggerLeases(client), server)
+        yield made
+        await made._containers.close()
+
+
+async def test_a_batch_is_sorted_into_events_rejections_and_the_rest(harness: Harness) -> None:
+    batch = await harness.commit(
+        event("e1", "k"), event("c1", "k") | {"type": "contact"}, event("e2", "k") | {"data": 7}, event("e3", "k")
+    )
+
+    received = harness.source.read(batch)
+
+    assert [(each.id, each.position) for each in received.events] == [("e1", 0), ("e3", 2)]
+    assert [(each.id, each.position, each.partition_key) for each in received.rejected] == [("e2", 1, "k")]
+    assert (received.ignored, received.documents) == (1, 4)
+    assert [each.document for each in received.events] == [batch[0], batch[3]]
+    assert all(isinstance(each.committed_at, int) for each in received.events)
+
+
+async def test_an_empty_batch_holds_nothing(harness: Harness) -> None:
+    assert harness.source.read([]).documents == 0
+
+
+async def test_what_the_checkpoint_has_passed_is_settled_and_no_more(harness: Harness) -> None:
+    first = harness.source.read(await harness.commit(event("e1", "k"), event("e2", "k"))).events
+    await harness.checkpoint()
+    later = harness.source.read(await harness.commit(event("e3", "k"))).events
+
+    assert await harness.source.settled([*first, *later]) == {("k", "e1"), ("k", "e2")}
+    assert await harness.source.settled(later) == frozenset()
+
+
+async def test_a_checkpoint_that_cannot_be_read_is_an_error(harness: Harness) -> None:
+    events = harness.source.read(await harness.commit(event("e1", "k"))).events
+    await harness.break_down()
+
+    with pytest.raises(SourceError):
+        await harness.source.settled(events)
