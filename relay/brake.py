@@ -1,4 +1,4 @@
-"""The brake on mass quarantine: what many partition keys are refused for alike is not the content of one event."""
+"""The brake on mass quarantine: many partition keys refused alike are not the fault of one event."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Sequence
 from relay.errors import RefusedAlikeError
 from relay.results import KeyOutcome
 
-# That many partition keys refused alike, while no more than that get through, are no coincidence.
+# This many partition keys refused alike, while no more than that are accepted, are no coincidence.
 _ALIKE = 3
 
 
 class Brake:
-    """Judges what Service Bus has refused, before any of it is quarantined; one for a process.
+    """Judges refusals by Service Bus before any event is quarantined; one for a process.
 
-    A wrong rule of the service, a wrong limit or a wrong property of every message is answered with the same
-    condition for every event. An event whose own content is at fault stands among others that are accepted.
-    Refusals are remembered until as many keys get through again, as invocations with one key each tell nothing
-    alone.
+    A wrong rule or limit of the service, or a wrong property of every message, is answered with the same condition
+    for every event. An event that is refused for its own content is surrounded by others that are accepted.
+    Refusals are kept until as many keys are accepted again, because an invocation with a single key is not enough
+    to judge by.
     """
 
     def __init__(self) -> None:
         self._refused: dict[str, set[str]] = {}
 
     def judge(self, outcomes: Sequence[KeyOutcome]) -> None:
-        """Turn refusals that are no poison into failures: their events count as unsent, and are retried.
+        """Turn refusals that are not poison into failures: their events count as unsent, and are retried.
 
         What was refused before a later event of its key was accepted stays rejected: the key gets through.
         """

@@ -9,11 +9,11 @@ RelayError
 ├── PublishError          some events of an invocation were not accepted; likewise
 ├── AccountingError       the parts of an outcome do not add up to the events received; likewise
 ├── OperationError        a command of `python -m relay` cannot do its work
-│   ├── UsageError          what was asked for makes no sense; nothing was done
-│   └── ServiceError        Cosmos DB or Service Bus cannot be reached, or refuses; told as far as it came
+│   ├── UsageError          the arguments make no sense; nothing was done
+│   └── ServiceError        Cosmos DB or Service Bus cannot be reached, or refuses the command
 └── SendError             one send did not succeed
     ├── RetryableError        the network, the service or its capacity: the next attempt may succeed
-    ├── StaleClearanceError   it is too long ago that this event was compared with the lease
+    ├── StaleClearanceError   the event was compared with the lease too long ago
     ├── ConfigurationError    the entity or the credentials: nothing succeeds until somebody changes them
     ├── DoubtfulRefusalError  an event is refused, but it is not certain yet that its content is the cause
     ├── RefusedAlikeError     many partition keys are refused alike, so the cause is not the content of one event
@@ -21,8 +21,8 @@ RelayError
     └── PoisonError           the content: this message can never be accepted, so it goes to quarantine
 
 Only `PoisonError` may lead to quarantine, and only the outcome of the very transfer that carried a message makes
-one. Whatever is not known to be about the content blocks and is retried: an event that waits is late, an event
-wrongly set aside is lost to its subscribers.
+one. Every other error blocks the partition key and is retried: an event that waits is late, but an event that is
+set aside by mistake is lost to its subscribers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SettingsError(RelayError):
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
         lines = "\n".join(f"  - {problem}" for problem in problems)
-        super().__init__(f"{len(problems)} setting(s) to put right before the relay can start:\n{lines}")
+        super().__init__(f"{len(problems)} setting(s) must be corrected before the relay can start:\n{lines}")
 
 
 class SourceError(RelayError):
@@ -70,7 +70,7 @@ class OperationError(RelayError):
 
 
 class UsageError(OperationError):
-    """What was asked for makes no sense, or cannot be done this way; nothing was done."""
+    """The arguments make no sense, or the command cannot work this way; nothing was done."""
 
 
 class ServiceError(OperationError):
@@ -82,10 +82,10 @@ class SendError(RelayError):
 
 
 class RetryableError(SendError):
-    """The network, the service or its capacity stood in the way; the retry policy tries again.
+    """The network, the service or its capacity prevented the send; the retry policy tries again.
 
     Attributes:
-        refused: The service has answered the very transfer, with an error that may pass.
+        refused: The service has answered this transfer with an error that may be temporary.
         busy: The service asks for a pause.
     """
 
@@ -96,19 +96,19 @@ class RetryableError(SendError):
 
 
 class StaleClearanceError(SendError):
-    """It is too long ago that an event was compared with the lease: the next attempt compares it again."""
+    """An event was compared with the lease too long ago: the next attempt compares it again."""
 
 
 class ConfigurationError(SendError):
-    """The topic or the credentials stand in the way; retried until somebody puts them right."""
+    """The topic or the credentials prevent every send; retried until somebody corrects them."""
 
 
 class RefusedAlikeError(SendError):
-    """Service Bus refuses the content of every message alike: something else has changed. Nothing is set aside."""
+    """Service Bus refuses every message alike, so the cause is not one event's content. Nothing is set aside."""
 
 
 class DoubtfulRefusalError(SendError):
-    """Service Bus refuses the content of an event, and nothing shows yet that it would accept another's."""
+    """Service Bus refuses an event, and it is not certain yet that the event's content is the cause."""
 
 
 class BlockedError(SendError):
@@ -119,7 +119,7 @@ class PoisonError(SendError):
     """Service Bus refuses the content of this message, and always will.
 
     Attributes:
-        too_large: It is the size that is refused.
+        too_large: The message is refused for its size.
         condition: The AMQP condition of the refusal.
     """
 
@@ -130,6 +130,6 @@ class PoisonError(SendError):
 
 
 def first_line(error: BaseException) -> str:
-    """An error's kind and the first line of what it says; the SDKs' messages run to pages."""
+    """An error's kind and the first line of what it says; the SDKs' messages can be pages long."""
     said = str(error).strip()
     return f"{type(error).__name__}: {said.splitlines()[0]}" if said else type(error).__name__

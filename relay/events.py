@@ -1,11 +1,11 @@
 """The domain event: a document of the outbox that has all a message needs, or the reason why it has not.
 
-A document is the same whatever the outbox is stored in, and quarantine keeps it as it came:
+Documents have the same shape in every kind of outbox, and quarantine keeps them as they were delivered:
 
     {"id": …, "partitionKey": …, "type": …, "data": {"action": …, "createdAt": …, …},
      "traceparent": …, "sequence": …}
 
-What only its source knows, such as when it was committed, the source adds to the event.
+What only a source knows, such as the time of the commit, the source passes beside the document.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Event:
 
     @property
     def name(self) -> EventName:
-        """What tells this event from every other one."""
+        """What identifies this event."""
         return self.partition_key, self.id
 
 
@@ -95,7 +95,7 @@ class Rejected:
     Attributes:
         document: The whole document, as its source delivered it.
         reason: The code under which it is quarantined.
-        detail: What was found, in words, without the payload.
+        detail: What was found, without the payload.
         position: The document's place among those it came with, from 0.
         partition_key: The key it would have been published under; None where it has none to be ordered by.
         condition: The AMQP condition with which Service Bus refused it; None where somebody else did.

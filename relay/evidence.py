@@ -1,10 +1,10 @@
-"""Evidence that the service refuses one event, and not everything: only then is what it refuses poison.
+"""Evidence that the service refuses one event and not everything: only then is the event poison.
 
-A wrong rule, limit or setting of the service is answered with a condition that blames the content of whatever is
-sent meanwhile. It may end at any moment, and come back. So a refusal stops the partition key, and the attempt
-fails. What is refused at three attempts, with another transfer of this process accepted between each two, is
-refused for its own content; unless something that had been refused was accepted meanwhile, which shows that
-refusals come and go: then all of it starts anew.
+While a rule, limit or setting of the service is wrong, it refuses every transfer with a condition that blames
+the content. That can end at any moment, and come back. So a refusal stops the partition key, and the attempt
+fails. An event that is refused at three attempts, with another transfer of this process accepted between each
+two, is refused for its own content. If an event that had been refused is accepted in the meantime, refusals
+come and go, and the count starts again for all events.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Evidence:
         self._doubts: dict[EventName, tuple[int, int]] = {}
 
     def accepted(self, events: Iterable[Event]) -> None:
-        """One transfer was accepted, with these events."""
+        """Note that a transfer with these events was accepted."""
         self._accepted += 1
         if any(event.name in self._doubts for event in events):
             self._doubts.clear()
 
     def refused(self, event: Event) -> bool:
-        """An event was refused, alone; whether that is its own fault by now."""
+        """Note the refusal of an event that was sent alone; returns whether its own content is the cause."""
         name = event.name
         if name not in self._doubts and len(self._doubts) >= _DOUBTS_AT_MOST:
             del self._doubts[next(iter(self._doubts))]

@@ -7,14 +7,15 @@ DEFAULT_CAPACITY = 200_000
 
 
 class AcceptedLedger:
-    """Remembers accepted events by partition key and id: the latest, at most `capacity` and at least half of it.
+    """The latest accepted events by partition key and id: at most `capacity` of them, and at least half of it.
 
-    A retry that re-sent what was accepted would lean on duplicate detection, whose window an outage of one
-    partition can outlast: then every other partition's events would be told twice. It lives in memory: a new
-    process knows nothing of it, and then the duplicate detection window is what protects subscribers.
+    Without it, a retry would send accepted events again and rely on duplicate detection alone. An outage of one
+    partition key can last longer than the duplicate detection window, and the events of every other key would then
+    be published twice. The ledger is in memory only: a new process starts with an empty one, and relies on the
+    duplicate detection window.
 
-    Entries are forgotten by generations, not one by one: a table that both gains and loses entries all the time
-    is enlarged again and again, and the process would grow for long after the ledger is full.
+    Entries are dropped by generation, not one by one: a set that gains and loses entries all the time is enlarged
+    again and again, and the process would keep growing long after the ledger is full.
     """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
@@ -26,7 +27,7 @@ class AcceptedLedger:
         return len(self._newer | self._older)
 
     def add(self, partition_key: str, identifier: str) -> None:
-        """Remember an accepted event; the older generation is forgotten once the newer one is full."""
+        """Add an accepted event; the older generation is dropped once the newer one is full."""
         if not self._generation_size:
             return
         if len(self._newer) >= self._generation_size:
@@ -34,6 +35,6 @@ class AcceptedLedger:
         self._newer.add((partition_key, identifier))
 
     def holds(self, partition_key: str, identifier: str) -> bool:
-        """Whether this event was accepted from this process, as far as is remembered."""
+        """Whether this event is known to be accepted from this process."""
         key = (partition_key, identifier)
         return key in self._newer or key in self._older

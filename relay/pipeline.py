@@ -1,4 +1,4 @@
-"""The whole way of a batch: read, plan, publish, judge, quarantine, account."""
+"""The whole way of a batch: read, plan, publish, judge, account, quarantine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from relay.results import Outcome
 from relay.settings import OnPoison
 from relay.telemetry.attempt import attempting
 
-# From this attempt on, an error that may pass is traced to the one event it is about.
+# From this retry on, a temporary error is traced to the one event that causes it.
 _ISOLATE_FROM = 3
 
-# And from this one on, half a minute later, a refusal is the event's own fault, whatever else was accepted.
+# From this one on, half a minute later, a refusal is the event's own fault, even if nothing else was accepted.
 _LASTING_FROM = 5
 
 BatchT = TypeVar("BatchT")
@@ -46,7 +46,7 @@ class Relay(Generic[BatchT]):
         """Relay one batch, in the order in which it was committed.
 
         Raising is the mechanism: the trigger's retry policy withholds the checkpoint and delivers the same batch
-        again, so whatever is not accounted for here comes back.
+        again. So everything that is not accounted for here comes back.
 
         Args:
             batch: What the source delivered; documents of another type are ignored, and counted.

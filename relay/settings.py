@@ -205,7 +205,7 @@ class _Reader:
         return Identity(managed=credential is not None, client_id=client_id)
 
     def _check_connection_string(self, name: str, value: str, parts: tuple[str, ...]) -> None:
-        # Only names of parts are told: the value holds a key.
+        # The message names parts only: the value contains a key.
         present = {part.partition("=")[0].strip() for part in value.split(";") if part.partition("=")[2]}
         missing = [part for part in parts if part not in present]
         if missing:

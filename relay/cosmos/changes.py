@@ -69,7 +69,7 @@ def _parse_exactly(text: str) -> Any:
 
 
 def _integer(digits: str) -> int:
-    # Python refuses to convert more than 4 300 digits unless told how many; the host delivers fewer than 400.
+    # Python refuses to convert more than 4 300 digits by default; the host delivers fewer than 400.
     limit = sys.get_int_max_str_digits()
     if limit and len(digits) > limit:
         raise ValueError(f"an integer of {len(digits)} digits")

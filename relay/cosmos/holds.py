@@ -1,6 +1,6 @@
 """Parked keys and orders to set an event aside, as they stand in the quarantine container.
 
-Both are documents in the logical partition of the event's key:
+Both are documents with the partition key of the event:
 
 - `{"id": "parked", "type": "parkedKey", "since": …, "because": <record id>}`: the key is parked. While this marker
   exists, every further event of the key is stored behind the one that parked it, instead of being published.

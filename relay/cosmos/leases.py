@@ -3,11 +3,11 @@
 The Functions trigger writes a lease for each physical partition (Azure/azure-cosmos-dotnet-v3,
 ChangeFeedProcessor/LeaseManagement/DocumentServiceLeaseCore.cs). Of a lease, three things count here:
 
-- its id, `<prefix><account host>_<database rid>_<container rid>..<lease token>`: the resource ids tell leases of
-  this container from those of others, and of an earlier container of the same name;
+- its id, `<prefix><account host>_<database rid>_<container rid>..<lease token>`: the resource ids distinguish
+  the leases of this container from those of others, and of an earlier container of the same name;
 - `FeedRange.Range`, the range of effective partition keys that it covers, `min` included, `max` not;
 - `ContinuationToken`, the change feed's ETag up to which everything is done: an LSN in quotes, or null where
-  nothing is done yet. A child of a split partition goes on from its parent's, as the LSNs do.
+  nothing is done yet. The child of a split physical partition goes on from its parent's, as the LSNs do.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class LeasePosition:
 
     @property
     def lsn(self) -> int | None:
-        """The LSN it has come to: 0 where nothing is done yet, None where the continuation tells none."""
+        """The LSN it has reached: 0 where nothing is done yet, None where the continuation contains no LSN."""
         if self.continuation is None:
             return 0
         match = _TOKEN.fullmatch(self.continuation)
@@ -81,7 +81,7 @@ class LeasePosition:
         return self.minimum <= effective_key < self.maximum
 
     def passed(self, lsn: int) -> bool | None:
-        """Whether everything of this LSN is done; None where the continuation does not tell.
+        """Whether everything of this LSN is done; None where the continuation does not say.
 
         One that says more than an LSN may stand within the transaction of that LSN.
         """
@@ -118,13 +118,13 @@ class Positions:
         Returns:
             True where every lease that covers the key has passed it: each event up to there was accepted by
             Service Bus or stored in quarantine. False where one has not. None where no lease covers the key, or
-            where one does not tell its position.
+            where the position of one is unknown.
         """
         effective_key = await self._effective_key(partition_key)
-        told = [lease.passed(lsn) for lease in self.leases if lease.covers(effective_key)]
-        if any(answer is False for answer in told):
+        answers = [lease.passed(lsn) for lease in self.leases if lease.covers(effective_key)]
+        if any(answer is False for answer in answers):
             return False
-        return True if told and all(told) else None
+        return True if answers and all(answers) else None
 
     async def _effective_key(self, partition_key: str) -> str:
         known = self._effective_keys.get(partition_key)

@@ -122,7 +122,7 @@ def _put_integer(value: int, name: str, properties: dict[str, Any]) -> None:
         properties[name] = value
     elif -(2**63) <= value < 2**63:
         # Left to itself, the SDK (7.15.0) encodes every int in 32 bits and raises ValueError beyond: from
-        # 19 January 2038 on, that would be every event. This mapping is how its encoder is told a type.
+        # 19 January 2038 on, that would be every event. This mapping names the type for its encoder.
         properties[name] = {"TYPE": "LONG", "VALUE": value}
 
 

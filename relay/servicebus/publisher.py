@@ -93,7 +93,7 @@ class ServiceBusPublisher:
         return self._pool.topic
 
     def has_accepted(self, event: Event) -> bool:
-        """Whether Service Bus has accepted this event from this publisher, as far as it remembers."""
+        """Whether the ledger has this event as accepted."""
         return self._ledger.holds(event.partition_key, event.id)
 
     async def close(self) -> None:
@@ -112,7 +112,7 @@ class ServiceBusPublisher:
             return
         try:
             outage.check()
-            async with self._pool.borrow() as sender:
+            async with self._pool.acquire() as sender:
                 turn = Turn(sender, self._encode, self._ledger, self._evidence, rules, outcome)
                 await turn.send_in_order(pending)
         except SendError as error:
@@ -129,10 +129,10 @@ class ServiceBusPublisher:
 
 
 class _Outage:
-    """Ends an invocation early when nothing gets through any more.
+    """Ends an attempt early when nothing is accepted any more.
 
-    Partial failure is normal, and then the other partition keys are tried. But when as many in a row as could not
-    be chance have failed, trying thousands more, each to its time-out, would outlast the attempt.
+    Partial failure is normal, and the other partition keys are tried. But once so many have failed in a row that
+    it cannot be chance, trying thousands more, each up to its timeout, would outlast the attempt.
     """
 
     def __init__(self, threshold: int) -> None:

@@ -49,11 +49,11 @@ _REMEDIES: tuple[tuple[type[Exception], str], ...] = (
 
 
 def classify(error: Exception) -> SendError:
-    """Tell which kind of refusal `error`, raised by a send or by opening its link, is.
+    """Classify an error that was raised by a send, or by opening its link.
 
     The SDK raises the same public error for the outcome of a transfer and for the state of a link: a link that was
     detached after an oversized message raises MessageSizeExceededError for every later message
-    (Azure/azure-sdk-for-python issue 37916). Only the error inside tells them apart: MessageException is the
+    (Azure/azure-sdk-for-python issue 37916). The inner error distinguishes them: MessageException is the
     outcome of the transfer, AMQPLinkError the state of the link (azure-servicebus 7.15.0, `_pyamqp/error.py`).
 
     Args:

@@ -31,10 +31,10 @@ class LinkLimits:
 
 
 class Sender:
-    """One task's way to the topic: a link that is replaced by a fresh one after any failed send.
+    """One link to the topic, which is replaced by a fresh one after any failed send.
 
-    After a failure nothing is known of a link. The service may have detached it, and the SDK (7.15.0) reports that
-    at a later send, as if it were that one's outcome; the limits may have changed with the topic's tier.
+    After a failure the state of a link is unknown. The service may have detached it, and the SDK (7.15.0) reports
+    that at a later send, as if it were the outcome of that one. The limits may have changed with the topic's tier.
     """
 
     def __init__(self, pool: SenderPool) -> None:
@@ -110,12 +110,12 @@ class SenderPool:
     """At most `size` senders to one topic, opened when first needed and kept open between invocations.
 
     A ServiceBusSender has its own connection, one send in flight at a time, and must not be shared by
-    concurrent tasks: so a task borrows one, and concurrency is the number of senders.
+    concurrent tasks. So each task acquires one, and concurrency is the number of senders.
     """
 
     def __init__(self, client: ServiceBusClient, topic: str, size: int) -> None:
         if size < 1:
-            raise ValueError(f"a pool of {size} senders would send nothing")
+            raise ValueError(f"size is {size}: a pool needs at least one sender")
         self._client = client
         self._free = asyncio.Semaphore(size)
         self._idle: list[Sender] = []
@@ -124,10 +124,10 @@ class SenderPool:
         self.size = size
 
     @asynccontextmanager
-    async def borrow(self) -> AsyncIterator[Sender]:
+    async def acquire(self) -> AsyncIterator[Sender]:
         """Acquire a sender, waiting until one is free.
 
-        The link of a sender whose borrower raised, or was cancelled, is closed instead of used again: a transfer
+        If the task raises or is cancelled, its sender's link is closed instead of used again: a transfer
         may still be under way on it.
         """
         async with self._free:
@@ -152,7 +152,7 @@ class SenderPool:
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Close every sender that is not lent, and the client."""
+        """Close every sender that is not in use, and the client."""
         idle, self._idle = self._idle, []
         await asyncio.gather(*(sender.close() for sender in idle), *self._closing)
         await self._client.close()
@@ -163,5 +163,5 @@ async def _close(link: ServiceBusSender) -> None:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await link.close()
     except (AzureError, OSError) as error:
-        # The link is given up either way; what it had not sent is sent again on another.
+        # The link is discarded either way; what it had not sent is sent again on another.
         logger.debug("closing a sender: %s", error)

@@ -1,4 +1,4 @@
-"""One attempt of an invocation, as operators see it: a span, a summary line, a line for each kind of failure."""
+"""The telemetry of one attempt: a span, a summary log record, and a record for each kind of failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relay.telemetry.tracelinks import span_contexts
 # its own event's traceparent anyhow. Beyond 102 links, their JSON exceeds the 8192 characters of a property.
 MAX_LINKS = 10
 
-# How often an attempt without anything noteworthy has its line at INFO, which is a row that costs.
+# How often an attempt without anything unusual is logged at INFO. Each such record is a row that costs money.
 SUMMARY_EVERY_S = 60.0
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Attempt:
     outcome: Outcome | None = None
 
     def received(self, received: Received, accepted: Callable[[Event], bool]) -> None:
-        """What the source delivered; `accepted` says whether Service Bus has an event already."""
+        """Record what the source delivered; `accepted` says whether Service Bus has an event already."""
         self.documents = received.documents
         instruments.received(documents=self.documents, ignored=received.ignored, retried=self.retry_count > 0)
         self.batch = Batch(received.events, received.rejected, accepted)
@@ -71,17 +71,17 @@ class Attempt:
                 self.span.add_link(context)
 
     def settled(self, outcome: Outcome) -> None:
-        """What became of the events; what is to be quarantined is not stored yet."""
+        """Record what became of the events. Rejected ones are not in quarantine yet."""
         self.outcome = outcome
         instruments.already_published(outcome.already_published)
 
     def ended(self, error: BaseException | None) -> None:
-        """The attempt is over, by `error` if there was one."""
+        """Record the end of the attempt, with the error that ended it, if any."""
         if self.batch is not None:
             instruments.headroom.end(self.batch, delivered=error is None)
         if self.span.is_recording():
             self.span.set_attributes(self._attributes())
-            self._tell_span(error)
+            self._record_on_span(error)
         if self.outcome is not None and not isinstance(error, QuarantineError):
             self._summarise(self.outcome)
         if error is not None:
@@ -110,7 +110,7 @@ class Attempt:
             }
         return counts
 
-    def _tell_span(self, error: BaseException | None) -> None:
+    def _record_on_span(self, error: BaseException | None) -> None:
         # The kinds and numbers alone: what errors say may name keys, and is in the log lines of the same trace id.
         if error is None:
             return
@@ -166,7 +166,7 @@ class Attempt:
             )
 
     def _level(self, outcome: Outcome) -> int:
-        # A retry's line also shows that somebody took the batch up again after a failure (silent.kql).
+        # A retry's record also shows that a host took the batch up again after a failure (silent.kql).
         unusual = outcome.quarantined.total() + outcome.unsent + outcome.already_published + outcome.superseded
         return logging.INFO if _pace.due() or self.retry_count or unusual else logging.DEBUG
 
@@ -204,7 +204,7 @@ def _unsent(keys: Sequence[KeyOutcome]) -> str:
 
 @contextmanager
 def attempting(invocation_id: str, retry_count: int, topic: str) -> Iterator[Attempt]:
-    """Observe one attempt from its beginning to its end; whatever it raises is told, and goes on.
+    """Observe one attempt from start to end. Exceptions are recorded and re-raised.
 
     The span is a producer's by the conventions for messaging: it sends messages that were created by others, and
     links to where each was. It is a child of the span that the Functions worker may have made current.

@@ -21,7 +21,7 @@ FORGOTTEN_AFTER_S = 300.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """What one attempt has in hand. Compared by identity: two attempts may hold the same documents."""
+    """What one attempt works on. Compared by identity: two attempts may have the same documents."""
 
     events: Sequence[Event]
     rejected: Sequence[Rejected]

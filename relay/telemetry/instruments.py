@@ -1,7 +1,7 @@
 """What the relay measures: its OpenTelemetry instruments, each recorded where what it counts becomes true.
 
-`docs/telemetry.md` tells what each means. Only the API is used: without an SDK every call here does nothing, and
-where the Functions worker has configured one, the instruments made at import begin to count by themselves. No
+`docs/telemetry.md` describes each of them. Only the API is used: without an SDK every call here does nothing. Where
+the Functions worker has configured one, the instruments, which are created at import, start to count. No
 attribute holds a payload, an id or a key.
 """
 
@@ -93,7 +93,7 @@ _meter.create_observable_gauge(
 class BoundedActions:
     """Attributes for actions: the first `limit` distinct ones have their own, all later ones share `other`.
 
-    An action comes from the payload: nothing but this bounds how many there are, or how long.
+    An action comes from the payload, so its length and the number of distinct ones are unbounded without this.
     """
 
     def __init__(self, limit: int = MAX_ACTIONS) -> None:
@@ -116,7 +116,7 @@ _actions = BoundedActions()
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts of one attempt, which are added to the counters at once: each addition has its price."""
+    """Counts of one attempt, which are added to the counters all at once, as every addition costs time."""
 
     sends: int = 0
     published: Counter[str] = field(default_factory=Counter)

@@ -13,7 +13,7 @@ _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f
 
 
 def span_contexts(traceparents: Iterable[Any], limit: int) -> Iterator[SpanContext]:
-    """The first `limit` distinct valid ones; whatever else stands there is passed over."""
+    """The first `limit` distinct valid ones; others are skipped."""
     seen: set[str] = set()
     for text in traceparents:
         if len(seen) >= limit:

@@ -71,7 +71,8 @@ class OnEmulator(Harness):
         for document in documents:
             await self._trigger.data.create_item({name: document[name] for name in document if name[0] != "_"})
         feed = self._trigger.data.query_items_change_feed(partition_key="k", start_time="Beginning")
-        return [document async for document in feed][-len(documents) :]
+        delivered: list[Document] = [document async for document in feed]
+        return delivered[-len(documents) :]
 
     async def checkpoint(self) -> None:
         await self._trigger.pass_all()

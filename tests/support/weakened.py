@@ -4,11 +4,11 @@ A copy of the app (`tests/support/app.py`) has this module beside its function_a
 functions before it loads what is deployed.
 """
 
+# ruff: noqa: B010
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import azure.functions as func
 
@@ -22,7 +22,7 @@ from relay.servicebus.turn import Turn
 
 def without_retry_policy() -> None:
     """The function has no `@app.retry`."""
-    func.FunctionApp.retry = lambda app, **policy: lambda function: function  # type: ignore[method-assign]
+    setattr(func.FunctionApp, "retry", lambda app, **policy: lambda function: function)
 
 
 def without_waiting_for_acceptance() -> None:
@@ -30,31 +30,28 @@ def without_waiting_for_acceptance() -> None:
 
     class Impatient(Turn):
         async def send_in_order(self, events: Sequence[Event]) -> None:
-            async with self._sender._pool.borrow() as other:
+            async with self._sender._pool.acquire() as other:
                 rest = Turn(other, self._encode, self._ledger, self._evidence, self._rules, self._outcome)
                 halves = [super().send_in_order(events[::2])]
                 if len(events) > 1:
                     halves.append(rest.send_in_order(events[1::2]))
                 await asyncio.gather(*halves)
 
-    publisher.Turn = Impatient  # type: ignore[misc]
+    setattr(publisher, "Turn", Impatient)
 
 
 def without_discarding_senders() -> None:
     """A link is used again after a send on it has failed."""
-    Sender.discard = lambda self: None  # type: ignore[method-assign]
+    setattr(Sender, "discard", lambda self: None)
 
 
 def without_order_within_a_commit() -> None:
     """The documents of a transaction are taken in the order in which the change feed has them."""
-    documents.in_commit_order = lambda unordered: unordered
+    setattr(documents, "in_commit_order", lambda unordered: unordered)
 
 
 def without_doubt() -> None:
     """Whatever is refused is quarantined at once, however many partition keys are refused alike."""
 
-    def nothing(*_: Any) -> None:
-        pass
-
-    Turn._require_evidence = nothing  # type: ignore[method-assign]
-    Brake.judge = nothing  # type: ignore[method-assign]
+    setattr(Turn, "_require_evidence", lambda self, event, refusal: None)
+    setattr(Brake, "judge", lambda self, outcomes: None)

@@ -126,7 +126,7 @@ def test_an_answer_to_the_transfer_is_told_from_its_loss_and_from_a_request_to_w
 
 def test_settings_to_put_right_are_counted_and_listed() -> None:
     assert str(SettingsError(["a is 1", "b is 2"])).splitlines() == [
-        "2 setting(s) to put right before the relay can start:",
+        "2 setting(s) must be corrected before the relay can start:",
         "  - a is 1",
         "  - b is 2",
     ]

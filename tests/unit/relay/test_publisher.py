@@ -160,24 +160,24 @@ def _not_allowed() -> Exception:
 
 
 async def test_a_pool_without_senders_is_refused() -> None:
-    with pytest.raises(ValueError, match="0 senders"):
+    with pytest.raises(ValueError, match="size is 0"):
         SenderPool(ToldTopic().client(), "t", 0)
     SenderPool(ToldTopic().client(), "t", 1)
 
 
 async def test_the_sender_used_last_is_lent_first() -> None:
     pool = SenderPool(ToldTopic().client(), "t", 2)
-    async with pool.borrow() as first, pool.borrow() as second:
+    async with pool.acquire() as first, pool.acquire() as second:
         assert second is not first
-    async with pool.borrow() as again:
+    async with pool.acquire() as again:
         assert again is first
 
 
 async def test_no_more_senders_are_lent_than_there_are() -> None:
     pool = SenderPool(ToldTopic().client(), "t", 1)
-    async with pool.borrow():
+    async with pool.acquire():
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05), pool.borrow():
+            async with asyncio.timeout(0.05), pool.acquire():
                 pytest.fail("a second sender was lent")
 
 
@@ -186,13 +186,13 @@ async def test_the_link_of_a_borrower_that_was_interrupted_is_closed() -> None:
     pool = SenderPool(topic.client(), "t", 1)
 
     async def borrower() -> None:
-        async with pool.borrow() as sender:
+        async with pool.acquire() as sender:
             await sender.limits(5)
             raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
         await borrower()
-    async with pool.borrow() as sender:
+    async with pool.acquire() as sender:
         await sender.limits(5)
 
     assert len(topic.links) == 2
@@ -203,7 +203,7 @@ async def test_the_link_of_a_borrower_that_was_interrupted_is_closed() -> None:
 async def test_the_limits_are_read_once_a_link_and_again_after_a_failure() -> None:
     topic = ToldTopic(limit=1_000, message_limit=5_000)
     pool = SenderPool(topic.client(), "t", 1)
-    async with pool.borrow() as sender:
+    async with pool.acquire() as sender:
         before = await sender.limits(5)
         assert await sender.limits(5) is before
         sender.discard()
@@ -238,7 +238,7 @@ async def test_a_sender_without_a_link_does_not_send() -> None:
 async def test_closing_ends_every_link_also_one_that_does_not_want_to(error: Exception) -> None:
     topic = ToldTopic()
     pool = SenderPool(topic.client(), "t", 2)
-    async with pool.borrow() as first, pool.borrow() as second:
+    async with pool.acquire() as first, pool.acquire() as second:
         await first.limits(5)
         await second.limits(5)
     topic.links[0].refuses_to_close = error
@@ -322,7 +322,7 @@ async def test_a_link_that_could_not_be_opened_is_closed() -> None:
 async def test_closing_waits_for_links_that_were_given_up_and_keeps_none_of_them() -> None:
     topic = ToldTopic()
     pool = SenderPool(topic.client(), "t", 1)
-    async with pool.borrow() as sender:
+    async with pool.acquire() as sender:
         await sender.limits(5)
         sender.discard()
     assert not topic.links[0].closed
@@ -338,7 +338,7 @@ async def test_a_link_that_never_closes_holds_up_nothing(monkeypatch: pytest.Mon
     monkeypatch.setattr(senders, "_CLOSE_TIMEOUT_S", 0.05)
     topic = ToldTopic()
     pool = SenderPool(topic.client(), "t", 1)
-    async with pool.borrow() as sender:
+    async with pool.acquire() as sender:
         await sender.limits(5)
     topic.links[0].hangs = True
 

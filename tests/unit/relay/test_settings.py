@@ -245,7 +245,7 @@ def test_problems_are_counted_and_listed() -> None:
         Settings.from_environment({})
 
     lines = str(raised.value).splitlines()
-    assert lines[0] == "2 setting(s) to put right before the relay can start:"
+    assert lines[0] == "2 setting(s) must be corrected before the relay can start:"
     assert [line[:4] for line in lines[1:]] == ["  - ", "  - "]
 
 
