@@ -1,7 +1,7 @@
 """What the relay measures: its OpenTelemetry instruments, each recorded where what it counts becomes true.
 
-`docs/telemetry.md` describes each of them. Only the API is used: without an SDK every call here does nothing. Where
-the Functions worker has configured one, the instruments, which are created at import, start to count. No
+`docs/telemetry.md` describes each of them. Only the API is used: without an SDK every call here does nothing.
+Where the Functions worker has configured one, the instruments, which are created at import, start to count. No
 attribute holds a payload, an id or a key.
 """
 

@@ -14,13 +14,13 @@ from relay.cli.quarantine.holdings import Holdings
 from relay.cli.quarantine.records import Filter, Records
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosQuarantine
-from relay.events import Reason, Rejected
+from relay.events import Reason
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command
-from tests.support.outbox import event, events
+from tests.support.outbox import event, events, rejected
 from tests.support.subscriber import Subscriber
 
 CONTENT = "com.microsoft:argument-error"
@@ -50,8 +50,8 @@ async def park(environment: dict[str, str], documents: list[dict[str, Any]]) -> 
     """CosmosQuarantine documents of one key as the app does where poison parks its key."""
     quarantine = CosmosQuarantine(Containers(Settings.from_environment(environment)))
     poison, *others = documents
-    items = [Rejected(poison, Reason.MESSAGE_REFUSED, "as the test says")]
-    items += [Rejected(each, Reason.KEY_PARKED, "") for each in others]
+    items = rejected(Reason.MESSAGE_REFUSED, poison)
+    items += rejected(Reason.KEY_PARKED, *others, first=1)
     await quarantine.store(items, "i1", park=True)
     await quarantine.close()
 
@@ -214,7 +214,7 @@ async def test_keys_that_are_not_parked_go_out_beside_it(
 ) -> None:
     await park(environment, committed(events("k", 2)))
     quarantine = CosmosQuarantine(Containers(Settings.from_environment(environment)))
-    other = Rejected(event("o", "other"), Reason.MESSAGE_REFUSED, "")
+    (other,) = rejected(Reason.MESSAGE_REFUSED, event("o", "other"))
     await quarantine.store([other], "i1")
     await quarantine.close()
 

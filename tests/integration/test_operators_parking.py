@@ -20,7 +20,7 @@ from relay.errors import QuarantineError
 from relay.events import Reason, Rejected
 from relay.holds import Holds
 from relay.settings import Settings
-from tests.support.outbox import event, events
+from tests.support.outbox import event, events, rejected
 
 QuarantineMaker = Callable[[], CosmosQuarantine]
 
@@ -42,11 +42,11 @@ async def make_quarantine(cosmos: CosmosServer) -> AsyncIterator[QuarantineMaker
 
 
 def refused(document: dict[str, Any]) -> Rejected:
-    return Rejected(document, Reason.MESSAGE_REFUSED, "as the test says")
+    return rejected(Reason.MESSAGE_REFUSED, document)[0]
 
 
 def parked(*documents: dict[str, Any]) -> list[Rejected]:
-    return [Rejected(document, Reason.KEY_PARKED, "") for document in documents]
+    return rejected(Reason.KEY_PARKED, *documents, first=1)
 
 
 async def stored(container: ContainerProxy, key: str) -> list[tuple[str, str]]:
@@ -247,7 +247,7 @@ async def test_an_order_is_read_honoured_and_removed(
     process = make_quarantine()
 
     assert (await process.holds()).set_aside == {("key", "e/1?#")}
-    await process.store([Rejected(blocking, Reason.SET_ASIDE, "")], "i1", park=False)
+    await process.store(rejected(Reason.SET_ASIDE, blocking), "i1", park=False)
 
     assert await process.holds() == Holds()
     assert await stored(quarantine, "key") == [("e/1?#", "set-aside")]

@@ -15,12 +15,12 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.quarantine.records import Records
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosQuarantine
-from relay.events import Reason, Rejected
+from relay.events import Reason
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.operators import relay_command, relay_subprocess
-from tests.support.outbox import event, events
+from tests.support.outbox import event, events, rejected
 from tests.support.subscriber import Subscriber, body, properties
 
 
@@ -38,7 +38,7 @@ async def put(
 ) -> None:
     """CosmosQuarantine documents, as the app does, in this order."""
     quarantine = CosmosQuarantine(Containers(Settings.from_environment(environment)))
-    await quarantine.store([Rejected(document, reason, "as the test says") for document in documents], "i1")
+    await quarantine.store(rejected(reason, *documents), "i1")
     await quarantine.close()
 
 

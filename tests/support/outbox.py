@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from relay.cosmos.documents import event_of
-from relay.events import Event
+from relay.events import Event, Reason, Rejected
 
 # Young enough for no test to need the leases.
 NOW = int(time.time())
@@ -34,4 +35,14 @@ def sound(document: dict[str, Any], position: int = 0) -> Event:
     """The event of a document that is one."""
     made = event_of(document, position)
     assert isinstance(made, Event), made
+    return made
+
+
+def rejected(reason: Reason, *documents: dict[str, Any], first: int = 0) -> list[Rejected]:
+    """The rejections of documents, whether they are sound or not, in the order given."""
+    made = []
+    for position, document in enumerate(documents, first):
+        event = event_of(document, position)
+        rejection = Rejected.of(event, reason, "") if isinstance(event, Event) else event
+        made.append(replace(rejection, reason=reason, detail="as the test says"))
     return made
