@@ -82,7 +82,8 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# Page\n"
-        "[a](other.md) [b](other.md#other-page-code) [c](#page) [d](https://example.org/#x) [e](other.md#twice-1)\n"
+        "[a](other.md) [b](other.md#other-page-code) [c](#page) [d](https://example.org/#x)\n"
+        "[e](other.md#twice-1)\n"
         "[f](missing.md) [g](other.md#no-heading) [h](#other) [i](other.md#twice-2)\n"
         "```\n[code](gone.md)\n```\n",
         encoding="utf-8",
