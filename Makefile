@@ -1,4 +1,4 @@
-# Underneath everything here are plain `python -m …` commands: the README gives them.
+# Everything here runs plain `python -m …` commands: docs/local-stack.md lists them.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 SHELL := /bin/bash

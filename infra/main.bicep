@@ -171,8 +171,8 @@ param operatorPrincipalType string = 'User'
 @description('Who is told of alerts.')
 param operatorEmails array = []
 
-@description('Where the operators read docs/operations.md, as the address of your copy: each alert gives it with its own section.')
-param runbook string = 'docs/operations.md'
+@description('Where the operators read docs/runbook.md, as the address of your copy: each alert gives it with its own section.')
+param runbook string = 'docs/runbook.md'
 
 @description('Thresholds of alerts that differ from the defaults: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), leaseWarnings (10), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
 param alertThresholds object = {}

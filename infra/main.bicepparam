@@ -23,4 +23,4 @@ param lockContainers = bool(readEnvironmentVariable('LOCK_CONTAINERS', 'false'))
 param operatorPrincipalIds = empty(operator) ? [] : [operator]
 param operatorPrincipalType = readEnvironmentVariable('AZURE_PRINCIPAL_TYPE', 'User')
 param operatorEmails = empty(email) ? [] : [email]
-param runbook = readEnvironmentVariable('RUNBOOK', 'docs/operations.md')
+param runbook = readEnvironmentVariable('RUNBOOK', 'docs/runbook.md')

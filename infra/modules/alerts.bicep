@@ -1,4 +1,4 @@
-metadata description = 'Who is told when the relay is in trouble, and of what. Each rule has a section of its name in docs/operations.md.'
+metadata description = 'Who is told when the relay is in trouble, and of what. Each rule has a section of its name in docs/runbook.md.'
 
 param location string
 param tags object
@@ -18,7 +18,7 @@ param topicCapacityInMegabytes int
 @description('E-mail addresses; with none, alerts show in the portal alone.')
 param operatorEmails array
 
-@description('Where docs/operations.md is read, the beginning of the address that each alert gives.')
+@description('Where docs/runbook.md is read, the beginning of the address that each alert gives.')
 param runbook string
 
 @description('Thresholds that are to differ from the defaults below, by their names.')

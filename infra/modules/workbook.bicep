@@ -12,7 +12,7 @@ param cosmosAccountId string
 @description('The container of business documents and events.')
 param outboxContainer string
 
-@description('Where docs/operations.md is read.')
+@description('Where docs/runbook.md is read.')
 param runbook string
 
 var serviceBus = 'microsoft.servicebus/namespaces'

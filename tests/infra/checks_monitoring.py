@@ -322,10 +322,10 @@ def thresholds_can_be_changed_one_by_one_and_a_misspelt_one_is_refused(project: 
 
 @check
 def every_alert_has_its_section_in_the_runbook_and_gives_its_address(project: Project) -> None:
-    text = (project.root / "docs/operations.md").read_text(encoding="utf-8")
-    runbook = text[text.index("\n## Runbook") :]
+    text = (project.root / "docs/runbook.md").read_text(encoding="utf-8")
+    runbook = text[text.index("\n## Alerts") :]
     runbook = runbook[: runbook.index("\n## ", 1)]
-    deployment = project.deploy(runbook="https://example.org/operations.md")
+    deployment = project.deploy(runbook="https://example.org/runbook.md")
     found = {**rules(deployment), "stopped": deployment.one(ACTIVITY_RULES)}
 
     assert re.findall(r"^### ([\w-]+)$", runbook, re.MULTILINE) == SECTIONS
@@ -335,12 +335,12 @@ def every_alert_has_its_section_in_the_runbook_and_gives_its_address(project: Pr
             assert part in section, section.splitlines()[0]
         assert "```" in section, section.splitlines()[0]
     for name, rule in found.items():
-        assert rule.at("properties.description").endswith(f" https://example.org/operations.md#{name}"), name
+        assert rule.at("properties.description").endswith(f" https://example.org/runbook.md#{name}"), name
 
 
 @check
 def the_runbook_tells_the_thresholds_that_are_deployed(project: Project) -> None:
-    text = (project.root / "docs/operations.md").read_text(encoding="utf-8")
+    text = (project.root / "docs/runbook.md").read_text(encoding="utf-8")
     told = dict(re.findall(r"^\| `(\w+)` \| (\d+) \|", text, re.MULTILINE))
     written = (project.infra / "modules/alerts.bicep").read_text(encoding="utf-8")
     defaults = written[written.index("var defaults = {") :]

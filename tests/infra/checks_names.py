@@ -189,14 +189,14 @@ def azd_alone_deploys_a_trial_and_heeds_its_environment(project: Project) -> Non
 
 @check
 def every_resource_provider_is_registered_by_the_commands_of_the_docs(project: Project) -> None:
-    text = (project.root / "docs/operations.md").read_text(encoding="utf-8")
+    text = (project.root / "docs/deployment.md").read_text(encoding="utf-8")
     [loop] = re.findall(r"for provider in ([^;]+);", text)
     deployed = {each.type.partition("/")[0] for each in project.production.resources}
 
     # Microsoft.App runs Flex Consumption apps, without a resource of its own; Authorization is always registered.
     assert set(re.findall(r"Microsoft\.\w+", loop)) == {*deployed, "Microsoft.App"} - {"Microsoft.Authorization"}
     readme = (project.infra / "README.md").read_text(encoding="utf-8")
-    assert readme.count("operations.md#register-the-resource-providers") == 2
+    assert readme.count("deployment.md#register-the-resource-providers") == 2
 
 
 @check

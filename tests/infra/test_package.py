@@ -100,7 +100,7 @@ def test_azd_uploads_the_app_and_nothing_else() -> None:
 
 
 def test_the_commands_of_the_docs_pack_the_same() -> None:
-    for file in ("docs/operations.md", "infra/README.md", ".github/workflows/deploy.yml"):
+    for file in ("docs/deployment.md", "infra/README.md", ".github/workflows/deploy.yml"):
         text = (ROOT / file).read_text(encoding="utf-8")
         packed = re.findall(r"zip -r \S+ (.+?) -x '\*/__pycache__/\*'", text)
         assert packed, file

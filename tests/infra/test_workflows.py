@@ -130,7 +130,7 @@ def test_the_real_compiler_builds_lints_and_tells_what_would_change() -> None:
 
 def test_the_app_is_published_by_the_commands_of_the_docs_after_the_tests_and_one_at_a_time() -> None:
     deploy = read(ROOT / ".github/workflows/deploy.yml")
-    documented = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
 
     assert deploy["jobs"]["deploy"]["needs"] == "test"
     assert "make test" in commands(deploy).splitlines()
