@@ -21,7 +21,7 @@ MUTANTS ?=
 FULL ?=
 BENCH ?=
 
-.PHONY: help setup demo chaos fuzz mutants soak bench up test infra-check lint types worker-test clean
+.PHONY: help setup demo chaos fuzz mutants soak bench up test coverage infra-check lint types worker-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -64,6 +64,10 @@ up: setup ## Start the local stack, until Ctrl-C
 
 test: setup ## Run every test
 	@$(PY) -m pytest -n 6 --dist loadgroup
+
+coverage: setup ## How much of relay/ its quick tests cover
+	@$(PY) -m coverage run -m pytest -q tests/unit/relay tests/unit/test_function_app.py tests/contracts
+	@$(PY) -m coverage report
 
 infra-check: setup ## The tests of the Bicep files alone
 	@$(PY) -m pytest tests/infra -q

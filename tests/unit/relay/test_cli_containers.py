@@ -30,7 +30,7 @@ async def test_a_client_whose_account_cannot_be_reached_is_closed_and_the_contai
 ) -> None:
     account.refuses = ServiceRequestError("no route to host")
 
-    with pytest.raises(ServiceError, match="'data' cannot be read or written: .*no route to host"):
+    with pytest.raises(ServiceError, match=r"'data' cannot be read or written: .*no route to host"):
         async with open_container(SETTINGS, "quarantine"):
             pass
 
