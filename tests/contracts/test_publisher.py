@@ -23,7 +23,7 @@ from relay.settings import Settings
 from tests.support.broker import refuse, set_topic_status
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.outbox import event, sound
-from tests.unit.relay.topics import ToldTopic
+from tests.unit.relay.topics import FakeTopic
 
 REFUSED = "amqp:not-allowed"
 ENTITIES = Path(__file__).resolve().parents[2] / "infra" / "emulators" / "Config.json"
@@ -65,7 +65,7 @@ class OnTopicInMemory(Harness):
     """The publisher for Service Bus, over links in memory."""
 
     def __init__(self) -> None:
-        self._topic = ToldTopic()
+        self._topic = FakeTopic()
         self.publisher = self._topic.publisher(senders=4)
 
     async def refuse(self, identifier: str) -> None:

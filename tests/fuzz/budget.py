@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 # Documents through the hot loop; every other test tries a fixed share of it.
 DOCUMENTS = int(os.environ.get("FUZZ_EXAMPLES", "2000"))
 
-# What was tried, by kind, to be told in the end.
+# What was tried, by kind, for the report at the end.
 tried: Counter[str] = Counter()
 
 

@@ -1,4 +1,4 @@
-"""Tells how much was tried."""
+"""Reports how much was tried."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def check_each(stored: list[Any], fates: list[str], accepted: Accepted, records:
             assert record["reason"] == each
         if record is not None:
             # Two documents that differ in the order of their members alone share a record.
-            assert oracle.told(record["document"], sort=True) == oracle.told(document, sort=True)
+            assert oracle.as_text(record["document"], sort=True) == oracle.as_text(document, sort=True)
             kept += 1
     assert kept >= len(records)
 
@@ -100,7 +100,7 @@ def check_message(message: Message, document: dict[str, Any], *, cloudevents: bo
     body = b"".join(
         codec.decode(message.bare, each.value)[0] for each in sections(message.bare) if each.code == DATA
     )
-    assert oracle.told(oracle.read(body)) == oracle.told(document["data"])
+    assert oracle.as_text(oracle.read(body)) == oracle.as_text(document["data"])
 
 
 def shelved_as(document: dict[str, Any]) -> str:

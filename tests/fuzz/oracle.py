@@ -45,8 +45,8 @@ def kept(text: str) -> str:
     return json.dumps(json.loads(text, parse_int=_signed), ensure_ascii=False, separators=(",", ":"))
 
 
-def told(value: Any, *, sort: bool = False) -> str:
-    """A value as text, in which 1, 1.0, 0.0 and -0.0 are told apart, and the order of names, unless sorted."""
+def as_text(value: Any, *, sort: bool = False) -> str:
+    """A value as text, in which 1, 1.0, 0.0 and -0.0 are distinct, and the order of names, unless sorted."""
     return json.dumps(value, sort_keys=sort)
 
 

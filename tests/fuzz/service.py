@@ -47,12 +47,12 @@ class Topic:
         self.faulty = 0
         self.too_large = 0
         self._faults = iter(faults)
-        self._told = f"Topic(limit={limit}, faults={faults}, refused={sorted(refused)})"
+        self._shown = f"Topic(limit={limit}, faults={faults}, refused={sorted(refused)})"
         self._refused = refused
         self._seen: set[tuple[str, str]] = set()
 
     def __repr__(self) -> str:
-        return self._told
+        return self._shown
 
     def transfer(self, payload: bytes, *, batch: bool) -> None:
         """Take one transfer, or raise what the SDK would raise."""

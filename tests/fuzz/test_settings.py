@@ -1,4 +1,4 @@
-"""Whatever stands in the environment: settings, or an error that names each wrong one and tells no key."""
+"""Any environment gives settings, or an error that names each wrong one and contains no secret."""
 
 from __future__ import annotations
 

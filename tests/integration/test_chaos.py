@@ -89,7 +89,7 @@ def weakened(*without: str) -> Callable[[Path], Path]:
         *("brake and evidence", "duplicate detection"),
     ],
 )
-async def test_the_checker_sees_a_safeguard_that_was_taken_away(
+async def test_the_checker_detects_a_missing_safeguard(
     tmp_path: Path, make_app: Callable[[Path], Path] | None, options: tuple[str, ...], seen: list[str]
 ) -> None:
     if make_app is None:

@@ -69,8 +69,8 @@ async def test_a_value_stored_in_cosmos_arrives_as_it_was_stored(
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(1)
     # Text against text: Python's equality would take 1 for 1.0, and 0.0 for -0.0.
-    told = json.loads(body(subscriber.messages["k"][0]))["value"]
-    assert json.dumps(told) == json.dumps(VALUES[name])
+    received = json.loads(body(subscriber.messages["k"][0]))["value"]
+    assert json.dumps(received) == json.dumps(VALUES[name])
 
 
 @pytest.mark.parametrize("key", ["k" * 128, "鍵" * 128, "𝄞" * 64, " ", "a/b?c#d\\e%20", "'\"; --"])

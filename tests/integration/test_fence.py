@@ -50,7 +50,7 @@ async def trigger(cosmos: CosmosServer) -> AsyncIterator[TriggerLeases]:
 
 
 async def committed(trigger: TriggerLeases, *identifiers: str) -> list[dict[str, Any]]:
-    """Events in the outbox, as the feed tells them, an hour old."""
+    """Events in the outbox, as the change feed delivers them, an hour old."""
     for identifier in identifiers:
         document = event(identifier, "k")
         await trigger.data.create_item({name: value for name, value in document.items() if name[0] != "_"})
@@ -88,7 +88,7 @@ async def test_old_events_that_the_lease_has_not_passed_are_a_backlog_and_are_se
     assert (outcome.published, outcome.superseded) == (3, 0)
 
 
-async def test_the_leases_of_another_function_tell_nothing(
+async def test_the_leases_of_another_function_do_not_count(
     make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer, trigger: TriggerLeases
 ) -> None:
     documents = await committed(trigger, "e1", "e2")

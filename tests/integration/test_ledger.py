@@ -69,7 +69,7 @@ def relay_remembering(capacity: int, servicebus: ServiceBusServer) -> CosmosRela
 @pytest.mark.parametrize(
     ("capacity", "copies"),
     [(1000, 1), (0, 3)],
-    ids=["with the ledger each arrives once", "without it the neighbours are told on every attempt"],
+    ids=["with the ledger each arrives once", "without it the other keys are sent on every attempt"],
 )
 async def test_an_outage_longer_than_the_window_does_not_double_the_neighbours(
     entities: Entities, capacity: int, copies: int

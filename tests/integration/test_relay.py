@@ -130,7 +130,7 @@ async def test_properties_beyond_what_the_service_takes_are_quarantined(
     assert outcome.quarantined.total() == 1
 
 
-async def test_when_one_partition_fails_the_others_finish_and_the_error_tells_it(
+async def test_when_one_partition_key_fails_the_others_finish_and_the_error_names_it(
     make_relay: RelayMaker, servicebus: ServiceBusServer, quarantine: ContainerProxy
 ) -> None:
     await refuse(servicebus.admin_port, "k7-1", "amqp:internal-error")
@@ -177,7 +177,7 @@ async def test_a_disabled_topic_blocks_and_is_not_poison(
     ],
     ids=["wrong key", "no such topic"],
 )
-async def test_wrong_credentials_and_a_missing_topic_are_told_with_their_remedy(
+async def test_wrong_credentials_and_a_missing_topic_are_reported_with_their_remedy(
     make_relay: RelayMaker, servicebus: ServiceBusServer, old: str, new: str, remedy: str
 ) -> None:
     relay = make_relay(

@@ -27,7 +27,7 @@ async def test_a_link_on_which_a_send_has_failed_is_given_up(
         await data.create_item(event("opens the link", "a"))
         subscriber = Subscriber(running.stack.settings["SERVICEBUS"])
         await subscriber.receive(1)
-        # The limit is lower than the open link was told, and says so by a detach alone.
+        # The limit is lower than the open link knows, and is announced by a detach alone.
         await answer_oversized(running.admin_port, "detached-without-disposition")
         await inject(running.admin_port, kind="shrink-limit", entity="domain-events", bytes=4000)
 

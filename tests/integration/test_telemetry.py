@@ -145,8 +145,8 @@ async def test_a_demo_run_adds_up_to_what_was_written(
             await relay.close()
 
     seen = reported.metrics()
-    told = [item for item in written if item["type"] == "domainEvent" and isinstance(item["data"], dict)]
-    actions = Counter(item["data"]["action"] for item in told)
+    valid = [item for item in written if item["type"] == "domainEvent" and isinstance(item["data"], dict)]
+    actions = Counter(item["data"]["action"] for item in valid)
     assert seen.by("relay.events.published", "action") == actions
     assert actions.total() == tally.written == 300
     assert seen.by("relay.events.quarantined", "reason") == {"data-not-object": 9}
@@ -164,7 +164,7 @@ def cosmos_container(sibling: ContainerProxy, name: str) -> ContainerProxy:
     return ContainerProxy(sibling.client_connection, database, name)
 
 
-async def test_a_retried_batch_is_published_and_quarantined_once_and_told_as_redelivered(
+async def test_a_retried_batch_is_published_and_quarantined_once_and_counted_as_redelivered(
     make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry
 ) -> None:
     await refuse(servicebus.admin_port, "k7-1", "amqp:internal-error")
@@ -215,21 +215,21 @@ async def test_headroom_falls_while_an_outage_lasts_and_ends_with_it(
     await set_topic_status(servicebus.admin_port, "SendDisabled")
     relay = make_relay()
     documents = committed_now(events("a", 3), age_s=1000) + committed_now(events("b", 3))
-    told = []
+    headrooms = []
     for retry in range(3):
         with pytest.raises(PublishError):
             await relay.handle(documents, "i1", retry)
-        told.append(reported.metrics().gauge("relay.ttl.headroom"))
+        headrooms.append(reported.metrics().gauge("relay.ttl.headroom"))
         clock.ahead_s += 60
 
     await set_topic_status(servicebus.admin_port, "Active")
     await relay.handle(documents, "i1", 3)
 
-    assert told == [pytest.approx(TTL_S - 1000 - 60 * retry, abs=30) for retry in range(3)]
+    assert headrooms == [pytest.approx(TTL_S - 1000 - 60 * retry, abs=30) for retry in range(3)]
     assert reported.metrics().gauge("relay.ttl.headroom") is None
 
 
-async def test_headroom_is_told_while_an_attempt_is_under_way(
+async def test_headroom_is_reported_while_an_attempt_is_under_way(
     make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry
 ) -> None:
     servicebus.broker.ack_delay_ms = 300
@@ -354,7 +354,7 @@ async def test_a_span_has_a_bounded_number_of_links(make_relay: RelayMaker, repo
     assert len(span.links) == 10
 
 
-async def test_a_failed_attempt_is_told_by_its_span_and_log_without_keys_or_payloads_in_attributes(
+async def test_a_failed_attempt_is_on_its_span_and_in_the_log_without_keys_or_payloads_in_attributes(
     make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
     await set_topic_status(servicebus.admin_port, "SendDisabled")
@@ -364,8 +364,8 @@ async def test_a_failed_attempt_is_told_by_its_span_and_log_without_keys_or_payl
 
     (span,) = reported.spans()
     assert span.status.status_code is StatusCode.ERROR
-    told = {**(span.attributes or {})}
-    assert (told["error.type"], told["relay.events.unsent"], told["relay.retry_count"]) == (
+    attributes = {**(span.attributes or {})}
+    assert (attributes["error.type"], attributes["relay.events.unsent"], attributes["relay.retry_count"]) == (
         "ConfigurationError",
         3,
         4,

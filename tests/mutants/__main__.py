@@ -1,4 +1,4 @@
-"""Changes the code in small ways, one at a time, and tells which changes no test notices.
+"""Changes the code in small ways, one at a time, and reports which changes no test detects.
 
     python -m tests.mutants                               every mutant of every file (hours)
     python -m tests.mutants --only relay/servicebus/turn.py          those of some files

@@ -155,7 +155,7 @@ def _one_line(lines: list[str]) -> str:
 
 
 def _meaning(text: str) -> str | None:
-    """What a module does, to tell mutants that are the same; None where it is no module."""
+    """What a module does, to recognize equal mutants; None where it is no module."""
     try:
         return ast.dump(_Meaning().visit(ast.parse(text)))
     except SyntaxError:
@@ -212,9 +212,9 @@ def _of_json(path: str, text: str) -> Iterator[Mutant]:
                 del parent[keys[-1]]
             else:
                 parent[keys[-1]] = value
-            told = "nothing" if value is _REMOVED else json.dumps(value)
+            shown = "nothing" if value is _REMOVED else json.dumps(value)
             was = f"{'.'.join(keys)}: {json.dumps(_at(whole, keys))}"
-            yield Mutant(path, 1, was, f"{'.'.join(keys)}: {told}", json.dumps(mutated, indent=2))
+            yield Mutant(path, 1, was, f"{'.'.join(keys)}: {shown}", json.dumps(mutated, indent=2))
 
 
 _REMOVED = object()

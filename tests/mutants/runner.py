@@ -68,9 +68,9 @@ class Workbench:
     def limit_s(self, tests: Sequence[str]) -> float:
         """How long a mutant may take, by how long the tests take without one. Raises BrokenError."""
         began = time.monotonic()
-        failed, told = self._run(tests, 600, bytecode=True)
+        failed, output = self._run(tests, 600, bytecode=True)
         if failed:
-            raise BrokenError(f"these fail without a mutant: {' '.join(tests)}\n{told}")
+            raise BrokenError(f"these fail without a mutant: {' '.join(tests)}\n{output}")
         return max(_LEAST_S, 5 * (time.monotonic() - began))
 
     def kills(self, mutant: Mutant, tests: Sequence[str], limit_s: float) -> bool:

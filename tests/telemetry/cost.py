@@ -51,10 +51,10 @@ async def measure(nursery: Nursery, connections: Mapping[str, str], events_each:
             ingestion.forget()
             with_it = await process.ask(within_s=300, attempts=attempts, events=events_each)
             await process.ask(flush=True)
-            tell(events_each, process.greeting, without, with_it, ingestion)
+            report(events_each, process.greeting, without, with_it, ingestion)
 
 
-def tell(
+def report(
     events_each: int,
     greeting: Mapping[str, Any],
     without: Mapping[str, Any],

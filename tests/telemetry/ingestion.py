@@ -30,8 +30,8 @@ class Delivery:
 class Ingestion:
     """Answers as the service does, `status` to every delivery; a port of its own on 127.0.0.1.
 
-    Deliveries are POST /v2.1/track with a JSON list of envelopes, which may come compressed. Live metrics are told
-    that nobody is watching.
+    Deliveries are POST /v2.1/track with a JSON list of envelopes, which may be compressed. The answer for
+    live metrics is that nobody is watching.
     https://github.com/Azure/azure-sdk-for-python/tree/main/sdk/monitor/azure-monitor-opentelemetry-exporter/swagger
     https://learn.microsoft.com/azure/azure-monitor/app/live-stream
     """

@@ -52,7 +52,7 @@ def host_log(level: str, message: str, category: str = "Host.General", **columns
 
 
 async def exported(process: WorkerProcess, ingestion: Ingestion) -> dict[str, list[Row]]:
-    """The rows of all that the process has to tell."""
+    """The rows of everything that the process exports."""
     await process.ask(flush=True)
     return rows_of(ingestion.envelopes)
 
@@ -93,7 +93,7 @@ async def test_an_hour_after_work_is_silent(worker: WorkerMaker, ingestion: Inge
         assert alarms(moved(worked, minutes=-minutes)) == {}
 
 
-async def test_a_lag_of_an_hour_is_told_of(worker: WorkerMaker, ingestion: Ingestion) -> None:
+async def test_a_lag_of_an_hour_raises_an_alert(worker: WorkerMaker, ingestion: Ingestion) -> None:
     async with worker() as process:
         await process.handle([*fresh("a"), *now_committed(events("late", 1), age_s=3600)])
         rows = await exported(process, ingestion)
@@ -102,7 +102,7 @@ async def test_a_lag_of_an_hour_is_told_of(worker: WorkerMaker, ingestion: Inges
     assert alarms(moved(rows, minutes=-16)) == {}
 
 
-async def test_an_outage_is_told_of_after_some_attempts_and_before_events_expire(
+async def test_an_outage_raises_alerts_after_some_attempts_and_before_events_expire(
     worker: WorkerMaker, ingestion: Ingestion, servicebus: ServiceBusServer
 ) -> None:
     await set_topic_status(servicebus.admin_port, "SendDisabled")
@@ -118,7 +118,7 @@ async def test_an_outage_is_told_of_after_some_attempts_and_before_events_expire
     assert alarms(rows) == {"failing": {("ConfigurationError",)}, "ttl-headroom": {()}}
 
 
-async def test_what_a_killed_process_put_into_quarantine_is_told_of(
+async def test_what_a_killed_process_put_into_quarantine_raises_an_alert(
     worker: WorkerMaker, ingestion: Ingestion
 ) -> None:
     """With the exporter's own intervals: metrics once a minute, so that none of this process ever comes."""
@@ -141,7 +141,7 @@ def actions(rows: Rows) -> list[str]:
     return [row["Properties"].get("action", "") for row in rows.get("AppTraces", [])]
 
 
-async def test_an_app_that_stops_after_a_failed_attempt_is_told_of(
+async def test_an_app_that_stops_after_a_failed_attempt_raises_an_alert(
     worker: WorkerMaker, ingestion: Ingestion, servicebus: ServiceBusServer
 ) -> None:
     async with worker(**QUICKLY) as process:
@@ -160,7 +160,7 @@ async def test_an_app_that_stops_after_a_failed_attempt_is_told_of(
     assert alarms(merged(stopped, moved(recovered, minutes=-18))) == {}
 
 
-async def test_an_outbox_that_is_written_to_while_nothing_is_received_is_told_of(
+async def test_an_outbox_that_is_written_to_while_nothing_is_received_raises_an_alert(
     worker: WorkerMaker, ingestion: Ingestion
 ) -> None:
     async with worker() as process:
@@ -173,7 +173,7 @@ async def test_an_outbox_that_is_written_to_while_nothing_is_received_is_told_of
     assert alarms(merged(moved(working, minutes=-11), written)) == {}
 
 
-async def test_a_host_that_only_reports_errors_is_told_of(worker: WorkerMaker, ingestion: Ingestion) -> None:
+async def test_a_host_that_only_reports_errors_raises_an_alert(worker: WorkerMaker, ingestion: Ingestion) -> None:
     async with worker() as process:
         idle = await exported(process, ingestion)
         await process.handle(fresh("a"))
@@ -187,7 +187,7 @@ async def test_a_host_that_only_reports_errors_is_told_of(worker: WorkerMaker, i
 
 
 @pytest.mark.parametrize("table", ["FunctionAppLogs", "AppTraces", "AppExceptions"])
-async def test_a_document_that_the_host_cannot_hand_over_is_told_of(table: str) -> None:
+async def test_a_document_that_the_host_cannot_hand_over_raises_an_alert(table: str) -> None:
     """The warning is that of the trigger extension's CosmosDBTriggerHealthMonitor, seen once in 13 seconds."""
     says = "Lease 3 encountered an unhandled user exception during processing."
     why = "Newtonsoft.Json: The reader's MaxDepth of 64 has been exceeded."
@@ -201,7 +201,7 @@ async def test_a_document_that_the_host_cannot_hand_over_is_told_of(table: str) 
     assert alarms(moved(every_13_s, minutes=-16)) == {}
 
 
-def test_a_workspace_that_has_reached_its_daily_quota_is_told_of() -> None:
+def test_a_workspace_that_has_reached_its_daily_quota_raises_an_alert() -> None:
     """The row is that of https://learn.microsoft.com/azure/azure-monitor/logs/daily-cap."""
     said = {
         "TimeGenerated": ago(minutes=2),

@@ -41,7 +41,7 @@ async def test_the_links_of_a_backlogs_span_are_whole(worker: WorkerMaker, inges
     assert len(links) == attempt.MAX_LINKS
     assert {int(link["operation_Id"], 16) for link in links} <= set(range(1, 301))
     assert all(link["operation_Id"][-16:] == link["id"] for link in links)
-    # What one link takes tells how many there may be.
+    # The size of one link determines how many there may be.
     assert attempt.MAX_LINKS * (len(json.dumps(links[0])) + len(", ")) + len("[]") <= LONGEST_PROPERTY
 
 

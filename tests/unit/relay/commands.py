@@ -24,7 +24,7 @@ from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
-from tests.unit.relay.topics import ToldTopic
+from tests.unit.relay.topics import FakeTopic
 
 ENVIRONMENT = {
     "COSMOS": "AccountEndpoint=https://127.0.0.1:1/;AccountKey=YQ==;",
@@ -274,7 +274,7 @@ class Deployment:
         self.feed = Feed()
         self.outbox = MemoryOutbox(self.feed)
         self.shelf = Shelf()
-        self.topic = ToldTopic()
+        self.topic = FakeTopic()
         for module in ("quarantine.command", "replay.command", "quarantine.set_aside"):
             monkeypatch.setattr(f"relay.cli.{module}.open_outbox", self._open_outbox)
         for module in ("quarantine.command", "replay.command"):

@@ -1,4 +1,4 @@
-"""What an attempt tells: its line and the line's level, its span, its failures."""
+"""The telemetry of an attempt: its log record and the record's level, its span, its failures."""
 
 from __future__ import annotations
 
@@ -97,19 +97,19 @@ def test_the_line_has_every_number_of_the_outcome(clock: Clock, caplog: pytest.L
     record = line(caplog, superseded=3)
 
     assert "superseded 3" in record.getMessage()
-    told = vars(record)
+    found = vars(record)
     expected = {name: value for name, value in ORDINARY.items() if name not in ("failed", "quarantined")}
-    assert {name: told[name] for name in expected} == expected | {"superseded": 3}
-    assert 0 <= told["duration_s"] < 60
-    assert (told["invocation_id"], told["retry_count"], told["received"]) == ("i1", 0, 0)
+    assert {name: found[name] for name in expected} == expected | {"superseded": 3}
+    assert 0 <= found["duration_s"] < 60
+    assert (found["invocation_id"], found["retry_count"], found["received"]) == ("i1", 0, 0)
 
 
 def test_each_reason_to_quarantine_has_a_line(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     record = line(caplog, quarantined=Counter({"id-empty": 2, "message-too-large": 1}))
 
     warnings = [record for record in caplog.records if record.levelname == "WARNING"]
-    told = [(vars(each)["action"], vars(each)["reason"], vars(each)["count"]) for each in warnings]
-    assert told == [("quarantine", "id-empty", 2), ("quarantine", "message-too-large", 1)]
+    found = [(vars(each)["action"], vars(each)["reason"], vars(each)["count"]) for each in warnings]
+    assert found == [("quarantine", "id-empty", 2), ("quarantine", "message-too-large", 1)]
     assert warnings[0].getMessage().startswith("quarantined 2 document(s): id-empty.")
     assert vars(record)["quarantined"] == 3
 
@@ -139,7 +139,7 @@ def attempt(retry_count: int = 0, error: BaseException | None = None, **outcome:
             raise error
 
 
-def test_the_span_of_an_attempt_tells_its_numbers_and_leaves_out_what_is_zero(reported: Telemetry) -> None:
+def test_the_span_of_an_attempt_has_its_counts_but_those_that_are_zero(reported: Telemetry) -> None:
     attempt(published=3, sends=2, ignored=2)
 
     span = span_of(reported)
@@ -182,7 +182,7 @@ def test_what_came_is_counted_and_what_came_again_too(reported: Telemetry) -> No
     assert redelivered == [0, 4, 4]
 
 
-def test_an_attempt_that_published_nothing_yet_tells_no_outcome(
+def test_an_attempt_that_published_nothing_yet_reports_no_outcome(
     reported: Telemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"), pytest.raises(OSError, match="no leases"):
@@ -193,9 +193,9 @@ def test_an_attempt_that_published_nothing_yet_tells_no_outcome(
     assert vars(record).items() >= {"action": "relay_failed", "error": "OSError", "received": 6}.items()
     span = span_of(reported)
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "OSError")
-    told = dict(span.attributes or {})
-    assert (told["error.type"], told["relay.documents.received"]) == ("OSError", 6)
-    assert not {"relay.events.published", "relay.sends"} & told.keys()
+    found = dict(span.attributes or {})
+    assert (found["error.type"], found["relay.documents.received"]) == ("OSError", 6)
+    assert not {"relay.events.published", "relay.sends"} & found.keys()
     assert [dict(each.attributes or {}) for each in span.events] == [
         {
             "exception.type": "OSError",
@@ -221,7 +221,7 @@ def test_an_attempt_that_failed_before_anything_came_says_so(
     )
 
 
-def test_an_attempt_that_is_cancelled_is_told_as_failed(reported: Telemetry) -> None:
+def test_an_attempt_that_is_cancelled_is_reported_as_failed(reported: Telemetry) -> None:
     with pytest.raises(asyncio.CancelledError):
         attempt(error=asyncio.CancelledError())
 
@@ -237,7 +237,7 @@ FAILED = [
 ]
 
 
-def test_what_was_not_accepted_is_told_by_kind_of_error_with_an_example(
+def test_what_was_not_accepted_is_logged_by_kind_of_error_with_an_example(
     reported: Telemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"), pytest.raises(PublishError):
@@ -248,10 +248,10 @@ def test_what_was_not_accepted_is_told_by_kind_of_error_with_an_example(
         "3 event(s) of 2 partition key(s) not accepted, to be sent again. RetryableError: first",
         "4 event(s) of 1 partition key(s) not accepted, to be sent again. ConfigurationError: third",
     ]
-    told = [
+    found = [
         {name: vars(each)[name] for name in ("action", "error", "unsent", "partition_keys")} for each in errors
     ]
-    assert told == [
+    assert found == [
         {"action": "relay_failed", "error": "RetryableError", "unsent": 3, "partition_keys": 2},
         {"action": "relay_failed", "error": "ConfigurationError", "unsent": 4, "partition_keys": 1},
     ]
@@ -281,7 +281,7 @@ def test_what_could_not_be_quarantined_comes_again_and_no_line_says_that_it_was(
     assert [dict(each.attributes or {})["exception.type"] for each in span.events] == ["QuarantineError"]
 
 
-def test_the_time_that_is_left_is_told_until_what_came_is_delivered(reported: Telemetry) -> None:
+def test_the_time_that_is_left_is_reported_until_the_batch_is_delivered(reported: Telemetry) -> None:
     now = int(time.time())
     selection = select([event("e", "k") | {"_ts": now, "ttl": 1000}], "domainEvent")
 
@@ -291,17 +291,17 @@ def test_the_time_that_is_left_is_told_until_what_came_is_delivered(reported: Te
     def attempt(retry_count: int, error: Exception | None) -> None:
         with attempting("i1", retry_count, "topic") as attempt:
             attempt.received(selection, lambda event: False)
-            told.append(least())
+            found.append(least())
             if error is not None:
                 raise error
 
-    told: list[float] = []
+    found: list[float] = []
     with pytest.raises(OSError, match="no"):
         attempt(0, OSError("no"))
-    told.append(least())
+    found.append(least())
     attempt(1, None)
 
-    assert told == [pytest.approx(1000, abs=30)] * 3
+    assert found == [pytest.approx(1000, abs=30)] * 3
     assert reported.metrics().gauge("relay.ttl.headroom") is None
 
 

@@ -109,7 +109,7 @@ def test_what_gets_through_again_releases_the_brake() -> None:
     assert quarantined(outcomes) == ["k3"]
 
 
-def test_an_attempt_that_sent_nothing_tells_nothing() -> None:
+def test_an_attempt_that_sent_nothing_changes_nothing() -> None:
     brake = Brake()
     brake.judge([refused("k1")])
     brake.judge([refused("k2")])

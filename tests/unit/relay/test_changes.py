@@ -104,7 +104,7 @@ def test_a_lone_document_is_a_batch_of_one() -> None:
     assert parse('{"id": "1"}') == [{"id": "1"}]
 
 
-def test_the_longest_integer_that_python_reads_is_read_and_a_longer_one_is_told_by_its_length() -> None:
+def test_the_longest_integer_that_python_reads_is_read_and_a_longer_one_is_refused_by_its_length() -> None:
     limit = sys.get_int_max_str_digits()
 
     (document,) = parse(f'[{{"n": {"9" * limit}}}]')

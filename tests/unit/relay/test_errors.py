@@ -80,7 +80,7 @@ def test_only_a_refusal_of_the_content_is_poison(error: Exception, kind: type[Se
     assert type(classify(error)) is kind
 
 
-def test_a_message_that_is_too_large_is_told_from_one_that_is_refused() -> None:
+def test_a_message_that_is_too_large_is_distinguished_from_one_that_is_refused() -> None:
     too_large, refused = (
         classify(MessageSizeExceededError(error=outcome(SIZE))),
         classify(ServiceBusError("no", error=outcome(b"amqp:not-allowed"))),
@@ -110,7 +110,7 @@ def test_a_topic_that_does_not_exist_is_named_although_the_sdk_calls_it_authenti
     assert "Check SERVICEBUS:" in str(refused)
 
 
-def test_an_answer_to_the_transfer_is_told_from_its_loss_and_from_a_request_to_wait() -> None:
+def test_an_answer_to_the_transfer_is_distinguished_from_its_loss_and_from_a_request_to_wait() -> None:
     answered = classify(ServiceBusError("no", error=outcome(b"amqp:internal-error")))
     lost = classify(ServiceBusConnectionError(error=outcome(b"amqp:unknown-error")))
     not_running = classify(ServiceBusError("no", error=outcome(b"amqp:client-error")))
@@ -132,7 +132,7 @@ def test_settings_to_put_right_are_counted_and_listed() -> None:
     ]
 
 
-def test_an_error_that_may_pass_asks_for_no_pause_unless_told() -> None:
+def test_a_temporary_error_asks_for_no_pause_by_default() -> None:
     assert (RetryableError("x").busy, RetryableError("x").refused) == (False, False)
 
 
@@ -144,7 +144,7 @@ def test_the_condition_is_the_one_of_the_error_within() -> None:
     assert amqp_condition(ValueError("no")) is None
 
 
-def test_of_an_error_its_kind_and_its_first_line_are_told() -> None:
+def test_an_error_is_described_by_its_kind_and_its_first_line() -> None:
     assert first_line(ValueError("one\ntwo\nthree")) == "ValueError: one"
     assert first_line(ValueError()) == "ValueError"
 

@@ -42,7 +42,7 @@ def test_a_sound_document_becomes_an_event_with_its_data_as_stored() -> None:
 
 @pytest.mark.parametrize("key", ["id", "partitionKey"])
 @pytest.mark.parametrize("length", [1, 128])
-def test_keys_of_up_to_128_characters_are_taken_whatever_their_script(key: str, length: int) -> None:
+def test_keys_of_up_to_128_characters_are_accepted_in_any_script(key: str, length: int) -> None:
     event = event_of(document(**{key: "美" * length}))
 
     assert "美" * length in (event.id, event.partition_key)
@@ -148,11 +148,11 @@ def test_a_key_of_one_character_is_usable() -> None:
         (..., "missing"),
     ],
 )
-def test_what_was_found_is_told_as_json_calls_it(value: Any, kind: str) -> None:
+def test_what_was_found_is_named_as_json_calls_it(value: Any, kind: str) -> None:
     assert rejection_of(document(data=value)).detail == f"data is {kind}, not an object"
 
 
-def test_an_object_in_the_place_of_a_key_is_told_as_such() -> None:
+def test_an_object_in_the_place_of_a_key_is_named_as_such() -> None:
     assert rejection_of(document(id={})).detail == "id is an object, not a string"
 
 

@@ -53,7 +53,7 @@ def test_only_an_own_time_to_live_above_zero_expires(committed: Any, ttl: Any, e
     assert event(document("1", committed, ttl)).expires_at == expected
 
 
-def test_the_least_of_all_batches_in_flight_is_told_and_falls_as_time_passes() -> None:
+def test_the_least_of_all_batches_in_flight_is_reported_and_falls_as_time_passes() -> None:
     clock = Clock(1100)
     headroom = Headroom(clock, Clock(0))
     headroom.begin(batch(document("1"), document("2", ttl=300)))
@@ -64,7 +64,7 @@ def test_the_least_of_all_batches_in_flight_is_told_and_falls_as_time_passes() -
     assert (first, headroom.least()) == (100, -50)
 
 
-def test_nothing_in_flight_tells_nothing() -> None:
+def test_nothing_in_flight_has_no_headroom() -> None:
     headroom = Headroom(Clock(1100), Clock(0))
     delivered = batch(document("1"))
     headroom.begin(delivered)
@@ -74,7 +74,7 @@ def test_nothing_in_flight_tells_nothing() -> None:
     assert headroom.least() is None
 
 
-def test_a_failed_batch_is_told_until_its_next_attempt_is_delivered() -> None:
+def test_a_failed_batch_counts_until_its_next_attempt_is_delivered() -> None:
     headroom = Headroom(Clock(1100), Clock(0))
     first, second = batch(document("1"), document("2")), batch(document("1"), document("2"))
     headroom.begin(first)
@@ -94,12 +94,12 @@ def test_a_failed_batch_that_never_comes_again_is_forgotten() -> None:
     headroom.begin(failed)
     headroom.end(failed, delivered=False)
 
-    told = []
+    reported = []
     # Its next attempt comes within a minute.
     for monotonic.now in (0, 299.5, 300):
-        told.append(headroom.least())
+        reported.append(headroom.least())
 
-    assert told == [500, 500, None]
+    assert reported == [500, 500, None]
 
 
 @pytest.mark.parametrize("invalid", [False, True])

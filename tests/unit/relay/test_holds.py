@@ -29,14 +29,14 @@ def test_an_order_names_its_event() -> None:
     assert order == {"id": holds.order_id("e1"), "partitionKey": "k", "type": "setAsideOrder", "eventId": "e1"}
 
 
-def test_a_marker_tells_since_when_and_why_a_key_is_parked() -> None:
+def test_a_marker_says_since_when_and_why_a_key_is_parked() -> None:
     marker = holds.marker("k", "r1")
 
     assert age(marker.pop("since")) < timedelta(minutes=1)
     assert marker == {"id": "parked", "partitionKey": "k", "type": "parkedKey", "because": "r1"}
 
 
-def test_holds_hold_nothing_unless_told() -> None:
+def test_holds_are_empty_by_default() -> None:
     assert Holds() == Holds(frozenset(), frozenset())
 
 

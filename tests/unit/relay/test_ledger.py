@@ -3,7 +3,7 @@ from __future__ import annotations
 from relay.ledger import AcceptedLedger
 
 
-def test_what_was_accepted_is_remembered_by_partition_key_and_id() -> None:
+def test_what_was_accepted_is_known_by_partition_key_and_id() -> None:
     ledger = AcceptedLedger()
 
     ledger.add("a", "1")
@@ -23,7 +23,7 @@ def test_the_oldest_is_forgotten_beyond_the_capacity() -> None:
     assert [ledger.holds("a", identifier) for identifier in ("1", "2", "3")] == [True, False, True]
 
 
-def test_by_default_a_hundred_thousand_events_at_the_least_are_remembered() -> None:
+def test_by_default_at_least_a_hundred_thousand_events_are_known() -> None:
     ledger = AcceptedLedger()
 
     for number in range(100_002):

@@ -119,7 +119,7 @@ def test_the_format_is_that_of_the_settings() -> None:
     assert properties_of(messages.encoder("/shop")(event()))["cloudEvents:source"] == "/shop"
 
 
-def test_an_event_sent_under_a_new_id_tells_its_own_beside_the_contract() -> None:
+def test_an_event_sent_under_a_new_id_has_its_original_id_beside_the_contract() -> None:
     renamed = replace(event(), id="new")
 
     message = messages.with_original_id(messages.plain)(renamed)

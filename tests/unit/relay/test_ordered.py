@@ -12,7 +12,7 @@ from relay.cli.ordered import OrderedSender, ordered_sender
 from relay.cli.results import ExitCode
 from relay.events import Event
 from relay.settings import Settings
-from tests.unit.relay.topics import ToldTopic, event
+from tests.unit.relay.topics import FakeTopic, event
 
 BUSY = "com.microsoft:server-busy"
 REFUSED = "com.microsoft:argument-error"
@@ -21,7 +21,7 @@ REFUSED = "com.microsoft:argument-error"
 TRIES = 3
 
 
-def sender_to(topic: ToldTopic, pauses_s: Sequence[float] = (0, 0)) -> OrderedSender:
+def sender_to(topic: FakeTopic, pauses_s: Sequence[float] = (0, 0)) -> OrderedSender:
     return OrderedSender(topic.publisher(), pauses_s)
 
 
@@ -39,7 +39,7 @@ def ids(through: dict[str, list[Event]]) -> dict[str, list[str]]:
 
 
 async def test_chunks_go_out_in_order_and_all_went_well() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     sender = sender_to(topic)
     assert not sender.gave_up
 
@@ -53,7 +53,7 @@ async def test_chunks_go_out_in_order_and_all_went_well() -> None:
 
 
 async def test_a_key_that_fails_is_not_sent_for_again_and_the_others_go_on() -> None:
-    topic = ToldTopic(by_id={"a-2": BUSY})
+    topic = FakeTopic(by_id={"a-2": BUSY})
     sender = sender_to(topic)
 
     first = await sender.send([*chunk("a-1"), *chunk("b-1")])
@@ -69,7 +69,7 @@ async def test_a_key_that_fails_is_not_sent_for_again_and_the_others_go_on() -> 
 
 
 async def test_what_fails_for_a_moment_is_tried_again_and_goes_out_once_and_in_order() -> None:
-    topic = ToldTopic(answers=[*[cut()] * TRIES, None, *[cut()] * TRIES])
+    topic = FakeTopic(answers=[*[cut()] * TRIES, None, *[cut()] * TRIES])
     sender = sender_to(topic)
 
     sent = await sender.send(chunk("a-1", "a-2", "b-1"))
@@ -89,7 +89,7 @@ async def test_between_the_tries_lie_some_seconds_in_all(monkeypatch: pytest.Mon
         await really_sleep(0)
 
     monkeypatch.setattr("relay.cli.ordered.asyncio.sleep", sleep)
-    topic = ToldTopic(by_id={"a-1": BUSY})
+    topic = FakeTopic(by_id={"a-1": BUSY})
     sender = OrderedSender(topic.publisher())
 
     await sender.send(chunk("a-1"))
@@ -101,7 +101,7 @@ async def test_between_the_tries_lie_some_seconds_in_all(monkeypatch: pytest.Mon
 
 
 async def test_what_nobody_but_an_operator_can_put_right_is_not_tried_again() -> None:
-    topic = ToldTopic(answers=[None, *[MessagingEntityNotFoundError(message="no such topic")] * 2])
+    topic = FakeTopic(answers=[None, *[MessagingEntityNotFoundError(message="no such topic")] * 2])
     sender = sender_to(topic)
 
     await sender.send(chunk("a-1", "b-1"))
@@ -112,7 +112,7 @@ async def test_what_nobody_but_an_operator_can_put_right_is_not_tried_again() ->
 
 @pytest.mark.parametrize(("keys", "gave_up"), [("ab", False), ("abc", True)])
 async def test_where_the_first_keys_all_fail_it_is_the_service(keys: str, gave_up: bool) -> None:
-    topic = ToldTopic(by_id={f"{key}-1": BUSY for key in keys})
+    topic = FakeTopic(by_id={f"{key}-1": BUSY for key in keys})
     sender = sender_to(topic)
 
     await sender.send(chunk(*(f"{key}-1" for key in keys)))
@@ -121,7 +121,7 @@ async def test_where_the_first_keys_all_fail_it_is_the_service(keys: str, gave_u
 
 
 async def test_it_gives_up_at_three_failed_keys_in_a_row_over_chunks_and_not_before() -> None:
-    topic = ToldTopic(by_id={f"{key}-1": BUSY for key in "abdef"})
+    topic = FakeTopic(by_id={f"{key}-1": BUSY for key in "abdef"})
     sender = sender_to(topic)
     told = []
 
@@ -134,7 +134,7 @@ async def test_it_gives_up_at_three_failed_keys_in_a_row_over_chunks_and_not_bef
 
 
 async def test_a_chunk_of_which_something_was_accepted_is_no_outage_however_many_keys_failed() -> None:
-    topic = ToldTopic(by_id={f"{key}-1": BUSY for key in "bcd"})
+    topic = FakeTopic(by_id={f"{key}-1": BUSY for key in "bcd"})
     sender = sender_to(topic)
 
     await sender.send(chunk("a-1", "b-1", "c-1", "d-1"))
@@ -143,7 +143,7 @@ async def test_a_chunk_of_which_something_was_accepted_is_no_outage_however_many
 
 
 async def test_a_rejected_event_is_dealt_with_and_those_behind_it_go_out() -> None:
-    topic = ToldTopic(by_id={"a-2": REFUSED})
+    topic = FakeTopic(by_id={"a-2": REFUSED})
     sender = sender_to(topic)
 
     sent = await sender.send(chunk("a-1", "a-2", "a-3"))
@@ -156,7 +156,7 @@ async def test_a_rejected_event_is_dealt_with_and_those_behind_it_go_out() -> No
 
 
 async def test_where_a_rejection_stops_a_key_what_is_behind_it_is_neither_sent_nor_dealt_with() -> None:
-    topic = ToldTopic(by_id={"a-2": REFUSED})
+    topic = FakeTopic(by_id={"a-2": REFUSED})
     sender = sender_to(topic)
 
     sent = await sender.send(chunk("a-1", "a-2", "a-3"), stop_at_rejection=True)
@@ -171,7 +171,7 @@ async def test_where_a_rejection_stops_a_key_what_is_behind_it_is_neither_sent_n
 async def test_a_commands_sender_sends_as_the_app_does_and_is_closed_behind_it(
     options: dict[str, bool], tells: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     monkeypatch.setattr("relay.servicebus.publisher.servicebus_client", lambda *_, **__: topic.client())
     settings = Settings.from_environment(
         {

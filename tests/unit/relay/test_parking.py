@@ -17,7 +17,7 @@ from tests.unit.relay.accounts import ToldContainer, failed, refusal
 
 
 class Key:
-    """The key "k" of a container, and which documents were told to be new."""
+    """The key "k" of a container, and which documents were reported as new."""
 
     def __init__(self, container: ToldContainer) -> None:
         self._container = container
@@ -229,10 +229,10 @@ async def test_a_conflict_that_names_no_operation_is_taken_for_a_record_that_is_
 
 
 async def test_a_head_is_stored_by_itself_where_it_does_not_fit_beside_others(container: ToldContainer) -> None:
-    told: list[Mapping[str, Any]] = []
+    new: list[Mapping[str, Any]] = []
     heads = [{"id": name, "partitionKey": "k", "documentParts": 0} for name in ("a", "b")]
     container.answers = [refusal(413)]
 
-    await ParkedKey(container.proxy, "k", told.append).store(heads, parks=True)
+    await ParkedKey(container.proxy, "k", new.append).store(heads, parks=True)
 
-    assert (told, container.batches) == (heads, [3, 2, 2])
+    assert (new, container.batches) == (heads, [3, 2, 2])

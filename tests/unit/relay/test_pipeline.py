@@ -17,13 +17,13 @@ from relay.holds import Holds
 from relay.pipeline import Relay
 from relay.settings import OnPoison
 from tests.fuzz.service import NeverCheckpointed, Shelf
-from tests.unit.relay.topics import ToldTopic
+from tests.unit.relay.topics import FakeTopic
 
 CUT = ServiceBusConnectionError(message="cut")
 
 
-class ToldShelf(Shelf):
-    """A quarantine that holds back what it is told to.
+class FakeShelf(Shelf):
+    """A quarantine that holds back what it is configured to.
 
     Attributes:
         read: How often somebody asked what is held back.
@@ -56,12 +56,12 @@ class ToldShelf(Shelf):
 
 
 def relay(
-    topic: ToldTopic, shelf: ToldShelf | None = None, on_poison: OnPoison = OnPoison.SKIP, **changes: Any
+    topic: FakeTopic, shelf: FakeShelf | None = None, on_poison: OnPoison = OnPoison.SKIP, **changes: Any
 ) -> CosmosRelay:
     return Relay(
         NeverCheckpointed(),
         topic.publisher(**changes),
-        shelf or ToldShelf(),
+        shelf or FakeShelf(),
         duplicate_window_s=600,
         on_poison=on_poison,
     )
@@ -73,7 +73,7 @@ def document(identifier: str, key: str = "k", **changes: Any) -> dict[str, Any]:
 
 
 async def test_events_are_published_others_ignored_and_what_is_malformed_is_quarantined() -> None:
-    topic, shelf = ToldTopic(), ToldShelf()
+    topic, shelf = FakeTopic(), FakeShelf()
 
     outcome = await relay(topic, shelf).handle(
         [document("a"), None, document("b", data=1), document("c", type="contact"), document("d")], "i"
@@ -85,7 +85,7 @@ async def test_events_are_published_others_ignored_and_what_is_malformed_is_quar
 
 
 async def test_what_was_not_accepted_raises_after_the_rest_was_stored_and_only_that_is_sent_again() -> None:
-    topic, shelf = ToldTopic(by_id={"b": "amqp:internal-error"}), ToldShelf()
+    topic, shelf = FakeTopic(by_id={"b": "amqp:internal-error"}), FakeShelf()
     running = relay(topic, shelf)
     batch = [document("a", "k1"), document("b", "k2"), document("c", "k3", data=1)]
 
@@ -101,11 +101,11 @@ async def test_what_was_not_accepted_raises_after_the_rest_was_stored_and_only_t
 
 async def test_a_quarantine_that_cannot_be_written_fails_the_invocation() -> None:
     with pytest.raises(QuarantineError):
-        await relay(ToldTopic(), ToldShelf(fails=True)).handle([document("a", data=1)], "i")
+        await relay(FakeTopic(), FakeShelf(fails=True)).handle([document("a", data=1)], "i")
 
 
 async def test_refusals_alike_are_counted_over_the_invocations_of_a_process() -> None:
-    topic, shelf = ToldTopic(by_id=dict.fromkeys("abc", "amqp:not-allowed")), ToldShelf()
+    topic, shelf = FakeTopic(by_id=dict.fromkeys("abc", "amqp:not-allowed")), FakeShelf()
     running = relay(topic, shelf)
 
     for identifier in "ab":
@@ -117,7 +117,7 @@ async def test_refusals_alike_are_counted_over_the_invocations_of_a_process() ->
 
 
 async def test_from_the_fourth_attempt_on_an_error_that_may_pass_is_traced_to_its_event() -> None:
-    topic = ToldTopic(by_id={"b": "amqp:internal-error"})
+    topic = FakeTopic(by_id={"b": "amqp:internal-error"})
     running = relay(topic)
     batch = [document("a"), document("b"), document("c")]
 
@@ -132,17 +132,17 @@ async def test_from_the_fourth_attempt_on_an_error_that_may_pass_is_traced_to_it
 
 
 async def test_the_first_attempt_reads_no_orders_unless_keys_may_be_parked() -> None:
-    skipping, parking = ToldShelf(), ToldShelf()
+    skipping, parking = FakeShelf(), FakeShelf()
 
-    await relay(ToldTopic(), skipping).handle([document("a")], "i")
-    await relay(ToldTopic(), parking, OnPoison.PARK).handle([document("a")], "i")
+    await relay(FakeTopic(), skipping).handle([document("a")], "i")
+    await relay(FakeTopic(), parking, OnPoison.PARK).handle([document("a")], "i")
 
     assert (skipping.read, parking.read) == (0, 1)
     assert (skipping.parked, parking.parked) == ({False}, {True})
 
 
 async def test_an_operators_order_is_met_by_the_next_attempt() -> None:
-    topic, shelf = ToldTopic(), ToldShelf(Holds(set_aside=frozenset({("k", "a")})))
+    topic, shelf = FakeTopic(), FakeShelf(Holds(set_aside=frozenset({("k", "a")})))
 
     await relay(topic, shelf).handle([document("a"), document("b")], "i", 1)
 
@@ -156,7 +156,7 @@ async def test_an_operators_order_is_met_by_the_next_attempt() -> None:
 async def test_what_follows_a_refused_event_is_the_owners_choice(
     policy: OnPoison, sent: list[str], stored: list[str]
 ) -> None:
-    topic, shelf = ToldTopic(by_id={"b": "amqp:not-allowed"}), ToldShelf()
+    topic, shelf = FakeTopic(by_id={"b": "amqp:not-allowed"}), FakeShelf()
 
     await relay(topic, shelf, policy).handle([document(each) for each in "abcd"], "i", 5)
 
@@ -164,7 +164,7 @@ async def test_what_follows_a_refused_event_is_the_owners_choice(
 
 
 async def test_a_refused_event_can_hold_up_its_key() -> None:
-    topic, shelf = ToldTopic(by_id={"b": "amqp:not-allowed"}), ToldShelf()
+    topic, shelf = FakeTopic(by_id={"b": "amqp:not-allowed"}), FakeShelf()
 
     with pytest.raises(PublishError, match="RELAY_ON_POISON"):
         await relay(topic, shelf, OnPoison.BLOCK).handle([document(each) for each in "abcd"], "i", 5)
@@ -177,8 +177,8 @@ async def test_old_events_are_not_sent_while_the_leases_cannot_be_read() -> None
         async def settled(self, events: Sequence[Event], /) -> frozenset[EventName]:
             raise LeaseError("no")
 
-    topic = ToldTopic()
-    running = Relay(Unreadable(), topic.publisher(), ToldShelf(), duplicate_window_s=600)
+    topic = FakeTopic()
+    running = Relay(Unreadable(), topic.publisher(), FakeShelf(), duplicate_window_s=600)
 
     await running.handle([document("young")], "i")
     with pytest.raises(LeaseError):
@@ -187,7 +187,7 @@ async def test_old_events_are_not_sent_while_the_leases_cannot_be_read() -> None
 
 
 async def test_closing_closes_the_links_and_the_quarantine() -> None:
-    topic, shelf = ToldTopic(), ToldShelf()
+    topic, shelf = FakeTopic(), FakeShelf()
     running = relay(topic, shelf)
     await running.handle([document("a")], "i")
 
@@ -198,7 +198,7 @@ async def test_closing_closes_the_links_and_the_quarantine() -> None:
 
 
 async def test_before_the_sixth_attempt_a_refusal_without_evidence_sets_nothing_aside() -> None:
-    topic, shelf = ToldTopic(by_id={"b": "amqp:not-allowed"}), ToldShelf()
+    topic, shelf = FakeTopic(by_id={"b": "amqp:not-allowed"}), FakeShelf()
     running = relay(topic, shelf)
 
     for retry_count in range(5):
@@ -210,12 +210,12 @@ async def test_before_the_sixth_attempt_a_refusal_without_evidence_sets_nothing_
     assert shelf.stored == ["b"]
 
 
-async def test_each_invocation_is_told_in_one_line_with_what_came_and_what_went(
+async def test_each_invocation_is_one_log_record_with_what_came_and_what_was_published(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.DEBUG, "relay"):
-        await relay(ToldTopic()).handle([document("a"), document("b"), document("c", type="contact")], "i7")
+        await relay(FakeTopic()).handle([document("a"), document("b"), document("c", type="contact")], "i7")
 
     (line,) = [record for record in caplog.records if getattr(record, "action", None) == "relay_batch"]
-    told = vars(line)
-    assert (told["invocation_id"], told["received"], told["ignored"], told["published"]) == ("i7", 3, 1, 2)
+    fields = vars(line)
+    assert (fields["invocation_id"], fields["received"], fields["ignored"], fields["published"]) == ("i7", 3, 1, 2)

@@ -224,7 +224,7 @@ def test_skip_quarantines_a_malformed_event_of_a_key_that_fails() -> None:
     assert reasons(conclude(planned, outcomes, SKIP)) == [("e2", "data-not-object")]
 
 
-def test_block_is_told_of_the_first_of_several_refused_events() -> None:
+def test_block_names_the_first_of_several_refused_events() -> None:
     chosen = selection(document("e1"), document("e2"))
     planned = made(chosen, BLOCK)
     refusals = [Rejected.of(event, Reason.MESSAGE_REFUSED, "no", "amqp:not-allowed") for event in chosen.events]

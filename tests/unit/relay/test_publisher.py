@@ -19,7 +19,7 @@ from relay.servicebus import messages, senders
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import Sender, SenderPool
 from relay.settings import Settings
-from tests.unit.relay.topics import ToldTopic, event, events
+from tests.unit.relay.topics import FakeTopic, event, events
 
 CUT = ServiceBusConnectionError(message="cut")
 LEAST = {
@@ -33,7 +33,7 @@ def keys(count: int) -> dict[str, list[Event]]:
 
 
 async def test_what_was_accepted_is_not_sent_again_by_the_next_attempt() -> None:
-    topic = ToldTopic(limit=1_000, answers=[None, CUT, CUT, CUT])
+    topic = FakeTopic(limit=1_000, answers=[None, CUT, CUT, CUT])
     publisher = topic.publisher()
     source = events("a", "b", "c", size=450)
 
@@ -48,7 +48,7 @@ async def test_what_was_accepted_is_not_sent_again_by_the_next_attempt() -> None
 
 
 async def test_a_key_that_fails_leaves_the_others_to_finish() -> None:
-    topic = ToldTopic(by_id={"e1": "amqp:internal-error"})
+    topic = FakeTopic(by_id={"e1": "amqp:internal-error"})
 
     outcomes = await topic.publisher().publish(keys(4))
 
@@ -58,11 +58,11 @@ async def test_a_key_that_fails_leaves_the_others_to_finish() -> None:
 
 
 async def test_nothing_to_publish_gives_no_outcomes() -> None:
-    assert await ToldTopic().publisher().publish({}) == []
+    assert await FakeTopic().publisher().publish({}) == []
 
 
 async def test_as_many_keys_are_under_way_at_a_time_as_there_are_senders() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
 
     outcomes = await topic.publisher(senders=3).publish(keys(9))
 
@@ -71,7 +71,7 @@ async def test_as_many_keys_are_under_way_at_a_time_as_there_are_senders() -> No
 
 
 async def test_one_key_needs_one_link() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
 
     await topic.publisher(senders=8).publish(keys(1))
 
@@ -80,7 +80,7 @@ async def test_one_key_needs_one_link() -> None:
 
 @pytest.mark.parametrize("senders", [1, 2])
 async def test_twice_as_many_keys_as_senders_failing_in_a_row_end_the_attempt(senders: int) -> None:
-    topic = ToldTopic(answers=[CUT] * 1_000)
+    topic = FakeTopic(answers=[CUT] * 1_000)
 
     outcomes = await topic.publisher(senders=senders).publish(keys(20))
 
@@ -94,7 +94,7 @@ async def test_twice_as_many_keys_as_senders_failing_in_a_row_end_the_attempt(se
 
 
 async def test_a_key_that_gets_through_in_between_keeps_the_attempt_going() -> None:
-    topic = ToldTopic(by_id={f"e{number}": "amqp:internal-error" for number in range(20) if number % 2})
+    topic = FakeTopic(by_id={f"e{number}": "amqp:internal-error" for number in range(20) if number % 2})
 
     outcomes = await topic.publisher().publish(keys(20))
 
@@ -103,7 +103,7 @@ async def test_a_key_that_gets_through_in_between_keeps_the_attempt_going() -> N
 
 
 async def test_refusals_of_every_key_end_the_attempt_too() -> None:
-    topic = ToldTopic(by_id={f"e{number}": "amqp:not-allowed" for number in range(20)})
+    topic = FakeTopic(by_id={f"e{number}": "amqp:not-allowed" for number in range(20)})
 
     outcomes = await topic.publisher().publish(keys(20), lasting=True)
 
@@ -113,7 +113,7 @@ async def test_refusals_of_every_key_end_the_attempt_too() -> None:
 
 
 async def test_keys_of_which_something_was_accepted_or_that_are_too_large_are_no_outage() -> None:
-    topic = ToldTopic(by_id={f"bad{number}": "amqp:not-allowed" for number in range(5)}, limit=1_000)
+    topic = FakeTopic(by_id={f"bad{number}": "amqp:not-allowed" for number in range(5)}, limit=1_000)
     partly = {
         f"k{number}": [event(f"bad{number}", f"k{number}"), event("ok", f"k{number}")] for number in range(5)
     }
@@ -126,7 +126,7 @@ async def test_keys_of_which_something_was_accepted_or_that_are_too_large_are_no
 
 
 async def test_events_behind_a_rejected_one_are_counted_as_held_back_and_nothing_else() -> None:
-    topic = ToldTopic(by_id={"b": "amqp:not-allowed"})
+    topic = FakeTopic(by_id={"b": "amqp:not-allowed"})
     publisher = topic.publisher()
     await publisher.publish(events("a"))
 
@@ -137,7 +137,7 @@ async def test_events_behind_a_rejected_one_are_counted_as_held_back_and_nothing
 
 
 async def test_events_behind_a_rejected_one_are_unsent_where_the_key_fails_later() -> None:
-    topic = ToldTopic(by_id={"b": "amqp:not-allowed", "d": "amqp:internal-error"})
+    topic = FakeTopic(by_id={"b": "amqp:not-allowed", "d": "amqp:internal-error"})
 
     (outcome,) = await topic.publisher().publish(events("a", "b", "c", "d", "e"), isolate=True, lasting=True)
 
@@ -145,7 +145,7 @@ async def test_events_behind_a_rejected_one_are_unsent_where_the_key_fails_later
 
 
 async def test_a_link_that_cannot_be_opened_is_no_fault_of_the_events() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     topic.refuses_links = _not_allowed()
 
     (outcome,) = await topic.publisher().publish(events("a", "b"))
@@ -161,20 +161,20 @@ def _not_allowed() -> Exception:
 
 async def test_a_pool_without_senders_is_refused() -> None:
     with pytest.raises(ValueError, match="size is 0"):
-        SenderPool(ToldTopic().client(), "t", 0)
-    SenderPool(ToldTopic().client(), "t", 1)
+        SenderPool(FakeTopic().client(), "t", 0)
+    SenderPool(FakeTopic().client(), "t", 1)
 
 
-async def test_the_sender_used_last_is_lent_first() -> None:
-    pool = SenderPool(ToldTopic().client(), "t", 2)
+async def test_the_sender_used_last_is_acquired_first() -> None:
+    pool = SenderPool(FakeTopic().client(), "t", 2)
     async with pool.acquire() as first, pool.acquire() as second:
         assert second is not first
     async with pool.acquire() as again:
         assert again is first
 
 
-async def test_no_more_senders_are_lent_than_there_are() -> None:
-    pool = SenderPool(ToldTopic().client(), "t", 1)
+async def test_no_more_senders_are_acquired_than_there_are() -> None:
+    pool = SenderPool(FakeTopic().client(), "t", 1)
     async with pool.acquire():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05), pool.acquire():
@@ -182,7 +182,7 @@ async def test_no_more_senders_are_lent_than_there_are() -> None:
 
 
 async def test_the_link_of_a_borrower_that_was_interrupted_is_closed() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     pool = SenderPool(topic.client(), "t", 1)
 
     async def borrower() -> None:
@@ -201,7 +201,7 @@ async def test_the_link_of_a_borrower_that_was_interrupted_is_closed() -> None:
 
 
 async def test_the_limits_are_read_once_a_link_and_again_after_a_failure() -> None:
-    topic = ToldTopic(limit=1_000, message_limit=5_000)
+    topic = FakeTopic(limit=1_000, message_limit=5_000)
     pool = SenderPool(topic.client(), "t", 1)
     async with pool.acquire() as sender:
         before = await sender.limits(5)
@@ -215,7 +215,7 @@ async def test_the_limits_are_read_once_a_link_and_again_after_a_failure() -> No
 
 
 async def test_a_link_that_does_not_open_in_time_is_given_up() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     pool = SenderPool(topic.client(), "t", 1)
     sender = Sender(pool)
     link = pool.new_link()
@@ -228,7 +228,7 @@ async def test_a_link_that_does_not_open_in_time_is_given_up() -> None:
 
 
 async def test_a_sender_without_a_link_does_not_send() -> None:
-    sender = Sender(SenderPool(ToldTopic().client(), "t", 1))
+    sender = Sender(SenderPool(FakeTopic().client(), "t", 1))
 
     with pytest.raises(RuntimeError, match="limits"):
         await sender.send(messages.plain(event("a")), 1)
@@ -236,7 +236,7 @@ async def test_a_sender_without_a_link_does_not_send() -> None:
 
 @pytest.mark.parametrize("error", [CUT, ConnectionResetError()], ids=["by the SDK", "by the system"])
 async def test_closing_ends_every_link_also_one_that_does_not_want_to(error: Exception) -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     pool = SenderPool(topic.client(), "t", 2)
     async with pool.acquire() as first, pool.acquire() as second:
         await first.limits(5)
@@ -269,7 +269,7 @@ async def test_a_publisher_is_made_as_the_settings_say() -> None:
 
 
 async def test_closing_a_publisher_closes_its_links() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     publisher = topic.publisher()
     await publisher.publish(keys(1))
 
@@ -279,7 +279,7 @@ async def test_closing_a_publisher_closes_its_links() -> None:
 
 
 async def test_one_success_starts_the_count_of_failures_anew_and_no_lower() -> None:
-    topic = ToldTopic(by_id={f"e{number}": "amqp:internal-error" for number in range(1, 10)})
+    topic = FakeTopic(by_id={f"e{number}": "amqp:internal-error" for number in range(1, 10)})
 
     outcomes = await topic.publisher(pauses_s=()).publish(keys(10))
 
@@ -287,8 +287,8 @@ async def test_one_success_starts_the_count_of_failures_anew_and_no_lower() -> N
     assert [outcome.unsent for outcome in outcomes] == [0] + [1] * 9
 
 
-async def test_what_is_not_tried_is_told_why_the_last_one_failed() -> None:
-    topic = ToldTopic(answers=[CUT, ServiceBusAuthorizationError(message="no right")])
+async def test_what_is_not_tried_says_why_the_last_one_failed() -> None:
+    topic = FakeTopic(answers=[CUT, ServiceBusAuthorizationError(message="no right")])
 
     outcomes = await topic.publisher(pauses_s=()).publish(keys(4))
 
@@ -296,8 +296,8 @@ async def test_what_is_not_tried_is_told_why_the_last_one_failed() -> None:
     assert "no right" in str(outcomes[3].error)
 
 
-async def test_a_key_with_several_refusals_is_told_by_the_first() -> None:
-    topic = ToldTopic(by_id={"a": "amqp:not-allowed", "b": "amqp:invalid-field"})
+async def test_a_key_with_several_refusals_is_explained_by_the_first() -> None:
+    topic = FakeTopic(by_id={"a": "amqp:not-allowed", "b": "amqp:invalid-field"})
     source = {f"k{number}": [event("a", f"k{number}"), event("b", f"k{number}")] for number in range(3)}
 
     outcomes = await topic.publisher().publish(source, lasting=True)
@@ -306,7 +306,7 @@ async def test_a_key_with_several_refusals_is_told_by_the_first() -> None:
 
 
 async def test_a_link_that_could_not_be_opened_is_closed() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     pool = SenderPool(topic.client(), "t", 1)
     link = pool.new_link()
     topic.links[0].refuses_to_open = CUT
@@ -320,7 +320,7 @@ async def test_a_link_that_could_not_be_opened_is_closed() -> None:
 
 
 async def test_closing_waits_for_links_that_were_given_up_and_keeps_none_of_them() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     pool = SenderPool(topic.client(), "t", 1)
     async with pool.acquire() as sender:
         await sender.limits(5)
@@ -336,7 +336,7 @@ async def test_closing_waits_for_links_that_were_given_up_and_keeps_none_of_them
 
 async def test_a_link_that_never_closes_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(senders, "_CLOSE_TIMEOUT_S", 0.05)
-    topic = ToldTopic()
+    topic = FakeTopic()
     pool = SenderPool(topic.client(), "t", 1)
     async with pool.acquire() as sender:
         await sender.limits(5)

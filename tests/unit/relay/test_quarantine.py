@@ -186,7 +186,7 @@ async def test_a_key_that_is_parked_already_is_known_once_something_is_stored_be
 
 
 @pytest.mark.parametrize("park", [False, True])
-async def test_an_order_is_told_until_its_event_is_stored(container: ToldContainer, park: bool) -> None:
+async def test_an_order_is_held_until_its_event_is_stored(container: ToldContainer, park: bool) -> None:
     running = process(container)
     for identifier in ("e/1?#", "e2"):
         await container.create_item(holds.order("k", identifier))
@@ -224,8 +224,8 @@ async def test_what_cannot_be_written_fails_and_names_the_container(
     with pytest.raises(QuarantineError) as raised:
         await process(container).store(refused(event("a", "k"), event("b", "k")), "i1", park=park)
 
-    told = str(raised.value)
-    assert told.startswith("2 document(s) must be quarantined, but the container 'aside' could not be written: ")
+    said = str(raised.value)
+    assert said.startswith("2 document(s) must be quarantined, but the container 'aside' could not be written: ")
     assert raised.value.__cause__ is failure
     assert await records(container) == []
 

@@ -41,13 +41,13 @@ async def whole(container: ToldContainer) -> Any:
     return json.loads("".join(part["text"] for part in parts)), len(parts)
 
 
-def test_a_record_tells_what_was_found_where_and_when() -> None:
+def test_a_record_says_what_was_found_where_and_when() -> None:
     document = event("e", "k") | {"_lsn": 42, "order": 7}
 
     made = record(document, 3)
 
-    told = {name: value for name, value in made.items() if name not in ("id", "quarantinedAt")}
-    assert told == {
+    found = {name: value for name, value in made.items() if name not in ("id", "quarantinedAt")}
+    assert found == {
         "partitionKey": "k",
         "type": "quarantinedEvent",
         "reason": "message-refused",

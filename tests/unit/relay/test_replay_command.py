@@ -11,7 +11,7 @@ import pytest
 
 from tests.fuzz.service import refusal
 from tests.unit.relay.commands import ENVIRONMENT, Deployment
-from tests.unit.relay.topics import ToldTopic
+from tests.unit.relay.topics import FakeTopic
 
 REFUSED = "com.microsoft:argument-error"
 BUSY = "com.microsoft:server-busy"
@@ -29,7 +29,7 @@ def commit(deployment: Deployment, *identifiers: str) -> None:
         deployment.feed.commit(identifier, identifier.partition("-")[0])
 
 
-def arrived(topic: ToldTopic) -> dict[str, list[str | None]]:
+def arrived(topic: FakeTopic) -> dict[str, list[str | None]]:
     return {key: topic.ids(key) for key in topic.accepted}
 
 

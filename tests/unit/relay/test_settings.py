@@ -91,7 +91,7 @@ def test_a_connection_string_and_an_address_together_are_refused() -> None:
     ]
 
 
-def test_no_error_and_no_representation_tells_a_key() -> None:
+def test_no_error_and_no_representation_contains_a_secret() -> None:
     broken = {"COSMOS": COSMOS.replace("AccountKey", "Key"), "SERVICEBUS": SERVICEBUS}
 
     assert "c2VjcmV0" not in "".join(problems_of(broken))
@@ -144,7 +144,7 @@ def test_a_number_of_seconds_may_be_a_millisecond_and_not_less() -> None:
         ]
 
 
-def test_what_is_no_whole_number_is_told_with_its_bounds() -> None:
+def test_what_is_no_whole_number_is_refused_with_its_bounds() -> None:
     assert problems_of(LEAST | {"RELAY_SENDERS": "many"}) == [
         "RELAY_SENDERS is 'many': set a whole number from 1 to 256"
     ]
@@ -249,10 +249,10 @@ def test_problems_are_counted_and_listed() -> None:
     assert [line[:4] for line in lines[1:]] == ["  - ", "  - "]
 
 
-def test_a_representation_tells_the_address_and_the_identity() -> None:
-    told = repr(Connection(connection_string="secret", address="a", identity=Identity(True, "c")))
+def test_a_representation_shows_the_address_and_the_identity() -> None:
+    shown = repr(Connection(connection_string="secret", address="a", identity=Identity(True, "c")))
 
-    assert told == "Connection(address='a', identity=Identity(managed=True, client_id='c'), connection_string=…)"
+    assert shown == "Connection(address='a', identity=Identity(managed=True, client_id='c'), connection_string=…)"
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_representation_tells_the_address_and_the_identity() -> None:
         ("RELAY_MAXITEMS", "RELAY_MAX_ITEMS"),
     ],
 )
-def test_a_misspelt_setting_is_told_with_the_right_one(name: str, near: str) -> None:
+def test_a_misspelt_setting_is_refused_with_the_right_one(name: str, near: str) -> None:
     assert problems_of(LEAST | {name: "1"}) == [f"{name} is not a setting: did you mean {near}?"]
 
 

@@ -58,7 +58,7 @@ def test_an_accepted_transfer_counts_with_its_events_by_action(reported: Telemet
     assert seen.count("relay.lag") == 0
 
 
-def test_lag_is_counted_for_each_event_that_tells_when_it_was_committed(reported: Telemetry) -> None:
+def test_lag_is_counted_for_each_event_whose_commit_time_is_known(reported: Telemetry) -> None:
     now = int(time.time())
     instruments.accepted([*acting("A", "A", _ts=now - 100), *acting("A", _ts="soon"), *acting("A")], 0.1)
 
@@ -136,12 +136,12 @@ def test_fifty_actions_have_attributes_of_their_own_and_all_later_ones_share_one
 def test_an_action_of_more_than_128_characters_has_no_attribute_of_its_own() -> None:
     actions = BoundedActions()
 
-    told = [actions.attributes("x" * length)["action"] for length in (129, 128, 1)]
+    found = [actions.attributes("x" * length)["action"] for length in (129, 128, 1)]
 
-    assert told == ["other", "x" * 128, "x"]
+    assert found == ["other", "x" * 128, "x"]
 
 
-def test_the_least_time_left_is_told_where_there_is_one(reported: Telemetry) -> None:
+def test_the_least_time_left_is_reported_where_there_is_one(reported: Telemetry) -> None:
     assert reported.metrics().gauge("relay.ttl.headroom") is None
     instruments.headroom.begin(Batch(acting("A", _ts=int(time.time()), ttl=600), [], lambda event: False))
 

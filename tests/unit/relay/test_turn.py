@@ -20,7 +20,7 @@ from relay.results import KeyOutcome
 from relay.servicebus.turn import PAUSES_S
 from tests.fuzz.service import refusal
 from tests.support.telemetry import installed
-from tests.unit.relay.topics import LIMIT, ToldTopic, event, events
+from tests.unit.relay.topics import LIMIT, FakeTopic, event, events
 
 CUT = ServiceBusConnectionError(message="cut")
 
@@ -40,7 +40,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return made
 
 
-async def outcome_of(topic: ToldTopic, *ids: str, size: int = 0, **changes: Any) -> KeyOutcome:
+async def outcome_of(topic: FakeTopic, *ids: str, size: int = 0, **changes: Any) -> KeyOutcome:
     rules = {"lasting": True} | changes
     (outcome,) = await topic.publisher().publish(events(*ids, size=size), **rules)
     assert outcome.events == len(ids)
@@ -48,7 +48,7 @@ async def outcome_of(topic: ToldTopic, *ids: str, size: int = 0, **changes: Any)
 
 
 async def test_one_event_goes_alone_and_several_go_together() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
 
     one, several = await outcome_of(topic, "a"), await outcome_of(topic, "b", "c")
 
@@ -58,7 +58,7 @@ async def test_one_event_goes_alone_and_several_go_together() -> None:
 
 
 async def test_batches_are_filled_up_to_the_limit_and_leave_in_order() -> None:
-    topic = ToldTopic(limit=4_000)
+    topic = FakeTopic(limit=4_000)
 
     outcome = await outcome_of(topic, *(str(number) for number in range(20)), size=800)
 
@@ -73,7 +73,7 @@ async def test_a_batch_with_long_keys_stays_below_the_limit(letter: str) -> None
     source = {key: [event(f"{number:03}" + letter * 125, key) for number in range(8)]}
     # The last message of a batch leaves now much room, now little.
     for limit in range(7_000, 8_800, 60):
-        topic = ToldTopic(limit=limit)
+        topic = FakeTopic(limit=limit)
 
         (outcome,) = await topic.publisher().publish(source)
 
@@ -82,7 +82,7 @@ async def test_a_batch_with_long_keys_stays_below_the_limit(letter: str) -> None
 
 
 async def test_what_fits_no_batch_goes_alone_in_its_place() -> None:
-    topic = ToldTopic(limit=2_000, message_limit=10_000)
+    topic = FakeTopic(limit=2_000, message_limit=10_000)
     source = {"k": [event("a"), event("b"), event("large", size=5_000), event("c"), event("d")]}
 
     (outcome,) = await topic.publisher().publish(source)
@@ -92,7 +92,7 @@ async def test_what_fits_no_batch_goes_alone_in_its_place() -> None:
 
 
 async def test_a_large_event_first_and_last_goes_alone_too() -> None:
-    topic = ToldTopic(limit=2_000, message_limit=10_000)
+    topic = FakeTopic(limit=2_000, message_limit=10_000)
     source = {"k": [event("first", size=5_000), event("a"), event("last", size=5_000)]}
 
     (outcome,) = await topic.publisher().publish(source)
@@ -102,7 +102,7 @@ async def test_a_large_event_first_and_last_goes_alone_too() -> None:
 
 
 async def size_of(size: int) -> int:
-    topic = ToldTopic(limit=10 * LIMIT)
+    topic = FakeTopic(limit=10 * LIMIT)
     await topic.publisher().publish({"k": [event("a", size=size)]})
     return topic.sizes[0]
 
@@ -110,8 +110,8 @@ async def size_of(size: int) -> int:
 async def test_a_message_of_just_the_links_limit_is_sent_and_one_byte_more_is_not() -> None:
     limit = await size_of(50_000)
     fits, larger = (
-        ToldTopic(message_limit=limit, limit=1_000),
-        ToldTopic(message_limit=limit - 1, limit=1_000),
+        FakeTopic(message_limit=limit, limit=1_000),
+        FakeTopic(message_limit=limit - 1, limit=1_000),
     )
 
     assert (await outcome_of(fits, "a", size=50_000)).published == 1
@@ -124,7 +124,7 @@ async def test_a_message_of_just_the_links_limit_is_sent_and_one_byte_more_is_no
 
 
 async def test_properties_count_towards_what_is_too_large() -> None:
-    topic = ToldTopic(message_limit=30_000, limit=1_000)
+    topic = FakeTopic(message_limit=30_000, limit=1_000)
     source = {"k": [event("a", size=17_000, data={"action": "x" * 14_900, "filling": "x" * 17_000})]}
 
     (outcome,) = await topic.publisher().publish(source)
@@ -133,8 +133,8 @@ async def test_properties_count_towards_what_is_too_large() -> None:
     assert topic.transfers == []
 
 
-async def test_a_size_that_the_service_refuses_after_all_is_told_as_such() -> None:
-    outcome = await outcome_of(ToldTopic(by_id={"a": "amqp:link:message-size-exceeded"}), "a")
+async def test_a_size_that_the_service_refuses_after_all_is_reported_as_such() -> None:
+    outcome = await outcome_of(FakeTopic(by_id={"a": "amqp:link:message-size-exceeded"}), "a")
 
     (rejected,) = outcome.rejected
     assert rejected.reason is Reason.MESSAGE_TOO_LARGE
@@ -143,7 +143,7 @@ async def test_a_size_that_the_service_refuses_after_all_is_told_as_such() -> No
 
 @pytest.mark.parametrize("culprit", ["a", "b", "c", "d", "e", "f", "g"])
 async def test_a_refused_batch_is_halved_until_the_culprit_stands_alone(culprit: str) -> None:
-    topic = ToldTopic(by_id={culprit: "amqp:not-allowed"})
+    topic = FakeTopic(by_id={culprit: "amqp:not-allowed"})
 
     outcome = await outcome_of(topic, *"abcdefg")
 
@@ -158,7 +158,7 @@ async def test_a_refused_batch_is_halved_until_the_culprit_stands_alone(culprit:
 
 @pytest.mark.parametrize("culprit", ["a", "b", "c", "d", "e"])
 async def test_what_follows_a_rejected_event_can_be_held_back(culprit: str) -> None:
-    topic = ToldTopic(by_id={culprit: "amqp:not-allowed"})
+    topic = FakeTopic(by_id={culprit: "amqp:not-allowed"})
 
     outcome = await outcome_of(topic, *"abcde", stop_at_rejection=True)
 
@@ -173,7 +173,7 @@ async def test_what_follows_a_rejected_event_can_be_held_back(culprit: str) -> N
 
 
 async def test_batches_behind_a_rejected_event_are_held_back_too() -> None:
-    topic = ToldTopic(limit=2_000, by_id={"b": "amqp:not-allowed"})
+    topic = FakeTopic(limit=2_000, by_id={"b": "amqp:not-allowed"})
 
     outcome = await outcome_of(topic, *"abcdefg", size=600, stop_at_rejection=True)
 
@@ -184,7 +184,7 @@ async def test_batches_behind_a_rejected_event_are_held_back_too() -> None:
 
 
 async def test_an_event_too_large_for_the_link_holds_back_what_follows() -> None:
-    topic = ToldTopic(limit=2_000)
+    topic = FakeTopic(limit=2_000)
     source = {"k": [event("a"), event("large", size=50_000), event("b"), event("c")]}
 
     (outcome,) = await topic.publisher().publish(source, stop_at_rejection=True)
@@ -194,7 +194,7 @@ async def test_an_event_too_large_for_the_link_holds_back_what_follows() -> None
 
 
 async def test_the_last_event_too_large_leaves_nothing_unsaid() -> None:
-    topic = ToldTopic(limit=2_000)
+    topic = FakeTopic(limit=2_000)
 
     (outcome,) = await topic.publisher().publish({"k": [event("a"), event("large", size=50_000)]})
 
@@ -202,7 +202,7 @@ async def test_the_last_event_too_large_leaves_nothing_unsaid() -> None:
 
 
 async def test_a_refused_batch_is_taken_apart_in_as_few_transfers_as_halving_needs() -> None:
-    topic = ToldTopic(by_id={"a": "amqp:not-allowed"})
+    topic = FakeTopic(by_id={"a": "amqp:not-allowed"})
 
     await outcome_of(topic, *"abcdefg")
 
@@ -213,12 +213,12 @@ async def test_half_a_batch_that_fits_none_as_its_first_id_is_long_is_split_on()
     long = "美" * 128
     source = {"k": [event("a"), event("b"), event(long), event("d")]}
     for limit in range(1_000, 3_000):
-        topic = ToldTopic(limit=limit)
+        topic = FakeTopic(limit=limit)
         await topic.publisher().publish(source)
         if len(topic.transfers) == 1:
             break
 
-    topic = ToldTopic(limit=limit, by_id={"a": "amqp:not-allowed"})
+    topic = FakeTopic(limit=limit, by_id={"a": "amqp:not-allowed"})
     (outcome,) = await topic.publisher().publish(source, lasting=True)
 
     assert topic.ids() == ["b", long, "d"]
@@ -227,7 +227,7 @@ async def test_half_a_batch_that_fits_none_as_its_first_id_is_long_is_split_on()
 
 
 async def test_a_batch_is_as_old_as_its_first_event() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     old, young = event("old", _ts=int(time.time()) - 400), event("young", _ts=int(time.time()))
 
     (outcome,) = await topic.publisher().publish({"k": [old, young]}, clearance=Clearance(0.0, 300))
@@ -236,7 +236,7 @@ async def test_a_batch_is_as_old_as_its_first_event() -> None:
 
 
 async def test_a_lost_connection_is_tried_again_on_a_fresh_link_and_then_given_up(pauses: list[float]) -> None:
-    topic = ToldTopic(answers=[CUT, CUT, None, CUT, CUT, CUT])
+    topic = FakeTopic(answers=[CUT, CUT, None, CUT, CUT, CUT])
     publisher = topic.publisher(pauses_s=PAUSES_S)
 
     (first,) = await publisher.publish(events("a", "b"))
@@ -251,7 +251,7 @@ async def test_a_lost_connection_is_tried_again_on_a_fresh_link_and_then_given_u
 
 
 async def test_a_throttled_service_gets_pauses_ten_times_as_long(pauses: list[float]) -> None:
-    topic = ToldTopic(answers=[ServiceBusServerBusyError(message="busy")] * 2)
+    topic = FakeTopic(answers=[ServiceBusServerBusyError(message="busy")] * 2)
 
     (outcome,) = await topic.publisher(pauses_s=PAUSES_S).publish(events("a"))
 
@@ -259,9 +259,9 @@ async def test_a_throttled_service_gets_pauses_ten_times_as_long(pauses: list[fl
     assert pauses == [2.0, 8.0]
 
 
-async def test_throttling_told_with_an_amqp_condition_is_throttling(pauses: list[float]) -> None:
+async def test_throttling_with_an_amqp_condition_is_throttling(pauses: list[float]) -> None:
     busy = ServiceBusServerBusyError(message="busy", error=refusal("com.microsoft:server-busy").inner_exception)
-    topic = ToldTopic(answers=[busy, busy, busy])
+    topic = FakeTopic(answers=[busy, busy, busy])
 
     (outcome,) = await topic.publisher(pauses_s=PAUSES_S).publish(events("a"))
 
@@ -271,7 +271,7 @@ async def test_throttling_told_with_an_amqp_condition_is_throttling(pauses: list
 
 
 async def test_no_pause_outlasts_the_time_for_a_send(pauses: list[float]) -> None:
-    topic = ToldTopic(answers=[CUT] * 3)
+    topic = FakeTopic(answers=[CUT] * 3)
 
     (outcome,) = await topic.publisher(pauses_s=(0.2, 5.0), send_timeout_s=5.0).publish(events("a"))
 
@@ -281,7 +281,7 @@ async def test_no_pause_outlasts_the_time_for_a_send(pauses: list[float]) -> Non
 
 
 async def test_nothing_is_sent_once_the_attempts_time_is_over() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
 
     (outcome,) = await topic.publisher(attempt_timeout_s=0.0).publish(events("a", "b"))
 
@@ -290,7 +290,7 @@ async def test_nothing_is_sent_once_the_attempts_time_is_over() -> None:
 
 
 async def test_a_send_without_an_answer_ends_with_the_time_it_has() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     publisher = topic.publisher(send_timeout_s=0.2, attempt_timeout_s=20.0)
     await publisher.publish(events("a"))
     topic.links[0].hangs = True
@@ -304,7 +304,7 @@ async def test_a_send_without_an_answer_ends_with_the_time_it_has() -> None:
 
 
 async def test_a_configuration_error_is_not_tried_again() -> None:
-    topic = ToldTopic(answers=[ServiceBusAuthorizationError(message="no")])
+    topic = FakeTopic(answers=[ServiceBusAuthorizationError(message="no")])
 
     (outcome,) = await topic.publisher().publish(events("a", "b"))
 
@@ -313,7 +313,7 @@ async def test_a_configuration_error_is_not_tried_again() -> None:
 
 
 async def test_an_error_that_may_pass_stops_a_batch_whole_until_it_is_to_be_isolated() -> None:
-    whole, isolated = (ToldTopic(by_id={"c": "amqp:internal-error"}) for _ in range(2))
+    whole, isolated = (FakeTopic(by_id={"c": "amqp:internal-error"}) for _ in range(2))
 
     first = await outcome_of(whole, *"abcd")
     second = await outcome_of(isolated, *"abcd", isolate=True)
@@ -325,7 +325,7 @@ async def test_an_error_that_may_pass_stops_a_batch_whole_until_it_is_to_be_isol
 
 
 async def test_a_lost_answer_takes_no_batch_apart_even_when_isolating() -> None:
-    topic = ToldTopic(answers=[CUT] * 3)
+    topic = FakeTopic(answers=[CUT] * 3)
 
     outcome = await outcome_of(topic, *"abcd", isolate=True)
 
@@ -334,14 +334,14 @@ async def test_a_lost_answer_takes_no_batch_apart_even_when_isolating() -> None:
 
 
 async def test_a_single_event_that_the_service_answers_with_an_error_is_named() -> None:
-    named, lost = ToldTopic(by_id={"a": "amqp:internal-error"}), ToldTopic(answers=[CUT] * 3)
+    named, lost = FakeTopic(by_id={"a": "amqp:internal-error"}), FakeTopic(answers=[CUT] * 3)
 
     assert (await outcome_of(named, "a")).blocked_by == "a"
     assert (await outcome_of(lost, "a")).blocked_by is None
 
 
 async def test_events_that_a_lease_has_passed_are_not_sent() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
     clearance = Clearance(time.time(), 600, frozenset({("k", "b"), ("other", "a")}))
 
     (outcome,) = await topic.publisher().publish(events("a", "b", "c"), clearance=clearance)
@@ -351,7 +351,7 @@ async def test_events_that_a_lease_has_passed_are_not_sent() -> None:
 
 
 async def test_no_event_is_sent_on_a_clearance_that_has_ended() -> None:
-    topic = ToldTopic()
+    topic = FakeTopic()
 
     (outcome,) = await topic.publisher().publish(events("a", "b"), clearance=Clearance(time.time() - 601, 600))
 
@@ -363,7 +363,7 @@ async def test_an_accepted_transfer_is_counted_with_its_events_and_the_time_it_t
     telemetry = installed()
     telemetry.forget()
 
-    await outcome_of(ToldTopic(by_id={"c": "amqp:not-allowed"}), "a", "b", "c")
+    await outcome_of(FakeTopic(by_id={"c": "amqp:not-allowed"}), "a", "b", "c")
 
     counted = telemetry.metrics()
     assert counted.total("relay.events.published") == 2
@@ -373,7 +373,7 @@ async def test_an_accepted_transfer_is_counted_with_its_events_and_the_time_it_t
 
 
 async def test_a_first_refusal_stops_the_key_and_sets_nothing_aside() -> None:
-    topic = ToldTopic(by_id={"b": "amqp:not-allowed"})
+    topic = FakeTopic(by_id={"b": "amqp:not-allowed"})
 
     outcome = await outcome_of(topic, "a", "b", "c", lasting=False)
 
@@ -383,7 +383,7 @@ async def test_a_first_refusal_stops_the_key_and_sets_nothing_aside() -> None:
 
 
 async def test_what_is_refused_again_and_again_while_others_are_accepted_is_refused_for_its_own_content() -> None:
-    topic = ToldTopic(by_id={"b": "amqp:not-allowed"})
+    topic = FakeTopic(by_id={"b": "amqp:not-allowed"})
     publisher = topic.publisher()
     (first,) = await publisher.publish(events("b", "c"))
     await publisher.publish(events("x", key="other"))
@@ -398,7 +398,7 @@ async def test_what_is_refused_again_and_again_while_others_are_accepted_is_refu
 
 
 async def test_a_condition_that_comes_and_goes_makes_nothing_poison() -> None:
-    topic = ToldTopic(by_id={"a": "amqp:not-allowed", "b": "amqp:not-allowed"})
+    topic = FakeTopic(by_id={"a": "amqp:not-allowed", "b": "amqp:not-allowed"})
     publisher = topic.publisher()
     for other in "xy":
         await publisher.publish(events("a", key="one") | events("b", key="two"))
@@ -412,6 +412,6 @@ async def test_a_condition_that_comes_and_goes_makes_nothing_poison() -> None:
 
 
 async def test_a_message_larger_than_the_link_takes_needs_no_further_evidence() -> None:
-    outcome = await outcome_of(ToldTopic(limit=1_000), "large", size=50_000, lasting=False)
+    outcome = await outcome_of(FakeTopic(limit=1_000), "large", size=50_000, lasting=False)
 
     assert [each.reason for each in outcome.rejected] == [Reason.MESSAGE_TOO_LARGE]

@@ -1,4 +1,4 @@
-"""A topic in memory that does as it is told, and keeps what was transferred."""
+"""A topic in memory whose answers are configured, and which keeps what was transferred."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.outbox import sound
 LIMIT = 262_144
 
 
-class ToldTopic(Topic):
+class FakeTopic(Topic):
     """A topic whose answers are given one by one, or by the id of an event; what has no answer is accepted.
 
     Attributes:
@@ -76,7 +76,7 @@ class ToldTopic(Topic):
         return cast(ServiceBusClient, _Client(self))
 
     def publisher(self, **changes: Any) -> ServiceBusPublisher:
-        """A publisher to it, without pauses unless told otherwise."""
+        """A publisher to it, without pauses by default."""
         options: dict[str, Any] = {
             "senders": 1,
             "send_timeout_s": 30.0,
@@ -96,7 +96,7 @@ class Link(Sender):
         closed: Whether it was closed.
     """
 
-    def __init__(self, topic: ToldTopic) -> None:
+    def __init__(self, topic: FakeTopic) -> None:
         super().__init__(topic)
         self._max_message_size_on_link = topic.message_limit
         self.refuses_to_open = topic.refuses_links
@@ -126,16 +126,16 @@ class Link(Sender):
 
 
 class _Client(Client):
-    def __init__(self, topic: ToldTopic) -> None:
+    def __init__(self, topic: FakeTopic) -> None:
         super().__init__(topic)
-        self._told = topic
+        self._fake = topic
 
     async def close(self) -> None:
-        self._told.client_closed = True
+        self._fake.client_closed = True
 
     def get_topic_sender(self, name: str) -> Link:
-        link = Link(self._told)
-        self._told.links.append(link)
+        link = Link(self._fake)
+        self._fake.links.append(link)
         return link
 
 
