@@ -23,8 +23,8 @@ from outbox import (
 from outbox.batch import Batch
 from outbox.errors import MAX_BATCH_BYTES
 from outbox_emulators.cosmos.server import CosmosServer
-from tests.unit.outbox.orders import Customer, Name, Order, OrderViewed
-from tests.unit.outbox.stored import actions, given, pay_elsewhere, stored
+from tests.support.order_container import actions, given, pay_elsewhere, stored
+from tests.support.orders import Customer, Name, Order, OrderViewed
 
 
 @pytest.fixture

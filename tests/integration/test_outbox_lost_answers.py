@@ -23,8 +23,8 @@ from outbox import (
     UnitOfWork,
 )
 from outbox_emulators.cosmos.server import CosmosServer
-from tests.unit.outbox.orders import Order
-from tests.unit.outbox.stored import stored
+from tests.support.order_container import stored
+from tests.support.orders import Order
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from outbox import (
     UnitOfWork,
 )
 from outbox_emulators.cosmos.server import CosmosServer
-from tests.unit.outbox.orders import Customer, Order
-from tests.unit.outbox.stored import actions, given, pay_elsewhere
+from tests.support.order_container import actions, given, pay_elsewhere
+from tests.support.orders import Customer, Order
 
 
 @pytest.fixture

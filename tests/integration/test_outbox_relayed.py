@@ -14,9 +14,9 @@ from outbox import UnitOfWork
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import RelayMaker
+from tests.support.order_container import stored
+from tests.support.orders import Order
 from tests.support.subscriber import Subscriber, body, properties
-from tests.unit.outbox.orders import Order
-from tests.unit.outbox.stored import stored
 
 SPAN = trace.NonRecordingSpan(
     trace.SpanContext(0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, False, trace.TraceFlags(1))

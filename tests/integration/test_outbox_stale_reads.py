@@ -12,9 +12,9 @@ from local.stack.environment import CONTAINERS, DATABASE, container_argument
 from outbox import CommitUncertain, PreconditionFailed, UnitOfWork
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
-from tests.unit.outbox.orders import Order
-from tests.unit.outbox.replica import LaggingGateway, Lost
-from tests.unit.outbox.stored import actions, given
+from tests.support.lagging_gateway import LaggingGateway, Lost
+from tests.support.order_container import actions, given
+from tests.support.orders import Order
 
 EVERY_LOSS = pytest.mark.parametrize("loss", list(Lost))
 

@@ -8,7 +8,7 @@ from outbox import EntityState
 from outbox.batch import Batch
 from outbox.context import ContainerContext
 from outbox.entities import restore
-from tests.unit.outbox.orders import Order
+from tests.support.orders import Order
 
 
 def documents(context: ContainerContext) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from outbox import (
 from outbox.answers import failed_batch, failed_read
 from outbox.batch import Batch
 from outbox.context import ContainerContext
-from tests.unit.outbox.orders import Order
+from tests.support.orders import Order
 
 # The SDK's errors are not annotated.
 BATCH_ERROR: Any = CosmosBatchOperationError

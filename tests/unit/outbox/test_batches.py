@@ -24,8 +24,8 @@ from outbox import (
     traceparent,
 )
 from outbox.context import ContainerContext
+from tests.support.orders import Customer, Name, Order, OrderResized, OrderViewed
 from tests.unit.outbox.commits import batch, documents, read_order
-from tests.unit.outbox.orders import Customer, Name, Order, OrderResized, OrderViewed
 
 SPAN = trace.NonRecordingSpan(
     trace.SpanContext(0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, False, trace.TraceFlags(1))

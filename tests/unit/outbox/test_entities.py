@@ -13,7 +13,7 @@ import pytest
 from outbox import DomainEntity, DomainEvent, NotFound
 from outbox.entities import adopt_version, mark_saved, partition_of, restore, sequence_of, ttl_of
 from outbox.payload import camel_case, first_small
-from tests.unit.outbox.orders import (
+from tests.support.orders import (
     Customer,
     CustomerRegistered,
     CustomerRenamed,

@@ -6,8 +6,8 @@ import pytest
 
 from outbox import EntityState, EventRepository, InvalidDocument, NotFound, Repository
 from outbox.context import ContainerContext
+from tests.support.orders import Order, OrderViewed
 from tests.unit.outbox.commits import batch, documents, read_order
-from tests.unit.outbox.orders import Order, OrderViewed
 
 
 def test_entities_are_followed_by_all_events_in_the_order_they_happened(context: ContainerContext) -> None:

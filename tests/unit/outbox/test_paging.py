@@ -10,7 +10,7 @@ import pytest
 
 from outbox import InvalidContinuation, Page
 from outbox.paging import Listing
-from tests.unit.outbox.orders import Order
+from tests.support.orders import Order
 
 LISTING = Listing("order", "p", "c.data.quantity > @least OR c.id = @id", {"@least": 1, "@id": "o1"}, False)
 

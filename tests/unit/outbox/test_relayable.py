@@ -15,8 +15,8 @@ from outbox_emulators.functions.json_text import PageWithheld
 from relay import events
 from relay.events import DomainEvent as RelayedEvent
 from relay.events import InvalidEvent
+from tests.support.orders import Order, OrderNoted, OrderViewed
 from tests.unit.outbox.commits import batch, documents, read_order
-from tests.unit.outbox.orders import Order, OrderNoted, OrderViewed
 
 
 @pytest.mark.parametrize("note", [date(2026, 1, 1), {1, 2}, float("nan"), float("inf"), b"x"])

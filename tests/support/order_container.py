@@ -7,7 +7,7 @@ from typing import Any
 from azure.cosmos.aio import ContainerProxy
 
 from outbox import UnitOfWork
-from tests.unit.outbox.orders import Order
+from tests.support.orders import Order
 
 
 async def stored(container: ContainerProxy) -> list[dict[str, Any]]:
