@@ -74,7 +74,6 @@ _UNIT = "tests/unit/outbox/test_{}.py"
 _INTEGRATION = "tests/integration/test_outbox_{}.py"
 # The unit tests, then the integration tests.
 _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "answers": (("answers",), ()),
     "batch": (("batches", "order", "relayable"), ()),
     "context": (("batches", "order"), ("commits", "lost_answers", "stale_reads")),
     "data_object": (("batches", "relayable", "order"), ()),
@@ -82,6 +81,7 @@ _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "errors": (("errors",), ()),
     "events": (("entities", "order"), ()),
     "execution": ((), ("stale_reads", "lost_answers")),
+    "failures": (("failures",), ()),
     "paging": (("paging",), ("reading",)),
     "payload": (("entities", "relayable", "batches"), ()),
     "relayable": (("relayable",), ()),
