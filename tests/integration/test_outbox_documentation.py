@@ -64,7 +64,9 @@ class Installed:
     folder: Path
 
     async def run(self, text: str, **environment: str) -> str:
-        """Run a program that can import the wheel and the folder, but nothing of this repository. Return its output."""
+        """Run a program that can import the wheel and the folder, but nothing of this repository. Return its
+        output.
+        """
         places = [str(self.package), str(self.folder)]
         # The development installation is on the path too, and must come later.
         program = f"import sys\nsys.path[:0] = {places!r}\n{text}"

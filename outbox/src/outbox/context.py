@@ -191,7 +191,7 @@ class ContainerContext:
         """Take the stored ETag and sequence of each entity with `if_match="*"`. Return whether any was different.
 
         These entities are not written unconditionally: their events continue the stored sequence, and a commit
-        that was already applied is recognized by the version it replaced.
+        that was already applied is recognised by the version it replaced.
 
         Raises:
             NotFound: An entity is deleted or no longer exists.

@@ -1,9 +1,9 @@
-"""What can happen to a contact, by the article's names.
+"""The events of a contact, with the article's names.
 
-`version` counts the commits of a contact: 1 tells of its creation, and all events of one commit have the same.
-It lets a consumer recognise what it knows already, and what is older than what it knows.
+`version` counts the commits of a contact, from 1. All events of one commit have the same version. It lets a
+consumer recognise repeated and outdated events.
 
-An update tells the whole new value, so of several in one commit the last is enough, as in the article.
+An update carries the whole new value, so it replaces earlier ones in the same commit, as in the article.
 """
 
 from __future__ import annotations
