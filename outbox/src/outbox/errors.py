@@ -59,7 +59,7 @@ class Conflict(OutboxError):
 
 
 class PreconditionFailed(OutboxError):
-    """Nothing was written. Call rollback(), read the entity again, reapply the change and commit."""
+    """Nothing of this commit was written. Call rollback(), read again, reapply the change and commit."""
 
     http_status = 412
 

@@ -16,7 +16,7 @@ SAMPLE = Path(__file__).resolve().parents[3] / "samples" / "contacts"
 
 
 def function_app(folder: str) -> ModuleType:
-    """Import a folder's function_app.py anew."""
+    """Import a fresh copy of a folder's function_app.py."""
     spec = importlib.util.spec_from_file_location(f"function_app_{folder}", SAMPLE / folder / "function_app.py")
     assert spec is not None
     assert spec.loader is not None
