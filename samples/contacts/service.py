@@ -72,8 +72,7 @@ async def _commit(work: UnitOfWork) -> None:
     for _ in range(_COMMIT_RETRIES):
         try:
             await work.commit()
+            return
         except CommitUncertain:
             await asyncio.sleep(_RETRY_DELAY_S)
-        else:
-            return
     await work.commit()

@@ -64,8 +64,7 @@ def lacking(environment: Mapping[str, str]) -> frozenset[str]:
 
 
 def needs(feature: str) -> pytest.MarkDecorator:
-    """Mark a test of a feature that some targets lack. It runs there too, and XPASS shows that the feature exists.
-    """
+    """Mark a test of a feature that some targets lack. It runs there too; XPASS shows that they have it."""
     return pytest.mark.xfail(
         feature in lacking(os.environ), reason=f"the target lacks {feature}: {FEATURES[feature]}", strict=False
     )

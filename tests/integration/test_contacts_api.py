@@ -17,6 +17,7 @@ from emulators.tests.cosmos.support import FaultClient
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
 from samples.contacts.api import create_app
+from samples.contacts.domain import InvalidContact
 from samples.contacts.settings import open_container
 
 PERSON: dict[str, Any] = {
@@ -283,6 +284,23 @@ async def test_an_invalid_contact_is_rejected_with_the_location_of_the_error(
     assert await events(container) == []
 
 
+async def test_a_rule_of_the_domain_that_the_schema_does_not_declare_is_reported_as_400(
+    api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contact = await created(api)
+
+    def reject(*_: Any) -> None:
+        raise InvalidContact("the email address is blocked")
+
+    monkeypatch.setattr("samples.contacts.domain.Contact.set_email", reject)
+
+    answer = await api.put(
+        f"{contact.headers['Location']}/email", json={"email": "a@b"}, headers={"If-Match": "*"}
+    )
+
+    assert is_problem(answer, 400, "The email address is blocked.")
+
+
 async def test_an_invalid_parameter_is_rejected_by_name(api: httpx.AsyncClient) -> None:
     for path, name in (("/contacts?pageSize=0", "pageSize"), ("/contacts/4711", "contact_id")):
         answer = await api.get(path)
@@ -331,6 +349,22 @@ async def test_a_commit_whose_response_is_lost_is_applied_once(
     assert answer.status_code == 200
     assert answer.headers["ETag"] == (await api.get(contact.headers["Location"])).headers["ETag"]
     assert len(await events(container)) == 2
+
+
+async def test_a_commit_that_stays_uncertain_is_reported_as_503(
+    api: httpx.AsyncClient, container: ContainerProxy, faults: FaultClient
+) -> None:
+    contact = await created(api)
+    uncertain = await faults.add("timeout", "batch", for_ms=20_000)
+
+    answer = await api.put(
+        f"{contact.headers['Location']}/email", json={"email": "a@b"}, headers={"If-Match": "*"}
+    )
+
+    assert is_problem(answer, 503, "is unknown")
+    assert int(answer.headers["Retry-After"]) >= 1
+    assert await faults.applied(uncertain) >= 3
+    assert len(await events(container)) == 1
 
 
 async def test_an_outage_is_reported_as_503(api: httpx.AsyncClient, faults: FaultClient) -> None:

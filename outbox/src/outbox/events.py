@@ -16,8 +16,7 @@ _moments = count()
 
 
 def new_id() -> str:
-    """Return a random UUID, unique across partitions, because duplicate detection may compare message ids alone.
-    """
+    """Return a random UUID, unique across partitions: duplicate detection may compare message ids alone."""
     return str(uuid4())
 
 

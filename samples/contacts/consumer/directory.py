@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -63,14 +62,9 @@ class Directory:
         rows = [
             (change.contact_id, aspect, change.version, json.dumps(value)) for aspect, value in aspects.items()
         ]
-        with closing(self._connection.cursor()) as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
-            try:
-                applied = cursor.executemany(_APPLY, rows).rowcount
-            except BaseException:
-                cursor.execute("ROLLBACK")
-                raise
-            cursor.execute("COMMIT")
+        with self._connection:  # commits, or rolls back if it raises
+            self._connection.execute("BEGIN IMMEDIATE")
+            applied = self._connection.executemany(_APPLY, rows).rowcount
         return applied > 0
 
     def contact(self, contact_id: str) -> dict[str, Any] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS last_events (
@@ -41,28 +40,18 @@ class Gaps:
 
     def note(self, contact_id: str, sequence: int) -> range:
         """Record an event, which may be a repetition. Return the numbers that it shows to be missing."""
-        with closing(self._connection.cursor()) as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
-            try:
-                missing = self._note(cursor, contact_id, sequence)
-            except BaseException:
-                cursor.execute("ROLLBACK")
-                raise
-            cursor.execute("COMMIT")
+        with self._connection:  # commits, or rolls back if it raises
+            self._connection.execute("BEGIN IMMEDIATE")
+            row = self._connection.execute(_LAST, (contact_id,)).fetchone()
+            last = sequence - 1 if row is None else row[0]
+            if sequence <= last:
+                self._connection.execute(_REMOVE_MISSING, (contact_id, sequence))
+                return range(0)
+            missing = range(last + 1, sequence)
+            self._connection.executemany(_ADD_MISSING, ((contact_id, number) for number in missing))
+            self._connection.execute(_ADVANCE, (contact_id, sequence))
         return missing
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """Yield contact id and sequence number of each missing event, sorted."""
         yield from self._connection.execute(_ALL)
-
-    @staticmethod
-    def _note(cursor: sqlite3.Cursor, contact_id: str, sequence: int) -> range:
-        row = cursor.execute(_LAST, (contact_id,)).fetchone()
-        last = sequence - 1 if row is None else row[0]
-        if sequence <= last:
-            cursor.execute(_REMOVE_MISSING, (contact_id, sequence))
-            return range(0)
-        missing = range(last + 1, sequence)
-        cursor.executemany(_ADD_MISSING, ((contact_id, number) for number in missing))
-        cursor.execute(_ADVANCE, (contact_id, sequence))
-        return missing

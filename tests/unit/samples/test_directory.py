@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from samples.contacts.consumer.changes import UnreadableEvent, sequence_of
+from samples.contacts.consumer.changes import Change, UnreadableEvent, sequence_of
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.handler import handle
 
@@ -178,6 +179,18 @@ def test_an_unreadable_event_is_rejected_and_changes_nothing(
         handle(body, directory)
 
     assert list(directory.contacts()) == []
+
+
+def test_a_change_that_cannot_be_stored_is_rolled_back(directory: Directory) -> None:
+    with pytest.raises(sqlite3.IntegrityError):
+        directory.apply(Change("c1", 9, {"email": "a@b", cast(str, None): "x"}))
+    with pytest.raises(sqlite3.IntegrityError):
+        directory.gaps.note(cast(str, None), 1)
+
+    handle(created(), directory, 1)
+    contact = directory.contact("c1")
+    assert contact is not None
+    assert contact["email"] == "first@contoso.com"
 
 
 def test_the_directory_survives_in_its_file(tmp_path: Path) -> None:
