@@ -1,4 +1,4 @@
-"""What can be done with contacts: each use case is one unit of work on the outbox's container."""
+"""The use cases of contacts. Each is one unit of work on the outbox container."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from azure.cosmos.aio import ContainerProxy
 from outbox import CommitUncertain, Page, PreconditionFailed, UnitOfWork
 from samples.contacts.domain import Contact
 
-_REPETITIONS = 2
-_PAUSE_S = 0.2
+_COMMIT_RETRIES = 2
+_RETRY_DELAY_S = 0.2
 
 Accepts = Callable[[str], bool]
-"""Whether a version, by its ETag, is one that the caller means."""
+"""Whether the caller accepts the version with this ETag."""
 
 
 class Contacts:
-    """The use cases; safe with any number of tasks at once. Errors are those of `outbox`."""
+    """The use cases, safe for concurrent tasks. They raise the errors of `outbox`."""
 
     def __init__(self, container: ContainerProxy) -> None:
         self._container = container
 
     async def create(self, contact: Contact) -> Contact:
-        """Store a new contact, with its created event. Conflict where its id is taken."""
+        """Store a new contact and its created event. Raises Conflict if the id is in use."""
         async with UnitOfWork(self._container) as work:
             work.repository(Contact).create(contact)
             await _commit(work)
         return contact
 
     async def read(self, identifier: str, *, if_none_match: str | None = None) -> Contact:
-        """The contact. NotModified where `if_none_match` is its ETag."""
+        """Return a contact. Raises NotModified if `if_none_match` is its ETag."""
         async with UnitOfWork(self._container) as work:
             return await work.repository(Contact).read(identifier, if_none_match=if_none_match)
 
     async def read_page(self, size: int, continuation: str | None) -> Page[Contact]:
-        """Up to `size` contacts; `continuation` is that of the page before."""
+        """Return up to `size` contacts. `continuation` is that of the previous page."""
         async with UnitOfWork(self._container) as work:
             return await work.repository(Contact).read_page(size, continuation)
 
     async def change(self, identifier: str, accepts: Accepts, apply: Callable[[Contact], None]) -> Contact:
-        """Apply a change to a version that the caller accepts, and store it with the events it raises.
+        """Apply a change to a contact and store it with the events it raises.
 
-        PreconditionFailed where another version is stored, or someone else was first.
+        Raises PreconditionFailed if the caller does not accept the stored version, or if it changes meanwhile.
         """
         async with UnitOfWork(self._container) as work:
             contact = await work.repository(Contact).read(identifier)
@@ -53,7 +53,7 @@ class Contacts:
         return contact
 
     async def delete(self, identifier: str, accepts: Accepts) -> None:
-        """Mark a contact as deleted, with its deleted event; otherwise as `change`."""
+        """Mark a contact as deleted and store its deleted event. Raises the same as `change`."""
         async with UnitOfWork(self._container) as work:
             contacts = work.repository(Contact)
             contact = await contacts.read(identifier)
@@ -64,16 +64,15 @@ class Contacts:
 
 def _check_version(contact: Contact, accepts: Accepts) -> None:
     if not accepts(contact.etag or ""):
-        raise PreconditionFailed(f"Contact '{contact.id}' is stored in another version than the caller's.")
+        raise PreconditionFailed(f"Contact '{contact.id}' is stored in another version than the caller accepts.")
 
 
 async def _commit(work: UnitOfWork) -> None:
-    """Commit; what nobody knows to be done or not is asked for again, which does it once."""
-    for _ in range(_REPETITIONS):
+    """Commit, and repeat the commit while its outcome is unknown. It is applied once."""
+    for _ in range(_COMMIT_RETRIES):
         try:
             await work.commit()
-        except CommitUncertain:
-            await asyncio.sleep(_PAUSE_S)
-        else:
             return
+        except CommitUncertain:
+            await asyncio.sleep(_RETRY_DELAY_S)
     await work.commit()

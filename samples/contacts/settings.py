@@ -1,4 +1,4 @@
-"""Connections to Azure by the settings' names that the Functions host uses, and so does the relay.
+"""Connections to Azure, with the setting names that the Functions host and the relay use.
 
 https://learn.microsoft.com/azure/azure-functions/functions-reference#configure-an-identity-based-connection
 """
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class SettingMissing(Exception):
-    """A connection has no setting; the message says which to set."""
+    """A connection has no setting. The message names the setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A connection string, which is a secret, or an address that is used with an identity."""
+    """A connection string, which is a secret, or an address to use with an identity."""
 
     connection_string: str | None
     address: str
@@ -34,16 +34,16 @@ class Connection:
 
     @classmethod
     def named(cls, name: str, address: str, environment: Mapping[str, str]) -> Self:
-        """The connection `name`, such as COSMOS; `address` is the suffix of the setting with the address.
+        """Return the connection `name`, such as COSMOS. `address` is the suffix of the setting with the address.
 
         Raises:
-            SettingMissing: Neither is set.
+            SettingMissing: Neither a connection string nor an address is set.
         """
-        whole, host = environment.get(name), environment.get(f"{name}__{address}", "")
-        if not whole and not host:
+        connection_string, host = environment.get(name), environment.get(f"{name}__{address}", "")
+        if not connection_string and not host:
             raise SettingMissing(f"Set {name} to a connection string, or {name}__{address} to use an identity.")
         return cls(
-            connection_string=whole or None,
+            connection_string=connection_string or None,
             address=host,
             managed=environment.get(f"{name}__credential", "").lower() == "managedidentity",
             client_id=environment.get(f"{name}__clientId") or None,
@@ -59,7 +59,7 @@ class Connection:
 
 @asynccontextmanager
 async def open_container(environment: Mapping[str, str] = os.environ) -> AsyncIterator[ContainerProxy]:
-    """The container of contacts and events: COSMOS, COSMOS_DATABASE and COSMOS_CONTAINER.
+    """Open the container of contacts and events, from COSMOS, COSMOS_DATABASE and COSMOS_CONTAINER.
 
     Raises:
         SettingMissing: COSMOS is not set.
@@ -67,38 +67,38 @@ async def open_container(environment: Mapping[str, str] = os.environ) -> AsyncIt
     connection = Connection.named("COSMOS", "accountEndpoint", environment)
     database = environment.get("COSMOS_DATABASE") or "outbox"
     container = environment.get("COSMOS_CONTAINER") or "data"
-    async with AsyncExitStack() as closing:
+    async with AsyncExitStack() as stack:
         if connection.connection_string is not None:
             client = CosmosClient.from_connection_string(connection.connection_string)
         else:
             credential = connection.credential()
-            await closing.enter_async_context(credential)
+            await stack.enter_async_context(credential)
             client = CosmosClient(connection.address, credential)
-        # The account is asked here: a wrong setting shows when the service starts.
-        await closing.enter_async_context(client)
+        # This sends a request, so that a wrong setting shows when the service starts.
+        await stack.enter_async_context(client)
         yield client.get_database_client(database).get_container_client(container)
 
 
 @asynccontextmanager
 async def open_servicebus(environment: Mapping[str, str] = os.environ) -> AsyncIterator[ServiceBusClient]:
-    """A client for many session receivers, by the setting SERVICEBUS.
+    """Open a client for session receivers, from SERVICEBUS.
 
     Raises:
-        SettingMissing: It is not set.
+        SettingMissing: SERVICEBUS is not set.
     """
     from azure.servicebus.aio import ServiceBusClient
 
     connection = Connection.named("SERVICEBUS", "fullyQualifiedNamespace", environment)
-    # Left to itself, the SDK (7.15.0) reads all certificates anew for every session accepted.
-    certificates = ssl.create_default_context()
-    async with AsyncExitStack() as closing:
-        # The SDK would repeat each wait for a session three times before it says that there is none.
+    # Shared, because the SDK (7.15.0) would load all CA certificates for every session it accepts.
+    ssl_context = ssl.create_default_context()
+    async with AsyncExitStack() as stack:
+        # retry_total=0, because the SDK would repeat each wait for a session three times.
         if connection.connection_string is not None:
             client = ServiceBusClient.from_connection_string(
-                connection.connection_string, retry_total=0, ssl_context=certificates
+                connection.connection_string, retry_total=0, ssl_context=ssl_context
             )
         else:
             credential = connection.credential()
-            await closing.enter_async_context(credential)
-            client = ServiceBusClient(connection.address, credential, retry_total=0, ssl_context=certificates)
-        yield await closing.enter_async_context(client)
+            await stack.enter_async_context(credential)
+            client = ServiceBusClient(connection.address, credential, retry_total=0, ssl_context=ssl_context)
+        yield await stack.enter_async_context(client)

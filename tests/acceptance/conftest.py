@@ -1,6 +1,6 @@
-"""The services the tests run against: the local stack's, started here, unless the environment names others.
+"""The services under test: the local emulators, started here, or those that the environment names.
 
-docs/local-stack.md tells how to run them against the official emulators or a subscription.
+docs/local-stack.md explains how to run the tests against the official emulators or a subscription.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def _local_services() -> AsyncIterator[Target]:
 
 @pytest.fixture
 async def services(target: Target) -> AsyncIterator[Services]:
-    # A type of its own: where a relay runs on the same containers, it must not take part.
+    # An event type of its own, so that another relay on the same containers does not publish the events.
     own = {"RELAY_EVENT_TYPE": f"acceptance-{uuid4()}", "RELAY_MESSAGE_FORMAT": "plain"}
     settings = Settings.from_environment({**target.environment, **own})
     async with open_services(settings, target.subscription) as opened:
@@ -56,7 +56,7 @@ async def services(target: Target) -> AsyncIterator[Services]:
 
 @pytest.fixture
 async def make_relay(services: Services) -> AsyncIterator[RelayMaker]:
-    """Makes relays that know nothing of one another."""
+    """Creates relays that share no state."""
     relays: list[CosmosRelay] = []
 
     def make() -> CosmosRelay:

@@ -1,4 +1,4 @@
-"""A small domain for these tests: parcels, whose documents remove themselves should a test not get to it."""
+"""A small domain for these tests: parcels, whose documents expire even if a test does not remove them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The services under test through the real SDKs: what is written, what comes of it, and what is left to remove.
+"""Access to the services under test through the real SDKs, with clean-up.
 
-Nothing here asks a target for more than its data plane, or assumes that it is empty or its own.
+Uses only the data plane of a target, and does not assume that the target is empty or used by nobody else.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from relay.servicebus.client import servicebus_client
 from relay.settings import Settings
 from tests.acceptance.parcels import TTL_S, Parcel, ParcelScanned
 
-# A target in another region takes its time; a message that is not there after this will not come.
+# Long enough for a target in another region.
 WAIT_S = 30.0
 
-# Sessions received from at a time, each on a connection of its own: the Service Bus emulator takes ten in all.
+# Concurrent sessions, each on its own connection. The official Service Bus emulator allows ten connections.
 RECEIVERS = 4
 
 
@@ -44,16 +44,16 @@ class Services:
         self._keys: list[str] = []
 
     def new_key(self) -> str:
-        """A partition key that nothing has yet; what is under it is removed in the end."""
+        """Return an unused partition key. Its documents are removed after the test."""
         self._keys.append(f"acceptance-{uuid4()}")
         return self._keys[-1]
 
     def unit_of_work(self) -> UnitOfWork:
-        """Events of the type that only this test's relay looks for."""
+        """Return a unit of work whose events only this test's relay publishes."""
         return UnitOfWork(self.outbox, event_ttl=TTL_S, event_type=self.settings.event_type)
 
-    async def tell(self, parcel: Parcel, *scans: ParcelScanned) -> None:
-        """Commit events about a parcel, and the parcel with its own one where it is new, in one batch."""
+    async def commit(self, parcel: Parcel, *scans: ParcelScanned) -> None:
+        """Commit events about a parcel in one batch, together with the parcel if it is new."""
         async with self.unit_of_work() as work:
             if parcel.is_new:
                 work.repository(Parcel).create(parcel)
@@ -62,39 +62,39 @@ class Services:
             await work.commit()
 
     async def read_feed(self, **start: Any) -> tuple[list[dict[str, Any]], str]:
-        """The change feed from `start` on, as the SDK takes it, and the continuation to go on with."""
+        """Read the change feed from `start`, as the SDK takes it. Return the documents and the continuation."""
         documents = [item async for item in self.outbox.query_items_change_feed(**start)]
-        # Not by the SDK's response_hook: it is called before the continuation is put together.
+        # Not in the SDK's response_hook, which is called before the continuation is complete.
         continuation: str = self.outbox.client_connection.last_response_headers["etag"]
         return documents, continuation
 
     async def changes(self, key: str) -> list[dict[str, Any]]:
-        """The change feed of one partition key, from its beginning; of each commit the entities, then the events
-        in order, as the feed promises none within a transaction.
+        """Return the change feed of a partition key from the beginning. The feed does not specify the order within
+        a transaction, so each commit is sorted: the entities, then the events in order.
         """
         documents, _ = await self.read_feed(partition_key=key, start_time="Beginning")
         return sorted(documents, key=lambda document: (document["_lsn"], document.get("order", -1)))
 
     async def events(self, key: str) -> list[dict[str, Any]]:
-        """Only the events of it."""
+        """Return only the events of it."""
         return [item for item in await self.changes(key) if item["type"] == self.settings.event_type]
 
     async def quarantined(self, key: str) -> list[dict[str, Any]]:
-        """The quarantine records of one partition key, as soon as there are any; TimeoutError."""
+        """Wait for quarantine records of a partition key and return them. Raises TimeoutError."""
         async with asyncio.timeout(WAIT_S):
-            # The relay wrote them in its own session with Cosmos DB: to another one they may show a little later.
+            # The relay wrote them in its own Cosmos DB session, so this client may see them a little later.
             while not (found := await _query(self._quarantine, key, "SELECT * FROM c")):
                 await asyncio.sleep(0.1)
         return found
 
     async def received(self, key: str) -> list[ServiceBusReceivedMessage]:
-        """All that the key's session holds and has not given yet, in order."""
+        """Receive the remaining messages of the key's session, in order."""
         return (await self.received_of_each([key]))[0]
 
     async def received_of_each(self, keys: Sequence[str]) -> list[list[ServiceBusReceivedMessage]]:
-        """The same of several sessions, at the places of their keys.
+        """Receive from several sessions. The lists are in the order of `keys`.
 
-        A marker is sent behind what a session holds: what does not come before the marker does not come at all.
+        A marker is sent to the end of each session, so a message that does not arrive before it is missing.
         """
         markers = [str(uuid4()) for _ in keys]
         async with self.sender() as sender:
@@ -135,7 +135,7 @@ class Services:
             yield sender
 
     async def clean_up(self) -> None:
-        """Remove every document under the keys that were given out."""
+        """Remove all documents with the partition keys of this test."""
         async with asyncio.TaskGroup() as tasks:
             for key in self._keys:
                 for container in (self.outbox, self._quarantine):
@@ -144,7 +144,7 @@ class Services:
 
 @asynccontextmanager
 async def open_services(settings: Settings, subscription: str) -> AsyncIterator[Services]:
-    """Connect, and leave nothing behind in the containers."""
+    """Connect, and remove the test's documents afterwards."""
     async with cosmos_client(settings.cosmos) as client:
         database = client.get_database_client(settings.cosmos_database)
         services = Services(
@@ -165,5 +165,5 @@ async def _query(container: ContainerProxy, key: str, query: str) -> list[dict[s
 
 async def _remove_all(container: ContainerProxy, key: str) -> None:
     for item in await _query(container, key, "SELECT c.id FROM c"):
-        with suppress(CosmosResourceNotFoundError):  # its time to live may be over
+        with suppress(CosmosResourceNotFoundError):  # it may have expired
             await container.delete_item(item["id"], partition_key=key)

@@ -1,4 +1,4 @@
-"""What the tests run against: the local stack in this process, or the services that the environment names."""
+"""The target of the tests: emulators in this process, or the services that the environment names."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SUBSCRIPTION = "OUTBOX_RELAY_SUBSCRIPTION"
 LACKS = "OUTBOX_RELAY_LACKS"
 
 FEATURES = {
-    "batch-etags": "an operation of a transactional batch fails when its ETag is that of another version",
-    "batch-isolation": "of two transactional batches that create the same document at once, one leaves nothing",
+    "batch-etags": "an operation of a transactional batch fails if its ETag is not the current one",
+    "batch-isolation": "of two concurrent transactional batches that create the same document, one writes nothing",
     "null-character": "a string may hold U+0000",
     "message-limit": "the topic refuses a single message that is larger than a batch may be",
 }
-"""What not every target has; `needs` takes these names, and so does OUTBOX_RELAY_LACKS."""
+"""Features that some targets lack: the names for `needs` and OUTBOX_RELAY_LACKS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Target:
 
     Attributes:
         environment: The settings, as docs/settings.md names them.
-        subscription: One that takes every event, requires sessions and that nobody else receives from.
+        subscription: A subscription that receives every event, requires sessions and has no other receiver.
     """
 
     environment: Mapping[str, str]
@@ -35,10 +35,10 @@ class Target:
 
 
 def named_target(environment: Mapping[str, str]) -> Target | None:
-    """The target that the environment names; None stands for the local stack, to be started here.
+    """Return the target that the environment names; None means emulators started by the tests.
 
     Raises:
-        ValueError: The environment contradicts itself, or lacks the subscription.
+        ValueError: The target is unknown, or the subscription is not set.
     """
     kind = environment.get(TARGET) or "local"
     if kind == "local":
@@ -52,19 +52,19 @@ def named_target(environment: Mapping[str, str]) -> Target | None:
 
 
 def lacking(environment: Mapping[str, str]) -> frozenset[str]:
-    """The features that OUTBOX_RELAY_LACKS names, separated by spaces.
+    """Return the features that OUTBOX_RELAY_LACKS lists, separated by spaces.
 
     Raises:
-        ValueError: One of them is none of FEATURES.
+        ValueError: A name is not one of FEATURES.
     """
     names = frozenset(environment.get(LACKS, "").split())
     if unknown := sorted(names - FEATURES.keys()):
-        raise ValueError(f"{LACKS} names {', '.join(unknown)}: it may name {', '.join(FEATURES)}.")
+        raise ValueError(f"{LACKS} names {', '.join(unknown)}: use only {', '.join(FEATURES)}.")
     return names
 
 
 def needs(feature: str) -> pytest.MarkDecorator:
-    """Marks a test of what some targets lack; there it runs all the same, and XPASS tells that it is there now."""
+    """Mark a test of a feature that some targets lack. It runs there too; XPASS shows that they have it."""
     return pytest.mark.xfail(
         feature in lacking(os.environ), reason=f"the target lacks {feature}: {FEATURES[feature]}", strict=False
     )

@@ -1,4 +1,4 @@
-"""What the outbox rests on in Cosmos DB: transactional batches, ETags and the change feed, wherever it is."""
+"""What the outbox requires of Cosmos DB: transactional batches, ETags and the change feed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.acceptance.parcels import TTL_S, Parcel, ParcelScanned
 from tests.acceptance.services import Services
 from tests.acceptance.target import needs
 
-# How far the clocks of the target and of this machine may be apart, and then some.
+# An upper bound for the clock skew between the target and this machine.
 CLOCKS_S = 600
 
 
@@ -28,10 +28,12 @@ def ids(documents: list[dict[str, Any]]) -> list[str]:
     return [each["id"] for each in documents]
 
 
-async def test_the_change_feed_has_a_commits_documents_as_written_and_stamped(services: Services) -> None:
+async def test_the_change_feed_returns_the_documents_of_a_commit_with_system_properties(
+    services: Services,
+) -> None:
     key = services.new_key()
     parcel, scan = Parcel("Kraków", partition_key=key), ParcelScanned(1, {"weight": 0.1})
-    await services.tell(parcel, scan)
+    await services.commit(parcel, scan)
 
     entity, accepted, scanned = await services.changes(key)
 
@@ -55,41 +57,41 @@ async def test_an_events_own_time_to_live_is_kept(services: Services) -> None:
     assert [each["ttl"] for each in await services.changes(key)] == [1234]
 
 
-async def test_the_feed_goes_on_where_it_was_read_to(services: Services) -> None:
+async def test_the_feed_continues_from_its_continuation(services: Services) -> None:
     key = services.new_key()
     parcel = Parcel("Kraków", partition_key=key)
-    await services.tell(parcel, ParcelScanned(1))
-    documents, place = await services.read_feed(partition_key=key, start_time="Beginning")
+    await services.commit(parcel, ParcelScanned(1))
+    documents, continuation = await services.read_feed(partition_key=key, start_time="Beginning")
     assert len(documents) == 3
     later = ParcelScanned(2)
-    await services.tell(parcel, later)
+    await services.commit(parcel, later)
 
-    documents, place = await services.read_feed(continuation=place)
+    documents, continuation = await services.read_feed(continuation=continuation)
 
     assert set(ids(documents)) == {parcel.id, later.id}
-    assert (await services.read_feed(continuation=place))[0] == []
+    assert (await services.read_feed(continuation=continuation))[0] == []
 
 
-async def test_the_feed_from_now_has_only_what_comes_later(services: Services) -> None:
+async def test_the_feed_from_now_has_only_later_documents(services: Services) -> None:
     key = services.new_key()
     parcel = Parcel("Kraków", partition_key=key)
-    await services.tell(parcel)
+    await services.commit(parcel)
     documents, now = await services.read_feed(partition_key=key, start_time="Now")
     assert documents == []
     later = ParcelScanned(1)
-    await services.tell(parcel, later)
+    await services.commit(parcel, later)
 
     documents, _ = await services.read_feed(continuation=now)
 
     assert set(ids(documents)) == {parcel.id, later.id}
 
 
-async def test_an_entity_that_was_changed_comes_once_with_its_latest_version_among_its_events(
+async def test_a_changed_entity_appears_once_in_its_latest_version(
     services: Services,
 ) -> None:
     key = services.new_key()
     parcel = Parcel("Kraków", partition_key=key)
-    await services.tell(parcel)
+    await services.commit(parcel)
     async with services.unit_of_work() as work:
         read = await work.repository(Parcel).read(parcel.id, partition_key=key)
         read.deliver("Zoë")
@@ -102,7 +104,7 @@ async def test_an_entity_that_was_changed_comes_once_with_its_latest_version_amo
     assert documents[1]["_etag"] == read.etag != parcel.etag
 
 
-async def test_a_batch_with_an_operation_that_fails_leaves_nothing(services: Services) -> None:
+async def test_a_batch_with_a_failing_operation_writes_nothing(services: Services) -> None:
     key = services.new_key()
     first, taken, third = (document(key, str(uuid4())) for _ in range(3))
     await services.outbox.create_item(taken)
@@ -117,27 +119,27 @@ async def test_a_batch_with_an_operation_that_fails_leaves_nothing(services: Ser
     assert await services.changes(key) == stamped
 
 
-async def test_a_commit_under_an_id_that_is_taken_leaves_no_event(services: Services) -> None:
+async def test_a_commit_with_an_id_in_use_writes_no_event(services: Services) -> None:
     key = services.new_key()
     parcel = Parcel("Kraków", partition_key=key)
-    await services.tell(parcel)
+    await services.commit(parcel)
     before = await services.changes(key)
 
     with pytest.raises(Conflict):
-        await services.tell(Parcel("Brno", id=parcel.id, partition_key=key), ParcelScanned(1))
+        await services.commit(Parcel("Brno", id=parcel.id, partition_key=key), ParcelScanned(1))
 
     assert await services.changes(key) == before
 
 
 @needs("batch-isolation")
-async def test_of_commits_that_create_the_same_entity_at_once_one_is_done_and_the_others_leave_nothing(
+async def test_of_concurrent_commits_that_create_one_entity_one_is_applied_and_the_others_write_nothing(
     services: Services,
 ) -> None:
     key, identifier = services.new_key(), str(uuid4())
     scans = [ParcelScanned(number) for number in range(8)]
 
     outcomes = await asyncio.gather(
-        *(services.tell(Parcel("Brno", id=identifier, partition_key=key), scan) for scan in scans),
+        *(services.commit(Parcel("Brno", id=identifier, partition_key=key), scan) for scan in scans),
         return_exceptions=True,
     )
 
@@ -149,12 +151,12 @@ async def test_of_commits_that_create_the_same_entity_at_once_one_is_done_and_th
 
 
 @needs("batch-etags")
-async def test_a_commit_on_a_version_that_was_changed_since_is_refused_and_leaves_nothing(
+async def test_a_commit_on_a_stale_version_fails_and_writes_nothing(
     services: Services,
 ) -> None:
     key = services.new_key()
     parcel = Parcel("Kraków", partition_key=key)
-    await services.tell(parcel)
+    await services.commit(parcel)
     async with services.unit_of_work() as slow, services.unit_of_work() as quick:
         late = await slow.repository(Parcel).read(parcel.id, partition_key=key)
         first = await quick.repository(Parcel).read(parcel.id, partition_key=key)
@@ -169,7 +171,7 @@ async def test_a_commit_on_a_version_that_was_changed_since_is_refused_and_leave
     assert await services.changes(key) == before
 
 
-async def test_a_replacement_outside_of_a_batch_is_held_to_its_etag(services: Services) -> None:
+async def test_a_single_replacement_requires_its_etag(services: Services) -> None:
     key = services.new_key()
     written = await services.outbox.create_item(document(key, str(uuid4()), version=1))
     await services.outbox.replace_item(written["id"], document(key, written["id"], version=2))
@@ -185,11 +187,11 @@ async def test_a_replacement_outside_of_a_batch_is_held_to_its_etag(services: Se
     assert [each["data"] for each in await services.changes(key)] == [{"version": 2}]
 
 
-async def test_entities_of_a_partition_are_listed_page_by_page(services: Services) -> None:
+async def test_entities_of_a_partition_key_are_listed_by_page(services: Services) -> None:
     key = services.new_key()
     parcels = [Parcel("Kraków" if number % 2 else "Brno", partition_key=key) for number in range(6)]
     for parcel in parcels:
-        await services.tell(parcel)
+        await services.commit(parcel)
 
     found: list[str] = []
     continuation = None

@@ -1,4 +1,4 @@
-"""From a commit over the change feed and the relay to a subscription, wherever the services are."""
+"""From a commit through the change feed and the relay to a subscription."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPAN = trace.NonRecordingSpan(
     trace.SpanContext(0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, False, trace.TraceFlags(1))
 )
 
-# Cosmos DB keeps a number as an IEEE 754 double: an integer beyond 2**53 is nothing that every target can keep.
+# Cosmos DB stores a number as an IEEE 754 double, so not every target can store an integer beyond 2**53.
 SHAPES = {
     "dates": ["2021-09-22T11:07:37.3022907+02:00", "2019-01-01T00:00:01.0000000Z", "2019-01-01"],
     "numbers": [0, -1, 0.1, 1e-7, 12_345_678_901, 2**53 - 1, -(2**53 - 1), 1.5e300],
@@ -29,12 +29,12 @@ SHAPES = {
 }
 
 
-async def test_a_commits_events_arrive_once_in_order_and_as_stored(
+async def test_the_events_of_a_commit_arrive_once_in_order_and_unchanged(
     services: Services, make_relay: RelayMaker
 ) -> None:
     key = services.new_key()
     parcel = Parcel("Kraków", partition_key=key)
-    await services.tell(parcel, *(ParcelScanned(step, SHAPES) for step in range(5)))
+    await services.commit(parcel, *(ParcelScanned(step, SHAPES) for step in range(5)))
     documents = await services.changes(key)
 
     outcome = await make_relay().handle(documents, "acceptance")
@@ -49,9 +49,9 @@ async def test_a_commits_events_arrive_once_in_order_and_as_stored(
 
 
 @needs("null-character")
-async def test_the_null_character_is_relayed_as_any_other(services: Services, make_relay: RelayMaker) -> None:
+async def test_the_null_character_is_relayed(services: Services, make_relay: RelayMaker) -> None:
     key = services.new_key()
-    await services.tell(Parcel("a\x00b", partition_key=key))
+    await services.commit(Parcel("a\x00b", partition_key=key))
 
     await make_relay().handle(await services.changes(key), "acceptance")
 
@@ -59,10 +59,10 @@ async def test_the_null_character_is_relayed_as_any_other(services: Services, ma
     assert orjson.loads(body(message))["destination"] == "a\x00b"
 
 
-async def test_a_message_has_what_the_contract_says(services: Services, make_relay: RelayMaker) -> None:
+async def test_a_message_follows_the_contract(services: Services, make_relay: RelayMaker) -> None:
     key = services.new_key()
     with trace.use_span(SPAN):
-        await services.tell(Parcel("Kraków", partition_key=key))
+        await services.commit(Parcel("Kraków", partition_key=key))
 
     await make_relay().handle(await services.changes(key), "acceptance")
 
@@ -79,31 +79,33 @@ async def test_a_message_has_what_the_contract_says(services: Services, make_rel
     }
 
 
-async def test_what_another_relay_sends_again_the_topic_drops(services: Services, make_relay: RelayMaker) -> None:
+async def test_the_topic_drops_what_another_relay_publishes_again(
+    services: Services, make_relay: RelayMaker
+) -> None:
     key = services.new_key()
-    await services.tell(Parcel("Kraków", partition_key=key), *map(ParcelScanned, range(9)))
+    await services.commit(Parcel("Kraków", partition_key=key), *map(ParcelScanned, range(9)))
     documents = await services.changes(key)
     await make_relay().handle(documents, "first")
     assert len(await services.received(key)) == 10
 
-    # It remembers nothing of what the first one sent, so it is the topic that must.
+    # The second relay does not know what the first one published: the topic drops the duplicates.
     again = await make_relay().handle(documents, "second")
 
     assert (again.published, again.already_published) == (10, 0)
     assert await services.received(key) == []
 
 
-async def test_many_keys_at_once_keep_each_its_order(services: Services, make_relay: RelayMaker) -> None:
+async def test_concurrent_keys_keep_their_order(services: Services, make_relay: RelayMaker) -> None:
     keys = [services.new_key() for _ in range(12)]
 
-    async def tell(key: str) -> None:
+    async def write(key: str) -> None:
         parcel = Parcel("Kraków", partition_key=key)
         for commit in range(3):
-            await services.tell(parcel, *(ParcelScanned(commit * 3 + number) for number in range(3)))
+            await services.commit(parcel, *(ParcelScanned(commit * 3 + number) for number in range(3)))
 
     async with asyncio.TaskGroup() as tasks:
         for key in keys:
-            tasks.create_task(tell(key))
+            tasks.create_task(write(key))
     feeds = [await services.events(key) for key in keys]
     interleaved = chain.from_iterable(zip(*feeds, strict=True))
 
@@ -115,13 +117,13 @@ async def test_many_keys_at_once_keep_each_its_order(services: Services, make_re
         assert [message.message_id for message in messages] == [event["id"] for event in feed]
 
 
-async def test_more_than_one_batch_holds_arrives_once_and_in_order(
+async def test_more_events_than_a_batch_holds_arrive_once_and_in_order(
     services: Services, make_relay: RelayMaker
 ) -> None:
     key = services.new_key()
     # 800 KB: at least four batches on Standard, and within one transactional batch of Cosmos DB.
     scans = [ParcelScanned(step, "x" * 20_000) for step in range(40)]
-    await services.tell(Parcel("Kraków", partition_key=key), *scans)
+    await services.commit(Parcel("Kraków", partition_key=key), *scans)
 
     outcome = await make_relay().handle(await services.changes(key), "acceptance")
 
@@ -132,14 +134,14 @@ async def test_more_than_one_batch_holds_arrives_once_and_in_order(
 
 
 @needs("message-limit")
-async def test_a_message_too_large_for_the_link_is_quarantined_and_its_neighbours_arrive(
+async def test_a_message_too_large_for_the_link_is_quarantined_and_the_others_arrive(
     services: Services, make_relay: RelayMaker
 ) -> None:
     key = services.new_key()
     async with services.sender() as sender:
         limit = (await sender.create_message_batch()).max_size_in_bytes
     parcel = Parcel("Kraków", partition_key=key)
-    await services.tell(parcel, ParcelScanned(0), ParcelScanned(1, "x" * limit), ParcelScanned(2))
+    await services.commit(parcel, ParcelScanned(0), ParcelScanned(1, "x" * limit), ParcelScanned(2))
     events = await services.events(key)
 
     outcome = await make_relay().handle(events, "acceptance")
@@ -157,15 +159,15 @@ async def test_a_message_too_large_for_the_link_is_quarantined_and_its_neighbour
     [(["2019-01-01T00:00:01.0000000Z", 0.1], "data-not-object"), ({"text": "ü"}, "action-not-string")],
     ids=["no object", "no action"],
 )
-async def test_a_malformed_event_is_quarantined_untouched_and_once(
+async def test_a_malformed_event_is_quarantined_unchanged_and_once(
     services: Services, make_relay: RelayMaker, data: object, reason: str
 ) -> None:
     key = services.new_key()
     parcel = Parcel("Kraków", partition_key=key)
-    await services.tell(parcel)
+    await services.commit(parcel)
     malformed = {"id": f"{key}-malformed", "partitionKey": key, "type": services.settings.event_type}
     await services.outbox.create_item({**malformed, "data": data, "ttl": TTL_S})
-    await services.tell(parcel, ParcelScanned(1))
+    await services.commit(parcel, ParcelScanned(1))
     events = await services.events(key)
 
     outcome = await make_relay().handle(events, "first")

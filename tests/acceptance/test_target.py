@@ -1,4 +1,4 @@
-"""How the target is chosen; what is said wrongly is refused, as it would test something else than was meant."""
+"""How the target is chosen. An invalid choice is rejected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.acceptance.target import LACKS, SUBSCRIPTION, TARGET, Target, lacking
 
 
 @pytest.mark.parametrize("kind", [{}, {TARGET: ""}, {TARGET: "local"}])
-def test_unless_told_otherwise_the_local_stack_is_started_whatever_else_is_set(kind: dict[str, str]) -> None:
+def test_by_default_the_emulators_are_started_whatever_else_is_set(kind: dict[str, str]) -> None:
     assert named_target({**kind, "COSMOS": "elsewhere", SUBSCRIPTION: "all"}) is None
 
 
@@ -23,16 +23,16 @@ def test_the_environment_names_the_services_and_the_subscription() -> None:
     [({TARGET: "azure", SUBSCRIPTION: "all"}, TARGET), ({TARGET: "environment"}, SUBSCRIPTION)],
     ids=["no such target", "no subscription"],
 )
-def test_a_target_that_cannot_be_meant_is_refused(environment: dict[str, str], named: str) -> None:
+def test_an_unknown_target_or_a_missing_subscription_is_rejected(environment: dict[str, str], named: str) -> None:
     with pytest.raises(ValueError, match=f"^{named} is"):
         named_target(environment)
 
 
-def test_what_a_target_lacks_is_taken_from_the_environment() -> None:
+def test_the_environment_names_the_features_a_target_lacks() -> None:
     assert lacking({}) == frozenset()
     assert lacking({LACKS: " batch-etags  null-character"}) == {"batch-etags", "null-character"}
 
 
-def test_a_feature_that_no_test_needs_cannot_be_lacking() -> None:
-    with pytest.raises(ValueError, match="names batch-etag: it may name batch-etags"):
+def test_an_unknown_feature_is_rejected() -> None:
+    with pytest.raises(ValueError, match="names batch-etag: use only batch-etags"):
         lacking({LACKS: "batch-etag null-character"})

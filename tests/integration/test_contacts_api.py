@@ -1,4 +1,4 @@
-"""The contact service's API on the local Cosmos DB: what clients see, and what is committed."""
+"""The contact service's API on the local Cosmos DB."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from emulators.tests.cosmos.support import FaultClient
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
 from samples.contacts.api import create_app
+from samples.contacts.domain import InvalidContact
 from samples.contacts.settings import open_container
 
 PERSON: dict[str, Any] = {
@@ -36,7 +37,7 @@ PERSON: dict[str, Any] = {
 
 @pytest.fixture
 async def container(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
-    # Few retries: what is to be seen here is what becomes of errors that outlast them.
+    # Few retries, because the tests are about errors that outlast them.
     options: dict[str, Any] = {"retry_total": 1, "retry_backoff_factor": 0.01, "retry_throttle_total": 1}
     async with CosmosClient(cosmos.endpoint, cosmos.key, **options) as client:
         yield client.get_database_client(DATABASE).get_container_client("data")
@@ -45,11 +46,11 @@ async def container(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
 @pytest.fixture
 async def api(container: ContainerProxy) -> AsyncIterator[httpx.AsyncClient]:
     @asynccontextmanager
-    async def opened() -> AsyncIterator[ContainerProxy]:
+    async def connect() -> AsyncIterator[ContainerProxy]:
         yield container
 
-    app = create_app(opened)
-    # As a server does: the error is answered before it is raised.
+    app = create_app(connect)
+    # As a server does, respond to an exception instead of raising it.
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
@@ -76,7 +77,7 @@ async def created(api: httpx.AsyncClient, **changes: Any) -> httpx.Response:
 
 
 def is_problem(answer: httpx.Response, status: int, detail: str) -> bool:
-    """Whether it is a problem by RFC 9457 with this status, and `detail` in its detail."""
+    """Assert that this is a problem, RFC 9457, with this status, whose detail contains `detail`."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     content = answer.json()
     assert content.keys() >= {"type", "title", "status", "detail"}
@@ -85,7 +86,7 @@ def is_problem(answer: httpx.Response, status: int, detail: str) -> bool:
     return True
 
 
-async def test_a_contact_that_is_created_can_be_read_at_the_location_told(api: httpx.AsyncClient) -> None:
+async def test_a_created_contact_can_be_read_at_its_location(api: httpx.AsyncClient) -> None:
     answer = await created(api)
 
     read = await api.get(answer.headers["Location"])
@@ -116,7 +117,7 @@ async def test_the_client_may_choose_the_id_once(api: httpx.AsyncClient, contain
         ("description", {"description": "2019-01-01T00:00:01.0000000Z"}, "ContactDescriptionUpdatedEvent"),
     ],
 )
-async def test_each_aspect_is_changed_by_itself_and_told(
+async def test_each_part_can_be_changed_separately_with_its_event(
     api: httpx.AsyncClient, container: ContainerProxy, aspect: str, body: dict[str, Any], action: str
 ) -> None:
     contact = await created(api)
@@ -130,8 +131,8 @@ async def test_each_aspect_is_changed_by_itself_and_told(
     assert changed.json()["modifiedAt"] is not None
     assert changed.headers["ETag"] not in ("", contact.headers["ETag"])
     assert (await api.get(path)).headers["ETag"] == changed.headers["ETag"]
-    told = (await events(container))[-1]
-    assert (told["action"], told["contactId"], told["version"], told[aspect]) == (
+    event = (await events(container))[-1]
+    assert (event["action"], event["contactId"], event["version"], event[aspect]) == (
         action,
         contact.json()["id"],
         2,
@@ -139,7 +140,7 @@ async def test_each_aspect_is_changed_by_itself_and_told(
     )
 
 
-async def test_several_changes_at_once_are_one_version_with_an_event_each(
+async def test_several_changes_at_once_are_one_version_with_an_event_for_each(
     api: httpx.AsyncClient, container: ContainerProxy
 ) -> None:
     contact = await created(api)
@@ -155,7 +156,7 @@ async def test_several_changes_at_once_are_one_version_with_an_event_each(
     ]
 
 
-async def test_what_changes_nothing_is_not_told_and_keeps_the_version(
+async def test_a_request_that_changes_nothing_raises_no_event_and_keeps_the_version(
     api: httpx.AsyncClient, container: ContainerProxy
 ) -> None:
     contact = await created(api)
@@ -166,7 +167,7 @@ async def test_what_changes_nothing_is_not_told_and_keeps_the_version(
     assert len(await events(container)) == 1
 
 
-async def test_a_deleted_contact_is_gone_and_its_id_stays_taken(
+async def test_a_deleted_contact_is_not_found_and_its_id_stays_in_use(
     api: httpx.AsyncClient, container: ContainerProxy
 ) -> None:
     contact = await created(api)
@@ -185,12 +186,12 @@ async def test_a_deleted_contact_is_gone_and_its_id_stays_taken(
     assert [event["action"] for event in await events(container)] == ["ContactCreatedEvent", "ContactDeletedEvent"]
 
 
-async def test_a_change_names_the_version_it_is_meant_for(api: httpx.AsyncClient) -> None:
+async def test_a_change_requires_a_matching_version(api: httpx.AsyncClient) -> None:
     contact = await created(api)
     path = f"{contact.headers['Location']}/email"
 
-    assert is_problem(await api.put(path, json={"email": "a@b"}), 428, "send If-Match")
-    assert is_problem(await api.delete(contact.headers["Location"]), 428, "send If-Match")
+    assert is_problem(await api.put(path, json={"email": "a@b"}), 428, "If-Match is required")
+    assert is_problem(await api.delete(contact.headers["Location"]), 428, "If-Match is required")
     for stale in ('"another"', f"W/{contact.headers['ETag']}", contact.headers["ETag"].strip('"')):
         answer = await api.put(path, json={"email": "a@b"}, headers={"If-Match": stale})
         assert is_problem(answer, 412, "another version")
@@ -199,7 +200,7 @@ async def test_a_change_names_the_version_it_is_meant_for(api: httpx.AsyncClient
         assert answer.status_code == 200
 
 
-async def test_of_many_that_change_one_version_one_is_first_and_the_others_are_told(
+async def test_of_concurrent_changes_to_one_version_one_succeeds_and_the_others_get_412(
     api: httpx.AsyncClient, container: ContainerProxy
 ) -> None:
     contact = await created(api)
@@ -217,7 +218,7 @@ async def test_of_many_that_change_one_version_one_is_first_and_the_others_are_t
 
 
 @pytest.mark.parametrize("form", ["{}", "W/{}", '"another", {}', "*"])
-async def test_who_has_the_version_already_is_told_so(api: httpx.AsyncClient, form: str) -> None:
+async def test_a_client_that_has_the_version_gets_304(api: httpx.AsyncClient, form: str) -> None:
     contact = await created(api)
     known = {"If-None-Match": form.format(contact.headers["ETag"])}
 
@@ -226,7 +227,7 @@ async def test_who_has_the_version_already_is_told_so(api: httpx.AsyncClient, fo
     assert (answer.status_code, answer.content, answer.headers["ETag"]) == (304, b"", contact.headers["ETag"])
 
 
-async def test_who_has_another_version_gets_this_one(api: httpx.AsyncClient) -> None:
+async def test_a_client_with_another_version_gets_the_current_one(api: httpx.AsyncClient) -> None:
     contact = await created(api)
 
     for known in ('"another"', '"another", W/"older"'):
@@ -255,10 +256,8 @@ async def test_all_contacts_are_found_by_paging(api: httpx.AsyncClient) -> None:
     assert {item["id"]: item for item in found} == by_id
 
 
-async def test_a_continuation_of_somebody_else_is_refused(api: httpx.AsyncClient) -> None:
-    assert is_problem(
-        await api.get("/contacts", params={"continuation": "abc"}), 400, "none that this list has given"
-    )
+async def test_an_invalid_continuation_is_rejected(api: httpx.AsyncClient) -> None:
+    assert is_problem(await api.get("/contacts", params={"continuation": "abc"}), 400, "not issued by this list")
 
 
 @pytest.mark.parametrize(
@@ -273,26 +272,43 @@ async def test_a_continuation_of_somebody_else_is_refused(api: httpx.AsyncClient
         ({"a/b~c": 1}, "#/a~1b~0c"),
     ],
 )
-async def test_each_thing_that_is_wrong_with_a_contact_is_told_with_its_place(
+async def test_an_invalid_contact_is_rejected_with_the_location_of_the_error(
     api: httpx.AsyncClient, container: ContainerProxy, changes: dict[str, Any], place: str
 ) -> None:
     answer = await api.post("/contacts", json={**PERSON, **changes})
 
-    assert is_problem(answer, 400, "does not fit")
+    assert is_problem(answer, 400, "is invalid")
     (error,) = answer.json()["errors"]
     assert error["pointer"] == place
     assert error["detail"]
     assert await events(container) == []
 
 
-async def test_what_is_wrong_with_a_parameter_is_told_with_its_name(api: httpx.AsyncClient) -> None:
+async def test_a_rule_of_the_domain_that_the_schema_does_not_declare_is_reported_as_400(
+    api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contact = await created(api)
+
+    def reject(*_: Any) -> None:
+        raise InvalidContact("the email address is blocked")
+
+    monkeypatch.setattr("samples.contacts.domain.Contact.set_email", reject)
+
+    answer = await api.put(
+        f"{contact.headers['Location']}/email", json={"email": "a@b"}, headers={"If-Match": "*"}
+    )
+
+    assert is_problem(answer, 400, "The email address is blocked.")
+
+
+async def test_an_invalid_parameter_is_rejected_by_name(api: httpx.AsyncClient) -> None:
     for path, name in (("/contacts?pageSize=0", "pageSize"), ("/contacts/4711", "contact_id")):
         answer = await api.get(path)
-        assert is_problem(answer, 400, "does not fit")
+        assert is_problem(answer, 400, "is invalid")
         assert [error["parameter"] for error in answer.json()["errors"]] == [name]
 
 
-async def test_whatever_else_goes_wrong_is_a_problem_too(api: httpx.AsyncClient) -> None:
+async def test_every_other_error_is_a_problem_too(api: httpx.AsyncClient) -> None:
     assert is_problem(await api.get(f"/contacts/{uuid4()}"), 404, "There is no contact")
     assert is_problem(await api.get("/nothing"), 404, "Not Found")
     refused = await api.put("/contacts")
@@ -300,10 +316,10 @@ async def test_whatever_else_goes_wrong_is_a_problem_too(api: httpx.AsyncClient)
     assert refused.headers["Allow"] == "GET, POST"
     assert "GET" in (await api.post("/docs")).headers["Allow"]
     garbage = await api.post("/contacts", content=b"{", headers={"content-type": "application/json"})
-    assert is_problem(garbage, 400, "does not fit")
+    assert is_problem(garbage, 400, "is invalid")
 
 
-async def test_throttling_is_told_with_the_time_to_wait(api: httpx.AsyncClient, faults: FaultClient) -> None:
+async def test_throttling_is_reported_with_the_time_to_wait(api: httpx.AsyncClient, faults: FaultClient) -> None:
     contact = await created(api)
     for operation in ("read", "batch"):
         fault = await faults.add("throttle", operation, for_ms=20_000, retry_after_ms=1_200)
@@ -318,7 +334,7 @@ async def test_throttling_is_told_with_the_time_to_wait(api: httpx.AsyncClient, 
 
 
 @pytest.mark.parametrize("applies", [True, False])
-async def test_a_commit_whose_answer_is_lost_is_done_once(
+async def test_a_commit_whose_response_is_lost_is_applied_once(
     api: httpx.AsyncClient, container: ContainerProxy, faults: FaultClient, applies: bool
 ) -> None:
     contact = await created(api)
@@ -335,7 +351,23 @@ async def test_a_commit_whose_answer_is_lost_is_done_once(
     assert len(await events(container)) == 2
 
 
-async def test_an_outage_is_told_as_such(api: httpx.AsyncClient, faults: FaultClient) -> None:
+async def test_a_commit_that_stays_uncertain_is_reported_as_503(
+    api: httpx.AsyncClient, container: ContainerProxy, faults: FaultClient
+) -> None:
+    contact = await created(api)
+    uncertain = await faults.add("timeout", "batch", for_ms=20_000)
+
+    answer = await api.put(
+        f"{contact.headers['Location']}/email", json={"email": "a@b"}, headers={"If-Match": "*"}
+    )
+
+    assert is_problem(answer, 503, "is unknown")
+    assert int(answer.headers["Retry-After"]) >= 1
+    assert await faults.applied(uncertain) >= 3
+    assert len(await events(container)) == 1
+
+
+async def test_an_outage_is_reported_as_503(api: httpx.AsyncClient, faults: FaultClient) -> None:
     contact = await created(api)
     await faults.add("unavailable", for_ms=20_000)
 
@@ -345,7 +377,7 @@ async def test_an_outage_is_told_as_such(api: httpx.AsyncClient, faults: FaultCl
     assert int(answer.headers["Retry-After"]) >= 1
 
 
-async def test_a_container_that_is_not_there_is_told_as_a_refusal(cosmos: CosmosServer) -> None:
+async def test_a_missing_container_is_reported_as_502(cosmos: CosmosServer) -> None:
     environment = {"COSMOS": cosmos.connection_string, "COSMOS_CONTAINER": "nowhere"}
     app = create_app(lambda: open_container(environment))
     async with (
@@ -355,7 +387,7 @@ async def test_a_container_that_is_not_there_is_told_as_a_refusal(cosmos: Cosmos
         assert is_problem(await client.get(f"/contacts/{uuid4()}"), 502, "refused")
 
 
-async def test_a_failure_of_the_service_itself_tells_nothing_of_its_inside(
+async def test_an_internal_error_reveals_no_details(
     api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: Any, **__: Any) -> None:

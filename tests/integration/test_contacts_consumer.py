@@ -1,4 +1,4 @@
-"""The consumer on the local Service Bus: what it makes of repetitions, failures and what it cannot read."""
+"""The consumer on the local Service Bus: repetitions, failures and unreadable messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def created(contact: str) -> dict[str, Any]:
     return {"action": "ContactCreatedEvent", "contactId": contact, "version": 1, **content}
 
 
-def mailed(contact: str, version: int) -> dict[str, Any]:
+def email_updated(contact: str, version: int) -> dict[str, Any]:
     return {
         "action": "ContactEmailUpdatedEvent",
         "contactId": contact,
@@ -82,7 +82,7 @@ def publish(client: ServiceBusClient) -> Publisher:
 
 @asynccontextmanager
 async def receiving(client: ServiceBusClient, handle_message: Handle) -> AsyncIterator[None]:
-    """The receiver at work beside the block."""
+    """Run the receiver during the block."""
     task = asyncio.create_task(receive_sessions(client, TOPIC, SUBSCRIPTION, handle_message, sessions=4))
     try:
         yield
@@ -91,7 +91,7 @@ async def receiving(client: ServiceBusClient, handle_message: Handle) -> AsyncIt
 
 
 async def until_empty(server: ServiceBusServer) -> None:
-    """Wait until every message of the subscription is settled; the broker tells nobody of it, so it is asked."""
+    """Poll the broker until every message of the subscription is settled."""
     async with asyncio.timeout(20):
         while True:
             counts = (await admin(server.admin_port, "GET", "entities"))[f"{TOPIC}/Subscriptions/{SUBSCRIPTION}"]
@@ -105,7 +105,8 @@ async def test_the_directory_is_built_in_order_from_many_sessions(
 ) -> None:
     contacts = [f"c{number}" for number in range(6)]
     await publish(
-        *map(created, contacts), *(mailed(contact, version) for version in range(2, 6) for contact in contacts)
+        *map(created, contacts),
+        *(email_updated(contact, version) for version in range(2, 6) for contact in contacts),
     )
     seen: dict[str | None, list[int]] = {}
 
@@ -123,54 +124,54 @@ async def test_the_directory_is_built_in_order_from_many_sessions(
     assert seen == {contact: [1, 2, 3, 4, 5] for contact in contacts}
 
 
-async def test_a_message_that_was_handled_but_not_completed_comes_again_and_changes_nothing(
+async def test_a_message_handled_but_not_completed_is_redelivered_and_changes_nothing(
     client: ServiceBusClient, servicebus: ServiceBusServer, publish: Publisher
 ) -> None:
-    await publish(created("c1"), mailed("c1", 2))
-    news: list[bool] = []
+    await publish(created("c1"), email_updated("c1", 2))
+    applied: list[bool] = []
 
     with Directory() as directory:
 
         def handle_message(message: ServiceBusReceivedMessage) -> None:
-            news.append(handle(b"".join(message.body), directory))
+            applied.append(handle(b"".join(message.body), directory))
 
         receiver = client.get_subscription_receiver(
             TOPIC, SUBSCRIPTION, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5, prefetch_count=10
         )
         async with receiver:
-            while len(news) < 2:
+            while len(applied) < 2:
                 for message in await receiver.receive_messages(max_message_count=2, max_wait_time=5):
                     handle_message(message)
         async with receiving(client, handle_message):
             await until_empty(servicebus)
 
-        assert news == [True, True, False, False]
+        assert applied == [True, True, False, False]
         contact = directory.contact("c1")
         assert contact is not None
         assert contact["email"] == "2@contoso.com"
 
 
-async def test_what_is_published_again_after_later_events_changes_nothing(
+async def test_events_published_again_after_later_ones_change_nothing(
     client: ServiceBusClient, servicebus: ServiceBusServer, publish: Publisher
 ) -> None:
-    life = [created("c1"), mailed("c1", 2), mailed("c1", 3)]
-    news: list[bool] = []
+    events = [created("c1"), email_updated("c1", 2), email_updated("c1", 3)]
+    applied: list[bool] = []
 
     with Directory() as directory:
-        await publish(*life, *life)
-        async with receiving(client, lambda message: news.append(handle(b"".join(message.body), directory))):
+        await publish(*events, *events)
+        async with receiving(client, lambda message: applied.append(handle(b"".join(message.body), directory))):
             await until_empty(servicebus)
 
         contact = directory.contact("c1")
-    assert news == [True] * 3 + [False] * 3
+    assert applied == [True] * 3 + [False] * 3
     assert contact is not None
     assert contact["email"] == "3@contoso.com"
 
 
-async def test_a_handler_that_fails_gets_its_message_again_before_any_later_one(
+async def test_a_message_whose_handler_fails_is_redelivered_before_later_ones(
     client: ServiceBusClient, servicebus: ServiceBusServer, publish: Publisher
 ) -> None:
-    await publish(created("c1"), *(mailed("c1", version) for version in range(2, 9)))
+    await publish(created("c1"), *(email_updated("c1", version) for version in range(2, 9)))
     tried: list[int] = []
 
     def fail_at_first(message: ServiceBusReceivedMessage) -> None:
@@ -185,10 +186,10 @@ async def test_a_handler_that_fails_gets_its_message_again_before_any_later_one(
     assert tried == [1, 2, 3, 3, 3, 4, 5, 6, 7, 8]
 
 
-async def test_what_can_never_be_handled_is_dead_lettered_and_its_neighbours_arrive(
+async def test_an_unreadable_message_is_dead_lettered_and_the_others_are_handled(
     client: ServiceBusClient, servicebus: ServiceBusServer, publish: Publisher
 ) -> None:
-    await publish(created("c1"), "no JSON", mailed("c1", 2))
+    await publish(created("c1"), "no JSON", email_updated("c1", 2))
 
     with Directory() as directory:
         async with receiving(client, lambda message: handle(b"".join(message.body), directory)):
@@ -206,10 +207,10 @@ async def test_what_can_never_be_handled_is_dead_lettered_and_its_neighbours_arr
     assert contact["email"] == "2@contoso.com"
 
 
-async def test_as_a_command_it_keeps_a_file_and_stops_when_told(
+async def test_the_command_writes_a_file_and_stops_on_sigterm(
     servicebus: ServiceBusServer, publish: Publisher, tmp_path: Path
 ) -> None:
-    await publish(created("c1"), mailed("c1", 4), mailed("c1", 3))
+    await publish(created("c1"), email_updated("c1", 4), email_updated("c1", 3))
     path = tmp_path / "directory.sqlite"
     command = (sys.executable, "-m", "samples.contacts.consumer")
     environment = {**os.environ, "SERVICEBUS": servicebus.connection_string}

@@ -21,9 +21,7 @@ PERSON = {
 }
 
 
-async def test_the_api_answers_as_a_function_app_too(
-    cosmos: CosmosServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_api_works_as_a_function_app(cosmos: CosmosServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COSMOS", cosmos.connection_string)
     monkeypatch.setattr("samples.contacts.api.app", create_app())
     path = ROOT / "samples" / "contacts" / "functions_api" / "function_app.py"

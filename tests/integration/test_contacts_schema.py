@@ -1,4 +1,4 @@
-"""The API keeps what its OpenAPI document promises: schemathesis draws requests from it, judges the answers."""
+"""The API conforms to its OpenAPI document: schemathesis generates requests and checks the responses."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from outbox_emulators.cosmos.server import CosmosServer
 from samples.contacts.api import create_app
 from samples.contacts.settings import open_container
 
-# A request can be sound by the schema, and name a version or a contact that is none.
+# A request may be valid by the schema and name a version or a contact that does not exist.
 CHECKS = {
     "positive_data_acceptance": {"expected-statuses": ["2xx", "304", "404", "409", "412", "428"]},
     "negative_data_rejection": {"expected-statuses": ["400", "404", "405", "412", "428"]},
 }
-# Which continuations there are cannot be said in a schema.
+# A schema cannot express which continuations are valid.
 LISTING = {
     "include-path": "/contacts",
     "include-method": "GET",
     "checks": {"positive_data_acceptance": {"enabled": False}},
 }
 document = create_app().openapi()
-anything = schemathesis.openapi.from_dict(
+all_requests = schemathesis.openapi.from_dict(
     document, config=SchemathesisConfig.from_dict({"checks": CHECKS, "operations": [LISTING]})
 )
-sound_requests = schemathesis.openapi.from_dict(
+valid_requests = schemathesis.openapi.from_dict(
     document,
     config=SchemathesisConfig.from_dict({"checks": CHECKS, "generation": {"mode": "positive"}}),
 )
 
 
 class Service:
-    """The API under uvicorn on a Cosmos DB of its own, on the loop of another thread."""
+    """The API under uvicorn with its own Cosmos DB, on the event loop of another thread."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -71,7 +71,7 @@ class Service:
             with socket.create_server(("127.0.0.1", 0)) as listening:
                 self.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
                 self._server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
-                # Whoever connects before it has started waits in the socket's backlog.
+                # A connection made before the server has started waits in the backlog of the socket.
                 self._ready.set()
                 await self._server.serve(sockets=[listening])
 
@@ -82,17 +82,15 @@ def service() -> Iterator[Service]:
         yield running
 
 
-@anything.parametrize()
+@all_requests.parametrize()
 @settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
-def test_whatever_is_asked_is_answered_as_the_document_says(
-    case: schemathesis.Case[Any], service: Service
-) -> None:
+def test_every_response_conforms_to_the_document(case: schemathesis.Case[Any], service: Service) -> None:
     case.call_and_validate(base_url=service.address)
 
 
-@sound_requests.include(path_regex="contact_id").exclude(method="DELETE").parametrize()
+@valid_requests.include(path_regex="contact_id").exclude(method="DELETE").parametrize()
 @settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
-def test_so_is_whatever_is_soundly_asked_of_a_contact_that_there_is(
+def test_valid_requests_for_an_existing_contact_conform_to_the_document(
     case: schemathesis.Case[Any], service: Service
 ) -> None:
     case.path_parameters["contact_id"] = service.contact_id

@@ -1,4 +1,4 @@
-"""Commits on the local Cosmos DB, through the real SDK: what is stored, and what is not."""
+"""Commits to the local Cosmos DB through the real SDK."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from outbox import (
 from outbox.batch import Batch
 from outbox.errors import MAX_BATCH_BYTES
 from outbox_emulators.cosmos.server import CosmosServer
-from tests.unit.outbox.orders import Customer, Name, Order, OrderViewed
-from tests.unit.outbox.stored import actions, given, pay_elsewhere, stored
+from tests.support.order_container import actions, given, pay_elsewhere, stored
+from tests.support.orders import Customer, Name, Order, OrderViewed
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def test_nothing_is_written_without_a_commit(container: ContainerProxy) ->
     assert await stored(container) == []
 
 
-async def test_a_unit_of_work_commits_in_its_block_alone_and_demands_a_time_to_live(
+async def test_a_unit_of_work_commits_only_in_its_block_and_requires_a_valid_time_to_live(
     container: ContainerProxy,
 ) -> None:
     work = UnitOfWork(container)
@@ -74,7 +74,7 @@ async def test_a_unit_of_work_commits_in_its_block_alone_and_demands_a_time_to_l
         UnitOfWork(container, event_ttl=0)
 
 
-async def test_an_error_in_the_block_discards_what_was_tracked(container: ContainerProxy) -> None:
+async def test_an_error_in_the_block_discards_the_changes(container: ContainerProxy) -> None:
     async def go_wrong() -> None:
         async with UnitOfWork(container) as work:
             work.repository(Order).create(Order("tea"))
@@ -86,14 +86,14 @@ async def test_an_error_in_the_block_discards_what_was_tracked(container: Contai
     assert await stored(container) == []
 
 
-async def test_a_commit_without_changes_asks_nothing_of_the_service(cosmos: CosmosServer) -> None:
+async def test_a_commit_without_changes_sends_no_request(cosmos: CosmosServer) -> None:
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         nowhere = client.get_database_client("nowhere").get_container_client("nowhere")
         async with UnitOfWork(nowhere) as work:
             assert await work.commit() == []
 
 
-async def test_what_was_read_and_changed_is_saved_without_saying_so(container: ContainerProxy) -> None:
+async def test_an_entity_that_was_read_and_changed_is_saved_without_an_update(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
 
     async with UnitOfWork(container) as work:
@@ -117,8 +117,8 @@ async def test_two_lines_added_in_one_commit_are_two_events(container: Container
         order.add_line("lemon")
         await work.commit()
 
-    told = [item["data"] for item in await stored(container) if item["type"] == "domainEvent"]
-    assert [data["itemName"] for data in told] == ["tea", "milk", "sugar", "lemon"]
+    events = [item["data"] for item in await stored(container) if item["type"] == "domainEvent"]
+    assert [data["itemName"] for data in events] == ["tea", "milk", "sugar", "lemon"]
 
 
 async def test_a_change_without_an_event_is_saved_by_an_update(container: ContainerProxy) -> None:
@@ -135,7 +135,7 @@ async def test_a_change_without_an_event_is_saved_by_an_update(container: Contai
     assert await actions(container) == ["OrderPlaced"]
 
 
-async def test_an_entity_is_committed_again_and_again_by_its_new_etags(container: ContainerProxy) -> None:
+async def test_an_entity_can_be_committed_repeatedly(container: ContainerProxy) -> None:
     order = Order("tea", id="o1")
     async with UnitOfWork(container) as work:
         work.repository(Order).create(order)
@@ -149,10 +149,10 @@ async def test_an_entity_is_committed_again_and_again_by_its_new_etags(container
     assert [(event["data"]["quantity"], event["sequence"]) for event in events] == [(1, 1), (2, 2), (3, 3)]
 
 
-async def test_several_entities_of_one_partition_and_other_events_are_one_commit(
+async def test_entities_with_one_partition_key_and_other_events_are_one_commit(
     container: ContainerProxy,
 ) -> None:
-    async with UnitOfWork(container, event_ttl=60, event_type="told") as work:
+    async with UnitOfWork(container, event_ttl=60, event_type="orderEvent") as work:
         customer = Customer(Name("Ada", "Lovelace"), id="c1", partition_key="p")
         order = Order("tea", id="o1", partition_key="p")
         work.repository(Customer).create(customer)
@@ -165,10 +165,10 @@ async def test_several_entities_of_one_partition_and_other_events_are_one_commit
     assert sorted((item["type"], item["ttl"]) for item in items) == [
         ("client", 3600),
         ("order", -1),
-        *[("told", 60)] * 3,
+        *[("orderEvent", 60)] * 3,
     ]
-    told = sorted((item for item in items if item["type"] == "told"), key=lambda item: item["order"])
-    assert [(item["data"]["action"], item["sequence"], item["order"]) for item in told] == [
+    events = sorted((item for item in items if item["type"] == "orderEvent"), key=lambda item: item["order"])
+    assert [(item["data"]["action"], item["sequence"], item["order"]) for item in events] == [
         ("CustomerRegistered", 1, 0),
         ("OrderPlaced", 1, 1),
         ("OrderViewed", 2, 2),
@@ -178,7 +178,7 @@ async def test_several_entities_of_one_partition_and_other_events_are_one_commit
         assert read.name == Name("Ada", "Lovelace")
 
 
-async def test_an_event_besides_an_entitys_own_is_stored_once(container: ContainerProxy) -> None:
+async def test_an_event_from_the_event_repository_is_stored_once(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
@@ -190,7 +190,7 @@ async def test_an_event_besides_an_entitys_own_is_stored_once(container: Contain
     assert (await container.read_item("o1", "o1"))["sequence"] == 2
 
 
-async def test_two_events_besides_at_once_do_not_get_one_number(container: ContainerProxy) -> None:
+async def test_two_concurrent_events_do_not_get_the_same_number(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
     async with UnitOfWork(container) as first, UnitOfWork(container) as second:
         for work in (first, second):
@@ -202,7 +202,7 @@ async def test_two_events_besides_at_once_do_not_get_one_number(container: Conta
     assert await actions(container) == ["OrderPlaced", "OrderViewed"]
 
 
-async def test_an_entity_that_is_removed_for_good_and_made_again_begins_again_with_one(
+async def test_an_entity_that_is_removed_and_created_again_starts_at_one(
     container: ContainerProxy,
 ) -> None:
     await given(container, Order("tea", id="o1"))
@@ -211,11 +211,11 @@ async def test_an_entity_that_is_removed_for_good_and_made_again_begins_again_wi
 
     await given(container, Order("tea", id="o1"))
 
-    told = [item for item in await stored(container) if item["type"] == "domainEvent"]
-    assert [item["sequence"] for item in told] == [1, 2, 1]
+    events = [item for item in await stored(container) if item["type"] == "domainEvent"]
+    assert [item["sequence"] for item in events] == [1, 2, 1]
 
 
-async def test_two_at_once_on_one_entity_end_in_one_commit_and_one_precondition_error(
+async def test_of_two_concurrent_changes_one_commits_and_one_fails_its_precondition(
     container: ContainerProxy,
 ) -> None:
     await given(container, Order("tea", id="o1"))
@@ -228,7 +228,7 @@ async def test_two_at_once_on_one_entity_end_in_one_commit_and_one_precondition_
 
     failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     assert [type(failure) for failure in failures] == [PreconditionFailed]
-    assert "Order 'o1' was changed by someone else" in str(failures[0])
+    assert "Order 'o1' was changed by another writer" in str(failures[0])
     assert len(await actions(container)) == 2
 
 
@@ -254,7 +254,7 @@ async def test_after_a_precondition_error_the_same_unit_of_work_reads_again_and_
     assert await actions(container) == ["OrderPlaced", "OrderPaid", "OrderResized"]
 
 
-async def test_a_clients_etag_is_demanded_instead_of_the_one_that_was_read(container: ContainerProxy) -> None:
+async def test_a_clients_etag_is_required_instead_of_the_one_that_was_read(container: ContainerProxy) -> None:
     order = Order("tea", id="o1")
     await given(container, order)
     seen = order.etag
@@ -273,7 +273,7 @@ async def test_a_clients_etag_is_demanded_instead_of_the_one_that_was_read(conta
     assert (await actions(container))[-1] == "OrderResized"
 
 
-async def test_any_version_is_overwritten_and_its_events_are_counted_on(container: ContainerProxy) -> None:
+async def test_any_version_is_overwritten_and_the_sequence_continues(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
@@ -293,7 +293,7 @@ async def test_any_version_is_overwritten_and_its_events_are_counted_on(containe
     assert document["sequence"] == 3
 
 
-async def test_any_version_is_overwritten_by_many_at_once_and_no_number_is_given_twice(
+async def test_concurrent_overwrites_use_no_number_twice(
     container: ContainerProxy,
 ) -> None:
     await given(container, Order("tea", id="o1"))
@@ -313,7 +313,7 @@ async def test_any_version_is_overwritten_by_many_at_once_and_no_number_is_given
     assert [event["sequence"] for event in events] == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_commit_over_any_version_that_is_always_overtaken_gives_up(
+async def test_an_overwrite_that_always_loses_the_race_gives_up(
     container: ContainerProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send, others = container.execute_item_batch, 0
@@ -344,7 +344,7 @@ async def test_a_commit_over_any_version_that_is_always_overtaken_gives_up(
     assert await actions(container) == ["OrderPlaced", *["OrderPaid"] * others]
 
 
-async def test_any_version_does_not_bring_back_what_was_deleted_or_removed(container: ContainerProxy) -> None:
+async def test_an_overwrite_does_not_restore_a_deleted_or_removed_entity(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
     async with UnitOfWork(container) as work, UnitOfWork(container) as other:
         orders = work.repository(Order)
@@ -356,13 +356,13 @@ async def test_any_version_does_not_bring_back_what_was_deleted_or_removed(conta
         with pytest.raises(NotFound, match="order 'o1' is deleted"):
             await work.commit()
         await container.delete_item("o1", "o1")
-        with pytest.raises(NotFound, match="There is no order 'o1' any more"):
+        with pytest.raises(NotFound, match="Order 'o1' no longer exists"):
             await work.commit()
 
     assert await actions(container) == ["OrderPlaced", "OrderWithdrawn"]
 
 
-async def test_an_etag_of_a_version_that_was_not_read_is_refused_whatever_is_stored(
+async def test_an_etag_other_than_the_one_read_is_rejected_whatever_is_stored(
     container: ContainerProxy,
 ) -> None:
     await given(container, Order("tea", id="o1"))
@@ -371,7 +371,7 @@ async def test_an_etag_of_a_version_that_was_not_read_is_refused_whatever_is_sto
         order = await orders.read("o1")
         await pay_elsewhere(container)
         order.resize(2)
-        # To overwrite this one with what was made of another would undo it.
+        # Writing the changed copy of an older version over this one would undo the payment.
         orders.update(order, if_match=(await container.read_item("o1", "o1"))["_etag"])
         with pytest.raises(PreconditionFailed, match="order 'o1' was read in another version"):
             await work.commit()
@@ -379,14 +379,14 @@ async def test_an_etag_of_a_version_that_was_not_read_is_refused_whatever_is_sto
     assert (await container.read_item("o1", "o1"))["data"]["paid"] == "1.00"
 
 
-async def test_a_taken_id_is_a_conflict_and_leaves_neither_entity_nor_event(container: ContainerProxy) -> None:
+async def test_an_id_in_use_is_a_conflict_and_leaves_neither_entity_nor_event(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1", partition_key="p"))
     async with UnitOfWork(container) as work:
         orders = work.repository(Order)
         orders.create(Order("coffee", id="o2", partition_key="p"))
         taken = Order("coffee", id="o1", partition_key="p")
         orders.create(taken)
-        with pytest.raises(Conflict, match="Order 'o1' exists already"):
+        with pytest.raises(Conflict, match="Order 'o1' already exists"):
             await work.commit()
         assert await actions(container) == ["OrderPlaced"]
 
@@ -396,7 +396,7 @@ async def test_a_taken_id_is_a_conflict_and_leaves_neither_entity_nor_event(cont
     assert sorted(item["id"] for item in await stored(container) if item["type"] == "order") == ["o1", "o2"]
 
 
-async def test_a_failing_event_leaves_no_change_of_its_entity(container: ContainerProxy) -> None:
+async def test_an_event_that_fails_leaves_its_entity_unchanged(container: ContainerProxy) -> None:
     order = Order("tea", id="o1")
     await given(container, order)
     used = (await stored(container))[1]["id"]
@@ -411,7 +411,7 @@ async def test_a_failing_event_leaves_no_change_of_its_entity(container: Contain
     assert await actions(container) == ["OrderPlaced"]
 
 
-async def test_an_entity_that_was_removed_meanwhile_is_not_found_and_nothing_is_told(
+async def test_an_entity_that_was_removed_since_is_not_found_and_no_event_is_stored(
     container: ContainerProxy,
 ) -> None:
     await given(container, Order("tea", id="o1"))
@@ -419,7 +419,7 @@ async def test_an_entity_that_was_removed_meanwhile_is_not_found_and_nothing_is_
         order = await work.repository(Order).read("o1")
         await container.delete_item("o1", "o1")
         order.pay("1.00")
-        with pytest.raises(NotFound, match="There is no order 'o1' any more"):
+        with pytest.raises(NotFound, match="Order 'o1' no longer exists"):
             await work.commit()
         assert await actions(container) == ["OrderPlaced"]
 
@@ -430,7 +430,7 @@ async def test_an_entity_that_was_removed_meanwhile_is_not_found_and_nothing_is_
     assert await actions(container) == ["OrderPlaced", "OrderPlaced"]
 
 
-async def test_what_no_batch_holds_is_refused_before_anything_is_sent_and_can_be_put_right(
+async def test_an_invalid_commit_is_rejected_before_anything_is_sent_and_can_be_corrected(
     container: ContainerProxy,
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -460,15 +460,15 @@ async def test_what_no_batch_holds_is_refused_before_anything_is_sent_and_can_be
     assert len(await stored(container)) == 100
 
 
-async def test_what_the_service_finds_too_large_is_not_written_and_can_be_made_smaller(
+async def test_a_batch_that_the_service_rejects_as_too_large_can_be_shrunk(
     container: ContainerProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As if the service's limit had become smaller than the one that the library knows.
+    # As if the limit of the service were lower than the one the library knows.
     monkeypatch.setattr("outbox.batch.MAX_BATCH_BYTES", 2 * MAX_BATCH_BYTES)
     order = Order("tea", note="x" * MAX_BATCH_BYTES)
     async with UnitOfWork(container) as work:
         work.repository(Order).create(order)
-        with pytest.raises(BatchTooLarge, match="Cosmos DB found the commit of order"):
+        with pytest.raises(BatchTooLarge, match=r"Cosmos DB refused the commit of order .* as too large"):
             await work.commit()
         order.note = "x"
         await work.commit()
@@ -476,7 +476,7 @@ async def test_what_the_service_finds_too_large_is_not_written_and_can_be_made_s
     assert len(await stored(container)) == 2
 
 
-async def test_a_batch_that_is_full_to_the_byte_is_taken(container: ContainerProxy) -> None:
+async def test_a_batch_of_exactly_the_limit_is_accepted(container: ContainerProxy) -> None:
     order = Order("tea", note="")
     async with UnitOfWork(container) as work:
         work.repository(Order).create(order)
@@ -486,7 +486,7 @@ async def test_a_batch_that_is_full_to_the_byte_is_taken(container: ContainerPro
     assert len(await stored(container)) == 2
 
 
-async def test_one_unit_of_work_does_not_commit_twice_at_once(container: ContainerProxy) -> None:
+async def test_a_unit_of_work_rejects_a_concurrent_commit(container: ContainerProxy) -> None:
     async with UnitOfWork(container) as work:
         work.repository(Order).create(Order("tea"))
         outcomes = await asyncio.gather(work.commit(), work.commit(), return_exceptions=True)
@@ -496,13 +496,13 @@ async def test_one_unit_of_work_does_not_commit_twice_at_once(container: Contain
 
 
 @pytest.mark.timeout(120)
-async def test_a_hundred_tasks_on_one_entity_lose_no_update(container: ContainerProxy) -> None:
+async def test_a_hundred_concurrent_tasks_lose_no_update(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1", quantity=0))
-    chance = random.Random(5)
-    refused = 0
+    rng = random.Random(5)
+    collisions = 0
 
     async def add_one() -> None:
-        nonlocal refused
+        nonlocal collisions
         async with UnitOfWork(container) as work:
             while True:
                 order = await work.repository(Order).read("o1")
@@ -511,10 +511,10 @@ async def test_a_hundred_tasks_on_one_entity_lose_no_update(container: Container
                     await work.commit()
                     return
                 except PreconditionFailed:
-                    refused += 1
+                    collisions += 1
                     work.rollback()
-                    # What services do: apart, so that a hundred do not meet again at once.
-                    await asyncio.sleep(chance.uniform(0, 3))
+                    # Wait a random time, as a service would, so that not all hundred collide again.
+                    await asyncio.sleep(rng.uniform(0, 3))
 
     async with asyncio.timeout(110), asyncio.TaskGroup() as tasks:
         for _ in range(100):
@@ -524,4 +524,4 @@ async def test_a_hundred_tasks_on_one_entity_lose_no_update(container: Container
     assert [event["sequence"] for event in events] == list(range(2, 102))
     assert (await container.read_item("o1", "o1"))["data"]["quantity"] == 100
     assert [event["data"]["quantity"] for event in events] == list(range(1, 101))
-    assert refused > 0
+    assert collisions > 0

@@ -1,4 +1,4 @@
-"""The library as a service gets it: built as a wheel, unpacked elsewhere, used by the documentation's own code."""
+"""The library as a service installs it: built as a wheel, unpacked elsewhere, used by the code on its page."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PAGE = ROOT / "docs" / "writing-events.md"
 _BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 _NAME = re.compile(r"# (\w+\.py)\n")
 
-# What is asked of the page's `retrying.py`: many at once on one loan.
-_AT_ONCE = """
+# Runs the page's `retrying.py` concurrently on one loan.
+_CONCURRENTLY = """
 import asyncio, os
 from azure.cosmos.aio import CosmosClient
 from loans import Loan
@@ -41,14 +41,14 @@ async def main():
         )
         assert all(outcome is None or isinstance(outcome, ValueError) for outcome in outcomes), outcomes
         query = "SELECT c.data.dueOn FROM c WHERE c.data.action = 'LoanExtended'"
-        told = [item["dueOn"] async for item in container.query_items(query, partition_key=loan.id)]
-        assert told == [day for day, outcome in zip(days, outcomes) if outcome is None] == sorted(told), told
+        due = [item["dueOn"] async for item in container.query_items(query, partition_key=loan.id)]
+        assert due == [day for day, outcome in zip(days, outcomes) if outcome is None] == sorted(due), due
         assert (await container.read_item(loan.id, loan.id))["data"]["dueOn"] == days[-1]
 
 asyncio.run(main())
 """
 
-_WHAT_WAS_IMPORTED = """
+_PRINT_IMPORTS = """
 import sys
 import outbox
 print(outbox.__file__)
@@ -58,15 +58,17 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"relay", "local
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The unpacked wheel, and a folder with the files of the documentation beside it."""
+    """The unpacked wheel, and a folder with the files of the page."""
 
     package: Path
     folder: Path
 
     async def run(self, text: str, **environment: str) -> str:
-        """What a program prints that finds the wheel and the folder, and nothing of this repository."""
+        """Run a program that can import the wheel and the folder, but nothing of this repository. Return its
+        output.
+        """
         places = [str(self.package), str(self.folder)]
-        # The development installation is on the path as well, and must come later.
+        # The development installation is on the path too, and must come later.
         program = f"import sys\nsys.path[:0] = {places!r}\n{text}"
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-c", program),
@@ -100,12 +102,12 @@ def installed(wheel: Path, tmp_path: Path) -> Installed:
     package, folder = tmp_path / "site", tmp_path / "service"
     folder.mkdir()
     zipfile.ZipFile(wheel).extractall(package)
-    for name, text in files_of_the_page().items():
+    for name, text in page_files().items():
         (folder / name).write_text(text)
     return Installed(package, folder)
 
 
-def files_of_the_page() -> dict[str, str]:
+def page_files() -> dict[str, str]:
     blocks = [match["text"] for match in _BLOCK.finditer(PAGE.read_text()) if match["language"] == "python"]
     return {match[1]: text for text in blocks if (match := _NAME.match(text))}
 
@@ -115,7 +117,7 @@ def shown_output() -> str:
     return shown
 
 
-def test_the_wheel_holds_the_typed_package_its_licence_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
 
     assert "outbox/py.typed" in names
@@ -125,7 +127,7 @@ def test_the_wheel_holds_the_typed_package_its_licence_and_nothing_else(wheel: P
 
 
 async def test_the_wheel_needs_nothing_of_this_repository(installed: Installed) -> None:
-    where, others = (await installed.run(_WHAT_WAS_IMPORTED)).splitlines()
+    where, others = (await installed.run(_PRINT_IMPORTS)).splitlines()
 
     assert Path(where).is_relative_to(installed.package)
     assert others == "[]"
@@ -137,8 +139,8 @@ async def test_without_opentelemetry_there_is_no_trace(installed: Installed) -> 
     assert await installed.run(hidden) == "None\n"
 
 
-def test_the_second_service_has_fewer_than_thirty_lines() -> None:
-    lines = [line for line in files_of_the_page()["loans.py"].splitlines() if line.strip()]
+def test_the_example_service_has_fewer_than_thirty_lines() -> None:
+    lines = [line for line in page_files()["loans.py"].splitlines() if line.strip()]
 
     assert len(lines) < 30
 
@@ -151,5 +153,5 @@ async def test_the_example_prints_what_the_page_shows(installed: Installed, cosm
     assert printed == shown_output()
 
 
-async def test_the_pages_way_to_try_again_loses_no_change(installed: Installed, cosmos: CosmosServer) -> None:
-    await installed.run(_AT_ONCE, COSMOS=cosmos.connection_string)
+async def test_the_pages_retry_loop_loses_no_change(installed: Installed, cosmos: CosmosServer) -> None:
+    await installed.run(_CONCURRENTLY, COSMOS=cosmos.connection_string)

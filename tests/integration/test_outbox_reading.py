@@ -1,4 +1,4 @@
-"""Reads, deletions and pages on the local Cosmos DB, through the real SDK."""
+"""Reads, deletions and pages on the local Cosmos DB through the real SDK."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from outbox import (
     UnitOfWork,
 )
 from outbox_emulators.cosmos.server import CosmosServer
-from tests.unit.outbox.orders import Customer, Order
-from tests.unit.outbox.stored import actions, given, pay_elsewhere
+from tests.support.order_container import actions, given, pay_elsewhere
+from tests.support.orders import Customer, Order
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def container(client: CosmosClient) -> ContainerProxy:
     return client.get_database_client(DATABASE).get_container_client("data")
 
 
-async def test_a_deletion_is_soft_and_told_and_hides_the_entity(container: ContainerProxy) -> None:
+async def test_a_deletion_is_soft_raises_its_event_and_hides_the_entity(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
     async with UnitOfWork(container) as work:
         orders = work.repository(Order)
@@ -58,24 +58,24 @@ async def test_a_deletion_is_soft_and_told_and_hides_the_entity(container: Conta
     assert await actions(container) == ["OrderPlaced", "OrderWithdrawn"]
 
 
-async def test_a_deletion_demands_the_version_too(container: ContainerProxy) -> None:
+async def test_a_deletion_requires_the_version_too(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
         await pay_elsewhere(container)
         work.repository(Order).delete(order)
-        with pytest.raises(PreconditionFailed, match="changed by someone else"):
+        with pytest.raises(PreconditionFailed, match="changed by another writer"):
             await work.commit()
         work.rollback()
         order = await work.repository(Order).read("o1")
         work.repository(Order).delete(order, if_match='"another"')
-        with pytest.raises(PreconditionFailed, match="in another version than demanded"):
+        with pytest.raises(PreconditionFailed, match="in another version than `if_match` requires"):
             await work.commit()
 
     assert await actions(container) == ["OrderPlaced", "OrderPaid"]
 
 
-async def test_a_version_that_the_reader_has_is_not_modified(container: ContainerProxy) -> None:
+async def test_a_version_the_reader_already_has_is_not_modified(container: ContainerProxy) -> None:
     order = Order("tea", id="o1")
     await given(container, order)
     async with UnitOfWork(container) as work:
@@ -97,11 +97,11 @@ async def test_what_does_not_exist_is_not_found(container: ContainerProxy, ident
 async def test_a_document_of_another_type_is_not_found(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
     async with UnitOfWork(container) as work:
-        with pytest.raises(NotFound, match="what has this id is a 'order'"):
+        with pytest.raises(NotFound, match="has the type 'order'"):
             await work.repository(Customer).read("o1")
 
 
-async def test_a_missing_container_is_no_missing_entity(client: CosmosClient) -> None:
+async def test_a_missing_container_is_not_a_missing_entity(client: CosmosClient) -> None:
     nowhere = client.get_database_client(DATABASE).get_container_client("nowhere")
     async with UnitOfWork(nowhere) as work:
         orders = work.repository(Order)
@@ -115,7 +115,7 @@ async def test_a_missing_container_is_no_missing_entity(client: CosmosClient) ->
             await work.commit()
 
 
-async def test_a_wrong_key_is_the_services_refusal(cosmos: CosmosServer) -> None:
+async def test_a_wrong_account_key_is_refused_by_the_service(cosmos: CosmosServer) -> None:
     async with CosmosClient(cosmos.endpoint, cosmos.key) as client:
         container = client.get_database_client(DATABASE).get_container_client("data")
         await given(container, Order("tea", id="o1"))
@@ -126,7 +126,7 @@ async def test_a_wrong_key_is_the_services_refusal(cosmos: CosmosServer) -> None
         assert raised.value.status == 401
 
 
-async def test_pages_hold_every_entity_once_and_end(container: ContainerProxy) -> None:
+async def test_paging_returns_every_entity_once_and_ends(container: ContainerProxy) -> None:
     for number in range(17):
         await given(container, Order("tea", id=f"o{number:02}"))
     async with UnitOfWork(container) as work:
@@ -142,7 +142,7 @@ async def test_pages_hold_every_entity_once_and_end(container: ContainerProxy) -
     assert all(token.replace("-", "").replace("_", "").isalnum() for token in tokens)
 
 
-async def test_a_page_holds_fifty_unless_told_otherwise(container: ContainerProxy) -> None:
+async def test_a_page_has_fifty_entities_by_default(container: ContainerProxy) -> None:
     for commit in range(2):
         await given(container, *(Order("tea", id=f"o{commit}{n:02}", partition_key="p") for n in range(26)))
     async with UnitOfWork(container) as work:
@@ -152,7 +152,7 @@ async def test_a_page_holds_fifty_unless_told_otherwise(container: ContainerProx
     assert page.has_more
 
 
-async def test_a_page_lists_one_partition_where_a_condition_holds(container: ContainerProxy) -> None:
+async def test_a_page_lists_one_partition_key_under_a_condition(container: ContainerProxy) -> None:
     same = [Order("tea", id=f"o{number}", partition_key="p", quantity=number) for number in range(6)]
     await given(container, *same)
     await given(container, Order("tea", quantity=5))
@@ -169,7 +169,7 @@ async def test_a_page_lists_one_partition_where_a_condition_holds(container: Con
     assert (await container.read_item("o4", "p"))["data"]["quantity"] == 1
 
 
-async def test_a_continuation_is_good_for_its_listing_only(container: ContainerProxy) -> None:
+async def test_a_continuation_is_valid_only_for_its_listing(container: ContainerProxy) -> None:
     await given(container, *(Order("tea", partition_key="p") for _ in range(3)))
     async with UnitOfWork(container) as work:
         orders = work.repository(Order)
@@ -182,11 +182,11 @@ async def test_a_continuation_is_good_for_its_listing_only(container: ContainerP
             await orders.read_page(1, token, include_deleted=True)
         with pytest.raises(InvalidContinuation, match="another listing"):
             await work.repository(Customer).read_page(1, token)
-        with pytest.raises(ValueError, match="at least one"):
+        with pytest.raises(ValueError, match="at least 1"):
             await orders.read_page(0)
 
 
-async def test_what_the_service_refuses_is_a_continuation_only_where_there_was_one(
+async def test_a_refused_query_is_an_invalid_continuation_only_if_there_was_one(
     container: ContainerProxy,
 ) -> None:
     await given(container, *(Order("tea", partition_key="p") for _ in range(2)))
@@ -196,14 +196,14 @@ async def test_what_the_service_refuses_is_a_continuation_only_where_there_was_o
         assert token is not None
         listing, _ = json.loads(base64.urlsafe_b64decode(token + "=="))
         forged = base64.urlsafe_b64encode(json.dumps([listing, "nonsense"]).encode()).decode().rstrip("=")
-        with pytest.raises(InvalidContinuation, match="Cosmos DB does not take the continuation"):
+        with pytest.raises(InvalidContinuation, match="Cosmos DB rejected the continuation"):
             await orders.read_page(1, forged)
         with pytest.raises(ServiceRefused) as raised:
             await orders.read_page(where="c.data.")
         assert raised.value.status == 400
 
 
-async def test_a_service_derives_a_repository_with_its_own_queries(container: ContainerProxy) -> None:
+async def test_a_derived_repository_has_its_own_queries(container: ContainerProxy) -> None:
     class Orders(Repository[Order]):
         async def of_item(self, name: str) -> list[Order]:
             page = await self.read_page(where="c.data.itemName = @name", parameters={"@name": name})

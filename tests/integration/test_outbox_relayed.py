@@ -1,4 +1,4 @@
-"""From the writing side through the relay to a subscriber: the two agree on the documents between them."""
+"""From the outbox library through the relay to a subscriber."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from outbox import UnitOfWork
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import RelayMaker
+from tests.support.order_container import stored
+from tests.support.orders import Order
 from tests.support.subscriber import Subscriber, body, properties
-from tests.unit.outbox.orders import Order
-from tests.unit.outbox.stored import stored
 
 SPAN = trace.NonRecordingSpan(
     trace.SpanContext(0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, False, trace.TraceFlags(1))
@@ -24,7 +24,7 @@ SPAN = trace.NonRecordingSpan(
 
 
 @pytest.mark.parametrize("key", ["p1", "鍵" * 128])
-async def test_events_arrive_in_their_order_as_they_were_told(
+async def test_events_arrive_in_order_and_unchanged(
     make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer, key: str
 ) -> None:
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
@@ -37,7 +37,7 @@ async def test_events_arrive_in_their_order_as_they_were_told(
                 order.resize(2)
                 order.pay("1.00")
                 written = await work.commit()
-        # In a transaction the change feed gives documents in any order.
+        # The change feed may return the documents of one transaction in any order: here, in reverse.
         documents = sorted(
             await stored(container), key=lambda document: (document["_lsn"], -document.get("order", -1))
         )
@@ -56,7 +56,7 @@ async def test_events_arrive_in_their_order_as_they_were_told(
     assert properties(messages[2])["createdAt"] == written[2].data["createdAt"]
 
 
-async def test_events_of_several_entities_arrive_as_they_happened(
+async def test_events_of_several_entities_arrive_in_the_order_raised(
     make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer
 ) -> None:
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
@@ -75,8 +75,8 @@ async def test_events_of_several_entities_arrive_as_they_happened(
 
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(10)
-    told = [json.loads(body(message)) for message in subscriber.messages["p"]]
-    assert [data["orderId"] for data in told] == ["o1", "o2"] * 5
-    assert [data["quantity"] for data in told] == [4, 4, 1, 1, 2, 2, 3, 3, 4, 4]
+    events = [json.loads(body(message)) for message in subscriber.messages["p"]]
+    assert [data["orderId"] for data in events] == ["o1", "o2"] * 5
+    assert [data["quantity"] for data in events] == [4, 4, 1, 1, 2, 2, 3, 3, 4, 4]
     numbers = [properties(message)["sequence"] for message in subscriber.messages["p"]]
     assert numbers == [number for number in range(1, 6) for _ in "12"]

@@ -1,4 +1,6 @@
-"""Commits and reads where a replica lags: what was written is never reported as not written, and is read back."""
+"""Commits and reads with a lagging replica: an applied commit is never reported as failed, and clients read it
+back.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ from local.stack.environment import CONTAINERS, DATABASE, container_argument
 from outbox import CommitUncertain, PreconditionFailed, UnitOfWork
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
-from tests.unit.outbox.orders import Order
-from tests.unit.outbox.replica import LaggingGateway, Lost
-from tests.unit.outbox.stored import actions, given
+from tests.support.lagging_gateway import LaggingGateway, Lost
+from tests.support.order_container import actions, given, pay_elsewhere, resize_elsewhere
+from tests.support.orders import Order
 
 EVERY_LOSS = pytest.mark.parametrize("loss", list(Lost))
 
 
 @pytest.fixture
 async def cosmos() -> AsyncIterator[CosmosServer]:
-    """One that draws nothing: which read is stale is decided by the gateway before it."""
+    """Without random behaviour: only the gateway decides which read is stale."""
     async with CosmosServer(edges=None) as server:
         provision(server.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
         yield server
@@ -35,7 +37,7 @@ async def gateway(cosmos: CosmosServer) -> AsyncIterator[LaggingGateway]:
 
 @pytest.fixture
 async def container(cosmos: CosmosServer, gateway: LaggingGateway) -> AsyncIterator[ContainerProxy]:
-    """Order o1 is stored; the replica has it, and nothing of what follows."""
+    """The replica has order o1 and no later write."""
     options: dict[str, Any] = {"retry_backoff_factor": 0.01, "retry_total": 3}
     async with CosmosClient(gateway.endpoint, cosmos.key, **options) as client:
         container = client.get_database_client(DATABASE).get_container_client("data")
@@ -46,14 +48,12 @@ async def container(cosmos: CosmosServer, gateway: LaggingGateway) -> AsyncItera
 
 @pytest.fixture
 async def primary(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
-    """Another client's, whom no replica keeps waiting."""
+    """The container without the gateway: every read is current."""
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         yield client.get_database_client(DATABASE).get_container_client("data")
 
 
-async def test_a_commit_is_read_back_by_the_same_client(
-    container: ContainerProxy, gateway: LaggingGateway
-) -> None:
+async def test_a_client_reads_its_own_commit(container: ContainerProxy, gateway: LaggingGateway) -> None:
     async with UnitOfWork(container) as work:
         (await work.repository(Order).read("o1")).pay("1.00")
         await work.commit()
@@ -63,14 +63,14 @@ async def test_a_commit_is_read_back_by_the_same_client(
     assert gateway.stale_reads == 0
 
 
-async def test_a_creation_is_read_back_by_the_same_client(container: ContainerProxy) -> None:
+async def test_a_client_reads_its_own_creation(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o2"))
 
     async with UnitOfWork(container) as work:
         assert (await work.repository(Order).read("o2")).item_name == "tea"
 
 
-async def test_a_client_that_keeps_no_tokens_commits_and_may_read_what_was_before(
+async def test_a_client_without_session_tokens_may_read_an_earlier_version(
     container: ContainerProxy, gateway: LaggingGateway, cosmos: CosmosServer, primary: ContainerProxy
 ) -> None:
     async with CosmosClient(gateway.endpoint, cosmos.key, consistency_level="Eventual") as client:
@@ -83,7 +83,7 @@ async def test_a_client_that_keeps_no_tokens_commits_and_may_read_what_was_befor
     assert await actions(primary) == ["OrderPlaced", "OrderPaid"]
 
 
-async def test_a_client_that_is_ahead_of_its_replica_is_not_mistaken_for_one_that_is_not(
+async def test_another_client_may_read_an_earlier_version(
     container: ContainerProxy, gateway: LaggingGateway, cosmos: CosmosServer
 ) -> None:
     await given(container, Order("tea", id="o2"))
@@ -97,7 +97,7 @@ async def test_a_client_that_is_ahead_of_its_replica_is_not_mistaken_for_one_tha
 
 
 @EVERY_LOSS
-async def test_an_update_whose_answer_was_lost_is_done(
+async def test_an_update_whose_response_was_lost_is_applied(
     container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -114,15 +114,13 @@ async def test_an_update_whose_answer_was_lost_is_done(
 
 @EVERY_LOSS
 @pytest.mark.parametrize("meanwhile", [False, True])
-async def test_an_update_of_any_version_whose_answer_was_lost_is_done(
+async def test_an_overwrite_whose_response_was_lost_is_applied(
     container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost, meanwhile: bool
 ) -> None:
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
         if meanwhile:
-            async with UnitOfWork(primary) as other:
-                (await other.repository(Order).read("o1")).resize(9)
-                await other.commit()
+            await resize_elsewhere(primary)
         order.pay("1.00")
         work.repository(Order).update(order, if_match="*")
         gateway.lose(loss)
@@ -140,7 +138,7 @@ async def test_an_update_of_any_version_whose_answer_was_lost_is_done(
 
 
 async def create_and_resize(container: ContainerProxy, gateway: LaggingGateway, loss: Lost) -> None:
-    """Two commits of a new order, the first of which loses its answer."""
+    """Commit a new order twice; the response to the first commit is lost."""
     async with UnitOfWork(container) as work:
         order = Order("tea", id="o2")
         work.repository(Order).create(order)
@@ -151,7 +149,7 @@ async def create_and_resize(container: ContainerProxy, gateway: LaggingGateway, 
 
 
 @EVERY_LOSS
-async def test_a_creation_whose_answer_was_lost_is_done(
+async def test_a_creation_whose_response_was_lost_is_applied(
     container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost
 ) -> None:
     await create_and_resize(container, gateway, loss)
@@ -160,10 +158,10 @@ async def test_a_creation_whose_answer_was_lost_is_done(
 
 
 @EVERY_LOSS
-async def test_the_first_commit_of_a_client_whose_answer_was_lost_is_done(
+async def test_a_clients_first_commit_whose_response_was_lost_is_applied(
     gateway: LaggingGateway, cosmos: CosmosServer, primary: ContainerProxy, loss: Lost
 ) -> None:
-    # Such a client has no session token yet, and nothing to keep one under.
+    # The client has no session token yet and has not read the container's properties.
     gateway.lag()
     async with CosmosClient(gateway.endpoint, cosmos.key) as client:
         container = client.get_database_client(DATABASE).get_container_client("data")
@@ -173,14 +171,12 @@ async def test_the_first_commit_of_a_client_whose_answer_was_lost_is_done(
 
 
 @EVERY_LOSS
-async def test_a_commit_of_somebody_else_is_not_taken_for_ones_own(
+async def test_another_writers_commit_is_not_taken_for_ones_own(
     container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost
 ) -> None:
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
-        async with UnitOfWork(primary) as other:
-            (await other.repository(Order).read("o1")).resize(9)
-            await other.commit()
+        await resize_elsewhere(primary)
         order.pay("1.00")
         gateway.lose(loss)
         with pytest.raises((PreconditionFailed, CommitUncertain)) as raised:
@@ -192,7 +188,9 @@ async def test_a_commit_of_somebody_else_is_not_taken_for_ones_own(
     assert await actions(primary) == ["OrderPlaced", "OrderResized"]
 
 
-async def test_who_was_too_late_reads_what_came_first(container: ContainerProxy, primary: ContainerProxy) -> None:
+async def test_after_a_failed_precondition_the_client_reads_the_newer_version(
+    container: ContainerProxy, primary: ContainerProxy
+) -> None:
     async with UnitOfWork(container) as first, UnitOfWork(container) as second:
         ours, theirs = [await work.repository(Order).read("o1") for work in (first, second)]
         ours.pay("1.00")
@@ -209,16 +207,14 @@ async def test_who_was_too_late_reads_what_came_first(container: ContainerProxy,
     assert await actions(primary) == ["OrderPlaced", "OrderPaid", "OrderResized"]
 
 
-async def test_who_was_too_late_with_a_change_without_events_reads_what_came_first(
+async def test_after_a_failed_precondition_without_events_the_client_reads_the_newer_version(
     container: ContainerProxy, gateway: LaggingGateway, cosmos: CosmosServer
 ) -> None:
     async with CosmosClient(gateway.endpoint, cosmos.key) as client:
         other = client.get_database_client(DATABASE).get_container_client("data")
         async with UnitOfWork(container) as work:
             order = await work.repository(Order).read("o1")
-            async with UnitOfWork(other) as elsewhere:
-                (await elsewhere.repository(Order).read("o1")).pay("1.00")
-                await elsewhere.commit()
+            await pay_elsewhere(other)
             work.repository(Order).update(order)
             with pytest.raises(PreconditionFailed):
                 await work.commit()
@@ -227,18 +223,16 @@ async def test_who_was_too_late_with_a_change_without_events_reads_what_came_fir
 
 
 @pytest.mark.parametrize("behind", [True, False])
-async def test_who_was_too_late_for_another_client_reads_what_that_wrote(
+async def test_after_a_failed_precondition_the_client_reads_what_another_client_wrote(
     container: ContainerProxy, gateway: LaggingGateway, cosmos: CosmosServer, behind: bool
 ) -> None:
     async with CosmosClient(gateway.endpoint, cosmos.key) as client:
         other = client.get_database_client(DATABASE).get_container_client("data")
         async with UnitOfWork(container) as work:
             order = await work.repository(Order).read("o1")
-            async with UnitOfWork(other) as elsewhere:
-                (await elsewhere.repository(Order).read("o1")).pay("1.00")
-                await elsewhere.commit()
+            await pay_elsewhere(other)
             if behind:
-                # This one begins with a read that shows what is no longer stored.
+                # The repeated read is stale.
                 work.rollback()
                 order = await work.repository(Order).read("o1")
                 assert order.paid is None

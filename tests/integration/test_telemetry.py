@@ -27,7 +27,7 @@ from relay.telemetry.attempt import Pace
 from relay.telemetry.headroom import Headroom
 from relay.telemetry.instruments import BoundedActions
 from tests.integration.conftest import ROOT, RelayMaker
-from tests.support import contact_lives
+from tests.support import contact_scenarios
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.outbox import event, events
 from tests.support.subscriber import Subscriber, properties
@@ -130,7 +130,9 @@ async def test_a_demo_run_adds_up_to_what_was_written(
     tally = Tally()
     data = cosmos_container(quarantine, "data")
     try:
-        await contact_lives.write_lives(data, contact_lives.lives(20, 300, seed=7), tally, writers=8)
+        await contact_scenarios.write_scenarios(
+            data, contact_scenarios.scenarios(20, 300, seed=7), tally, writers=8
+        )
         malformed = [event(f"bad-{number}", "b") | {"data": number} for number in range(9)]
         for document in malformed:
             await data.create_item(document)

@@ -83,14 +83,14 @@ _UNIT = "tests/unit/outbox/test_{}.py"
 _INTEGRATION = "tests/integration/test_outbox_{}.py"
 # The unit tests, then the integration tests.
 _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "answers": (("answers",), ()),
     "batch": (("batches", "order", "relayable"), ()),
-    "context": (("batches", "order"), ("commits", "lost_answers", "stale_reads")),
+    "context": (("batches", "order"), ("commits", "lost_responses", "stale_reads")),
     "data_object": (("batches", "relayable", "order"), ()),
     "entities": (("entities", "batches", "order"), ()),
     "errors": (("errors",), ()),
     "events": (("entities", "order"), ()),
-    "execution": ((), ("stale_reads", "lost_answers")),
+    "execution": ((), ("stale_reads", "lost_responses")),
+    "failures": (("failures",), ()),
     "paging": (("paging",), ("reading",)),
     "payload": (("entities", "relayable", "batches"), ()),
     "relayable": (("relayable",), ()),

@@ -1,4 +1,4 @@
-"""Outbox documents for the tests, as the trigger would deliver them."""
+"""Outbox documents as the trigger delivers them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from relay.cosmos.documents import event_of
 from relay.events import Event, Reason, Rejected
 
-# Young enough for no test to need the leases.
+# Recent enough that no test needs the leases.
 NOW = int(time.time())
 
 
 def event(identifier: str, partition_key: str, **data: Any) -> dict[str, Any]:
-    """A sound domainEvent document with the system properties of Cosmos DB."""
+    """A valid domainEvent document with the system properties of Cosmos DB."""
     return {
         "id": identifier,
         "partitionKey": partition_key,
@@ -27,7 +27,7 @@ def event(identifier: str, partition_key: str, **data: Any) -> dict[str, Any]:
 
 
 def events(partition_key: str, count: int, **data: Any) -> list[dict[str, Any]]:
-    """`count` events of one partition key, numbered in their order."""
+    """`count` events of one partition key, numbered in order."""
     return [event(f"{partition_key}-{number}", partition_key, n=number, **data) for number in range(count)]
 
 

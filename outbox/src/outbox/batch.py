@@ -1,4 +1,4 @@
-"""The transactional batch: what one commit sends, fixed at that moment and checked against the service's limits.
+"""The transactional batch of one commit: a snapshot of its documents, checked against the service's limits.
 
 Limits: https://learn.microsoft.com/azure/cosmos-db/nosql/transactional-batch#limitations.
 """
@@ -19,18 +19,18 @@ from outbox.errors import (
     MixedPartitions,
 )
 from outbox.events import DomainEvent
-from outbox.payload import copied, encode
+from outbox.payload import deep_copy, encode
 from outbox.relayable import check_values
 
-# Of the partition keys in a message.
-_NAMED = 5
+# How many partition keys an error message lists.
+_LISTED_KEYS = 5
 
 SdkOperation = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One document to write; `etag` is the version it replaces, None where it must be new."""
+    """One document to write. `etag` is the version it replaces, None for a document that must be new."""
 
     name: str
     state: EntityState
@@ -39,20 +39,20 @@ class Operation:
 
     @classmethod
     def of(cls, source: DataObject[Any]) -> Operation:
-        """A copy that nothing changes any more, whatever becomes of the entity while the batch is under way."""
-        document = copied(source.to_document(), source.name)
+        """A copy, unaffected by changes to the entity while the batch is in flight."""
+        document = deep_copy(source.to_document(), source.name)
         check_values(document, source.name)
         return cls(source.name, source.state, document, source.etag)
 
     def as_sdk(self) -> SdkOperation:
-        """As `execute_item_batch` takes it; a new one each time, as the SDK takes options out of it."""
+        """The argument for `execute_item_batch`; a new one each time, because the SDK removes options from it."""
         if self.state is EntityState.CREATED:
             return "create", (self.document,), {}
         condition = {} if self.etag is None else {"if_match_etag": self.etag}
         return "replace", (self.document["id"], self.document), condition
 
     def as_sent(self) -> dict[str, Any]:
-        """As it is in the body of the request, which is what the limit is about."""
+        """The operation as it appears in the request body, to which the size limit applies."""
         if self.state is EntityState.CREATED:
             return {"operationType": "Create", "resourceBody": self.document}
         head = {"operationType": "Replace", "id": self.document["id"], "resourceBody": self.document}
@@ -61,7 +61,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Operations on one logical partition, all of them or none; `size` in bytes as azure-cosmos sends them by
+    """Operations on one logical partition, applied all or none. `size` is in bytes, as azure-cosmos sends them by
     default.
     """
 
@@ -69,19 +69,19 @@ class Batch:
     operations: tuple[Operation, ...]
     size: int
     first_event: Operation | None
-    """Its id is unique to this commit, so its presence tells that the commit was done."""
+    """Its id is unique to this commit, so if it is stored, the commit was applied."""
 
     @classmethod
     def of(cls, objects: Sequence[DataObject[Any]]) -> Batch:
-        """The batch of at least one object, in their order.
+        """A batch of at least one object, in the order given.
 
         Raises:
-            MixedPartitions, BatchTooLarge, InvalidDocument: It could never be executed.
+            MixedPartitions, BatchTooLarge, InvalidDocument: The batch could never be executed.
         """
         key, *others = dict.fromkeys(source.partition_key for source in objects)
         if others:
-            raise _mixed((key, *others))
-        _check_twice(objects)
+            raise _mixed_partitions((key, *others))
+        _check_unique_ids(objects)
         operations = tuple(Operation.of(source) for source in objects)
         size = len(encode([operation.as_sent() for operation in operations], "the commit"))
         batch = cls(key, operations, size, _first_event(objects, operations))
@@ -103,7 +103,7 @@ class Batch:
 
     @property
     def name(self) -> str:
-        """The commit as messages call it: by its first object."""
+        """The name used in messages: the first object and how many follow."""
         more = len(self.operations) - 1
         return f"the commit of {self.operations[0].name}" + (f" and {more} more" if more else "")
 
@@ -113,16 +113,18 @@ def _first_event(objects: Sequence[DataObject[Any]], operations: Sequence[Operat
     return next((operation for source, operation in pairs if isinstance(source.source, DomainEvent)), None)
 
 
-def _mixed(keys: tuple[str, ...]) -> MixedPartitions:
-    named = ", ".join(f"'{key}'" for key in keys[:_NAMED]) + (" and more" if len(keys) > _NAMED else "")
+def _mixed_partitions(keys: tuple[str, ...]) -> MixedPartitions:
+    listed = ", ".join(f"'{key}'" for key in keys[:_LISTED_KEYS]) + (
+        " and more" if len(keys) > _LISTED_KEYS else ""
+    )
     return MixedPartitions(
-        f"The commit spans {len(keys)} partition keys ({named}); a transactional batch has one.", keys
+        f"The commit spans {len(keys)} partition keys ({listed}); a transactional batch has one.", keys
     )
 
 
-def _check_twice(objects: Sequence[DataObject[Any]]) -> None:
+def _check_unique_ids(objects: Sequence[DataObject[Any]]) -> None:
     seen = set()
     for source in objects:
         if source.id in seen:
-            raise InvalidDocument(f"{source.name} is in the commit twice: as two objects with one id.")
+            raise InvalidDocument(f"The commit has two objects with the id of {source.name}.")
         seen.add(source.id)

@@ -1,4 +1,4 @@
-"""The container context: what belongs to one commit."""
+"""The container context: tracks what one commit writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outbox.entities import (
     adopt_version,
     mark_saved,
     name_of,
-    partition_of,
+    partition_key_of,
     raised_by,
     sequence_of,
 )
@@ -33,8 +33,8 @@ from outbox.events import DomainEvent, Raised, next_moment
 from outbox.execution import execute, read_document
 
 _ANY_VERSION = "*"
-# Of a commit that overwrites whatever is stored, where others write meanwhile.
-_REPETITIONS = 9
+# Of a commit with if_match="*", when other writers keep changing the entity.
+_RETRIES = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +44,21 @@ class _Tracked:
     if_match: str | None
 
     @property
-    def is_to_be_saved(self) -> bool:
+    def is_changed(self) -> bool:
         return self.state is not EntityState.READ or bool(self.entity.domain_events)
 
     def as_object(self, sequence: int) -> DataObject[DomainEntity]:
         if self.state is EntityState.CREATED:
             return entity_object(self.entity, EntityState.CREATED, None, sequence)
         if self.entity.is_new:
-            raise InvalidDocument(f"{name_of(self.entity)} is new, and an event is about it: create() it as well.")
+            raise InvalidDocument(
+                f"An event is about {name_of(self.entity)}, which is new: create() the entity as well."
+            )
         return entity_object(self.entity, EntityState.UPDATED, self.entity.etag, sequence)
 
 
 @dataclass(frozen=True, slots=True)
-class _Happened:
+class _PendingEvent:
     """An event and the entity it is about."""
 
     raised: Raised
@@ -64,80 +66,79 @@ class _Happened:
 
 
 class ContainerContext:
-    """Tracks the entities and events of one unit of work, and saves them in one transactional batch.
+    """Tracks the entities and events of one unit of work and saves them in one transactional batch.
 
     Attributes:
-        container: The container, shared with any number of contexts.
+        container: The container; any number of contexts can share it.
         event_ttl: The time to live of event documents, in seconds.
-        event_type: Their `type`: what the relay looks for.
+        event_type: The `type` of event documents, by which the relay selects them.
     """
 
     def __init__(self, container: ContainerProxy, *, event_ttl: int, event_type: str) -> None:
         self.container = container
         self.event_ttl = event_ttl
         self.event_type = event_type
-        # By identity: entities that are dataclasses have no hash.
+        # Keyed by identity, because dataclass entities are not hashable.
         self._tracked: dict[int, _Tracked] = {}
-        self._events: list[_Happened] = []
+        self._events: list[_PendingEvent] = []
         self._traceparents: dict[str, str | None] = {}
-        self._unsettled: Batch | None = None
+        self._in_doubt: Batch | None = None
         self._saving = False
 
     def add(self, entity: DomainEntity, state: EntityState, if_match: str | None = None) -> None:
-        """Track an entity; `if_match` is the ETag that it must have been read with, `*` stands for any version."""
+        """Track an entity. `if_match` is the ETag it must have been read with; `*` accepts any version."""
         self._tracked[id(entity)] = _Tracked(entity, state, if_match)
 
     def add_event(self, event: DomainEvent, about: DomainEntity) -> None:
-        """Track an event besides those that the entity raised, and the entity, which counts its events.
+        """Track an event that the entity did not raise itself, and the entity, whose document numbers its events.
 
         Raises:
-            NotFound: The entity is deleted, and nothing more can happen to it.
+            NotFound: The entity is deleted and takes no more events.
         """
         if about.deleted:
-            raise NotFound(f"{name_of(about)} is deleted: {event.action} cannot happen to it.")
+            raise NotFound(f"{name_of(about)} is deleted and cannot have the event {event.action}.")
         self._tracked.setdefault(id(about), _Tracked(about, EntityState.READ, None))
-        self._events.append(_Happened(Raised(event, next_moment()), about))
+        self._events.append(_PendingEvent(Raised(event, next_moment()), about))
 
     def forget(self, entity: DomainEntity) -> None:
-        """Leave an entity, and all events about it, out of the commit."""
+        """Stop tracking an entity and all events about it."""
         self._tracked.pop(id(entity), None)
-        self._events = [happened for happened in self._events if happened.about is not entity]
+        self._events = [pending for pending in self._events if pending.about is not entity]
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Stop tracking everything."""
         self._tracked.clear()
         self._events.clear()
-        self._settled()
+        self._end_attempt()
 
     @property
     def data_objects(self) -> list[DataObject[Any]]:
-        """What a commit would write: the entities, then all events, what happened first first.
+        """What a commit would write: the entities, then all events in the order raised.
 
         Raises:
             InvalidDocument: One of them cannot be stored.
         """
-        tracked = self._to_be_saved()
-        last = {id(each.entity): sequence_of(each.entity) for each in tracked}
-        placed = []
-        for order, happened in enumerate(self._happened(tracked)):
-            last[id(happened.about)] += 1
-            placed.append((happened, Position(last[id(happened.about)], order)))
-        entities = [each.as_object(last[id(each.entity)]) for each in tracked]
-        return [*entities, *(self._event_object(happened, position) for happened, position in placed)]
+        changed = self._changed()
+        last = {id(each.entity): sequence_of(each.entity) for each in changed}
+        numbered = []
+        for order, pending in enumerate(self._pending_events(changed)):
+            last[id(pending.about)] += 1
+            numbered.append((pending, Position(last[id(pending.about)], order)))
+        entities = [each.as_object(last[id(each.entity)]) for each in changed]
+        return [*entities, *(self._event_object(pending, position) for pending, position in numbered)]
 
     async def save_changes(self) -> list[DataObject[Any]]:
-        """Write all that is tracked in one transactional batch; afterwards it is tracked as read.
+        """Write all tracked changes in one transactional batch; the entities stay tracked, as read.
 
         Returns:
-            What was written; nothing, without asking the service, where nothing has changed.
+            What was written. If nothing has changed, an empty list, without a request.
 
         Raises:
-            OutboxError: Nothing was written, and everything is still tracked; see `outbox.errors`.
+            OutboxError: Everything is still tracked; see `outbox.errors`.
+            RuntimeError: Another task is committing this context.
         """
         if self._saving:
-            raise RuntimeError(
-                "A commit of this unit of work is under way: give each task a unit of work of its own."
-            )
+            raise RuntimeError("Another task is committing this unit of work. Give each task its own.")
         self._saving = True
         try:
             return await self._save()
@@ -145,12 +146,12 @@ class ContainerContext:
             self._saving = False
 
     async def _save(self) -> list[DataObject[Any]]:
-        self._check_demanded()
-        for _ in range(_REPETITIONS):
+        self._check_if_match()
+        for _ in range(_RETRIES):
             try:
                 return await self._attempt()
             except PreconditionFailed:
-                if self._unsettled is not None or not await self._adopt_versions():
+                if self._in_doubt is not None or not await self._adopt_stored_versions():
                     raise
         return await self._attempt()
 
@@ -159,80 +160,82 @@ class ContainerContext:
         if not objects:
             return []
         batch = Batch.of(objects)
-        if self._unsettled is not None and batch != self._unsettled:
+        if self._in_doubt is not None and batch != self._in_doubt:
             raise PreconditionFailed(
-                f"Whether {self._unsettled.name} was done is not known, and it was changed since: what was done, "
-                "if anything, is the earlier state."
+                f"The outcome of {self._in_doubt.name} is unknown, and it was changed since. If it was applied, "
+                "the earlier state is stored."
             )
-        unsettled = self._unsettled
-        # Also where this task is cancelled before there is an answer.
-        self._unsettled = batch
+        earlier = self._in_doubt
+        # Set before the request, because this task may be cancelled while it waits for the response.
+        self._in_doubt = batch
         try:
             etags = await execute(self.container, batch)
         except (Conflict, PreconditionFailed, NotFound):
-            self._unsettled = None
+            self._in_doubt = None
             raise
         except (Refused, ServiceRefused):
-            # Certain of this attempt, but it says nothing of an earlier one.
-            self._unsettled = unsettled
+            # This attempt was certainly not applied, but an earlier one may have been.
+            self._in_doubt = earlier
             raise
         self._saved(objects, etags)
         return objects
 
-    def _check_demanded(self) -> None:
-        for each in self._to_be_saved():
+    def _check_if_match(self) -> None:
+        for each in self._changed():
             if each.if_match not in (None, _ANY_VERSION, each.entity.etag):
-                raise PreconditionFailed(f"{name_of(each.entity)} was read in another version than demanded.")
+                raise PreconditionFailed(
+                    f"{name_of(each.entity)} was read in another version than `if_match` requires."
+                )
 
-    async def _adopt_versions(self) -> bool:
-        """Go on with the stored version of each entity that is to be saved over any; whether one was another.
+    async def _adopt_stored_versions(self) -> bool:
+        """Take the stored ETag and sequence of each entity with `if_match="*"`. Return whether any was different.
 
-        Not without a condition: the numbers of an entity's events go on where those of the stored version end, and
-        the repetition of a commit that was done is known by the version it replaced.
+        These entities are not written unconditionally: their events continue the stored sequence, and a commit
+        that was already applied is recognised by the version it replaced.
 
         Raises:
-            NotFound: An entity is deleted, or gone.
-            OutboxError: It could not be read; nothing was written.
+            NotFound: An entity is deleted or no longer exists.
+            OutboxError: An entity could not be read; nothing was written.
         """
-        over_any = [each.entity for each in self._to_be_saved() if each.if_match == _ANY_VERSION]
-        adopted = [adopt_version(entity, await self._stored(entity)) for entity in over_any]
+        entities = [each.entity for each in self._changed() if each.if_match == _ANY_VERSION]
+        adopted = [adopt_version(entity, await self._read(entity)) for entity in entities]
         return any(adopted)
 
-    async def _stored(self, entity: DomainEntity) -> dict[str, Any]:
+    async def _read(self, entity: DomainEntity) -> dict[str, Any]:
         try:
-            return await read_document(self.container, entity.id, partition_of(entity), name_of(entity))
+            return await read_document(self.container, entity.id, partition_key_of(entity), name_of(entity))
         except Unavailable as error:
             raise CommitUncertain(error.what) from error
 
     def _saved(self, objects: list[DataObject[Any]], etags: list[str]) -> None:
-        told = {source.id for source in objects if isinstance(source.source, DomainEvent)}
+        stored = {source.id for source in objects if isinstance(source.source, DomainEvent)}
         for source, etag in zip(objects, etags, strict=True):
             if isinstance(source.source, DomainEntity):
-                mark_saved(source.source, etag, told, source.sequence)
+                mark_saved(source.source, etag, stored, source.sequence)
                 self._tracked[id(source.source)] = _Tracked(source.source, EntityState.READ, None)
-        self._events = [happened for happened in self._events if happened.raised.event.id not in told]
-        self._settled()
+        self._events = [pending for pending in self._events if pending.raised.event.id not in stored]
+        self._end_attempt()
 
-    def _settled(self) -> None:
+    def _end_attempt(self) -> None:
         self._traceparents.clear()
-        self._unsettled = None
+        self._in_doubt = None
 
-    def _to_be_saved(self) -> list[_Tracked]:
-        spoken_of = {id(happened.about) for happened in self._events}
-        return [each for each in self._tracked.values() if each.is_to_be_saved or id(each.entity) in spoken_of]
+    def _changed(self) -> list[_Tracked]:
+        with_events = {id(pending.about) for pending in self._events}
+        return [each for each in self._tracked.values() if each.is_changed or id(each.entity) in with_events]
 
-    def _happened(self, tracked: list[_Tracked]) -> list[_Happened]:
-        own = [_Happened(raised, each.entity) for each in tracked for raised in raised_by(each.entity)]
-        return sorted([*own, *self._events], key=lambda happened: happened.raised.moment)
+    def _pending_events(self, changed: list[_Tracked]) -> list[_PendingEvent]:
+        raised = [_PendingEvent(raised, each.entity) for each in changed for raised in raised_by(each.entity)]
+        return sorted([*raised, *self._events], key=lambda pending: pending.raised.moment)
 
-    def _event_object(self, happened: _Happened, position: Position) -> DataObject[DomainEvent]:
-        event = happened.raised.event
-        # Kept, so that a commit that is repeated repeats the same documents.
+    def _event_object(self, pending: _PendingEvent, position: Position) -> DataObject[DomainEvent]:
+        event = pending.raised.event
+        # Kept, so that a repeated commit writes the same documents.
         if event.id not in self._traceparents:
             self._traceparents[event.id] = traceparent.current()
         return event_object(
             event,
-            happened.about,
+            pending.about,
             position,
             document_type=self.event_type,
             ttl=self.event_ttl,

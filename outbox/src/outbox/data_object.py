@@ -3,12 +3,11 @@
 {"id": …, "partitionKey": …, "type": "contact", "data": {…}, "ttl": seconds or -1, "sequence": of its last event}
 {"id": …, "partitionKey": …, "type": "domainEvent", "data": {…}, "ttl": seconds, "sequence": …, "order": …}
 
-All documents of a transactional batch have one `_lsn`, and the change feed promises no order among them
-(https://learn.microsoft.com/azure/cosmos-db/change-feed#sort-order-of-items-in-change-feed promises the order of
-modification, and these have the same). So an event document says itself where it belongs: `order` is its place
-among all events of its commit, 0 for the first; `sequence` its number among all events of its entity, 1 for the
-first. The entity's document keeps the last number, and a commit demands the version it was read in: no number is
-given twice, and none is left out.
+All documents of a transactional batch have the same `_lsn`, and the change feed does not specify their order: it
+sorts by modification (https://learn.microsoft.com/azure/cosmos-db/change-feed#sort-order-of-items-in-change-feed).
+Event documents therefore carry their own position: `order` within the commit, from 0, and `sequence` within the
+entity, from 1. The entity's document stores its last sequence, and a commit requires the version that was read, so
+no number is used twice or skipped.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from outbox.entities import DomainEntity, name_of, partition_of, ttl_of
+from outbox.entities import DomainEntity, name_of, partition_key_of, ttl_of
 from outbox.errors import InvalidDocument
 from outbox.events import DomainEvent
 from outbox.relayable import check_key, check_properties, too_deep
@@ -29,10 +28,10 @@ _ILLEGAL_IN_ID = frozenset("/\\?#")
 
 
 class EntityState(StrEnum):
-    """What a commit does with an object; not stored."""
+    """What a commit does with an object. Not stored."""
 
     READ = "read"
-    """Nothing, unless the entity has raised events."""
+    """Nothing, unless the entity has events."""
     CREATED = "created"
     UPDATED = "updated"
 
@@ -43,13 +42,13 @@ class DataObject(Generic[T_co]):
 
     Attributes:
         id, partition_key, type, ttl: As stored; `ttl` in seconds, -1 for never.
-        sequence: Of an event, its number among those of its entity; of an entity, the number of its last event.
+        sequence: An event's number within its entity; for an entity, the number of its last event.
         source: The entity or the event.
-        data: What is stored of it.
+        data: The stored JSON object.
         state: CREATED or UPDATED.
-        etag: The version that is to be replaced; None where there is none.
-        order: The place of an event among those of its commit, from 0; None for an entity.
-        traceparent: The trace an event belongs to; None where there is none.
+        etag: The version to replace; None for a new document.
+        order: An event's position in its commit, from 0; None for an entity.
+        traceparent: The trace an event belongs to, if any.
     """
 
     id: str
@@ -66,7 +65,7 @@ class DataObject(Generic[T_co]):
 
     @property
     def name(self) -> str:
-        """The object as messages call it."""
+        """The name used in messages."""
         action = f"{self.source.action} " if isinstance(self.source, DomainEvent) else ""
         return f"{action}{self.type} '{self.id}'"
 
@@ -85,7 +84,7 @@ class DataObject(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where an event belongs: its number among those of its entity, from 1; its place in its commit, from 0."""
+    """An event's number within its entity, from 1, and its position in its commit, from 0."""
 
     sequence: int
     order: int
@@ -94,17 +93,17 @@ class Position:
 def entity_object(
     entity: DomainEntity, state: EntityState, etag: str | None, sequence: int
 ) -> DataObject[DomainEntity]:
-    """The document of an entity as it is now, whose last event has the number `sequence`.
+    """Return the document of an entity in its current state; `sequence` is the number of its last event.
 
     Raises:
-        InvalidDocument: Its id or its partition key cannot be stored.
+        InvalidDocument: The id or partition key cannot be stored or relayed.
     """
     data = {**entity.to_data(), "id": entity.id, "deleted": entity.deleted}
     _check_id(entity.id, name_of(entity))
-    check_key(partition_of(entity), "partition key", name_of(entity))
+    check_key(partition_key_of(entity), "partition key", name_of(entity))
     return DataObject(
         entity.id,
-        partition_of(entity),
+        partition_key_of(entity),
         entity.document_type,
         entity,
         data,
@@ -124,11 +123,10 @@ def event_object(
     ttl: int,
     traceparent: str | None,
 ) -> DataObject[DomainEvent]:
-    """The document of an event about `entity`, whose partition key is checked with its own document.
+    """Return the document of an event about `entity`. The partition key is checked with the entity's document.
 
     Raises:
-        InvalidDocument: Its id or what becomes a property of the message cannot be relayed, or a field of it has a
-            name that is taken.
+        InvalidDocument: The id or a message property cannot be relayed, or a field has a reserved name.
     """
     name = f"{event.action} of {name_of(entity)}"
     own = {
@@ -137,20 +135,20 @@ def event_object(
         "id": event.id,
         "createdAt": event.created_at,
     }
-    told = _told_by(event, name)
+    data = _event_data(event, name)
     for key, value in own.items():
-        if told.get(key, value) != value:
-            raise InvalidDocument(f"{name} tells another '{key}' than the library writes: rename the field.")
+        if data.get(key, value) != value:
+            raise InvalidDocument(f"{name} has its own '{key}', which the library sets: rename the field.")
     _check_id(event.id, name)
     check_key(event.id, "id", name)
     traced = {} if traceparent is None else {"traceparent": traceparent}
     check_properties({"action": event.action, "createdAt": event.created_at, **traced}, name)
     return DataObject(
         event.id,
-        partition_of(entity),
+        partition_key_of(entity),
         document_type,
         event,
-        {**told, **own},
+        {**data, **own},
         ttl,
         EntityState.CREATED,
         position.sequence,
@@ -166,10 +164,12 @@ def can_be_id(value: str) -> bool:
 
 def _check_id(value: str, name: str) -> None:
     if not can_be_id(value):
-        raise InvalidDocument(f"The id of {name} has to be 1 to {MAX_ID_BYTES} bytes long, without / \\ ? and #.")
+        raise InvalidDocument(
+            f"The id of {name} must have 1 to {MAX_ID_BYTES} bytes and must not contain / \\ ? or #."
+        )
 
 
-def _told_by(event: DomainEvent, name: str) -> dict[str, Any]:
+def _event_data(event: DomainEvent, name: str) -> dict[str, Any]:
     try:
         return event.to_data()
     except RecursionError as error:

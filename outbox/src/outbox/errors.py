@@ -1,25 +1,24 @@
-"""Every error of this library, and the HTTP status that an API answers it with best.
+"""Every error of this library, with the HTTP status that suits an API's response.
 
 OutboxError
 ├── NotFound               404  no such entity, or it is deleted
-├── NotModified            304  the reader has the stored version already
-├── Conflict               409  the id is taken
-├── PreconditionFailed     412  someone else was first
-├── Throttled              429  the container's throughput is used up
-├── Refused                400  what was asked cannot be done
-│   ├── BatchTooLarge      413  more than one transactional batch holds
+├── NotModified            304  the reader already has the stored version
+├── Conflict               409  the id is already in use
+├── PreconditionFailed     412  the entity was changed since it was read
+├── Throttled              429  the container's throughput is exhausted
+├── Refused                400  rejected before anything is sent
+│   ├── BatchTooLarge      413  exceeds a transactional batch
 │   ├── MixedPartitions    400  more than one partition key
-│   ├── InvalidDocument    400  cannot be stored, or could not be relayed
-│   └── InvalidContinuation 400 no token of this listing
-├── CommitUncertain        503  the answer to a commit was lost
-├── Unavailable            503  a read got no answer
-└── ServiceRefused         502  whatever else the service says
+│   ├── InvalidDocument    400  cannot be stored or relayed unchanged
+│   └── InvalidContinuation 400 not a continuation of this listing
+├── CommitUncertain        503  the response to a commit was lost
+├── Unavailable            503  a read got no response
+└── ServiceRefused         502  any other error response
 
-A message is what happened, then the error's docstring: what to do.
+A message says what happened, then, from the error's docstring, what to do.
 
-None of them leaves anything half written. After each, a unit of work holds what it held before, its events with
-the ids they had, so `commit()` can be called again; or `rollback()` empties it, and it can be used afresh; or
-it is thrown away.
+No error leaves a commit half written. After any of them the unit of work still tracks what it tracked before, and
+its events keep their ids. You can call `commit()` again, call `rollback()` and start over, or leave the block.
 """
 
 from __future__ import annotations
@@ -31,42 +30,42 @@ MAX_BATCH_BYTES = 2 * 1024 * 1024
 
 
 class OutboxError(Exception):
-    """See the message."""
+    """See the message for what to do."""
 
     http_status: ClassVar[int] = 500
 
     def __init__(self, what: str) -> None:
-        """`what` happened, to which object; what to do about it is added from the class."""
+        """`what` says what happened to which object; the class docstring, which says what to do, is appended."""
         self.what = what
         super().__init__(" ".join([what, *(type(self).__doc__ or "").split()]))
 
 
 class NotFound(OutboxError):
-    """Check the id and the partition key; read with `include_deleted=True` to see what is deleted."""
+    """Check the id and the partition key. To read a deleted entity, pass `include_deleted=True`."""
 
     http_status = 404
 
 
 class NotModified(OutboxError):
-    """Use the version you have."""
+    """Use the version you already have."""
 
     http_status = 304
 
 
 class Conflict(OutboxError):
-    """Nothing was written. Take another id, or read what is there and update it."""
+    """Nothing was written. Choose another id, or read the stored entity and update it."""
 
     http_status = 409
 
 
 class PreconditionFailed(OutboxError):
-    """Nothing of this commit was written. Call rollback(), read again, apply the change again and commit."""
+    """Nothing of this commit was written. Call rollback(), read again, reapply the change and commit."""
 
     http_status = 412
 
 
 class Throttled(OutboxError):
-    """Wait for `retry_after` seconds, then repeat the call: commit() on the same unit of work, which commits
+    """Wait `retry_after` seconds, then repeat the call. Repeat commit() on the same unit of work: it is applied
     once.
     """
 
@@ -84,19 +83,19 @@ class Refused(OutboxError):
 
 
 class BatchTooLarge(Refused):
-    """Nothing was written. Take something out with forget(), or make it smaller, and commit in several steps."""
+    """Nothing was written. Shrink the commit, or take something out with forget() and commit in several steps."""
 
     http_status = 413
 
     def __init__(self, what: str, operations: int, size: int) -> None:
-        """`operations` in the batch; its `size` in bytes as it would be sent."""
+        """`operations` is the number of operations in the batch, `size` its size in bytes as sent."""
         self.operations = operations
         self.size = size
         super().__init__(what)
 
 
 class MixedPartitions(Refused):
-    """Nothing was written. Commit each partition key in a unit of work of its own, or give the entities one
+    """Nothing was written. Commit each partition key in its own unit of work, or give the entities the same
     partition key.
     """
 
@@ -106,35 +105,33 @@ class MixedPartitions(Refused):
 
 
 class InvalidDocument(Refused):
-    """Nothing was written. Put the entity or the event right, or take it out with forget(), and commit again."""
+    """Nothing was written. Correct the entity or event, or take it out with forget(), and commit again."""
 
 
 class InvalidContinuation(Refused):
-    """Pass the `continuation` of a page that was read with the same arguments, or None to begin at the first
-    page.
-    """
+    """Pass the `continuation` of a page that was read with the same arguments, or None for the first page."""
 
 
 class CommitUncertain(OutboxError):
-    """Call commit() again on the same unit of work, as it is: it is done once, even if this one was done after
-    all.
+    """Call commit() again on the same unit of work without changing it. The commit is applied once, even if this
+    attempt succeeded.
     """
 
     http_status = 503
 
 
 class Unavailable(OutboxError):
-    """Nothing was changed. Read again in a while."""
+    """Nothing was changed. Try the read again later."""
 
     http_status = 503
 
 
 class ServiceRefused(OutboxError):
-    """Nothing was written. Check that the database and the container exist, and that the client may use them."""
+    """Nothing was written. Check that the database and the container exist and that the client has access."""
 
     http_status = 502
 
     def __init__(self, what: str, status: int) -> None:
-        """`status` is the HTTP status the service answered with."""
+        """`status` is the HTTP status of the response."""
         self.status = status
         super().__init__(what)

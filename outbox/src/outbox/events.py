@@ -1,4 +1,4 @@
-"""The domain event: something that happened to an entity, told once and never changed."""
+"""The domain event: something that happened to an entity. Immutable, and published once."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from itertools import count
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from outbox.payload import camel_case, rendered
+from outbox.payload import camel_case, to_json
 
-# Of the process, as the entities that raise the events of one commit share nothing else. A clock would not do: it
-# can stand still between two events, or be set back.
+# Global to the process, because the entities of one commit share no other state. A clock would not order events:
+# it may not advance between two of them, or be set back.
 _moments = count()
 
 
 def new_id() -> str:
-    """A random UUID: unique across all partitions, as duplicate detection on a topic may compare ids alone."""
+    """Return a random UUID, unique across partitions: duplicate detection may compare message ids alone."""
     return str(uuid4())
 
 
 def now() -> str:
-    """This moment by RFC 3339, with its offset: `2026-02-09T11:37:37.302290+00:00`."""
+    """Return the current time in RFC 3339 format: `2026-02-09T11:37:37.302290+00:00`."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def next_moment() -> int:
-    """A number above all that were given before in this process: what happened first has the smaller one."""
+    """Return a number greater than all earlier ones in this process."""
     return next(_moments)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DomainEvent:
-    """To be derived from by a frozen dataclass whose fields are what the event tells.
+    """Base class of events. Derive a frozen dataclass whose fields are the event's payload.
 
     Attributes:
-        id: The event document's id, and the id of the message it becomes.
-        created_at: When it happened; RFC 3339 with an offset.
-        action: What happened, and the subject of the message; the class's name unless a class sets its own.
-        replaces_earlier: Whether the last event of a commit with this action is enough, as each tells the whole
-            new value. It takes the place of an earlier one of its entity, and a new entity, whose created event
-            tells all, leaves it out. False, the default, keeps every event.
+        id: The id of the event document and of its message.
+        created_at: When the event was raised; RFC 3339 with an offset.
+        action: What happened, and the subject of the message; by default the class name.
+        replaces_earlier: Whether an event of this class replaces an earlier one of its entity with the same action
+            in the same commit. For events that carry the whole new value. A new entity omits such events, because
+            its created event has the state. By default every event is kept.
     """
 
     action: ClassVar[str] = "DomainEvent"
@@ -55,14 +55,14 @@ class DomainEvent:
             cls.action = cls.__name__
 
     def to_data(self) -> dict[str, Any]:
-        """What the event tells, beside its id, action, time and entity: each field under its name in camelCase."""
-        told = (item.name for item in fields(self) if item.name not in ("id", "created_at"))
-        return {camel_case(name): rendered(getattr(self, name)) for name in told}
+        """Return the payload without id, action, time and entity: each field under its name in camelCase."""
+        names = (item.name for item in fields(self) if item.name not in ("id", "created_at"))
+        return {camel_case(name): to_json(getattr(self, name)) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An event and the moment it was raised at, by `next_moment()`."""
+    """An event and when it was raised, by `next_moment()`."""
 
     event: DomainEvent
     moment: int

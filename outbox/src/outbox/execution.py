@@ -1,17 +1,16 @@
-"""Sending a batch, and telling whether one whose answer was lost was done.
+"""Sends a batch, and finds out whether a batch whose response was lost was applied.
 
-azure-cosmos repeats a write by itself when the connection broke or the service said 503, and then can meet its own
-first attempt: a Conflict or a PreconditionFailed that is none. Other losses it reports, and nobody knows. The
-ids of events are random, so an event of the batch in the container tells that the batch was done. A read could not
-tell that it was not: a replica that lags answers 404 as well. So the question is a write, which the primary
-decides: to replace the event where it has an ETag that no version has. 412 says that the event is there, 404 that
-it is not, and neither changes anything:
+azure-cosmos retries a write after a broken connection or a 503, and the retry can collide with the first attempt:
+the SDK then reports a conflict or a failed precondition for a commit that succeeded. After other errors, such as a
+timeout, the outcome is unknown. Event ids are random, so if an event of the batch is stored, the batch was
+applied. A read cannot prove the opposite, because a replica that lags also returns 404. So the library sends a
+write, which the primary decides: it replaces the event on condition of an ETag that no version has. 412 means that
+the event is stored, 404 that it is not, and neither changes anything:
 https://learn.microsoft.com/azure/cosmos-db/database-transactions-optimistic-concurrency.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from azure.core import MatchConditions
@@ -19,20 +18,21 @@ from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosBatchOperationError
 
-from outbox.answers import failed_batch, failed_read
 from outbox.batch import Batch, Operation
 from outbox.errors import CommitUncertain, Conflict, NotFound, OutboxError, PreconditionFailed
-from outbox.session import take_over
+from outbox.failures import failed_batch, failed_read
+from outbox.session import keep_session_token
 
-# An ETag that no version has: a commit on it finds that someone else was first.
+# An ETag that no version has, so that a commit with it raises PreconditionFailed.
 SUPERSEDED = '"superseded"'
 
 
 async def execute(container: ContainerProxy, batch: Batch) -> list[str]:
-    """Write the batch, once, and give the new ETag of each document in order.
+    """Write the batch once and return the new ETag of each document, in order.
 
     Raises:
-        OutboxError: It was not written; or CommitUncertain, where that could not be found out.
+        OutboxError: The batch was not applied.
+        CommitUncertain: Whether it was applied is unknown.
     """
     try:
         results = await container.execute_item_batch(
@@ -40,23 +40,23 @@ async def execute(container: ContainerProxy, batch: Batch) -> list[str]:
         )
     except AzureError as error:
         if isinstance(error, CosmosBatchOperationError):
-            take_over(container, error.headers)
+            keep_session_token(container, error.headers)
         failure = failed_batch(error, batch)
-        if _may_be_done(error, failure) and await _is_done(container, batch, failure):
+        if _may_be_applied(error, failure) and await _is_applied(container, batch, failure):
             return [await _etag_of(container, operation) for operation in batch.operations]
         raise failure from error
-    take_over(container, results.get_response_headers())
-    return _etags(results)
+    keep_session_token(container, results.get_response_headers())
+    return [str(result["eTag"]) for result in results]
 
 
-def _may_be_done(error: AzureError, failure: OutboxError) -> bool:
-    """Whether an earlier attempt may have been done: it changed what the first operation expects to find."""
+def _may_be_applied(error: AzureError, failure: OutboxError) -> bool:
+    """Whether an attempt may have been applied. A retry after that fails at the first operation."""
     if isinstance(error, CosmosBatchOperationError) and error.error_index:
         return False
     return isinstance(failure, Conflict | PreconditionFailed | NotFound | CommitUncertain)
 
 
-async def _is_done(container: ContainerProxy, batch: Batch, failure: OutboxError) -> bool:
+async def _is_applied(container: ContainerProxy, batch: Batch, failure: OutboxError) -> bool:
     event = batch.first_event
     if event is None:
         return False
@@ -65,24 +65,22 @@ async def _is_done(container: ContainerProxy, batch: Batch, failure: OutboxError
             event.document["id"], event.document, etag=SUPERSEDED, match_condition=MatchConditions.IfNotModified
         )
     except CosmosAccessConditionFailedError as error:
-        take_over(container, error.headers)
+        keep_session_token(container, error.headers)
     except AzureError as error:
         reason = failed_read(error, event.name)
         if isinstance(reason, NotFound):
             return False
-        raise CommitUncertain(
-            f"Whether {batch.name} was done is not known: {failure.what} {reason.what}"
-        ) from error
+        raise CommitUncertain(f"The outcome of {batch.name} is unknown: {failure.what} {reason.what}") from error
     return True
 
 
 async def _etag_of(container: ContainerProxy, operation: Operation) -> str:
-    """The ETag of a document that was written without an answer; SUPERSEDED where another version followed it."""
+    """Return the ETag of a document whose write got no response; SUPERSEDED if it was changed since."""
     document = operation.document
     try:
         stored = await read_document(container, document["id"], document["partitionKey"], operation.name)
     except OutboxError:
-        # The commit was done, and must not fail for want of an ETag: at worst the next one is refused.
+        # The commit was applied, so it must not fail here. At worst the next one raises PreconditionFailed.
         return SUPERSEDED
     unchanged = all(stored.get(name) == value for name, value in document.items())
     return str(stored["_etag"]) if unchanged else SUPERSEDED
@@ -91,16 +89,12 @@ async def _etag_of(container: ContainerProxy, operation: Operation) -> str:
 async def read_document(
     container: ContainerProxy, identifier: str, partition_key: str, subject: str, **condition: Any
 ) -> dict[str, Any]:
-    """The stored document; empty where `condition` says that the reader has it already.
+    """Return the stored document; empty if it does not meet `condition` (304).
 
     Raises:
-        NotFound, Throttled, Unavailable, ServiceRefused
+        NotFound, Throttled, Unavailable, ServiceRefused: It could not be read.
     """
     try:
         return await container.read_item(identifier, partition_key, **condition)
     except AzureError as error:
         raise failed_read(error, subject) from error
-
-
-def _etags(results: Sequence[dict[str, Any]]) -> list[str]:
-    return [str(result["eTag"]) for result in results]

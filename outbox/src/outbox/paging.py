@@ -1,4 +1,4 @@
-"""Pages of entities, and the tokens to go on with."""
+"""Pages of entities and their continuations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from azure.core.async_paging import AsyncPageIterator
 from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
 
-from outbox.answers import failed_read
 from outbox.entities import DomainEntity
 from outbox.errors import InvalidContinuation, ServiceRefused
+from outbox.failures import failed_read
 
 E_co = TypeVar("E_co", bound=DomainEntity, covariant=True)
 
@@ -25,9 +25,9 @@ _BAD_REQUEST = 400
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[E_co]):
-    """Some entities; `continuation` is a token for the next page, safe in a URL, None after the last one.
+    """Some entities. `continuation` is a URL-safe token for the next page, None on the last one.
 
-    What a token leads to can turn out to be empty, where nothing follows after all.
+    The last page may be empty.
     """
 
     items: tuple[E_co, ...]
@@ -40,7 +40,7 @@ class Page(Generic[E_co]):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Which documents are listed: those of a type, in one logical partition or in all, where a condition holds."""
+    """What is listed: the documents of a type, in one logical partition or all, that meet a condition."""
 
     document_type: str
     partition_key: str | None
@@ -51,27 +51,27 @@ class Listing:
     async def read(
         self, container: ContainerProxy, page_size: int, continuation: str | None
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Up to `page_size` documents, and the token to go on with.
+        """Return up to `page_size` documents and the continuation.
 
-        The service gives shorter pages at its own discretion, empty ones too, where more follow: they are put
-        together.
+        The service may return short or empty pages before the last one. They are combined.
 
         Raises:
-            InvalidContinuation, Throttled, Unavailable, ServiceRefused
+            InvalidContinuation: `continuation` is not one of this listing.
+            Throttled, Unavailable, ServiceRefused: The documents could not be read.
         """
         token = None if continuation is None else self._token(continuation)
         documents: list[dict[str, Any]] = []
         try:
             while len(documents) < page_size:
-                some, token = await self._some(container, page_size - len(documents), token)
-                documents += some
+                found, token = await self._read_some(container, page_size - len(documents), token)
+                documents += found
                 if token is None:
                     break
         except AzureError as error:
             raise self._failure(error, continuation) from error
         return documents, None if token is None else self._continuation(token)
 
-    async def _some(
+    async def _read_some(
         self, container: ContainerProxy, count: int, token: str | None
     ) -> tuple[list[dict[str, Any]], str | None]:
         scope: dict[str, Any] = {} if self.partition_key is None else {"partition_key": self.partition_key}
@@ -102,7 +102,7 @@ class Listing:
     def _failure(self, error: AzureError, continuation: str | None) -> Exception:
         failure = failed_read(error, f"a page of type '{self.document_type}'")
         if continuation is not None and isinstance(failure, ServiceRefused) and failure.status == _BAD_REQUEST:
-            return InvalidContinuation(f"Cosmos DB does not take the continuation: {failure.what}")
+            return InvalidContinuation(f"Cosmos DB rejected the continuation: {failure.what}")
         return failure
 
     def _continuation(self, token: str) -> str:
@@ -114,12 +114,12 @@ class Listing:
             padded = continuation + "=" * (-len(continuation) % 4)
             fingerprint, token = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         except (ValueError, TypeError) as error:
-            raise InvalidContinuation("The continuation is none of this library's.") from error
+            raise InvalidContinuation("The continuation was not issued by this library.") from error
         if fingerprint != self._fingerprint() or not isinstance(token, str):
             raise InvalidContinuation("The continuation belongs to another listing.")
         return token
 
     def _fingerprint(self) -> str:
-        """What must not change from one page to the next."""
+        """Identifies what must not change from one page to the next."""
         text = json.dumps([self._query(), self._values(), self.partition_key], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

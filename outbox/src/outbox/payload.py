@@ -1,4 +1,4 @@
-"""From the fields of a dataclass to JSON data: their names in camelCase, their values as they are."""
+"""Converts the fields of a dataclass to JSON data: names in camelCase, values unchanged."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from outbox.relayable import too_deep
 
 
 def camel_case(name: str) -> str:
-    """`first_name`, and `_first_name`, as `firstName`."""
+    """Return `first_name` or `_first_name` as `firstName`."""
     head, *rest = name.strip("_").split("_")
     return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-def first_small(name: str) -> str:
-    """`OrderLine` as `orderLine`."""
+def lower_first(name: str) -> str:
+    """Return `OrderLine` as `orderLine`."""
     return name[:1].lower() + name[1:]
 
 
-def rendered(value: object) -> Any:
-    """Dataclasses within `value` as objects with names in camelCase, tuples as lists, all else as it is."""
+def to_json(value: object) -> Any:
+    """Convert dataclasses within `value` to objects with names in camelCase, and tuples to lists."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {camel_case(field.name): rendered(getattr(value, field.name)) for field in fields(value)}
+        return {camel_case(field.name): to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {key: rendered(element) for key, element in value.items()}
+        return {key: to_json(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        return [rendered(element) for element in value]
+        return [to_json(element) for element in value]
     return value
 
 
 def encode(value: object, subject: str) -> str:
-    """JSON as azure-cosmos sends it by default: compact, in ASCII.
+    """Return JSON as azure-cosmos sends it by default: compact, in ASCII.
 
     Raises:
-        InvalidDocument: `subject` holds something that is not JSON.
+        InvalidDocument: `value` is not JSON, or is nested too deeply.
     """
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
@@ -45,25 +45,24 @@ def encode(value: object, subject: str) -> str:
         raise too_deep(subject) from error
     except (TypeError, ValueError) as error:
         raise InvalidDocument(
-            f"The data of {subject} is not JSON: {error}. Dates, decimals and the like are written as strings."
+            f"The data of {subject} is not JSON: {error}. Write dates, decimals and the like as strings."
         ) from error
 
 
-def copied(value: object, subject: str) -> Any:
-    """A deep copy of JSON data: what a reader will find stored.
+def deep_copy(value: object, subject: str) -> Any:
+    """Return a deep copy of JSON data, equal to what a reader will find stored.
 
     Raises:
-        InvalidDocument: `subject` holds something that is not JSON, is nested too deeply, or holds text that is
-            not Unicode. JSON can escape a lone surrogate, but UTF-8 has no bytes for it, and the Functions host
-            would relay another character in its place.
+        InvalidDocument: `value` is not JSON, is nested too deeply, or contains a lone surrogate. JSON can escape a
+            lone surrogate, but UTF-8 cannot encode it, and the Functions host would relay another character.
     """
-    # What can be written can be read: reading takes less of the stack.
+    # Cannot exceed the recursion limit: decoding takes less of the stack than encoding did.
     copy = json.loads(encode(value, subject))
     try:
         json.dumps(copy, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise InvalidDocument(
-            f"The data of {subject} holds a lone surrogate, which is no character: it could not be relayed "
-            "as it was written."
+            f"The data of {subject} contains a lone surrogate, which is not a character and cannot be relayed "
+            "unchanged: remove it."
         ) from error
     return copy

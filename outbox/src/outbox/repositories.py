@@ -1,4 +1,4 @@
-"""Repositories: where entities and events come from and go to, on one container context."""
+"""Repositories: read and write entities and events through a container context."""
 
 from __future__ import annotations
 
@@ -19,22 +19,20 @@ E = TypeVar("E", bound=DomainEntity)
 
 
 class Repository(Generic[E]):
-    """The entities of one class. What is created, changed or deleted here is written by the unit of work's
-    `commit()`.
-    """
+    """The entities of one class. Changes are written by the `commit()` of the unit of work."""
 
     def __init__(self, context: ContainerContext, kind: type[E]) -> None:
         self._context = context
         self._kind = kind
 
     def create(self, entity: E) -> None:
-        """Have a new entity saved, with its created event.
+        """Add a new entity, with its created event, to the commit.
 
         Raises:
-            ValueError: It was saved before.
+            ValueError: The entity is already stored.
         """
         if not entity.is_new:
-            raise ValueError(f"{name_of(entity)} was saved before: update() it.")
+            raise ValueError(f"{name_of(entity)} is already stored: call update().")
         self._context.add(entity, EntityState.CREATED)
 
     async def read(
@@ -45,18 +43,18 @@ class Repository(Generic[E]):
         if_none_match: str | None = None,
         include_deleted: bool = False,
     ) -> E:
-        """The entity as it is stored; from now on `commit()` saves it if it has raised events.
+        """Return the stored entity and track it: `commit()` saves it if it has raised events.
 
         Args:
-            identifier: Its id.
-            partition_key: Its logical partition; None stands for the id.
-            if_none_match: An ETag, in its quotes, of the version the caller has already.
-            include_deleted: Whether a deleted entity is given too.
+            identifier: The entity's id.
+            partition_key: The entity's partition key; None means the id.
+            if_none_match: The ETag, in quotes, of the version the caller already has.
+            include_deleted: Whether to return a deleted entity.
 
         Raises:
-            NotFound: There is none of this class, or it is deleted.
-            NotModified: The stored version is the one the caller has.
-            Throttled, Unavailable, ServiceRefused: It could not be read.
+            NotFound: No entity of this class has the id, or it is deleted.
+            NotModified: The caller has the stored version.
+            Throttled, Unavailable, ServiceRefused: The entity could not be read.
         """
         subject = f"{self._kind.document_type} '{identifier}'"
         if not can_be_id(identifier):
@@ -67,9 +65,11 @@ class Repository(Generic[E]):
         key = identifier if partition_key is None else partition_key
         document = await read_document(self._context.container, identifier, key, subject, **condition)
         if not document:
-            raise NotModified(f"{subject} is unchanged.")
+            raise NotModified(f"{subject} has not changed.")
         if document.get("type") != self._kind.document_type:
-            raise NotFound(f"There is no {subject}; what has this id is a '{document.get('type')}'.")
+            raise NotFound(
+                f"There is no {subject}. The document with this id has the type '{document.get('type')}'."
+            )
         entity = restore(self._kind, document)
         if entity.deleted and not include_deleted:
             raise NotFound(f"{subject} is deleted.")
@@ -77,35 +77,35 @@ class Repository(Generic[E]):
         return entity
 
     def update(self, entity: E, *, if_match: str | None = None) -> None:
-        """Have an entity saved as it is at the commit, whether or not it has raised events.
+        """Add an entity to the commit, whether or not it has raised events.
 
         Args:
-            entity: One that was read, or saved before.
-            if_match: The ETag to demand, in its quotes: PreconditionFailed where the entity was read in another
-                version, or it is stored in another. None stands for that of the version that was read, `*` for
-                whatever is stored at the commit: it is overwritten, unless it is deleted.
+            entity: An entity that was read or saved before.
+            if_match: The ETag to require, in quotes. The commit raises PreconditionFailed if another version was
+                read or is stored. None requires the version that was read. `*` overwrites the stored version,
+                unless it is deleted.
 
         Raises:
-            ValueError: It is new.
-            NotFound: It is deleted.
+            ValueError: The entity is new.
+            NotFound: The entity is deleted.
         """
         if entity.is_new:
-            raise ValueError(f"{name_of(entity)} is new: create() it.")
+            raise ValueError(f"{name_of(entity)} is new: call create().")
         if entity.deleted:
             raise NotFound(f"{name_of(entity)} is deleted.")
         self._context.add(entity, EntityState.UPDATED, if_match)
 
     def delete(self, entity: E, *, if_match: str | None = None, ttl: int | None = None) -> None:
-        """Have an entity saved as deleted, with its deleted event.
+        """Add an entity to the commit as deleted, with its deleted event.
 
         Args:
-            entity: One that was read, or saved before.
+            entity: An entity that was read or saved before.
             if_match: As for `update`.
-            ttl: Seconds after which Cosmos DB removes the document for good; None keeps it as long as the others.
+            ttl: Seconds after which Cosmos DB removes the document; None keeps the `ttl` of the class.
 
         Raises:
-            ValueError: It is new, or `ttl` is none.
-            NotFound: It is deleted already.
+            ValueError: The entity is new, or `ttl` is not a valid time to live.
+            NotFound: The entity is already deleted.
         """
         if entity.deleted:
             raise NotFound(f"{name_of(entity)} is deleted.")
@@ -122,41 +122,40 @@ class Repository(Generic[E]):
         parameters: Mapping[str, Any] | None = None,
         include_deleted: bool = False,
     ) -> Page[E]:
-        """Up to `page_size` entities, in the container's own order, and the token for the next page.
+        """Return up to `page_size` entities, in the container's order, and the continuation for the next page.
 
         Args:
             page_size: At least 1.
-            continuation: The `continuation` of the page before; None for the first one.
-            partition_key: One logical partition; None stands for all, which costs a query of every physical
-                partition.
-            where: A condition in Cosmos DB's SQL on the document `c`, such as `c.data.email = @email`.
-            parameters: The values of its parameters, by their names with the `@`.
-            include_deleted: Whether deleted entities are given too.
+            continuation: The `continuation` of the previous page; None for the first page.
+            partition_key: One partition key; None means all, which queries every physical partition.
+            where: A condition in Cosmos DB SQL on the document `c`, for example `c.data.email = @email`.
+            parameters: The values of the parameters in `where`, by name with the `@`.
+            include_deleted: Whether to return deleted entities.
 
         Raises:
-            InvalidContinuation: `continuation` is no token of this listing.
-            Throttled, Unavailable, ServiceRefused: It could not be read.
+            InvalidContinuation: `continuation` is not one of this listing.
+            Throttled, Unavailable, ServiceRefused: The page could not be read.
         """
         if page_size < 1:
-            raise ValueError(f"A page has at least one entity, not {page_size}.")
+            raise ValueError(f"page_size must be at least 1, not {page_size}.")
         listing = Listing(self._kind.document_type, partition_key, where, parameters or {}, include_deleted)
-        documents, following = await listing.read(self._context.container, page_size, continuation)
+        documents, next_page = await listing.read(self._context.container, page_size, continuation)
         entities = tuple(restore(self._kind, document) for document in documents)
         for entity in entities:
             self._context.add(entity, EntityState.READ)
-        return Page(entities, following)
+        return Page(entities, next_page)
 
 
 class EventRepository:
-    """Events besides those that entities raise: what is told without a change of the entity's own data."""
+    """Events that an entity does not raise itself, for example because its data does not change."""
 
     def __init__(self, context: ContainerContext) -> None:
         self._context = context
 
     def create(self, event: DomainEvent, about: DomainEntity) -> None:
-        """Have `event` saved by the commit, together with the entity it is about, which counts its events.
+        """Add `event` to the commit, with the entity it is about, whose document numbers its events.
 
         Raises:
-            NotFound: The entity is deleted, and nothing more can happen to it.
+            NotFound: The entity is deleted and takes no more events.
         """
         self._context.add_event(event, about)

@@ -1,11 +1,10 @@
-"""What makes a client read what its commits wrote, and what they were refused for.
+"""Session tokens: makes a client read its own commits, and the changes that its commits collided with.
 
-Under session consistency the service answers a read from any replica that is as far as the session token of the
-request (https://learn.microsoft.com/azure/cosmos-db/consistency-levels#session-consistency). azure-cosmos keeps
-the tokens of a client, but (4.17.1) not those that transactional batches are answered with, be they carried out or
-refused, and those of other refusals only where the answer names the container: a read behind a commit may be
-answered by a replica that has not seen it. The .NET SDK keeps all of these (GatewayStoreModel in
-azure-cosmos-dotnet-v3).
+Under session consistency, any replica that has reached the session token of a read may serve it
+(https://learn.microsoft.com/azure/cosmos-db/consistency-levels#session-consistency). azure-cosmos 4.17.1 keeps a
+client's tokens, but not those in responses to transactional batches, and those in other error responses only if
+the response names the container. A read after a commit may then be served by a replica that lags. The .NET SDK
+keeps all of them (GatewayStoreModel in azure-cosmos-dotnet-v3).
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from azure.cosmos.aio import ContainerProxy
 _CONTAINER_PATH = "x-ms-alt-content-path"
 
 
-def take_over(container: ContainerProxy, headers: Mapping[str, Any]) -> None:
-    """Have all later reads of this client see what an answer with these headers is about.
+def keep_session_token(container: ContainerProxy, headers: Mapping[str, Any]) -> None:
+    """Add the session token in response headers to the client's, so that its later reads see this state.
 
-    It has no effect where the client keeps no tokens, as with other consistency levels.
+    Has no effect if the client keeps no tokens, as with other consistency levels.
     """
-    # The SDK's own keeping of tokens: it merges them, and sends them with queries too, which no argument of its
-    # public methods would do for reads that are not this library's.
+    # The SDK's own store of tokens, which is private. It merges tokens and sends them with every read of the
+    # client, also with reads that do not go through this library.
     connection: Any = container.client_connection
     properties = connection._container_properties_cache.get(container.container_link)
     if connection.session is None or properties is None:
         return
-    told = CaseInsensitiveDict(headers)
-    told[_CONTAINER_PATH] = container.container_link
-    connection.session.update_session(connection, {"_self": properties["_self"]}, told)
+    named = CaseInsensitiveDict(headers)
+    named[_CONTAINER_PATH] = container.container_link
+    connection.session.update_session(connection, {"_self": properties["_self"]}, named)

@@ -1,6 +1,4 @@
-"""The trace a change belongs to, for the consumers of its events:
-https://www.w3.org/TR/trace-context/#traceparent-header.
-"""
+"""The current trace, which event documents carry: https://www.w3.org/TR/trace-context/#traceparent-header."""
 
 from __future__ import annotations
 
@@ -9,13 +7,13 @@ try:
 except ImportError:
 
     def current() -> str | None:
-        """None: opentelemetry-api is not installed (the extra `telemetry`)."""
+        """Return None: opentelemetry-api (the extra `telemetry`) is not installed."""
         return None
 
 else:
 
     def current() -> str | None:
-        """The current span as a `traceparent`, None where there is no valid one."""
+        """Return the current span as a `traceparent`, or None if there is no valid span."""
         span = get_current_span().get_span_context()
         if not span.is_valid:
             return None

@@ -1,4 +1,4 @@
-"""The unit of work: what is to be written together, and the moment it is written."""
+"""The unit of work: collects changes and commits them together."""
 
 from __future__ import annotations
 
@@ -18,29 +18,28 @@ E = TypeVar("E", bound=DomainEntity)
 
 
 class UnitOfWork:
-    """Entities and events that are committed together: all of them or none.
+    """Entities and events that are committed together, all or none.
 
-    Use it with `async with`. Nothing is written without `commit()`; what was not committed is forgotten at the
-    end of the block. It belongs to one task; the container is shared by any number of tasks.
+    Use it with `async with`. Only `commit()` writes; leaving the block discards uncommitted changes. A unit of
+    work belongs to one task; any number of tasks can share the container.
 
     Args:
-        container: The container of the outbox, with the partition key `/partitionKey` and time to live switched
-            on.
-        event_ttl: Seconds after which Cosmos DB removes event documents: longer than any outage of the relay
-            may last.
-        event_type: The `type` of event documents: what the relay looks for.
+        container: The outbox container, with the partition key `/partitionKey` and time to live enabled.
+        event_ttl: Seconds after which Cosmos DB removes event documents. Must exceed the longest outage of the
+            relay.
+        event_type: The `type` of event documents, by which the relay selects them.
 
-    After an error of `commit()` nothing of it is written (CommitUncertain: it is not known), and all is still
-    tracked:
+    If `commit()` raises, nothing was written (after CommitUncertain: unknown), and everything is still tracked:
 
-    - Throttled, CommitUncertain: call `commit()` again, as it is. Events keep their ids, so it is done once.
-    - PreconditionFailed, NotFound: `rollback()`, read again and apply the change again.
-    - Conflict: `rollback()`; the entity needs another id.
-    - Refused and its kinds: put it right or `forget()` it, then `commit()`.
-    - ServiceRefused: `commit()` again once the container is there, or the rights are.
+    - Throttled, CommitUncertain: call `commit()` again without changes. Events keep their ids, so the commit is
+      applied once.
+    - PreconditionFailed, NotFound: call `rollback()`, read again and reapply the change.
+    - Conflict: call `rollback()` and choose another id.
+    - Refused and its subclasses: correct the entity or `forget()` it, then `commit()`.
+    - ServiceRefused: fix the container or the permissions, then `commit()`.
 
-    Or leave the block, and begin with a new unit of work; but what Throttled or CommitUncertain left may have
-    been done.
+    You can also leave the block and start over with a new unit of work. After Throttled or CommitUncertain,
+    though, the commit may have been applied.
     """
 
     def __init__(
@@ -52,29 +51,29 @@ class UnitOfWork:
         self._open = False
 
     def repository(self, kind: type[E]) -> Repository[E]:
-        """The repository of an entity class."""
+        """Return the repository of an entity class."""
         return Repository(self.context, kind)
 
     async def commit(self) -> list[DataObject[Any]]:
-        """Write what was created, changed and raised, in one transactional batch, and go on with the new ETags.
+        """Write all changes and events in one transactional batch. The entities take their new ETags.
 
         Returns:
-            What was written: entities and events. Nothing changed, nothing written.
+            The entities and events that were written; empty if nothing has changed.
 
         Raises:
             OutboxError: See above.
-            RuntimeError: The block is left, or a commit is under way in another task.
+            RuntimeError: Called outside of the block, or while another task commits.
         """
         if not self._open:
-            raise RuntimeError("commit() outside of `async with`: what was tracked is forgotten.")
+            raise RuntimeError("commit() was called outside of `async with`, where changes are discarded.")
         return await self.context.save_changes()
 
     def rollback(self) -> None:
-        """Forget all that was read, created, changed and raised here; entities are to be read again."""
+        """Discard everything read, created, changed and raised in this unit of work. Read entities again."""
         self.context.reset()
 
     def forget(self, entity: DomainEntity) -> None:
-        """Leave an entity and its events out of the commit."""
+        """Leave an entity and its events out of the commit, and stop tracking it."""
         self.context.forget(entity)
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The ASGI application: routes, problems, and the container they work on."""
+"""The ASGI application: routes, error handlers and the Cosmos DB container."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from samples.contacts.settings import open_container
 
 
 def create_app(
-    opened: Callable[[], AbstractAsyncContextManager[ContainerProxy]] = open_container,
+    connect: Callable[[], AbstractAsyncContextManager[ContainerProxy]] = open_container,
 ) -> FastAPI:
-    """The API on the container that `opened` gives, by default that of the settings COSMOS and so on; it is opened
-    when the server starts, and closed when it stops.
-    """
+    """Return the API. It opens the container with `connect` when the server starts and closes it when it stops."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with opened() as container:
+        async with connect() as container:
             app.state.contacts = Contacts(container)
             yield
 
     app = FastAPI(
         title="Contacts",
         version="1.0.0",
-        summary="Contacts, each change committed together with the event that tells of it.",
+        summary="Contacts. Each change is committed together with its event.",
         lifespan=lifespan,
     )
     app.include_router(routes.router)
-    problems.install(app, routes.router.routes)
+    problems.add_exception_handlers(app, routes.router.routes)
 
-    def described() -> dict[str, Any]:
+    def custom_openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = openapi.describe(app)
+            app.openapi_schema = openapi.document(app)
         return app.openapi_schema
 
-    app.openapi = described  # type: ignore[method-assign]  # the way FastAPI documents to extend the schema
+    # https://fastapi.tiangolo.com/how-to/extending-openapi/
+    app.openapi = custom_openapi  # type: ignore[method-assign]
     return app

@@ -1,7 +1,6 @@
-"""Conditional requests: If-Match and If-None-Match by RFC 9110, section 13.
+"""Conditional requests: If-Match and If-None-Match, RFC 9110 section 13.
 
-The dependencies are coroutines though they await nothing: FastAPI runs others in threads, which takes longer than
-what they do.
+The dependencies are coroutines although they await nothing, because FastAPI runs other functions in a thread pool.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from fastapi import Header
 
 from samples.contacts.api.problems import PreconditionRequired
 
-# Such as "0800-6144" and W/"0800-6144".
+# For example "0800-6144" or W/"0800-6144".
 _TAG = re.compile(r'(W/)?("[!#-~]*")')
 
 
 @dataclass(frozen=True, slots=True)
 class EntityTags:
-    """Some versions of a resource: `any`, or those named; `weak` are those of them with W/ before."""
+    """The entity tags in a header. `any` stands for `*`; `weak` are the tags with the prefix W/."""
 
     any: bool
     strong: tuple[str, ...]
     weak: tuple[str, ...]
 
     @classmethod
-    def parsed(cls, header: str) -> Self:
-        """From the header's value. What is no tag is no version's: an ETag without its quotes never matches."""
+    def parse(cls, header: str) -> Self:
+        """Parse a header. Invalid tags, such as one without quotes, are ignored and match nothing."""
         found = _TAG.findall(header)
         return cls(
             any=header == "*",
@@ -37,39 +36,39 @@ class EntityTags:
         )
 
     def match_strongly(self, etag: str) -> bool:
-        """As If-Match compares: a weak tag is like no other."""
+        """The comparison of If-Match: a weak tag never matches."""
         return self.any or etag in self.strong
 
     def match_weakly(self, etag: str) -> bool:
-        """As If-None-Match compares: W/ makes no difference."""
+        """The comparison of If-None-Match: the prefix W/ makes no difference."""
         return self.any or etag in self.strong or etag in self.weak
 
     @property
     def single(self) -> str | None:
-        """The one version named, where there is one."""
+        """The tag, if there is exactly one."""
         tags = self.strong + self.weak
         return tags[0] if len(tags) == 1 else None
 
 
-async def demanded_version(
+async def require_if_match(
     if_match: Annotated[
-        str, Header(description="The ETag of the version to change, in its quotes; `*` for any. Missing: 428.")
+        str, Header(description="The ETag, in quotes, of the version to change; `*` for any. Required, or 428.")
     ] = "",
 ) -> EntityTags:
-    """The version that the client means to change.
+    """The versions that the client accepts to change.
 
     Raises:
-        PreconditionRequired: It names none. Two clients that change one contact would not notice one another.
+        PreconditionRequired: The header is missing. Without it, a client could overwrite another one's change.
     """
     if not if_match:
         raise PreconditionRequired
-    return EntityTags.parsed(if_match)
+    return EntityTags.parse(if_match)
 
 
-async def known_version(
+async def parse_if_none_match(
     if_none_match: Annotated[
-        str, Header(description="The ETag of the version that the client has, in its quotes. Unchanged: 304.")
+        str, Header(description="The ETag, in quotes, of the version the client has. If unchanged: 304.")
     ] = "",
 ) -> EntityTags:
-    """The version that the client has already."""
-    return EntityTags.parsed(if_none_match)
+    """The versions that the client already has."""
+    return EntityTags.parse(if_none_match)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI finds out by itself, and the answers it cannot know of."""
+"""The OpenAPI document: what FastAPI derives, plus headers and errors it cannot know."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _RETRY_AFTER = {
         "schema": {"type": "integer", "minimum": 1},
     }
 }
-_WITH_WAIT = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-# What any request can meet.
-_ALWAYS = (
+_WITH_RETRY_AFTER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+# The errors of every operation.
+_COMMON = (
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -34,27 +34,27 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def problems(*statuses: HTTPStatus) -> Responses:
-    """The problems an operation can answer with: these, and those of every operation."""
-    return {int(status): _problem(status) for status in sorted({*statuses, *_ALWAYS})}
+    """Return the error responses of an operation: these and the common ones."""
+    return {int(status): _problem(status) for status in sorted({*statuses, *_COMMON})}
 
 
 def _problem(status: HTTPStatus) -> dict[str, Any]:
-    answer: dict[str, Any] = {
+    response: dict[str, Any] = {
         "description": status.phrase,
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
-    return {**answer, "headers": _RETRY_AFTER} if status in _WITH_WAIT else answer
+    return {**response, "headers": _RETRY_AFTER} if status in _WITH_RETRY_AFTER else response
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
-    """The document: with the problem's schema, without the 422 that FastAPI assumes and this API never says."""
-    document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-    for path in document["paths"].values():
+def document(app: FastAPI) -> dict[str, Any]:
+    """Return the document with the schema of problems and without 422 responses, which this API never sends."""
+    result = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+    for path in result["paths"].values():
         for operation in path.values():
             operation["responses"].pop("422", None)
-    schemas = document["components"]["schemas"]
-    for assumed in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(assumed, None)
+    schemas = result["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= {**problem.pop("$defs"), "Problem": problem}
-    return document
+    return result

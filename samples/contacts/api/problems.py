@@ -1,4 +1,4 @@
-"""Problem details for whatever goes wrong: https://www.rfc-editor.org/rfc/rfc9457."""
+"""Errors as problem details, RFC 9457: https://www.rfc-editor.org/rfc/rfc9457."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from outbox import InvalidContinuation, OutboxError, Throttled
 from samples.contacts.domain import InvalidContact
 
 MEDIA_TYPE = "application/problem+json"
-_RETRY_S = 1
+_MIN_RETRY_AFTER_S = 1
 _RETRYABLE = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 _log = logging.getLogger(__name__)
 
 
 class PreconditionRequired(Exception):
-    """A change came without If-Match."""
+    """A change was requested without If-Match."""
 
 
 def problem(
@@ -35,7 +35,7 @@ def problem(
     headers: Mapping[str, str] | None = None,
     errors: list[dict[str, str]] | None = None,
 ) -> JSONResponse:
-    """One problem of the type `about:blank`: its title is that of the status."""
+    """Return a problem of the type `about:blank`, whose title is the phrase of the status."""
     content: dict[str, Any] = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
     content["detail"] = detail
     if errors:
@@ -43,14 +43,14 @@ def problem(
     return JSONResponse(content, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
-def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
-    """Have every error of the API, whose routes these are, answered with a problem."""
+def add_exception_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Make the app respond to errors with problems. The Allow header of a 405 lists the methods of `routes`."""
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            # Starlette tells the methods of the first route with this path alone.
+            # Starlette lists only the methods of the first route with this path.
             headers["Allow"] = ", ".join(_methods_of(routes, request.url.path)) or headers.get("Allow", "")
         return problem(error.status_code, str(error.detail), headers=headers)
 
@@ -71,19 +71,19 @@ async def _outbox_error(request: Request, error: Exception) -> Response:
     headers = {}
     if error.http_status in _RETRYABLE:
         wait = error.retry_after if isinstance(error, Throttled) else 0
-        headers["Retry-After"] = str(max(_RETRY_S, math.ceil(wait)))
+        headers["Retry-After"] = str(max(_MIN_RETRY_AFTER_S, math.ceil(wait)))
     if error.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.warning("%s %s: %s", request.method, request.url.path, error)
     if isinstance(error, InvalidContinuation):
-        return problem(error.http_status, "The continuation is none that this list has given.")
-    # What to do about it is told to this service's developers, in terms that are none of its clients'.
+        return problem(error.http_status, "The continuation was not issued by this list.")
+    # The rest of the message is advice for the developers of this service, not for its clients.
     return problem(error.http_status, error.what, headers=headers)
 
 
 async def _precondition_required(request: Request, error: Exception) -> Response:
     return problem(
         HTTPStatus.PRECONDITION_REQUIRED,
-        "A change names the version it is meant for: send If-Match with the ETag of your last read.",
+        "If-Match is required: send the ETag of the version to change.",
     )
 
 
@@ -94,28 +94,28 @@ async def _invalid_contact(request: Request, error: Exception) -> Response:
 
 async def _invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = [{"detail": fault["msg"], **_place(fault["loc"])} for fault in error.errors()]
-    return problem(HTTPStatus.BAD_REQUEST, "The request does not fit what the API takes.", errors=errors)
+    errors = [{"detail": each["msg"], **_location(each["loc"])} for each in error.errors()]
+    return problem(HTTPStatus.BAD_REQUEST, "The request is invalid. See `errors`.", errors=errors)
 
 
-def _place(location: tuple[str | int, ...]) -> dict[str, str]:
-    """Where the fault is: a JSON pointer into the body, or the name of a parameter."""
-    where, *path = location
+def _location(loc: tuple[str | int, ...]) -> dict[str, str]:
+    """Convert a location of Pydantic to a JSON pointer into the body, or to the name of a parameter."""
+    where, *path = loc
     if where != "body":
         return {"parameter": ".".join(str(part) for part in path)}
-    return {"pointer": "#" + "".join(f"/{_escaped(str(part))}" for part in path)}
+    return {"pointer": "#" + "".join(f"/{_escape_pointer(str(part))}" for part in path)}
 
 
-def _escaped(part: str) -> str:
+def _escape_pointer(part: str) -> str:
     return part.replace("~", "~0").replace("/", "~1")
 
 
 def _methods_of(routes: Sequence[BaseRoute], path: str) -> list[str]:
-    """What can be done with the resource at a path."""
+    """Return the methods of the resource at a path."""
     found = (route for route in routes if isinstance(route, Route) and route.path_regex.match(path))
     return sorted(method for route in found for method in route.methods or ())
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    # Starlette logs the error itself; its text may hold what is nobody's business.
-    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "The service failed; it has been noted.")
+    # Starlette logs the exception. Its text may contain secrets, so the client does not see it.
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "The service failed. The error was logged.")

@@ -1,4 +1,4 @@
-"""The resources: contacts, and each of what can be changed of one."""
+"""The routes of the API: contacts and their parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from outbox import NotModified
-from samples.contacts.api.conditions import EntityTags, demanded_version, known_version
+from samples.contacts.api.conditions import EntityTags, parse_if_none_match, require_if_match
 from samples.contacts.api.openapi import ETAG, LOCATION, problems
 from samples.contacts.api.schemas import (
     Changes,
@@ -28,23 +28,23 @@ from samples.contacts.service import Contacts
 
 router = APIRouter(prefix="/contacts", tags=["contacts"])
 
-_DEFAULT_PAGE = 50
-_LARGEST_PAGE = 200
-_CHANGED = {
+_DEFAULT_PAGE_SIZE = 50
+_MAX_PAGE_SIZE = 200
+_CHANGE_RESPONSES = {
     200: {"headers": ETAG},
     **problems(HTTPStatus.NOT_FOUND, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.PRECONDITION_REQUIRED),
 }
 
 
-async def contacts_of(request: Request) -> Contacts:
-    """The use cases on the container that was opened when the server started."""
+async def get_contacts(request: Request) -> Contacts:
+    """Return the use cases, created when the server started."""
     contacts: Contacts = request.app.state.contacts
     return contacts
 
 
-Service = Annotated[Contacts, Depends(contacts_of)]
-Demanded = Annotated[EntityTags, Depends(demanded_version)]
-Known = Annotated[EntityTags, Depends(known_version)]
+Service = Annotated[Contacts, Depends(get_contacts)]
+IfMatch = Annotated[EntityTags, Depends(require_if_match)]
+IfNoneMatch = Annotated[EntityTags, Depends(parse_if_none_match)]
 
 
 @router.post(
@@ -53,19 +53,19 @@ Known = Annotated[EntityTags, Depends(known_version)]
     responses={201: {"headers": {**ETAG, **LOCATION}}, **problems(HTTPStatus.CONFLICT)},
 )
 async def create_contact(new: NewContact, contacts: Service, response: Response) -> StoredContact:
-    """Create a contact. 409 where the chosen id is taken."""
+    """Create a contact. 409 if the chosen id is in use."""
     contact = await contacts.create(new.to_contact())
     response.headers["Location"] = f"/contacts/{contact.id}"
-    return _versioned(contact, response)
+    return _with_etag(contact, response)
 
 
 @router.get("", responses=problems())
 async def list_contacts(
     contacts: Service,
-    page_size: Annotated[int, Query(alias="pageSize", ge=1, le=_LARGEST_PAGE)] = _DEFAULT_PAGE,
-    continuation: Annotated[str | None, Query(description="That of the page before.")] = None,
+    page_size: Annotated[int, Query(alias="pageSize", ge=1, le=_MAX_PAGE_SIZE)] = _DEFAULT_PAGE_SIZE,
+    continuation: Annotated[str | None, Query(description="The `continuation` of the previous page.")] = None,
 ) -> ContactPage:
-    """Page through the contacts, in no particular order. 400 where `continuation` is none of this API's."""
+    """List contacts by page, in no particular order. 400 if `continuation` is invalid."""
     page = await contacts.read_page(page_size, continuation)
     return ContactPage(items=[ListedContact.of(contact) for contact in page.items], continuation=page.continuation)
 
@@ -80,59 +80,62 @@ async def list_contacts(
     },
 )
 async def read_contact(
-    contact_id: UUID, known: Known, contacts: Service, response: Response
+    contact_id: UUID, if_none_match: IfNoneMatch, contacts: Service, response: Response
 ) -> StoredContact | Response:
-    """Read a contact. 304 where the client has this version already."""
+    """Read a contact. 304 if the client already has this version."""
     try:
-        contact = await contacts.read(str(contact_id), if_none_match=known.single)
+        contact = await contacts.read(str(contact_id), if_none_match=if_none_match.single)
     except NotModified:
-        return _unchanged(known.single)
-    if known.match_weakly(contact.etag or ""):
-        return _unchanged(contact.etag)
-    return _versioned(contact, response)
+        return _not_modified(if_none_match.single)
+    if if_none_match.match_weakly(contact.etag or ""):
+        return _not_modified(contact.etag)
+    return _with_etag(contact, response)
 
 
-@router.patch("/{contact_id}", responses=_CHANGED)
+@router.patch("/{contact_id}", responses=_CHANGE_RESPONSES)
 async def change_contact(
-    contact_id: UUID, changes: Changes, demanded: Demanded, contacts: Service, response: Response
+    contact_id: UUID, changes: Changes, if_match: IfMatch, contacts: Service, response: Response
 ) -> StoredContact:
-    """Change several things at once: one commit, with an event for each."""
-    return await _change(contacts, contact_id, demanded, changes.apply_to, response)
+    """Change several parts of a contact in one commit, with an event for each."""
+    return await _change(contacts, contact_id, if_match, changes.apply_to, response)
 
 
-@router.put("/{contact_id}/name", responses=_CHANGED)
+@router.put("/{contact_id}/name", responses=_CHANGE_RESPONSES)
 async def set_name(
-    contact_id: UUID, name: NameBody, demanded: Demanded, contacts: Service, response: Response
+    contact_id: UUID, name: NameBody, if_match: IfMatch, contacts: Service, response: Response
 ) -> StoredContact:
-    """Give a contact another name."""
-    value = name.to_value()
-    return await _change(contacts, contact_id, demanded, lambda contact: contact.set_name(value), response)
+    """Replace the name of a contact."""
+    return await _change(
+        contacts, contact_id, if_match, lambda contact: contact.set_name(name.to_value()), response
+    )
 
 
-@router.put("/{contact_id}/email", responses=_CHANGED)
+@router.put("/{contact_id}/email", responses=_CHANGE_RESPONSES)
 async def set_email(
-    contact_id: UUID, body: EmailBody, demanded: Demanded, contacts: Service, response: Response
+    contact_id: UUID, body: EmailBody, if_match: IfMatch, contacts: Service, response: Response
 ) -> StoredContact:
-    """Give a contact another email address."""
-    return await _change(contacts, contact_id, demanded, lambda contact: contact.set_email(body.email), response)
+    """Replace the email address of a contact."""
+    return await _change(contacts, contact_id, if_match, lambda contact: contact.set_email(body.email), response)
 
 
-@router.put("/{contact_id}/company", responses=_CHANGED)
+@router.put("/{contact_id}/company", responses=_CHANGE_RESPONSES)
 async def set_company(
-    contact_id: UUID, company: CompanyBody, demanded: Demanded, contacts: Service, response: Response
+    contact_id: UUID, company: CompanyBody, if_match: IfMatch, contacts: Service, response: Response
 ) -> StoredContact:
-    """Give a contact another company, or its company another address."""
-    value = company.to_value()
-    return await _change(contacts, contact_id, demanded, lambda contact: contact.set_company(value), response)
+    """Replace the company of a contact, including its address."""
+    return await _change(
+        contacts, contact_id, if_match, lambda contact: contact.set_company(company.to_value()), response
+    )
 
 
-@router.put("/{contact_id}/description", responses=_CHANGED)
+@router.put("/{contact_id}/description", responses=_CHANGE_RESPONSES)
 async def set_description(
-    contact_id: UUID, body: DescriptionBody, demanded: Demanded, contacts: Service, response: Response
+    contact_id: UUID, body: DescriptionBody, if_match: IfMatch, contacts: Service, response: Response
 ) -> StoredContact:
-    """Describe a contact anew."""
-    text = body.description
-    return await _change(contacts, contact_id, demanded, lambda contact: contact.set_description(text), response)
+    """Replace the description of a contact."""
+    return await _change(
+        contacts, contact_id, if_match, lambda contact: contact.set_description(body.description), response
+    )
 
 
 @router.delete(
@@ -140,26 +143,26 @@ async def set_description(
     status_code=HTTPStatus.NO_CONTENT,
     responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.PRECONDITION_REQUIRED),
 )
-async def delete_contact(contact_id: UUID, demanded: Demanded, contacts: Service) -> None:
-    """Delete a contact. Its id stays taken."""
-    await contacts.delete(str(contact_id), demanded.match_strongly)
+async def delete_contact(contact_id: UUID, if_match: IfMatch, contacts: Service) -> None:
+    """Delete a contact. Its id cannot be used again."""
+    await contacts.delete(str(contact_id), if_match.match_strongly)
 
 
 async def _change(
     contacts: Contacts,
     contact_id: UUID,
-    demanded: EntityTags,
+    if_match: EntityTags,
     apply: Callable[[Contact], None],
     response: Response,
 ) -> StoredContact:
-    contact = await contacts.change(str(contact_id), demanded.match_strongly, apply)
-    return _versioned(contact, response)
+    contact = await contacts.change(str(contact_id), if_match.match_strongly, apply)
+    return _with_etag(contact, response)
 
 
-def _versioned(contact: Contact, response: Response) -> StoredContact:
+def _with_etag(contact: Contact, response: Response) -> StoredContact:
     response.headers["ETag"] = contact.etag or ""
     return StoredContact.of(contact)
 
 
-def _unchanged(etag: str | None) -> Response:
+def _not_modified(etag: str | None) -> Response:
     return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag or ""})

@@ -1,4 +1,4 @@
-"""What goes in and out as JSON: the domain's own rules, declared."""
+"""Request and response bodies. They declare the rules that the domain enforces."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class DescriptionBody(_Body):
 
 
 class NewContact(_Body):
-    """A contact to create; its id is given by the service unless the client chooses one."""
+    """A contact to create. The service generates the id unless the client chooses one."""
 
     id: UUID | None = None
     name: NameBody
@@ -86,7 +86,7 @@ class NewContact(_Body):
 
 
 class Changes(_Body):
-    """Several changes that are made together or not at all; what is missing or null stays as it is."""
+    """Changes that are applied together or not at all. A missing or null field stays unchanged."""
 
     name: NameBody | None = None
     email: EmailAddress | None = None
@@ -105,7 +105,7 @@ class Changes(_Body):
 
 
 class StoredContact(_Body):
-    """A contact as it is stored."""
+    """A stored contact."""
 
     id: UUID
     name: NameBody
@@ -129,7 +129,7 @@ class StoredContact(_Body):
 
 
 class ListedContact(StoredContact):
-    """A contact in a list, with the ETag that its own resource would have in the header."""
+    """A contact in a list, with the ETag that its own resource has in the header."""
 
     etag: str
 
@@ -139,14 +139,14 @@ class ListedContact(StoredContact):
 
 
 class ContactPage(_Body):
-    """Some contacts. Go on with `continuation` until it is null."""
+    """Some contacts. Request the next page with `continuation` until it is null."""
 
     items: list[ListedContact]
     continuation: str | None
 
 
 class Fault(BaseModel):
-    """One thing that is wrong with a request: at a JSON pointer into its body, or in a parameter."""
+    """One error in a request: at a JSON pointer into the body, or in a parameter."""
 
     detail: str
     pointer: str | None = None

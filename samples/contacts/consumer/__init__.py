@@ -1,14 +1,13 @@
-"""A consumer of contacts' events: it keeps a directory of contacts that is built from events alone.
+"""A consumer of contact events. It builds a directory of contacts from events alone.
 
-What makes what unnecessary:
+What each guarantee saves the consumer:
 
-- The relay publishes the events of a contact in the order of their commits, a session gives them in that order
-  and to one receiver at a time: nothing is sorted here, and no two receivers meet at one contact.
-- The topic drops what is published twice within its duplicate detection window: seldom is anything repeated.
-- Service Bus delivers at least once, and beyond the window, or when operators replay or release events, an event
-  comes again, or comes after later ones. So every change carries its contact's version, and the directory takes
-  over only what is newer than what it has. That alone makes the handler idempotent: no list of the ids
-  handled so far has to be kept.
-- An event that cannot be sent is set aside in quarantine, and those behind it come without it. The numbers of a
-  contact's events, the application property `sequence`, go up by one: the directory notes which have not come.
+- The relay publishes the events of a contact in commit order, and a session delivers them in that order to one
+  receiver at a time. The consumer does not sort events, and no two receivers handle the same contact.
+- The topic drops what is published twice within its duplicate detection window, so repetitions are rare.
+- Service Bus delivers at least once, and an event may be repeated, or arrive after later ones, beyond the window
+  or when operators replay or release it. So every event carries the version of its contact, and the directory
+  applies only newer versions. That alone makes the handler idempotent: it needs no list of handled ids.
+- An event that cannot be sent goes to quarantine, and later ones arrive without it. The events of a contact are
+  numbered without gaps (the application property `sequence`), so the consumer records which are missing.
 """

@@ -1,4 +1,4 @@
-"""`python -m samples.contacts.consumer`: receive events into a directory, show it, or show what is missing."""
+"""Receive contact events into a directory, show the directory, or show missing events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m samples.contacts.consumer", description=__doc__)
     parser.add_argument("command", choices=("receive", "show", "missing"), nargs="?", default="receive")
     parser.add_argument("--directory", type=Path, default=_DIRECTORY, metavar="FILE", help="default: %(default)s")
-    parser.add_argument("--sessions", type=int, default=16, help="received at a time; default: %(default)s")
+    parser.add_argument("--sessions", type=int, default=16, help="concurrent sessions; default: %(default)s")
     arguments = parser.parse_args(argv)
     with Directory(arguments.directory) as directory:
         if arguments.command == "show":
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
                 print(json.dumps({"contactId": contact_id, "sequence": sequence}))
             return 0
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-        # The SDK tells of every link at INFO: that is noise here.
+        # The SDK logs every link at INFO.
         logging.getLogger("azure").setLevel(logging.WARNING)
         try:
             asyncio.run(_receive(directory, arguments.sessions))

@@ -1,4 +1,4 @@
-"""What an event tells, as the directory takes it."""
+"""Parses a contact event into the change that the directory applies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_TOLD = {
+_ASPECTS = {
     "ContactCreatedEvent": ("name", "description", "email", "company"),
     "ContactNameUpdatedEvent": ("name",),
     "ContactDescriptionUpdatedEvent": ("description",),
@@ -18,18 +18,18 @@ _TOLD = {
 
 
 class UnreadableEvent(Exception):
-    """A message is not what a contact's event looks like, and never will be; the message says why."""
+    """A message is not a valid contact event and never will be. The error says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of a contact.
+    """A change of a contact.
 
     Attributes:
-        contact_id: Whose it is.
-        version: The contact's version since then, counted from 1.
-        aspects: The new values, by name: JSON values.
-        deleted: Whether it is the contact's end.
+        contact_id: The contact's id.
+        version: The contact's version after the change, from 1.
+        aspects: The new JSON values, by name.
+        deleted: Whether the contact was deleted.
     """
 
     contact_id: str
@@ -39,9 +39,9 @@ class Change:
 
 
 def sequence_of(properties: Mapping[Any, Any] | None) -> int | None:
-    """The event's number among those of its contact, an application property; None where it has none.
+    """Return the event's number within its contact from the application properties, or None.
 
-    The SDK gives the names of properties as bytes, the Functions host as text.
+    Property names are bytes in the SDK and strings in the Functions host.
     """
     if properties is None:
         return None
@@ -49,35 +49,35 @@ def sequence_of(properties: Mapping[Any, Any] | None) -> int | None:
     return sequence if isinstance(sequence, int) else None
 
 
-def event_of(body: bytes) -> dict[str, Any]:
-    """The event in the body of a message.
+def parse_event(body: bytes) -> dict[str, Any]:
+    """Return the event in the body of a message.
 
     Raises:
-        UnreadableEvent: It is none.
+        UnreadableEvent: The body is not an event.
     """
     try:
         data = json.loads(body)
     except ValueError as error:
         raise UnreadableEvent(f"The body is not JSON: {error}.") from error
     if not isinstance(data, dict) or not isinstance(data.get("action"), str):
-        raise UnreadableEvent("The body is no event: it has no action.")
+        raise UnreadableEvent("The body is not an event: it has no action.")
     return data
 
 
-def change_of(data: Mapping[str, Any]) -> Change | None:
-    """What an event tells; None for one of another kind, which is not for the directory.
+def parse_change(data: Mapping[str, Any]) -> Change | None:
+    """Return the change in an event; None for other kinds of event, which the directory ignores.
 
     Raises:
-        UnreadableEvent: It is one of a contact that lacks something.
+        UnreadableEvent: A contact event lacks a field, or one has the wrong type.
     """
     action = data["action"]
-    if action not in _TOLD:
+    if action not in _ASPECTS:
         return None
-    if missing := [name for name in ("contactId", "version", *_TOLD[action]) if name not in data]:
+    if missing := [name for name in ("contactId", "version", *_ASPECTS[action]) if name not in data]:
         raise UnreadableEvent(f"The {action} has no {missing[0]}.")
     contact_id, version = data["contactId"], data["version"]
     if not isinstance(contact_id, str) or not isinstance(version, int):
-        raise UnreadableEvent(f"The {action} has no sound contactId and version: {contact_id!r}, {version!r}.")
+        raise UnreadableEvent(f"The {action} has an invalid contactId or version: {contact_id!r}, {version!r}.")
     return Change(
-        contact_id, version, {name: data[name] for name in _TOLD[action]}, action == "ContactDeletedEvent"
+        contact_id, version, {name: data[name] for name in _ASPECTS[action]}, action == "ContactDeletedEvent"
     )

@@ -1,11 +1,10 @@
-"""The directory: contacts as events told of them, in SQLite."""
+"""The directory: contacts built from their events, in SQLite."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,72 +21,67 @@ CREATE TABLE IF NOT EXISTS aspects (
     PRIMARY KEY (contact_id, aspect)
 ) WITHOUT ROWID
 """
-# One statement decides and writes: what is not newer than what is there changes nothing.
-_TAKE_OVER = """
+# One statement compares and writes: only a newer version changes a row.
+_APPLY = """
 INSERT INTO aspects VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET version = excluded.version, value = excluded.value WHERE excluded.version > version
 """
 _ALL = "SELECT contact_id, aspect, value FROM aspects ORDER BY contact_id"
 _ONE = "SELECT contact_id, aspect, value FROM aspects WHERE contact_id = ?"
 
-_END = "deleted"
-_WHOLE = frozenset({"name", "description", "email", "company"})
+_DELETED = "deleted"
+_REQUIRED = frozenset({"name", "description", "email", "company"})
 
 
 class Directory:
-    """Contacts by id. Each aspect of one has the version it is of, so changes can come twice, and out of place.
+    """Contacts by id. Each aspect of a contact has its own version, so changes may arrive twice and out of order.
 
-    A deleted contact stays as a mark, so that what comes late does not bring it back. It belongs to one
-    thread; a file can be read by other processes meanwhile.
+    A deleted contact is kept as a tombstone, so that a late event does not restore it. A directory belongs to one
+    thread; other processes may read its file.
 
     Args:
-        path: The file; None keeps it in memory.
+        path: The file; None keeps the directory in memory.
 
     Attributes:
-        gaps: Which events have not come.
+        gaps: The missing events.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = sqlite3.connect(":memory:" if path is None else path, isolation_level=None)
-        # A message is completed once its change is stored: it must not be lost with the power, hence FULL.
+        # A message is completed once its change is stored. FULL makes the change survive a power failure.
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute(_SCHEMA)
         self.gaps = Gaps(self._connection)
 
     def apply(self, change: Change) -> bool:
-        """Take over what is newer than what is known, all of it or nothing; whether anything was."""
-        aspects = {**change.aspects, _END: True} if change.deleted else change.aspects
+        """Apply the aspects that are newer than the stored ones, in one transaction. Return whether any was."""
+        aspects = {**change.aspects, _DELETED: True} if change.deleted else change.aspects
         rows = [
             (change.contact_id, aspect, change.version, json.dumps(value)) for aspect, value in aspects.items()
         ]
-        with closing(self._connection.cursor()) as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
-            try:
-                taken_over = cursor.executemany(_TAKE_OVER, rows).rowcount
-            except BaseException:
-                cursor.execute("ROLLBACK")
-                raise
-            cursor.execute("COMMIT")
-        return taken_over > 0
+        with self._connection:  # commits, or rolls back if it raises
+            self._connection.execute("BEGIN IMMEDIATE")
+            applied = self._connection.executemany(_APPLY, rows).rowcount
+        return applied > 0
 
     def contact(self, contact_id: str) -> dict[str, Any] | None:
-        """A contact; None where there is none, or it is deleted, or was not told of in full."""
+        """Return a contact; None if it is unknown, incomplete or deleted."""
         return next(self._contacts(_ONE, (contact_id,)), None)
 
     def contacts(self) -> Iterator[dict[str, Any]]:
-        """All contacts that exist, by id: `id`, `name`, `description`, `email` and `company` of each."""
+        """Yield all contacts, sorted by id, with `id`, `name`, `description`, `email` and `company`."""
         return self._contacts(_ALL, ())
 
     def _contacts(self, query: str, parameters: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-        gathered: dict[str, dict[str, Any]] = {}
+        found: dict[str, dict[str, Any]] = {}
         for contact_id, aspect, value in self._connection.execute(query, parameters):
-            gathered.setdefault(contact_id, {})[aspect] = json.loads(value)
-        for contact_id, aspects in gathered.items():
-            # A subscription that is younger than a contact hears of its changes only.
-            if aspects.keys() >= _WHOLE and _END not in aspects:
+            found.setdefault(contact_id, {})[aspect] = json.loads(value)
+        for contact_id, aspects in found.items():
+            # A subscription created after a contact receives only its later events.
+            if aspects.keys() >= _REQUIRED and _DELETED not in aspects:
                 yield {"id": contact_id, **aspects}
 
     def close(self) -> None:

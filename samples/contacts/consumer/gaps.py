@@ -1,10 +1,9 @@
-"""The gaps: which events of a contact have not come, by the numbers that events carry."""
+"""Finds missing events of a contact by their sequence numbers."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS last_events (
@@ -19,19 +18,20 @@ CREATE TABLE IF NOT EXISTS missing_events (
 """
 _LAST = "SELECT sequence FROM last_events WHERE contact_id = ?"
 _ADVANCE = "INSERT INTO last_events VALUES (?, ?) ON CONFLICT DO UPDATE SET sequence = excluded.sequence"
-_MISS = "INSERT INTO missing_events VALUES (?, ?)"
-_COME = "DELETE FROM missing_events WHERE contact_id = ? AND sequence = ?"
+_ADD_MISSING = "INSERT INTO missing_events VALUES (?, ?)"
+_REMOVE_MISSING = "DELETE FROM missing_events WHERE contact_id = ? AND sequence = ?"
 _ALL = "SELECT contact_id, sequence FROM missing_events ORDER BY contact_id, sequence"
 
 
 class Gaps:
-    """The numbers of a contact's events go up by one, so one that is skipped belongs to an event that has not
-    come: it is in quarantine, or expired before it was relayed. It may still come, when operators release it.
+    """The missing events. A contact's events are numbered without gaps, so a skipped number is an event that did
+    not arrive: it is in quarantine, or it expired before it was relayed. It may still arrive if operators release
+    it.
 
-    What was told before the first event that came is not missing: a subscription begins when it is created.
+    Events before the first one received do not count as missing, because a subscription starts when it is created.
 
     Args:
-        connection: In autocommit mode; the tables are made in its database.
+        connection: In autocommit mode. The tables are created in its database.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -39,29 +39,19 @@ class Gaps:
         self._connection.executescript(_SCHEMA)
 
     def note(self, contact_id: str, sequence: int) -> range:
-        """Take note that an event has come, again perhaps; the numbers that were found missing by it."""
-        with closing(self._connection.cursor()) as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
-            try:
-                missing = self._note(cursor, contact_id, sequence)
-            except BaseException:
-                cursor.execute("ROLLBACK")
-                raise
-            cursor.execute("COMMIT")
+        """Record an event, which may be a repetition. Return the numbers that it shows to be missing."""
+        with self._connection:  # commits, or rolls back if it raises
+            self._connection.execute("BEGIN IMMEDIATE")
+            row = self._connection.execute(_LAST, (contact_id,)).fetchone()
+            last = sequence - 1 if row is None else row[0]
+            if sequence <= last:
+                self._connection.execute(_REMOVE_MISSING, (contact_id, sequence))
+                return range(0)
+            missing = range(last + 1, sequence)
+            self._connection.executemany(_ADD_MISSING, ((contact_id, number) for number in missing))
+            self._connection.execute(_ADVANCE, (contact_id, sequence))
         return missing
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        """What is missing: contact and number, in order."""
+        """Yield contact id and sequence number of each missing event, sorted."""
         yield from self._connection.execute(_ALL)
-
-    @staticmethod
-    def _note(cursor: sqlite3.Cursor, contact_id: str, sequence: int) -> range:
-        known = cursor.execute(_LAST, (contact_id,)).fetchone()
-        last = sequence - 1 if known is None else known[0]
-        if sequence <= last:
-            cursor.execute(_COME, (contact_id, sequence))
-            return range(0)
-        missing = range(last + 1, sequence)
-        cursor.executemany(_MISS, ((contact_id, number) for number in missing))
-        cursor.execute(_ADVANCE, (contact_id, sequence))
-        return missing

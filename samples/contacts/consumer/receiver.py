@@ -1,6 +1,4 @@
-"""Receives a subscription with sessions: many at a time, each in its order, each message settled by what became
-of it.
-"""
+"""Receives from a subscription with sessions: several sessions concurrently, each in order."""
 
 from __future__ import annotations
 
@@ -16,12 +14,12 @@ from samples.contacts.consumer.changes import UnreadableEvent
 
 _SESSION_WAIT_S = 2.0
 _MESSAGE_WAIT_S = 0.2
-_PAUSE_S = 0.1
-# Few enough to be handled long before the session's lock expires, a minute on the subscriptions used here.
-_AT_ONCE = 100
+_RECONNECT_DELAY_S = 0.1
+# Few enough to handle before the session lock expires, after one minute on the subscriptions used here.
+_BATCH_SIZE = 100
 
-# Without a prefetch the SDK (7.15.0) releases, one by one, what arrives between two calls of receive_messages;
-# the service hands it out again at once, and a session's messages can change places on their way.
+# Without a prefetch the SDK (7.15.0) releases messages that arrive between two calls of receive_messages. The
+# service delivers them again at once, possibly out of order.
 _PREFETCH = 100
 
 _log = logging.getLogger(__name__)
@@ -32,14 +30,14 @@ Handle = Callable[[ServiceBusReceivedMessage], object]
 async def receive_sessions(
     client: ServiceBusClient, topic: str, subscription: str, handle: Handle, *, sessions: int
 ) -> None:
-    """Receive until cancelled, or until something fails that waiting does not mend.
+    """Receive until cancelled, or until an error that a retry does not fix.
 
     Args:
-        client: Made with `retry_total=0`, or each wait for a session is made four times.
-        topic, subscription: What to receive; the subscription requires sessions.
-        handle: Called with each message, which is completed when it returns. UnreadableEvent dead-letters the
-            message; anything else it raises abandons it, and it comes again before its successors.
-        sessions: How many to receive at a time.
+        client: Created with `retry_total=0`; otherwise the SDK repeats each wait for a session three times.
+        topic, subscription: What to receive. The subscription requires sessions.
+        handle: Called with each message. When it returns, the message is completed. UnreadableEvent dead-letters
+            the message. Any other exception abandons it, and it is delivered again before its successors.
+        sessions: How many sessions to receive concurrently.
     """
 
     async def work() -> None:
@@ -55,11 +53,11 @@ async def receive_sessions(
                 async with receiver:
                     await _drain(receiver, handle)
             except OperationTimeoutError:
-                continue  # no session had messages
+                continue  # no session has messages
             except ServiceBusError as error:
-                # The session or its connection was lost; what was not settled comes again.
-                _log.info("A session was lost: %s", error)
-                await asyncio.sleep(_PAUSE_S)
+                # The session or its connection was lost. Unsettled messages are delivered again.
+                _log.info("Lost a session: %s", error)
+                await asyncio.sleep(_RECONNECT_DELAY_S)
 
     workers = [asyncio.create_task(work()) for _ in range(sessions)]
     try:
@@ -69,24 +67,26 @@ async def receive_sessions(
 
 
 async def _drain(receiver: ServiceBusReceiver, handle: Handle) -> None:
-    """Handle what the session has, then leave it to others: there are more sessions than receivers."""
-    while messages := await receiver.receive_messages(max_message_count=_AT_ONCE, max_wait_time=_MESSAGE_WAIT_S):
+    """Handle the messages of a session, then release it: there are more sessions than receivers."""
+    while messages := await receiver.receive_messages(
+        max_message_count=_BATCH_SIZE, max_wait_time=_MESSAGE_WAIT_S
+    ):
         for message in messages:
             if not await _settle(receiver, message, handle):
                 return
 
 
 async def _settle(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, handle: Handle) -> bool:
-    """Handle and settle a message; False where the session has to be left."""
+    """Handle and settle a message. Return False if the session must be released."""
     try:
         handle(message)
     except UnreadableEvent as error:
-        _log.error("Message %s is dead-lettered: %s", message.message_id, error)
+        _log.error("Dead-lettering message %s: %s", message.message_id, error)
         await receiver.dead_letter_message(message, reason="unreadable", error_description=str(error))
-    except Exception:  # noqa: BLE001 - whatever a handler raises is its message's affair, not the receiver's
-        _log.exception("Message %s is abandoned, delivery %s", message.message_id, message.delivery_count)
+    except Exception:  # noqa: BLE001 - a handler may raise anything; it must not stop the receiver
+        _log.exception("Abandoning message %s, delivery %s", message.message_id, message.delivery_count)
         await receiver.abandon_message(message)
-        # What was received with it must not overtake it.
+        # Messages received with it must not be handled before it.
         return False
     else:
         await receiver.complete_message(message)
@@ -94,7 +94,7 @@ async def _settle(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessa
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel tasks that use the SDK until they end: before Python 3.12 its waits can swallow a cancellation."""
+    """Cancel tasks that use the SDK, repeatedly: before Python 3.12 its waits can swallow a cancellation."""
     pending = {task for task in tasks if not task.done()}
     while pending:
         for task in pending:

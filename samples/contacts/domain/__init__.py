@@ -1,4 +1,4 @@
-"""What a contact is and what can happen to it; no I/O."""
+"""The domain: the contact, its value objects and its events. No I/O."""
 
 from __future__ import annotations
 

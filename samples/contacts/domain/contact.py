@@ -1,4 +1,4 @@
-"""The contact: its state is private, and each method that changes it raises the event that tells of it."""
+"""The contact. Its state is private, and each method that changes it raises an event."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from samples.contacts.domain.values import Company, Name, checked_description, c
 
 
 class Contact(DomainEntity):
-    """A person at a company. Setting what is set already is no change, and raises nothing.
+    """A person at a company. Setting a value that is already set changes nothing and raises no event.
 
     Args:
-        id: Chosen by the caller; a random UUID when None.
+        id: Chosen by the caller; None generates a random UUID.
 
     Raises:
-        InvalidContact: `email` or `description` is none; here and in the setters.
+        InvalidContact: `email` or `description` is invalid. The setters raise it too.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Contact(DomainEntity):
         self._created_at = _now()
         self._modified_at: str | None = None
         self._version = 1
-        self._counted_for: str | None = None
+        self._advanced_from: str | None = None
 
     @property
     def name(self) -> Name:
@@ -65,12 +65,12 @@ class Contact(DomainEntity):
 
     @property
     def modified_at(self) -> str | None:
-        """RFC 3339, UTC; None for a contact that was never changed."""
+        """RFC 3339, UTC; None if the contact was never changed."""
         return self._modified_at
 
     @property
     def version(self) -> int:
-        """Which commit of this contact the state is of, or will be: 1 for the first."""
+        """The number of the commit that stored this state, or will store it, from 1."""
         return self._version
 
     def set_name(self, name: Name) -> None:
@@ -94,11 +94,11 @@ class Contact(DomainEntity):
             self.add_event(ContactDescriptionUpdatedEvent(self._next_version(), description))
 
     def _next_version(self) -> int:
-        """The version that the next commit will store, however many changes it holds."""
+        """Return the version that the next commit stores. All changes of one commit share it."""
         if not self.is_new:
             self._modified_at = _now()
-            if self.etag != self._counted_for:
-                self._counted_for = self.etag
+            if self.etag != self._advanced_from:
+                self._advanced_from = self.etag
                 self._version += 1
         return self._version
 

@@ -1,10 +1,4 @@
-"""What can happen to a contact, by the article's names.
-
-`version` counts the commits of a contact: 1 tells of its creation, and all events of one commit have the same.
-It lets a consumer recognise what it knows already, and what is older than what it knows.
-
-An update tells the whole new value, so of several in one commit the last is enough, as in the article.
-"""
+"""The events of a contact, with the article's names."""
 
 from __future__ import annotations
 
@@ -15,8 +9,26 @@ from samples.contacts.domain.values import Company, Name
 
 
 @dataclass(frozen=True)
-class ContactCreatedEvent(DomainEvent):
+class ContactEvent(DomainEvent):
+    """Base class of the events.
+
+    Attributes:
+        version: The number of the contact's commit, from 1; the same for all events of one commit. It lets a
+            consumer recognise repeated and outdated events.
+    """
+
     version: int
+
+
+@dataclass(frozen=True)
+class ContactUpdatedEvent(ContactEvent):
+    """Base class of updates. Each carries the whole new value, so it replaces an earlier one of the commit."""
+
+    replaces_earlier = True
+
+
+@dataclass(frozen=True)
+class ContactCreatedEvent(ContactEvent):
     name: Name
     description: str
     email: str
@@ -24,37 +36,25 @@ class ContactCreatedEvent(DomainEvent):
 
 
 @dataclass(frozen=True)
-class ContactNameUpdatedEvent(DomainEvent):
-    replaces_earlier = True
-
-    version: int
+class ContactNameUpdatedEvent(ContactUpdatedEvent):
     name: Name
 
 
 @dataclass(frozen=True)
-class ContactEmailUpdatedEvent(DomainEvent):
-    replaces_earlier = True
-
-    version: int
+class ContactEmailUpdatedEvent(ContactUpdatedEvent):
     email: str
 
 
 @dataclass(frozen=True)
-class ContactCompanyUpdatedEvent(DomainEvent):
-    replaces_earlier = True
-
-    version: int
+class ContactCompanyUpdatedEvent(ContactUpdatedEvent):
     company: Company
 
 
 @dataclass(frozen=True)
-class ContactDescriptionUpdatedEvent(DomainEvent):
-    replaces_earlier = True
-
-    version: int
+class ContactDescriptionUpdatedEvent(ContactUpdatedEvent):
     description: str
 
 
 @dataclass(frozen=True)
-class ContactDeletedEvent(DomainEvent):
-    version: int
+class ContactDeletedEvent(ContactEvent):
+    pass

@@ -1,4 +1,4 @@
-"""The value objects of a contact. One that exists is valid."""
+"""The value objects of a contact. They validate themselves when constructed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ MAX_LINE = 200
 MAX_EMAIL = 254
 MAX_DESCRIPTION = 4000
 
-# As JSON Schema has it, so that the API can declare the same rules that the domain enforces.
+# In the syntax of JSON Schema, so that the API can declare the rules that the domain enforces.
 LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 FILLED_LINE = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
 EMAIL = r"^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$"
 
 
 class InvalidContact(ValueError):
-    """A contact cannot have this value; the message says which, and what it has to be."""
+    """A value is not valid for a contact. The message names the value and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A person's name: both parts filled, each on one line.
+    """A person's name. Both parts are one line each and not blank.
 
     Raises:
-        InvalidContact: They are not.
+        InvalidContact: A part breaks that rule.
     """
 
     first_name: str
@@ -46,10 +46,10 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """A company and its address: its name filled, everything on one line each.
+    """A company and its address. Each field is one line; the name is not blank.
 
     Raises:
-        InvalidContact: It is not.
+        InvalidContact: A field breaks that rule.
     """
 
     company_name: str
@@ -90,36 +90,35 @@ class Company:
 
 
 def checked_email(text: str) -> str:
-    """The address as it was given: one @ with something on both sides, and no blanks. Whether anybody reads it
-    can only be found out by writing to it.
+    """Return the address if it has the form name@host. Whether it exists is not checked.
 
     Raises:
-        InvalidContact: It is none.
+        InvalidContact: It does not have that form.
     """
     _check(text, "the email address", EMAIL, MAX_EMAIL)
     return text
 
 
 def checked_description(text: str) -> str:
-    """The text as it was given.
+    """Return the text if it is not too long.
 
     Raises:
         InvalidContact: It is too long.
     """
     if len(text) > MAX_DESCRIPTION:
-        raise InvalidContact(f"the description has {len(text)} characters: {MAX_DESCRIPTION} at most")
+        raise InvalidContact(f"the description has {len(text)} characters, more than {MAX_DESCRIPTION}")
     return text
 
 
 def _check(text: str, what: str, pattern: str, longest: int) -> None:
     if len(text) > longest:
-        raise InvalidContact(f"{what} has {len(text)} characters: {longest} at most")
+        raise InvalidContact(f"{what} has {len(text)} characters, more than {longest}")
     if not re.fullmatch(pattern, text):
-        raise InvalidContact(f"{what} is {text!r}: {_DEMANDS[pattern]}")
+        raise InvalidContact(f"{what} is {text!r}: {_RULES[pattern]}")
 
 
-_DEMANDS = {
-    LINE: "it has to be one line without control characters",
-    FILLED_LINE: "it has to be one line, not blank, without control characters",
-    EMAIL: "it has to be of the form name@host, without blanks",
+_RULES = {
+    LINE: "it must be one line without control characters",
+    FILLED_LINE: "it must be one line without control characters and not blank",
+    EMAIL: "it must have the form name@host, without spaces",
 }

@@ -1,4 +1,4 @@
-"""The API as a function app: one HTTP function before the whole ASGI application."""
+"""The API as a function app: one HTTP function that runs the ASGI application."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import azure.functions as func
 
 from samples.contacts.api import app as api
 
-# Function keys, as the API itself asks nobody who they are. Where first requests coincide, the SDK (1.26.0) starts
-# the application once for each: some clients of Cosmos DB more, which do no harm.
-app = func.AsgiFunctionApp(api, http_auth_level=func.AuthLevel.FUNCTION)
+# Callers need a function key, because the API itself authenticates nobody. If the first requests are concurrent,
+# azure-functions 1.26.0 starts the application once for each, which costs a few more Cosmos DB clients.
+app = func.AsgiFunctionApp(app=api, http_auth_level=func.AuthLevel.FUNCTION)

@@ -1,4 +1,4 @@
-"""The consumer as a function app: the Service Bus trigger, with sessions on, before the one handler."""
+"""The consumer as a function app: a Service Bus topic trigger with sessions that calls the handler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ app = func.FunctionApp()
 
 @functools.cache
 def directory() -> Directory:
-    """One for the process, opened by its first message, on the event loop's thread, which uses it."""
+    """The directory of this process. The first message opens it, on the event loop's thread, where it is used."""
     return Directory(Path(os.environ.get("DIRECTORY") or ".local/directory.sqlite"))
 
 
@@ -29,5 +29,5 @@ def directory() -> Directory:
     is_sessions_enabled=True,
 )
 async def keep_directory(message: func.ServiceBusMessage) -> None:
-    """Handle one message; raising has it delivered again, and dead-lettered after MaxDeliveryCount times."""
+    """Handle a message. If this raises, Service Bus redelivers it, and dead-letters it after MaxDeliveryCount."""
     handle(message.get_body(), directory(), sequence_of(message.application_properties))

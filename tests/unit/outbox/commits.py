@@ -1,4 +1,4 @@
-"""What one commit would send, without a database."""
+"""Builds what a commit would send, without a database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from outbox import EntityState
 from outbox.batch import Batch
 from outbox.context import ContainerContext
 from outbox.entities import restore
-from tests.unit.outbox.orders import Order
+from tests.support.orders import Order
 
 
 def documents(context: ContainerContext) -> list[dict[str, Any]]:
@@ -20,7 +20,7 @@ def batch(context: ContainerContext) -> Batch:
 
 
 def read_order(context: ContainerContext, **members: Any) -> Order:
-    """Order o1, as if it had been read."""
+    """Order o1, tracked as if it had been read."""
     data = {"itemName": "tea", "deleted": False}
     document = {"id": "o1", "partitionKey": "o1", "type": "order", "data": data, "_etag": '"1"', **members}
     order = restore(Order, document)

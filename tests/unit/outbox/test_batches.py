@@ -1,4 +1,4 @@
-"""What one commit would send: envelopes, order, limits, without a database."""
+"""What a commit would send: envelopes and limits, without a database."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from outbox import (
     traceparent,
 )
 from outbox.context import ContainerContext
+from tests.support.orders import Customer, Name, Order, OrderResized, OrderViewed
 from tests.unit.outbox.commits import batch, documents, read_order
-from tests.unit.outbox.orders import Customer, Name, Order, OrderResized, OrderViewed
 
 SPAN = trace.NonRecordingSpan(
     trace.SpanContext(0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, False, trace.TraceFlags(1))
@@ -74,17 +74,17 @@ def test_a_class_has_its_own_type_and_time_to_live(context: ContainerContext) ->
     assert event["data"]["name"] == {"firstName": "Ada", "lastName": "Lovelace"}
 
 
-def test_a_batch_does_not_change_with_the_entity(context: ContainerContext) -> None:
+def test_a_batch_is_unaffected_by_later_changes_of_the_entity(context: ContainerContext) -> None:
     order = Order("tea", note={"list": [1]})
     Repository(context, Order).create(order)
-    fixed = batch(context)
+    before = batch(context)
 
     order.note["list"].append(2)
 
-    assert fixed.operations[0].document["data"]["note"] == {"list": [1]}
+    assert before.operations[0].document["data"]["note"] == {"list": [1]}
 
 
-def test_values_are_written_as_the_service_gave_them(context: ContainerContext) -> None:
+def test_values_are_written_unchanged(context: ContainerContext) -> None:
     note = {
         "big": 9007199254740991,
         "huge": 1.7976931348623157e308,
@@ -97,7 +97,7 @@ def test_values_are_written_as_the_service_gave_them(context: ContainerContext) 
     assert batch(context).operations[0].document["data"]["note"] == note
 
 
-def test_more_than_a_hundred_operations_are_refused_with_their_counts(context: ContainerContext) -> None:
+def test_more_than_a_hundred_operations_are_rejected_with_their_counts(context: ContainerContext) -> None:
     orders = Repository(context, Order)
     for number in range(50):
         orders.create(Order("tea", id=f"o{number}", partition_key="p"))
@@ -110,7 +110,7 @@ def test_more_than_a_hundred_operations_are_refused_with_their_counts(context: C
     assert raised.value.operations == 102
 
 
-def test_more_than_two_megabytes_are_refused_to_the_byte(context: ContainerContext) -> None:
+def test_the_limit_of_two_megabytes_is_exact(context: ContainerContext) -> None:
     order = Order("tea", note="")
     Repository(context, Order).create(order)
     room = errors.MAX_BATCH_BYTES - batch(context).size
@@ -124,7 +124,7 @@ def test_more_than_two_megabytes_are_refused_to_the_byte(context: ContainerConte
     assert raised.value.size == errors.MAX_BATCH_BYTES + 1
 
 
-def test_the_size_is_that_of_the_body_the_sdk_sends(context: ContainerContext) -> None:
+def test_the_size_is_that_of_the_request_body(context: ContainerContext) -> None:
     Repository(context, Order).create(Order("tea", id="o2", partition_key="o1"))
     read_order(context).pay("1.00")
 
@@ -140,14 +140,14 @@ def test_the_size_is_that_of_the_body_the_sdk_sends(context: ContainerContext) -
     ]
 
 
-def test_text_counts_as_it_is_escaped_on_the_wire(context: ContainerContext) -> None:
+def test_text_counts_as_escaped_in_the_request(context: ContainerContext) -> None:
     Repository(context, Order).create(Order("tea", note="鍵" * 400_000))
 
     with pytest.raises(BatchTooLarge):
         batch(context)
 
 
-def test_more_than_one_partition_key_is_refused_and_all_are_named(context: ContainerContext) -> None:
+def test_more_than_one_partition_key_is_rejected_and_all_are_named(context: ContainerContext) -> None:
     for key in ("p1", "p2"):
         Repository(context, Order).create(Order("tea", partition_key=key))
 
@@ -160,7 +160,7 @@ def test_more_than_one_partition_key_is_refused_and_all_are_named(context: Conta
 @pytest.mark.parametrize(
     ("count", "named"), [(5, r"\('p0', 'p1', 'p2', 'p3', 'p4'\)"), (6, r"\('p0', .*'p4' and more\)")]
 )
-def test_of_many_partition_keys_five_are_named(context: ContainerContext, count: int, named: str) -> None:
+def test_at_most_five_partition_keys_are_named(context: ContainerContext, count: int, named: str) -> None:
     for number in range(count):
         Repository(context, Order).create(Order("tea", partition_key=f"p{number}"))
 
@@ -168,7 +168,7 @@ def test_of_many_partition_keys_five_are_named(context: ContainerContext, count:
         batch(context)
 
 
-def test_a_commit_is_called_by_its_first_object_and_how_many_follow(context: ContainerContext) -> None:
+def test_a_commit_is_named_after_its_first_object_and_how_many_follow(context: ContainerContext) -> None:
     order = read_order(context)
     Repository(context, Order).update(order)
     assert batch(context).name == "the commit of order 'o1'"
@@ -178,31 +178,31 @@ def test_a_commit_is_called_by_its_first_object_and_how_many_follow(context: Con
     assert batch(context).name == "the commit of order 'o1' and 2 more"
 
 
-def test_two_objects_with_one_id_are_refused(context: ContainerContext) -> None:
+def test_two_objects_with_the_same_id_are_rejected(context: ContainerContext) -> None:
     for _ in range(2):
         Repository(context, Order).create(Order("tea", id="o1"))
 
-    with pytest.raises(InvalidDocument, match="order 'o1' is in the commit twice"):
+    with pytest.raises(InvalidDocument, match="two objects with the id of order 'o1'"):
         batch(context)
 
 
-def test_an_event_that_tells_another_entitys_id_is_refused(context: ContainerContext) -> None:
-    class Misled(OrderResized):
+def test_an_event_with_another_entitys_id_is_rejected(context: ContainerContext) -> None:
+    class WithAnotherId(OrderResized):
         def to_data(self) -> dict[str, Any]:
             return {"orderId": "another"}
 
-    EventRepository(context).create(Misled(1), read_order(context))
+    EventRepository(context).create(WithAnotherId(1), read_order(context))
 
-    with pytest.raises(InvalidDocument, match="tells another 'orderId'"):
+    with pytest.raises(InvalidDocument, match="has its own 'orderId'"):
         batch(context)
 
 
-def test_an_event_may_tell_its_entitys_id_itself(context: ContainerContext) -> None:
-    class Careful(OrderResized):
+def test_an_event_may_set_its_entitys_id_itself(context: ContainerContext) -> None:
+    class WithItsOwnId(OrderResized):
         def to_data(self) -> dict[str, Any]:
             return {"orderId": "o1"}
 
-    EventRepository(context).create(Careful(1), read_order(context))
+    EventRepository(context).create(WithItsOwnId(1), read_order(context))
 
     assert documents(context)[1]["data"]["orderId"] == "o1"
 
@@ -223,7 +223,7 @@ def test_events_carry_the_current_trace_and_entities_do_not(context: ContainerCo
     assert "traceparent" not in entity
 
 
-def test_an_event_keeps_the_trace_it_began_with(context: ContainerContext) -> None:
+def test_an_event_keeps_its_first_trace(context: ContainerContext) -> None:
     Repository(context, Order).create(Order("tea"))
     with trace.use_span(SPAN):
         first = batch(context)
@@ -231,7 +231,7 @@ def test_an_event_keeps_the_trace_it_began_with(context: ContainerContext) -> No
     assert batch(context) == first
 
 
-def test_an_event_that_was_forgotten_begins_anew_with_the_trace_of_then(context: ContainerContext) -> None:
+def test_a_reset_discards_the_trace_of_an_event(context: ContainerContext) -> None:
     order = Order("tea")
     Repository(context, Order).create(order)
     EventRepository(context).create(OrderViewed(), order)
@@ -258,7 +258,7 @@ def test_without_opentelemetry_there_is_no_traceparent(monkeypatch: pytest.Monke
         assert runpy.run_path(traceparent.__file__)["current"]() is None
 
 
-def test_forgetting_an_entity_takes_its_events_along(context: ContainerContext) -> None:
+def test_forgetting_an_entity_discards_its_events(context: ContainerContext) -> None:
     kept, dropped = Order("tea"), Order("coffee")
     for order in (kept, dropped):
         Repository(context, Order).create(order)
@@ -270,18 +270,18 @@ def test_forgetting_an_entity_takes_its_events_along(context: ContainerContext) 
     assert len(context.data_objects) == 3
 
 
-def test_creating_what_was_saved_and_updating_what_was_not_are_refused(context: ContainerContext) -> None:
+def test_creating_a_stored_entity_and_updating_a_new_one_are_rejected(context: ContainerContext) -> None:
     orders = Repository(context, Order)
     saved = Order("tea")
     saved._is_new = False
 
-    with pytest.raises(ValueError, match="was saved before: update"):
+    with pytest.raises(ValueError, match=r"is already stored: call update\(\)"):
         orders.create(saved)
-    with pytest.raises(ValueError, match="is new: create"):
+    with pytest.raises(ValueError, match=r"is new: call create\(\)"):
         orders.update(Order("tea"))
 
 
-def test_an_update_of_what_is_created_in_the_same_commit_stays_a_creation(context: ContainerContext) -> None:
+def test_a_new_entity_changed_before_the_commit_is_still_created(context: ContainerContext) -> None:
     order = Order("tea")
     Repository(context, Order).create(order)
     order.resize(9)
@@ -290,7 +290,7 @@ def test_an_update_of_what_is_created_in_the_same_commit_stays_a_creation(contex
     assert [source.data["quantity"] for source in context.data_objects] == [9] * 3
 
 
-def test_nothing_of_the_relay_or_of_the_local_stack_is_imported() -> None:
+def test_the_library_imports_neither_the_relay_nor_the_local_stack() -> None:
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "outbox"]
 
     for module in modules:

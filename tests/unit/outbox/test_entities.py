@@ -11,9 +11,9 @@ from typing import Any, Self
 import pytest
 
 from outbox import DomainEntity, DomainEvent, NotFound
-from outbox.entities import adopt_version, mark_saved, partition_of, restore, sequence_of, ttl_of
-from outbox.payload import camel_case, first_small
-from tests.unit.outbox.orders import (
+from outbox.entities import adopt_version, mark_saved, partition_key_of, restore, sequence_of, ttl_of
+from outbox.payload import camel_case, lower_first
+from tests.support.orders import (
     Customer,
     CustomerRegistered,
     CustomerRenamed,
@@ -42,7 +42,7 @@ def actions(entity: DomainEntity) -> list[str]:
     return [event.action for event in entity.domain_events]
 
 
-def test_a_new_entity_raises_its_created_event_first_and_keeps_what_follows() -> None:
+def test_a_new_entity_raises_its_created_event_first_and_keeps_later_ones() -> None:
     order = Order("tea")
     order.add_line("milk")
     order.resize(7)
@@ -57,14 +57,14 @@ def test_a_new_entity_raises_its_created_event_first_and_keeps_what_follows() ->
     assert order.domain_events == ()
 
 
-def test_a_new_entity_leaves_out_what_its_created_event_tells_as_well() -> None:
+def test_a_new_entity_omits_replaceable_events() -> None:
     order = Order("tea")
     order.take_note("cold")
 
     assert actions(order) == ["OrderPlaced"]
 
 
-def test_the_created_event_is_one_event_however_often_it_is_looked_at() -> None:
+def test_the_created_event_keeps_its_id_and_time() -> None:
     order = Order("tea")
     before = order.domain_events[0]
     order.resize(7)
@@ -88,7 +88,7 @@ def test_every_event_is_kept_in_the_order_raised() -> None:
     ]
 
 
-def test_an_event_that_replaces_earlier_ones_takes_the_place_of_the_one_with_its_action() -> None:
+def test_a_replacing_event_takes_the_position_of_the_earlier_one() -> None:
     order = stored()
 
     order.take_note("cold")
@@ -99,7 +99,7 @@ def test_an_event_that_replaces_earlier_ones_takes_the_place_of_the_one_with_its
     assert actions(order) == ["OrderNoted", "OrderPaid"]
 
 
-def test_events_are_kept_in_private() -> None:
+def test_the_list_of_events_is_private() -> None:
     order = stored()
     order.resize(3)
 
@@ -108,7 +108,7 @@ def test_events_are_kept_in_private() -> None:
         order.domain_events = ()  # type: ignore[misc]
 
 
-def test_an_entity_that_was_read_has_no_events_and_knows_its_version() -> None:
+def test_a_restored_entity_has_its_etag_and_no_events() -> None:
     order = stored()
 
     assert (order.id, order.partition_key, order.etag) == ("o1", "p1", '"1"')
@@ -116,19 +116,19 @@ def test_an_entity_that_was_read_has_no_events_and_knows_its_version() -> None:
     assert (order.is_new, order.deleted, order.domain_events) == (False, False, ())
 
 
-def test_what_was_saved_is_not_raised_again_and_what_came_later_is_kept() -> None:
+def test_a_commit_removes_its_own_events_and_keeps_later_ones() -> None:
     order = stored()
     order.resize(3)
-    told = {event.id for event in order.domain_events}
+    committed = {event.id for event in order.domain_events}
     order.pay("1.00")
 
-    mark_saved(order, '"2"', told, 2)
+    mark_saved(order, '"2"', committed, 2)
 
     assert order.etag == '"2"'
     assert actions(order) == ["OrderPaid"]
 
 
-def test_a_deletion_is_the_last_event_and_happens_once() -> None:
+def test_an_entity_is_deleted_once_and_takes_no_events_after_that() -> None:
     order = stored()
     order.resize(3)
 
@@ -139,11 +139,11 @@ def test_a_deletion_is_the_last_event_and_happens_once() -> None:
     assert actions(order) == ["OrderResized", "OrderWithdrawn"]
     assert isinstance(order.domain_events[-1], OrderWithdrawn)
     assert ttl_of(order) == 60
-    with pytest.raises(NotFound, match=r"order 'o1' is deleted: OrderPaid cannot happen"):
+    with pytest.raises(NotFound, match="order 'o1' is deleted and cannot have the event OrderPaid"):
         order.pay("1.00")
 
 
-def test_a_deletion_that_is_saved_leaves_no_version_to_ask_for() -> None:
+def test_a_deleted_entity_has_no_etag() -> None:
     order = stored()
     order.delete()
 
@@ -160,7 +160,7 @@ def test_a_deleted_document_keeps_its_time_to_live() -> None:
 
 
 @pytest.mark.parametrize("ttl", [-1, 1, 2**31 - 1])
-def test_a_deletion_takes_every_time_to_live_of_the_service(ttl: int) -> None:
+def test_a_deletion_accepts_every_valid_time_to_live(ttl: int) -> None:
     order = stored()
     order.delete(ttl=ttl)
 
@@ -168,17 +168,17 @@ def test_a_deletion_takes_every_time_to_live_of_the_service(ttl: int) -> None:
 
 
 @pytest.mark.parametrize("ttl", [0, -2, 2**31])
-def test_a_time_to_live_that_is_none_is_refused(ttl: int) -> None:
+def test_an_invalid_time_to_live_is_rejected(ttl: int) -> None:
     with pytest.raises(ValueError, match="time to live"):
         stored().delete(ttl=ttl)
 
 
-def test_what_was_never_saved_cannot_be_deleted() -> None:
-    with pytest.raises(ValueError, match="is new: there is nothing to delete"):
+def test_a_new_entity_cannot_be_deleted() -> None:
+    with pytest.raises(ValueError, match="is new and cannot be deleted"):
         Order("tea").delete()
 
 
-def test_a_class_without_a_deleted_event_cannot_be_deleted_and_says_so() -> None:
+def test_an_entity_without_a_deleted_event_cannot_be_deleted() -> None:
     customer = Customer(Name("Ada", "Lovelace"))
     mark_saved(customer, '"1"', (), 1)
 
@@ -187,21 +187,21 @@ def test_a_class_without_a_deleted_event_cannot_be_deleted_and_says_so() -> None
     assert not customer.deleted
 
 
-def test_ids_are_random_and_partition_keys_follow_them_unless_given() -> None:
+def test_the_id_defaults_to_a_uuid_and_the_partition_key_to_the_id() -> None:
     one, two = Order("tea"), Order("tea")
 
     assert one.id != two.id
-    assert partition_of(one) == one.id
-    assert partition_of(Order("tea", id="o1", partition_key="p1")) == "p1"
-    assert partition_of(Customer(Name("A", "B"), id="c1")) == "c1"
+    assert partition_key_of(one) == one.id
+    assert partition_key_of(Order("tea", id="o1", partition_key="p1")) == "p1"
+    assert partition_key_of(Customer(Name("A", "B"), id="c1")) == "c1"
 
 
-def test_types_and_actions_are_the_classes_names_unless_a_class_sets_its_own() -> None:
+def test_types_and_actions_default_to_the_class_names() -> None:
     assert (Order.document_type, Customer.document_type) == ("order", "client")
     assert (OrderPaid.action, CustomerRenamed.action) == ("OrderPaid", "CustomerNameUpdated")
 
 
-def test_a_plain_class_says_itself_what_is_stored() -> None:
+def test_a_plain_class_defines_what_is_stored() -> None:
     customer = Customer(Name("Ada", "Lovelace"), id="c1")
 
     document = {"id": "c1", "partitionKey": "c1", "data": customer.to_data(), "_etag": '"1"'}
@@ -210,20 +210,20 @@ def test_a_plain_class_says_itself_what_is_stored() -> None:
     assert isinstance(customer.domain_events[0], CustomerRegistered)
 
 
-def test_events_tell_their_fields_in_camel_case_value_objects_too() -> None:
+def test_event_data_is_in_camel_case_value_objects_included() -> None:
     event = CustomerRenamed(Name("Ada", "Lovelace"))
 
     assert event.to_data() == {"name": {"firstName": "Ada", "lastName": "Lovelace"}}
 
 
-def test_events_have_unique_ids_and_a_time_with_its_offset() -> None:
+def test_events_have_unique_ids_and_a_time_with_an_offset() -> None:
     one, two = OrderResized(1), OrderResized(1)
 
     assert one.id != two.id
     assert datetime.fromisoformat(one.created_at).utcoffset() is not None
 
 
-def test_a_dataclass_goes_into_json_and_back() -> None:
+def test_a_dataclass_survives_the_round_trip_through_json() -> None:
     order = Order("tea", quantity=3, note={"deep": [1, 2.5, None, "ü"]})
 
     data = order.to_data()
@@ -232,11 +232,11 @@ def test_a_dataclass_goes_into_json_and_back() -> None:
     assert Order.from_data(data).to_data() == data
 
 
-def test_a_field_that_is_not_stored_yet_has_its_default() -> None:
+def test_a_field_missing_in_the_document_takes_its_default() -> None:
     assert Order.from_data({"itemName": "tea"}).quantity == 1
 
 
-def test_a_field_that_is_no_argument_is_stored_too() -> None:
+def test_a_field_that_is_not_an_init_argument_is_stored_too() -> None:
     @dataclass
     class Tally(DomainEntity):
         _total: int = 0
@@ -249,21 +249,21 @@ def test_a_field_that_is_no_argument_is_stored_too() -> None:
     assert (tally._total, tally.count, tally.to_data()) == (5, 2, {"total": 5, "count": 2})
 
 
-def test_a_class_that_could_not_be_read_back_is_refused_when_it_is_written() -> None:
+def test_a_class_that_could_not_be_restored_is_rejected_when_written() -> None:
     class Bare(DomainEntity):
         def created_event(self) -> DomainEvent:
             return DomainEvent()
 
     order = Order("tea", note=Name("Ada", "Lovelace"))
 
-    with pytest.raises(TypeError, match=r"Bare has to define to_data\(\) and from_data\(\): it is no dataclass"):
+    with pytest.raises(TypeError, match=r"Bare must define to_data\(\) and from_data\(\): it is not a dataclass"):
         Bare().to_data()
-    with pytest.raises(TypeError, match=r"Order has to define to_data\(\) and from_data\(\): note is a dataclass"):
+    with pytest.raises(TypeError, match=r"Order must define to_data\(\) and from_data\(\): note is a dataclass"):
         order.to_data()
 
 
-def test_a_name_that_the_base_needs_is_refused_at_once() -> None:
-    with pytest.raises(TypeError, match=r"Wrong\.deleted hides what DomainEntity has by that name"):
+def test_a_class_that_overrides_a_reserved_name_is_rejected() -> None:
+    with pytest.raises(TypeError, match=r"Wrong\.deleted overrides DomainEntity\.deleted: rename it"):
 
         @dataclass
         class Wrong(DomainEntity):
@@ -273,7 +273,7 @@ def test_a_name_that_the_base_needs_is_refused_at_once() -> None:
                 return DomainEvent()
 
 
-def test_a_class_without_a_created_event_has_no_entities() -> None:
+def test_a_class_without_a_created_event_is_abstract() -> None:
     class Silent(DomainEntity):
         pass
 
@@ -281,7 +281,7 @@ def test_a_class_without_a_created_event_has_no_entities() -> None:
         Silent()  # type: ignore[abstract]
 
 
-def test_what_a_class_does_to_its_subclasses_is_done_beside_the_librarys() -> None:
+def test_other_base_classes_may_define_init_subclass_too() -> None:
     known: list[str] = []
 
     class Known:
@@ -298,7 +298,7 @@ def test_what_a_class_does_to_its_subclasses_is_done_beside_the_librarys() -> No
     assert (Parcel.document_type, ParcelSent.action) == ("parcel", "ParcelSent")
 
 
-def test_what_the_library_keeps_of_an_entity_is_no_argument_and_not_shown_and_not_compared() -> None:
+def test_internal_state_is_not_in_the_signature_the_repr_or_the_comparison() -> None:
     order = stored(sequence=7)
     order.resize(2)
     order.delete(ttl=60)
@@ -319,7 +319,7 @@ def test_entities_of_a_plain_class_are_compared_by_identity() -> None:
     assert len({one, two}) == 2
 
 
-def test_what_happens_while_an_entity_is_restored_is_not_told() -> None:
+def test_events_raised_while_an_entity_is_restored_are_discarded() -> None:
     class Careful(Customer):
         @classmethod
         def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -333,7 +333,7 @@ def test_what_happens_while_an_entity_is_restored_is_not_told() -> None:
     assert careful.domain_events == ()
 
 
-def test_a_stored_version_is_adopted_with_its_number_and_told_from_ones_own() -> None:
+def test_adopting_a_stored_version_takes_its_etag_and_sequence() -> None:
     order = stored(sequence=1)
     data = {"itemName": "tea", "id": "o1", "deleted": False}
 
@@ -349,4 +349,4 @@ def test_a_stored_version_is_adopted_with_its_number_and_told_from_ones_own() ->
 )
 def test_names_in_camel_case(name: str, expected: str) -> None:
     assert camel_case(name) == expected
-    assert first_small("OrderLine") == "orderLine"
+    assert lower_first("OrderLine") == "orderLine"

@@ -60,7 +60,7 @@ def test_every_error_is_listed() -> None:
     assert all(kind.__module__ == "outbox.errors" for kind in kinds)
 
 
-def test_an_error_of_a_class_of_ones_own_is_an_internal_one_and_needs_no_advice() -> None:
+def test_a_custom_error_has_status_500_and_needs_no_advice() -> None:
     class Odd(OutboxError):
         pass
 

@@ -1,4 +1,4 @@
-"""The order of events: their place in the commit, and their number among those of their entity."""
+"""The order of events: their position in the commit and their number within the entity."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pytest
 
 from outbox import EntityState, EventRepository, InvalidDocument, NotFound, Repository
 from outbox.context import ContainerContext
+from tests.support.orders import Order, OrderViewed
 from tests.unit.outbox.commits import batch, documents, read_order
-from tests.unit.outbox.orders import Order, OrderViewed
 
 
-def test_entities_are_followed_by_all_events_in_the_order_they_happened(context: ContainerContext) -> None:
+def test_entities_are_followed_by_all_events_in_the_order_raised(context: ContainerContext) -> None:
     first, second = (Order("tea", id=name, partition_key="p") for name in ("o1", "o2"))
-    # What counts is when something happened, not when it was made known to the unit of work.
+    # The order is that in which events were raised, not that in which entities were added to the unit of work.
     for order in (second, first):
         Repository(context, Order).create(order)
     second.add_line("milk")
@@ -34,7 +34,7 @@ def test_entities_are_followed_by_all_events_in_the_order_they_happened(context:
     assert [event["order"] for event in events] == [0, 1, 2, 3, 4, 5]
 
 
-def test_an_event_that_replaces_an_earlier_one_happened_when_that_did(context: ContainerContext) -> None:
+def test_a_replacing_event_keeps_the_order_of_the_earlier_one(context: ContainerContext) -> None:
     order = read_order(context)
     order.take_note("cold")
     EventRepository(context).create(OrderViewed(), order)
@@ -46,7 +46,7 @@ def test_an_event_that_replaces_an_earlier_one_happened_when_that_did(context: C
     assert events[0]["data"]["note"] == "hot"
 
 
-def test_numbers_go_on_where_the_stored_entity_left_off(context: ContainerContext) -> None:
+def test_sequences_continue_from_the_stored_entity(context: ContainerContext) -> None:
     order = read_order(context, sequence=7)
     order.resize(2)
     order.pay("1.00")
@@ -57,19 +57,19 @@ def test_numbers_go_on_where_the_stored_entity_left_off(context: ContainerContex
     assert [(event["sequence"], event["order"]) for event in events] == [(8, 0), (9, 1)]
 
 
-def test_an_entity_that_was_stored_before_events_were_numbered_begins_with_one(context: ContainerContext) -> None:
+def test_an_entity_stored_without_a_sequence_starts_at_one(context: ContainerContext) -> None:
     read_order(context).pay("1.00")
 
     assert [document["sequence"] for document in documents(context)] == [1, 1]
 
 
-def test_a_change_without_an_event_keeps_the_number_of_the_last(context: ContainerContext) -> None:
+def test_a_change_without_an_event_keeps_the_sequence(context: ContainerContext) -> None:
     Repository(context, Order).update(read_order(context, sequence=7))
 
     assert [document["sequence"] for document in documents(context)] == [7]
 
 
-def test_an_event_besides_an_entitys_own_is_counted_by_the_entity(context: ContainerContext) -> None:
+def test_an_event_from_the_event_repository_advances_the_entitys_sequence(context: ContainerContext) -> None:
     EventRepository(context).create(OrderViewed(), read_order(context, sequence=7))
 
     entity, event = context.data_objects
@@ -78,22 +78,22 @@ def test_an_event_besides_an_entitys_own_is_counted_by_the_entity(context: Conta
     assert (event.sequence, event.order) == (8, 0)
 
 
-def test_an_event_about_an_entity_that_is_not_stored_is_refused(context: ContainerContext) -> None:
+def test_an_event_about_an_entity_that_is_not_created_is_rejected(context: ContainerContext) -> None:
     EventRepository(context).create(OrderViewed(), Order("tea", id="o1"))
 
-    with pytest.raises(InvalidDocument, match=r"order 'o1' is new, and an event is about it: create\(\) it"):
+    with pytest.raises(InvalidDocument, match=r"about order 'o1', which is new: create\(\) the entity"):
         batch(context)
 
 
-def test_nothing_happens_to_a_deleted_entity_any_more(context: ContainerContext) -> None:
+def test_a_deleted_entity_takes_no_more_events(context: ContainerContext) -> None:
     order = read_order(context)
     order.delete()
 
-    with pytest.raises(NotFound, match="order 'o1' is deleted: OrderViewed cannot happen"):
+    with pytest.raises(NotFound, match="order 'o1' is deleted and cannot have the event OrderViewed"):
         EventRepository(context).create(OrderViewed(), order)
 
 
-def test_a_batch_that_is_made_again_gives_the_same_numbers(context: ContainerContext) -> None:
+def test_rebuilding_a_batch_gives_the_same_numbers(context: ContainerContext) -> None:
     order = read_order(context, sequence=7)
     order.resize(2)
     EventRepository(context).create(OrderViewed(), order)

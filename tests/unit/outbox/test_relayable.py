@@ -1,4 +1,4 @@
-"""What is refused before anything is sent, as it could not be stored or relayed as it was written."""
+"""Documents that cannot be stored or relayed unchanged are rejected before anything is sent."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from outbox_emulators.functions import json_text
 from outbox_emulators.functions.json_text import PageWithheld
 from relay import events
 from relay.events import Rejected
+from tests.support.orders import Order, OrderNoted, OrderViewed
 from tests.unit.outbox.commits import batch, documents, read_order
-from tests.unit.outbox.orders import Order, OrderNoted, OrderViewed
 
 
 @pytest.mark.parametrize("note", [date(2026, 1, 1), {1, 2}, float("nan"), float("inf"), b"x"])
-def test_what_is_not_json_is_refused_and_named(context: ContainerContext, note: Any) -> None:
+def test_data_that_is_not_json_is_rejected_with_the_objects_name(context: ContainerContext, note: Any) -> None:
     Repository(context, Order).create(Order("tea", id="o1", note=note))
 
     with pytest.raises(InvalidDocument, match="The data of order 'o1' is not JSON"):
         batch(context)
 
 
-def test_a_lone_surrogate_is_refused_and_a_pair_is_not(context: ContainerContext) -> None:
+def test_a_lone_surrogate_is_rejected_and_a_pair_is_accepted(context: ContainerContext) -> None:
     order = Order("tea", id="o1", note="\ud83d\ude00")
     Repository(context, Order).create(order)
     batch(context)
 
     order.note = "caf\ud83d"
 
-    with pytest.raises(InvalidDocument, match="The data of order 'o1' holds a lone surrogate"):
+    with pytest.raises(InvalidDocument, match="The data of order 'o1' contains a lone surrogate"):
         batch(context)
 
 
@@ -41,13 +41,13 @@ def test_a_lone_surrogate_is_refused_and_a_pair_is_not(context: ContainerContext
     ("identity", "complaint"),
     [
         ({"id": ""}, "id of order ''"),
-        ({"id": "a/b"}, r"without / \\ \? and #"),
+        ({"id": "a/b"}, r"must not contain / \\ \? or #"),
         ({"id": "x" * 1024, "partition_key": "p"}, "1 to 1023 bytes"),
         ({"id": "a", "partition_key": ""}, "partition key of order 'a' has 0 characters"),
         ({"id": "a", "partition_key": "x" * 129}, "has 129 characters"),
     ],
 )
-def test_keys_that_cannot_be_stored_or_relayed_are_refused(
+def test_keys_that_cannot_be_stored_or_relayed_are_rejected(
     context: ContainerContext, identity: dict[str, str], complaint: str
 ) -> None:
     Repository(context, Order).create(Order("tea", **identity))  # type: ignore[arg-type]
@@ -58,9 +58,13 @@ def test_keys_that_cannot_be_stored_or_relayed_are_refused(
 
 @pytest.mark.parametrize(
     ("identifier", "complaint"),
-    [("", "1 to 1023 bytes"), ("a/b", r"without / \\ \? and #"), ("x" * 129, "The id of .* has 129 characters")],
+    [
+        ("", "1 to 1023 bytes"),
+        ("a/b", r"must not contain / \\ \? or #"),
+        ("x" * 129, "The id of .* has 129 characters"),
+    ],
 )
-def test_ids_of_events_that_cannot_be_stored_or_relayed_are_refused(
+def test_event_ids_that_cannot_be_stored_or_relayed_are_rejected(
     context: ContainerContext, identifier: str, complaint: str
 ) -> None:
     EventRepository(context).create(OrderViewed(id=identifier), read_order(context))
@@ -69,14 +73,14 @@ def test_ids_of_events_that_cannot_be_stored_or_relayed_are_refused(
         batch(context)
 
 
-def test_the_longest_id_of_an_entity_is_taken(context: ContainerContext) -> None:
+def test_the_longest_id_of_an_entity_is_accepted(context: ContainerContext) -> None:
     Repository(context, Order).create(Order("tea", id="x" * 1023, partition_key="p"))
 
     assert batch(context).operations[0].document["id"] == "x" * 1023
 
 
 def nested(levels: int, inner: Any = 0) -> Any:
-    """A value of so many levels, lists and objects in turn."""
+    """A value with this many levels, lists and objects alternating."""
     for level in range(levels):
         inner = [inner] if level % 2 else {"in": inner}
     return inner
@@ -86,8 +90,8 @@ def parsed_by_the_host(document: dict[str, Any]) -> str:
     return json_text.written([document])
 
 
-# The document's own object is the first level, `data` the second: 61 are left for what is in `data.note`.
-def test_what_the_host_can_just_parse_is_taken(context: ContainerContext) -> None:
+# The document's own object is the first level and `data` the second, so 61 are left for `data.note`.
+def test_the_deepest_document_that_the_host_can_parse_is_accepted(context: ContainerContext) -> None:
     order = Order("tea", note=nested(61))
     order.take_note(nested(61))
     Repository(context, Order).create(order)
@@ -97,9 +101,7 @@ def test_what_the_host_can_just_parse_is_taken(context: ContainerContext) -> Non
 
 
 @pytest.mark.parametrize("levels", [62, 63, 500, 100_000])
-def test_an_entity_that_the_host_could_not_parse_is_refused_and_named(
-    context: ContainerContext, levels: int
-) -> None:
+def test_an_entity_too_deep_for_the_host_is_rejected_and_named(context: ContainerContext, levels: int) -> None:
     Repository(context, Order).create(Order("tea", id="o1", note=nested(levels)))
 
     with pytest.raises(
@@ -112,9 +114,7 @@ def test_an_entity_that_the_host_could_not_parse_is_refused_and_named(
 
 
 @pytest.mark.parametrize("levels", [62, 63, 500, 100_000])
-def test_an_event_that_the_host_could_not_parse_is_refused_and_named(
-    context: ContainerContext, levels: int
-) -> None:
+def test_an_event_too_deep_for_the_host_is_rejected_and_named(context: ContainerContext, levels: int) -> None:
     EventRepository(context).create(OrderNoted(nested(levels)), read_order(context))
 
     with pytest.raises(InvalidDocument, match=r"data\S* of OrderNoted .*is nested too deeply"):
@@ -123,7 +123,7 @@ def test_an_event_that_the_host_could_not_parse_is_refused_and_named(
 
 @pytest.mark.parametrize("number", [2**53, -(2**53), 2**64, 10**400, 10**5000], ids=lambda number: hex(number)[:9])
 @pytest.mark.parametrize("inside", [0, 1, 40])
-def test_an_integer_that_cosmos_db_does_not_keep_is_refused_without_telling_it(
+def test_an_integer_that_cosmos_db_cannot_store_is_rejected_without_quoting_it(
     context: ContainerContext, number: int, inside: int
 ) -> None:
     Repository(context, Order).create(Order("tea", id="o1", note=nested(inside, number)))
@@ -134,7 +134,7 @@ def test_an_integer_that_cosmos_db_does_not_keep_is_refused_without_telling_it(
     assert "string" in str(raised.value)
 
 
-def test_the_largest_integers_that_cosmos_db_keeps_are_taken(context: ContainerContext) -> None:
+def test_the_largest_integers_that_cosmos_db_can_store_are_accepted(context: ContainerContext) -> None:
     Repository(context, Order).create(Order("tea", note=[2**53 - 1, -(2**53) + 1, True]))
 
     assert batch(context).operations[0].document["data"]["note"] == [2**53 - 1, -(2**53) + 1, True]
@@ -154,7 +154,7 @@ def relayed(context: ContainerContext) -> list[Rejected | None]:
 
 
 @pytest.mark.parametrize("character", ["x", "ü", "鍵", "😀"])
-def test_properties_are_taken_as_long_as_the_relay_takes_them(context: ContainerContext, character: str) -> None:
+def test_the_limit_of_properties_is_the_relays(context: ContainerContext, character: str) -> None:
     order, room = read_order(context), relayable.MAX_PROPERTIES_BYTES - 30
     fitting = room // len(character.encode())
     EventRepository(context).create(with_action(character * fitting), order)
@@ -171,17 +171,17 @@ def test_properties_are_taken_as_long_as_the_relay_takes_them(context: Container
         )
 
 
-def test_the_relays_limits_are_known() -> None:
+def test_the_limits_equal_those_of_the_relay_and_the_host() -> None:
     assert relayable.MAX_PROPERTIES_BYTES == events.MAX_PROPERTIES_BYTES
     assert relayable.MAX_KEY_LENGTH == events.MAX_KEY_LENGTH
     assert relayable.MAX_DEPTH == json_text.MAX_DEPTH - 1
 
 
 @pytest.mark.parametrize("action", [None, 7])
-def test_an_action_that_is_no_text_is_refused(context: ContainerContext, action: Any) -> None:
+def test_an_action_that_is_not_a_string_is_rejected(context: ContainerContext, action: Any) -> None:
     EventRepository(context).create(with_action(action), read_order(context))
 
-    with pytest.raises(InvalidDocument, match=r"action of .* of order 'o1' is no string"):
+    with pytest.raises(InvalidDocument, match=r"action of .* of order 'o1' is not a string"):
         batch(context)
 
 
@@ -195,5 +195,5 @@ def test_keys_and_ids_are_counted_in_utf_16(context: ContainerContext, key: str,
         batch(context)
         assert relayed(context) == [None, None]
     else:
-        with pytest.raises(InvalidDocument, match=r"has 129 characters, as \.NET counts them"):
+        with pytest.raises(InvalidDocument, match="has 129 characters in UTF-16"):
             batch(context)

@@ -1,4 +1,4 @@
-"""If-Match and If-None-Match as RFC 9110 compares them."""
+"""Comparisons of If-Match and If-None-Match, RFC 9110."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from samples.contacts.api.conditions import EntityTags
         ("*", True, True),
     ],
 )
-def test_a_header_names_versions(header: str, strongly: bool, weakly: bool) -> None:
-    tags = EntityTags.parsed(header)
+def test_a_header_is_compared_strongly_or_weakly(header: str, strongly: bool, weakly: bool) -> None:
+    tags = EntityTags.parse(header)
 
     assert (tags.match_strongly('"a"'), tags.match_weakly('"a"')) == (strongly, weakly)
 
 
-def test_no_header_names_none() -> None:
-    tags = EntityTags.parsed("")
+def test_an_empty_header_matches_nothing() -> None:
+    tags = EntityTags.parse("")
 
     assert not tags.match_weakly('"a"')
     assert tags.single is None
 
 
-def test_only_one_version_is_single() -> None:
-    assert EntityTags.parsed('W/"a"').single == '"a"'
-    assert EntityTags.parsed('"a", "b"').single is None
-    assert EntityTags.parsed("*").single is None
+def test_a_tag_is_single_only_alone() -> None:
+    assert EntityTags.parse('W/"a"').single == '"a"'
+    assert EntityTags.parse('"a", "b"').single is None
+    assert EntityTags.parse("*").single is None
 
 
 @pytest.mark.parametrize("header", ["a", '"a', "W/a", "**", ", "])
-def test_what_is_no_tag_is_no_version(header: str) -> None:
-    tags = EntityTags.parsed(header)
+def test_an_invalid_tag_matches_nothing(header: str) -> None:
+    tags = EntityTags.parse(header)
 
     assert not tags.match_weakly('"a"')
     assert tags.single is None

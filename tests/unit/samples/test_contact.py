@@ -16,12 +16,12 @@ CONTOSO = Company("Contoso", "Street", "1a", "092821", "Palo Alto", "US")
 ID = "b5e2e7aa-4982-4735-9422-c39a7c4af5c2"
 
 
-def a_new_contact() -> Contact:
+def new_contact() -> Contact:
     return Contact(JOHN, "johndoe@contoso.com", CONTOSO, "This is a contact", id=ID)
 
 
-def a_stored_contact() -> Contact:
-    contact = a_new_contact()
+def stored_contact() -> Contact:
+    contact = new_contact()
     save(contact, '"1"')
     return contact
 
@@ -34,8 +34,8 @@ def document(contact: Contact) -> dict[str, Any]:
     return entity_object(contact, EntityState.CREATED, None, 1).to_document()
 
 
-def told(contact: Contact) -> list[dict[str, Any]]:
-    """The data of its events' documents, without what is different each time."""
+def event_data(contact: Contact) -> list[dict[str, Any]]:
+    """The data of the event documents, without the fields that differ each time."""
     documents = [
         event_object(event, contact, Position(1, 0), document_type="domainEvent", ttl=60, traceparent=None)
         for event in contact.domain_events
@@ -47,7 +47,7 @@ def told(contact: Contact) -> list[dict[str, Any]]:
 
 
 def test_a_contact_is_stored_in_the_shape_of_the_article() -> None:
-    contact = a_new_contact()
+    contact = new_contact()
 
     assert document(contact) == {
         "id": ID,
@@ -76,12 +76,12 @@ def test_a_contact_is_stored_in_the_shape_of_the_article() -> None:
     }
 
 
-def test_a_new_contact_tells_its_whole_state_in_one_event_whatever_was_set_after() -> None:
-    contact = a_new_contact()
+def test_a_new_contact_has_one_event_with_its_whole_state() -> None:
+    contact = new_contact()
     contact.set_name(Name("Jane", "Doe"))
     contact.set_description("Another")
 
-    assert told(contact) == [
+    assert event_data(contact) == [
         {
             "version": 1,
             "name": {"firstName": "Jane", "lastName": "Doe"},
@@ -120,17 +120,17 @@ def test_a_new_contact_tells_its_whole_state_in_one_event_whatever_was_set_after
 def test_each_change_raises_its_event_with_the_next_version(
     change: Callable[[Contact], None], action: str, content: dict[str, Any]
 ) -> None:
-    contact = a_stored_contact()
+    contact = stored_contact()
 
     change(contact)
 
-    assert told(contact) == [{"version": 2, **content, "contactId": ID, "action": action}]
+    assert event_data(contact) == [{"version": 2, **content, "contactId": ID, "action": action}]
     assert contact.version == 2
     assert contact.modified_at is not None
 
 
-def test_what_is_set_already_is_no_change() -> None:
-    contact = a_stored_contact()
+def test_setting_the_same_value_is_not_a_change() -> None:
+    contact = stored_contact()
 
     contact.set_name(Name("John", "Doe"))
     contact.set_email("johndoe@contoso.com")
@@ -140,20 +140,20 @@ def test_what_is_set_already_is_no_change() -> None:
     assert (contact.domain_events, contact.version, contact.modified_at) == ((), 1, None)
 
 
-def test_all_events_of_a_commit_have_one_version_and_those_of_the_next_commit_the_next() -> None:
-    contact = a_stored_contact()
+def test_all_events_of_a_commit_have_the_same_version() -> None:
+    contact = stored_contact()
     contact.set_email("a@b")
     contact.set_description("x")
-    first = [event["version"] for event in told(contact)]
+    first = [event["version"] for event in event_data(contact)]
     save(contact, '"2"')
     contact.set_email("c@d")
 
     assert first == [2, 2]
-    assert [event["version"] for event in told(contact)] == [3]
+    assert [event["version"] for event in event_data(contact)] == [3]
 
 
-def test_a_contact_that_is_read_back_is_the_one_that_was_stored() -> None:
-    contact = a_stored_contact()
+def test_a_restored_contact_equals_the_stored_one() -> None:
+    contact = stored_contact()
     contact.set_email("a@b")
     stored = document(contact)
 
@@ -165,8 +165,8 @@ def test_a_contact_that_is_read_back_is_the_one_that_was_stored() -> None:
     assert again.version == 3
 
 
-def test_its_state_cannot_be_set_from_outside() -> None:
-    contact = a_new_contact()
+def test_the_state_cannot_be_set_from_outside() -> None:
+    contact = new_contact()
 
     for name in ("name", "email", "company", "description", "created_at", "modified_at", "version"):
         with pytest.raises(AttributeError):
@@ -174,7 +174,7 @@ def test_its_state_cannot_be_set_from_outside() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "\t", "a\nb", "a\n", "a\x00", "\x7f", "\x85", "x" * 201])
-def test_a_name_is_filled_and_on_one_line(text: str) -> None:
+def test_a_name_is_one_line_and_not_blank(text: str) -> None:
     with pytest.raises(InvalidContact, match="first name"):
         Name(text, "Doe")
     with pytest.raises(InvalidContact, match="last name"):
@@ -184,7 +184,7 @@ def test_a_name_is_filled_and_on_one_line(text: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["street", "house_number", "postal_code", "city", "country"])
-def test_the_rest_of_a_company_may_be_empty_but_not_of_many_lines(field: str) -> None:
+def test_other_fields_of_a_company_may_be_empty_but_have_one_line(field: str) -> None:
     assert getattr(Company("Contoso", **{field: ""}), field) == ""
     with pytest.raises(InvalidContact, match="one line"):
         Company("Contoso", **{field: "a\nb"})
@@ -193,8 +193,8 @@ def test_the_rest_of_a_company_may_be_empty_but_not_of_many_lines(field: str) ->
 @pytest.mark.parametrize(
     "text", ["", "john", "@contoso.com", "john@", "a b@c", "a@b@c", "a@b\n", "x" * 250 + "@b.de"]
 )
-def test_what_is_no_email_address_is_refused_and_changes_nothing(text: str) -> None:
-    contact = a_stored_contact()
+def test_an_invalid_email_address_is_rejected_and_changes_nothing(text: str) -> None:
+    contact = stored_contact()
 
     with pytest.raises(InvalidContact, match="email"):
         contact.set_email(text)
@@ -202,8 +202,8 @@ def test_what_is_no_email_address_is_refused_and_changes_nothing(text: str) -> N
     assert (contact.email, contact.domain_events) == ("johndoe@contoso.com", ())
 
 
-def test_a_description_may_be_long_but_not_endless() -> None:
-    contact = a_stored_contact()
+def test_a_description_has_at_most_4000_characters() -> None:
+    contact = stored_contact()
     contact.set_description("\n" * 4000)
 
     with pytest.raises(InvalidContact, match="4001 characters"):

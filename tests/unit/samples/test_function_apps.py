@@ -1,4 +1,4 @@
-"""The function apps as the worker indexes them, and called as it calls them."""
+"""The function apps, indexed and called as the worker does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAMPLE = Path(__file__).resolve().parents[3] / "samples" / "contacts"
 
 
 def function_app(folder: str) -> ModuleType:
-    """A fresh import of a folder's function_app.py."""
+    """Import a fresh copy of a folder's function_app.py."""
     spec = importlib.util.spec_from_file_location(f"function_app_{folder}", SAMPLE / folder / "function_app.py")
     assert spec is not None
     assert spec.loader is not None
@@ -26,14 +26,14 @@ def function_app(folder: str) -> ModuleType:
 
 
 def only_function(module: ModuleType) -> tuple[Any, dict[str, Any]]:
-    """The app's one function, and its trigger as the worker tells the host of it."""
+    """The app's only function, and its trigger as the worker reports it to the host."""
     (function,) = module.app.get_functions()
     bindings = json.loads(function.get_function_json())["bindings"]
     return function, next(binding for binding in bindings if "trigger" in binding["type"].lower())
 
 
 class Message:
-    """A Service Bus message as far as the function looks."""
+    """A fake Service Bus message with the parts the function uses."""
 
     def __init__(self, sequence: int, **data: Any) -> None:
         self._data = data
@@ -43,7 +43,7 @@ class Message:
         return json.dumps(self._data).encode()
 
 
-def test_the_consumer_is_triggered_by_the_topic_with_sessions_on() -> None:
+def test_the_consumer_has_a_topic_trigger_with_sessions() -> None:
     _, trigger = only_function(function_app("functions_consumer"))
 
     assert trigger["type"] == "serviceBusTrigger"
@@ -53,7 +53,7 @@ def test_the_consumer_is_triggered_by_the_topic_with_sessions_on() -> None:
     assert trigger["subscriptionName"] == "%SERVICEBUS_SUBSCRIPTION%"
 
 
-async def test_the_consumer_keeps_the_directory_in_the_file_that_is_set(
+async def test_the_consumer_stores_the_directory_in_the_configured_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "directory.sqlite"
@@ -73,14 +73,14 @@ async def test_the_consumer_keeps_the_directory_in_the_file_that_is_set(
         assert list(directory.gaps) == [("c1", 2)]
 
 
-def test_the_api_is_one_http_function_for_every_route_and_method() -> None:
+def test_the_api_is_one_http_function_for_all_routes_and_methods() -> None:
     _, trigger = only_function(function_app("functions_api"))
 
     assert (trigger["type"], trigger["route"], trigger["authLevel"]) == ("httpTrigger", "/{*route}", "FUNCTION")
     assert {str(method) for method in trigger["methods"]} >= {"GET", "POST", "PUT", "PATCH", "DELETE"}
 
 
-def test_the_settings_that_the_bindings_name_are_in_the_samples_of_settings() -> None:
+def test_the_sample_settings_contain_every_setting_that_the_apps_use() -> None:
     values = {
         folder: json.loads((SAMPLE / folder / "local.settings.sample.json").read_text())["Values"]
         for folder in ("functions_api", "functions_consumer")
@@ -91,7 +91,7 @@ def test_the_settings_that_the_bindings_name_are_in_the_samples_of_settings() ->
     assert consumer <= values["functions_consumer"].keys()
 
 
-def test_the_api_has_no_prefix_before_its_routes() -> None:
+def test_the_api_has_no_route_prefix() -> None:
     host = json.loads((SAMPLE / "functions_api" / "host.json").read_text())
 
     assert host["extensions"]["http"]["routePrefix"] == ""

@@ -1,4 +1,4 @@
-"""The samples' connections, by the relay's convention."""
+"""The connections of the samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from samples.contacts.settings import Connection, SettingMissing, open_container
 
 
-def test_a_connection_string_comes_first() -> None:
+def test_a_connection_string_is_used_as_it_is() -> None:
     assert Connection.named("COSMOS", "accountEndpoint", {"COSMOS": "x"}).connection_string == "x"
 
 
@@ -21,7 +21,7 @@ def test_an_address_is_used_with_an_identity() -> None:
     assert Connection.named("COSMOS", "accountEndpoint", environment) == Connection(None, "https://a", True, "7")
 
 
-async def test_what_is_missing_is_told_with_its_remedy() -> None:
+async def test_an_error_names_the_missing_setting() -> None:
     with pytest.raises(SettingMissing, match="Set COSMOS to a connection string, or COSMOS__accountEndpoint"):
         async with open_container({"COSMOS": ""}):
             pass

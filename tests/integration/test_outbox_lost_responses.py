@@ -1,4 +1,4 @@
-"""Commits whose answer is lost, throttled or refused: done once, whatever the service and the SDK make of it."""
+"""Commits that are throttled or refused, or whose response is lost, are applied once."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from outbox import (
     UnitOfWork,
 )
 from outbox_emulators.cosmos.server import CosmosServer
-from tests.unit.outbox.orders import Order
-from tests.unit.outbox.stored import stored
+from tests.support.order_container import resize_elsewhere, stored
+from tests.support.orders import Order
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def container(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
     async with CosmosClient(cosmos.endpoint, cosmos.key, **options) as client:
         container = client.get_database_client(DATABASE).get_container_client("data")
         async with UnitOfWork(container) as work:
-            # The client learns about the container by its first request, which no fault is meant for.
+            # The client's first request reads the container's properties. The faults are meant for later requests.
             work.repository(Order).create(Order("tea", id="o1"))
             await work.commit()
         yield container
@@ -58,8 +58,17 @@ async def paid(container: ContainerProxy) -> str | None:
     return value
 
 
+async def commit_in_doubt(work: UnitOfWork, faults: FaultClient) -> None:
+    """A commit that is applied, but whose response is lost and whose outcome cannot be looked up."""
+    await faults.add("timeout", "batch", applies=True)
+    unavailable = await faults.add("unavailable", "replace", count=100)
+    with pytest.raises(CommitUncertain, match="The outcome of the commit of order 'o1' and 1 more is unknown"):
+        await work.commit()
+    await faults.remove(unavailable)
+
+
 async def repeat(work: UnitOfWork) -> list[OutboxError]:
-    """Commit until it succeeds, as the errors say; what was raised until then."""
+    """Commit until it succeeds, as the errors advise. Return the errors."""
     raised: list[OutboxError] = []
     async with asyncio.timeout(20):
         while True:
@@ -70,7 +79,7 @@ async def repeat(work: UnitOfWork) -> list[OutboxError]:
                 raised.append(error)
 
 
-async def test_an_update_whose_answer_was_lost_is_no_precondition_error_of_its_own(
+async def test_an_update_whose_response_was_lost_does_not_fail_its_own_precondition(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -87,7 +96,7 @@ async def test_an_update_whose_answer_was_lost_is_no_precondition_error_of_its_o
     assert await actions(container) == ["OrderPlaced", "OrderPaid", "OrderResized"]
 
 
-async def test_a_creation_whose_answer_was_lost_is_no_conflict_of_its_own(
+async def test_a_creation_whose_response_was_lost_does_not_conflict_with_itself(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -103,7 +112,7 @@ async def test_a_creation_whose_answer_was_lost_is_no_conflict_of_its_own(
 
 
 @pytest.mark.parametrize("applies", [True, False])
-async def test_after_a_timeout_the_commit_is_done_once(
+async def test_after_a_timeout_the_commit_is_applied_once(
     container: ContainerProxy, faults: FaultClient, applies: bool
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -116,17 +125,13 @@ async def test_after_a_timeout_the_commit_is_done_once(
     assert await actions(container) == ["OrderPlaced", "OrderPaid"]
 
 
-async def test_a_commit_that_could_not_be_read_back_is_uncertain_and_repeating_it_does_it_once(
+async def test_a_commit_that_cannot_be_verified_is_uncertain_and_applied_once_when_repeated(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
         order.pay("1.00")
-        await faults.add("timeout", "batch", applies=True)
-        unreadable = await faults.add("unavailable", "replace", count=100)
-        with pytest.raises(CommitUncertain, match="Whether the commit of order 'o1' and 1 more was done"):
-            await work.commit()
-        await faults.remove(unreadable)
+        await commit_in_doubt(work, faults)
 
         assert await repeat(work) == []
         order.resize(2)
@@ -135,7 +140,7 @@ async def test_a_commit_that_could_not_be_read_back_is_uncertain_and_repeating_i
     assert await actions(container) == ["OrderPlaced", "OrderPaid", "OrderResized"]
 
 
-async def test_a_precondition_error_that_could_not_be_told_from_ones_own_commit_is_uncertain(
+async def test_a_precondition_error_that_may_be_its_own_is_uncertain(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -143,7 +148,7 @@ async def test_a_precondition_error_that_could_not_be_told_from_ones_own_commit_
         order.pay("1.00")
         await faults.add("drop-after", "batch")
         unreadable = await faults.add("throttle", "replace", count=100, retry_after_ms=1)
-        with pytest.raises(CommitUncertain, match=r"was changed by someone else .* was throttled"):
+        with pytest.raises(CommitUncertain, match=r"was changed by another writer .* was throttled"):
             await work.commit()
         await faults.remove(unreadable)
 
@@ -152,17 +157,13 @@ async def test_a_precondition_error_that_could_not_be_told_from_ones_own_commit_
     assert await actions(container) == ["OrderPlaced", "OrderPaid"]
 
 
-async def test_what_was_changed_after_an_uncertain_commit_is_never_taken_for_done(
+async def test_a_change_after_an_uncertain_commit_is_never_taken_for_applied(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
         order.pay("1.00")
-        await faults.add("timeout", "batch", applies=True)
-        unreadable = await faults.add("unavailable", "replace", count=100)
-        with pytest.raises(CommitUncertain):
-            await work.commit()
-        await faults.remove(unreadable)
+        await commit_in_doubt(work, faults)
         order.quantity = 7
         with pytest.raises(PreconditionFailed, match="it was changed since"):
             await work.commit()
@@ -176,20 +177,14 @@ async def test_what_was_changed_after_an_uncertain_commit_is_never_taken_for_don
     assert await actions(container) == ["OrderPlaced", "OrderPaid", "OrderResized"]
 
 
-async def test_a_commit_that_someone_elses_followed_is_done_and_its_version_is_old(
+async def test_an_uncertain_commit_followed_by_another_writer_is_applied_and_its_etag_is_stale(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
         order.pay("1.00")
-        await faults.add("timeout", "batch", applies=True)
-        unreadable = await faults.add("unavailable", "replace", count=100)
-        with pytest.raises(CommitUncertain):
-            await work.commit()
-        await faults.remove(unreadable)
-        async with UnitOfWork(container) as other:
-            (await other.repository(Order).read("o1")).resize(9)
-            await other.commit()
+        await commit_in_doubt(work, faults)
+        await resize_elsewhere(container)
 
         await work.commit()
         order.resize(2)
@@ -200,7 +195,7 @@ async def test_a_commit_that_someone_elses_followed_is_done_and_its_version_is_o
     assert (await container.read_item("o1", "o1"))["data"]["quantity"] == 9
 
 
-async def test_a_commit_that_was_done_does_not_fail_for_want_of_its_etags(
+async def test_an_applied_commit_does_not_fail_when_its_etags_cannot_be_read(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -217,18 +212,16 @@ async def test_a_commit_that_was_done_does_not_fail_for_want_of_its_etags(
     assert await actions(container) == ["OrderPlaced", "OrderPaid"]
 
 
-async def test_a_version_that_could_not_be_read_to_go_over_it_leaves_the_commit_uncertain(
+async def test_an_overwrite_that_cannot_read_the_stored_version_is_uncertain(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
-        async with UnitOfWork(container) as other:
-            (await other.repository(Order).read("o1")).resize(9)
-            await other.commit()
+        await resize_elsewhere(container)
         order.pay("1.00")
         work.repository(Order).update(order, if_match="*")
         unreadable = await faults.add("unavailable", "read", count=100)
-        with pytest.raises(CommitUncertain, match="order 'o1' could not be read"):
+        with pytest.raises(CommitUncertain, match="Order 'o1' could not be read"):
             await work.commit()
         await faults.remove(unreadable)
 
@@ -237,14 +230,12 @@ async def test_a_version_that_could_not_be_read_to_go_over_it_leaves_the_commit_
     assert await actions(container) == ["OrderPlaced", "OrderResized", "OrderPaid"]
 
 
-async def test_a_real_precondition_error_after_a_lost_answer_stays_one(
+async def test_a_real_precondition_error_after_a_lost_response_is_raised(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
-        async with UnitOfWork(container) as other:
-            (await other.repository(Order).read("o1")).resize(9)
-            await other.commit()
+        await resize_elsewhere(container)
         order.pay("1.00")
         await faults.add("drop-after", "batch")
         with pytest.raises(PreconditionFailed):
@@ -254,21 +245,21 @@ async def test_a_real_precondition_error_after_a_lost_answer_stays_one(
     assert await paid(container) is None
 
 
-async def test_a_commit_that_is_refused_for_an_event_is_not_taken_for_done(container: ContainerProxy) -> None:
+async def test_a_commit_whose_event_conflicts_is_not_taken_for_applied(container: ContainerProxy) -> None:
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
         order.pay("1.00")
-        told = order.domain_events[0]
+        paid_event = order.domain_events[0]
         await work.commit()
         order.paid = "2.00"
-        order.add_event(told)
+        order.add_event(paid_event)
         with pytest.raises(Conflict, match="OrderPaid domainEvent"):
             await work.commit()
 
     assert await paid(container) == "1.00"
 
 
-async def test_a_commit_that_is_cancelled_can_be_repeated_and_is_done_once(
+async def test_a_cancelled_commit_can_be_repeated_and_is_applied_once(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -277,7 +268,7 @@ async def test_a_commit_that_is_cancelled_can_be_repeated_and_is_done_once(
         await faults.add("timeout", "batch", applies=True, hang_ms=20_000)
         attempt = asyncio.create_task(work.commit())
         async with asyncio.timeout(10):
-            # What is committed and not answered shows only to a reader.
+            # Only a reader can see that the batch is applied while its response is held back.
             while await actions(container) != ["OrderPlaced", "OrderPaid"]:
                 pass
         attempt.cancel()
@@ -289,7 +280,7 @@ async def test_a_commit_that_is_cancelled_can_be_repeated_and_is_done_once(
     assert await actions(container) == ["OrderPlaced", "OrderPaid"]
 
 
-async def test_a_throttled_commit_says_how_long_to_wait_and_is_done_once(
+async def test_a_throttled_commit_reports_the_wait_and_is_applied_once(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -302,14 +293,13 @@ async def test_a_throttled_commit_says_how_long_to_wait_and_is_done_once(
         assert await faults.applied(throttle) == 3
         assert await actions(container) == ["OrderPlaced"]
 
-        # As the error tells its caller to.
         await asyncio.sleep(raised.value.retry_after)
         await work.commit()
 
     assert await actions(container) == ["OrderPlaced", "OrderPaid"]
 
 
-async def test_a_lost_answer_before_throttling_is_remembered(
+async def test_a_response_lost_before_throttling_is_taken_into_account(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -323,7 +313,9 @@ async def test_a_lost_answer_before_throttling_is_remembered(
     assert await actions(container) == ["OrderPlaced", "OrderPaid"]
 
 
-async def test_throttled_and_failing_reads_say_so(container: ContainerProxy, faults: FaultClient) -> None:
+async def test_throttled_and_failed_reads_raise_their_errors(
+    container: ContainerProxy, faults: FaultClient
+) -> None:
     async with UnitOfWork(container) as work:
         orders = work.repository(Order)
         await faults.add("throttle", "read", count=3, retry_after_ms=20)
@@ -343,7 +335,7 @@ async def test_throttled_and_failing_reads_say_so(container: ContainerProxy, fau
         assert (await orders.read("o1")).id == "o1"
 
 
-async def test_a_service_that_is_gone_leaves_an_uncertain_commit(
+async def test_a_commit_to_a_service_that_is_down_is_uncertain(
     container: ContainerProxy, cosmos: CosmosServer
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -356,7 +348,7 @@ async def test_a_service_that_is_gone_leaves_an_uncertain_commit(
             await work.repository(Order).read("o1")
 
 
-async def test_what_was_refused_as_a_whole_can_be_changed_and_committed(container: ContainerProxy) -> None:
+async def test_a_commit_that_was_refused_can_be_changed_and_repeated(container: ContainerProxy) -> None:
     client: Any = container.client_connection
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
@@ -371,29 +363,25 @@ async def test_what_was_refused_as_a_whole_can_be_changed_and_committed(containe
     assert await actions(container) == ["OrderPlaced", "OrderPaid"]
 
 
-async def test_a_refusal_does_not_settle_an_earlier_uncertain_commit(
+async def test_a_refusal_does_not_resolve_an_earlier_uncertain_commit(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
     client: Any = container.client_connection
     async with UnitOfWork(container) as work:
         order = await work.repository(Order).read("o1")
         order.pay("1.00")
-        await faults.add("timeout", "batch", applies=True)
-        unreadable = await faults.add("unavailable", "replace", count=100)
-        with pytest.raises(CommitUncertain):
-            await work.commit()
-        await faults.remove(unreadable)
+        await commit_in_doubt(work, faults)
         key, client.master_key = client.master_key, "AAAA" + client.master_key[4:]
         with pytest.raises(ServiceRefused):
             await work.commit()
         client.master_key = key
         order.quantity = 7
-        with pytest.raises(PreconditionFailed, match="is not known"):
+        with pytest.raises(PreconditionFailed, match="is unknown"):
             await work.commit()
 
 
 @pytest.mark.parametrize("kind", ["drop", "unavailable"])
-async def test_a_short_interruption_is_bridged_by_the_sdk(
+async def test_the_sdk_retries_after_a_short_interruption(
     container: ContainerProxy, faults: FaultClient, kind: str
 ) -> None:
     async with UnitOfWork(container) as work:
@@ -404,17 +392,17 @@ async def test_a_short_interruption_is_bridged_by_the_sdk(
     assert await actions(container) == ["OrderPlaced", "OrderPaid"]
 
 
-async def test_many_tasks_under_faults_lose_nothing_and_do_nothing_twice(
+async def test_concurrent_tasks_under_faults_lose_nothing_and_apply_nothing_twice(
     container: ContainerProxy, faults: FaultClient
 ) -> None:
-    drawn: tuple[tuple[str, dict[str, Any]], ...] = (
+    injected: tuple[tuple[str, dict[str, Any]], ...] = (
         ("drop-after", {"count": 6}),
         ("timeout", {"count": 4, "applies": True}),
         ("timeout", {"count": 4}),
         ("throttle", {"count": 6, "retry_after_ms": 1}),
         ("drop", {"count": 4}),
     )
-    for kind, options in drawn:
+    for kind, options in injected:
         await faults.add(kind, "batch", **options)
     await faults.add("unavailable", "read", count=6)
     await faults.add("unavailable", "replace", count=6)
@@ -437,5 +425,5 @@ async def test_many_tasks_under_faults_lose_nothing_and_do_nothing_twice(
             tasks.create_task(add_one())
 
     feed = container.query_items_change_feed(start_time="Beginning", partition_key="o1")
-    told = [item["data"]["quantity"] async for item in feed if item["data"].get("action") == "OrderResized"]
-    assert told == list(range(2, 14))
+    quantities = [item["data"]["quantity"] async for item in feed if item["data"].get("action") == "OrderResized"]
+    assert quantities == list(range(2, 14))

@@ -1,4 +1,4 @@
-"""What the service says, as this library's errors: also what the local Cosmos DB never answers a batch with."""
+"""Errors of the service and the SDK, including responses that the local Cosmos DB never sends."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from outbox import (
     Throttled,
     Unavailable,
 )
-from outbox.answers import failed_batch, failed_read
 from outbox.batch import Batch
 from outbox.context import ContainerContext
-from tests.unit.outbox.orders import Order
+from outbox.failures import failed_batch, failed_read
+from tests.support.orders import Order
 
 # The SDK's errors are not annotated.
 BATCH_ERROR: Any = CosmosBatchOperationError
@@ -40,16 +40,16 @@ def batch() -> Batch:
     return Batch.of(context.data_objects)
 
 
-def operation_error(status: int, index: int = 0, **culprit: Any) -> CosmosBatchOperationError:
+def operation_error(status: int, index: int = 0, **failed: Any) -> CosmosBatchOperationError:
     responses: list[dict[str, Any]] = [{"statusCode": 424}, {"statusCode": 424}]
-    responses[index] = {"statusCode": status, **culprit}
+    responses[index] = {"statusCode": status, **failed}
     error: CosmosBatchOperationError = BATCH_ERROR(
         error_index=index, headers={}, status_code=status, message="", operation_responses=responses
     )
     return error
 
 
-def answer(status: int, sub_status: int | None = None) -> CosmosHttpResponseError:
+def response_error(status: int, sub_status: int | None = None) -> CosmosHttpResponseError:
     error: CosmosHttpResponseError = RESPONSE_ERROR(
         status_code=status, message="it was\nsaid", sub_status=sub_status
     )
@@ -72,18 +72,20 @@ def answer(status: int, sub_status: int | None = None) -> CosmosHttpResponseErro
         (403, ServiceRefused),
     ],
 )
-def test_a_batch_fails_by_its_culprits_status(batch: Batch, status: int, kind: type[OutboxError]) -> None:
+def test_the_status_of_the_failed_operation_decides_the_error_of_a_batch(
+    batch: Batch, status: int, kind: type[OutboxError]
+) -> None:
     error = failed_batch(operation_error(status), batch)
 
     assert type(error) is kind
     assert "order 'o1'" in str(error).replace("Order", "order")
 
 
-def test_the_culprit_is_named_by_its_place(batch: Batch) -> None:
+def test_the_failed_operation_is_named(batch: Batch) -> None:
     assert "OrderPlaced domainEvent" in failed_batch(operation_error(409, 1), batch).what
 
 
-def test_a_throttled_operation_tells_the_wait(batch: Batch) -> None:
+def test_a_throttled_operation_reports_the_wait(batch: Batch) -> None:
     error = failed_batch(operation_error(429, 1, retryAfterMilliseconds=1500), batch)
 
     assert isinstance(error, Throttled)
@@ -93,38 +95,40 @@ def test_a_throttled_operation_tells_the_wait(batch: Batch) -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (answer(413), BatchTooLarge),
-        (answer(429), Throttled),
-        (answer(408), CommitUncertain),
-        (answer(410), CommitUncertain),
-        (answer(500), CommitUncertain),
-        (answer(200), CommitUncertain),
-        (answer(404), ServiceRefused),
-        (answer(404, 1002), CommitUncertain),
-        (answer(403), ServiceRefused),
+        (response_error(413), BatchTooLarge),
+        (response_error(429), Throttled),
+        (response_error(408), CommitUncertain),
+        (response_error(410), CommitUncertain),
+        (response_error(500), CommitUncertain),
+        (response_error(200), CommitUncertain),
+        (response_error(404), ServiceRefused),
+        (response_error(404, 1002), CommitUncertain),
+        (response_error(403), ServiceRefused),
         (ServiceRequestError("no connection"), CommitUncertain),
         (ServiceResponseError("cut"), CommitUncertain),
         (TIMEOUT_ERROR(), CommitUncertain),
         (ClientAuthenticationError("no token"), ServiceRefused),
     ],
 )
-def test_a_batch_that_was_not_carried_out(batch: Batch, error: AzureError, kind: type[OutboxError]) -> None:
+def test_the_error_of_a_batch_that_failed_as_a_whole(
+    batch: Batch, error: AzureError, kind: type[OutboxError]
+) -> None:
     assert type(failed_batch(error, batch)) is kind
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (answer(404), ServiceRefused),
-        (answer(404, 1002), Unavailable),
-        (answer(404, 1003), ServiceRefused),
-        (answer(449), Unavailable),
-        (answer(503), Unavailable),
+        (response_error(404), ServiceRefused),
+        (response_error(404, 1002), Unavailable),
+        (response_error(404, 1003), ServiceRefused),
+        (response_error(449), Unavailable),
+        (response_error(503), Unavailable),
         (ServiceResponseError("cut"), Unavailable),
         (ClientAuthenticationError("no token"), ServiceRefused),
     ],
 )
-def test_a_read_that_failed(error: AzureError, kind: type[OutboxError]) -> None:
+def test_the_error_of_a_failed_read(error: AzureError, kind: type[OutboxError]) -> None:
     failure = failed_read(error, "order 'o1'")
 
     assert type(failure) is kind
@@ -136,12 +140,12 @@ def of_item(error: CosmosHttpResponseError, path: str = "/dbs/d/colls/c/docs/o1"
     return error
 
 
-def test_a_missing_item_is_told_from_a_missing_container_and_from_a_replica_that_lags() -> None:
-    assert type(failed_read(of_item(answer(404)), "order 'o1'")) is NotFound
-    assert type(failed_read(of_item(answer(404, 1003)), "order 'o1'")) is ServiceRefused
-    assert type(failed_read(of_item(answer(404, 1002)), "order 'o1'")) is Unavailable
-    assert type(failed_read(of_item(answer(404), "/dbs/d/colls/c"), "order 'o1'")) is ServiceRefused
-    assert type(failed_read(of_item(answer(403)), "order 'o1'")) is ServiceRefused
+def test_a_missing_item_differs_from_a_missing_container_and_from_a_lagging_replica() -> None:
+    assert type(failed_read(of_item(response_error(404)), "order 'o1'")) is NotFound
+    assert type(failed_read(of_item(response_error(404, 1003)), "order 'o1'")) is ServiceRefused
+    assert type(failed_read(of_item(response_error(404, 1002)), "order 'o1'")) is Unavailable
+    assert type(failed_read(of_item(response_error(404), "/dbs/d/colls/c"), "order 'o1'")) is ServiceRefused
+    assert type(failed_read(of_item(response_error(403)), "order 'o1'")) is ServiceRefused
 
 
 def status_of(error: OutboxError) -> int:
@@ -149,18 +153,18 @@ def status_of(error: OutboxError) -> int:
     return error.status
 
 
-def test_a_refusal_tells_its_status_and_0_where_there_is_none(batch: Batch) -> None:
+def test_a_refusal_reports_its_status_and_401_without_a_response(batch: Batch) -> None:
     no_status = ClientAuthenticationError("no token")
 
-    assert status_of(failed_read(answer(403), "order 'o1'")) == 403
-    assert status_of(failed_batch(answer(403), batch)) == 403
+    assert status_of(failed_read(response_error(403), "order 'o1'")) == 403
+    assert status_of(failed_batch(response_error(403), batch)) == 403
     assert status_of(failed_batch(operation_error(403), batch)) == 403
     assert status_of(failed_read(no_status, "order 'o1'")) == 401
     assert status_of(failed_batch(no_status, batch)) == 401
 
 
-def test_a_throttled_read_and_a_throttled_commit_tell_the_wait(batch: Batch) -> None:
-    error = answer(429)
+def test_a_throttled_read_and_a_throttled_commit_report_the_wait(batch: Batch) -> None:
+    error = response_error(429)
     error.headers = cast(Any, {"x-ms-retry-after-ms": "2500"})
 
     for failure in (failed_read(error, "order 'o1'"), failed_batch(error, batch)):
@@ -168,10 +172,10 @@ def test_a_throttled_read_and_a_throttled_commit_tell_the_wait(batch: Batch) -> 
         assert failure.retry_after == 2.5
 
 
-@pytest.mark.parametrize("told", [{}, {"x-ms-retry-after-ms": "soon"}, None])
-def test_without_a_wait_there_is_none(told: dict[str, str] | None) -> None:
-    error = answer(429)
-    error.headers = cast(Any, told)
+@pytest.mark.parametrize("headers", [{}, {"x-ms-retry-after-ms": "soon"}, None])
+def test_without_a_valid_header_the_wait_is_zero(headers: dict[str, str] | None) -> None:
+    error = response_error(429)
+    error.headers = cast(Any, headers)
 
     failure = failed_read(error, "order 'o1'")
 
@@ -179,7 +183,7 @@ def test_without_a_wait_there_is_none(told: dict[str, str] | None) -> None:
     assert failure.retry_after == 0
 
 
-def test_the_longest_wait_of_a_batch_is_the_one_to_keep(batch: Batch) -> None:
+def test_the_longest_wait_of_a_batch_counts(batch: Batch) -> None:
     error = operation_error(429, 1, retryAfterMilliseconds=500)
     error.headers = cast(Any, {"x-ms-retry-after-ms": "4000"})
 
@@ -189,16 +193,16 @@ def test_the_longest_wait_of_a_batch_is_the_one_to_keep(batch: Batch) -> None:
     assert failure.retry_after == 4
 
 
-def test_what_the_service_said_is_told_by_its_kind_and_its_first_line(batch: Batch) -> None:
+def test_a_message_quotes_the_kind_and_the_first_line_of_the_sdks_error(batch: Batch) -> None:
     assert failed_batch(ServiceRequestError("no connection.\nmore"), batch).what.endswith(
-        "is not known: ServiceRequestError: no connection."
+        "is unknown: ServiceRequestError: no connection."
     )
     assert failed_batch(ServiceRequestError(""), batch).what.endswith("ServiceRequestError.")
-    assert failed_batch(operation_error(409), batch).what == "Order 'o1' exists already."
+    assert failed_batch(operation_error(409), batch).what == "Order 'o1' already exists."
 
 
-def test_a_refusal_for_size_tells_the_size(batch: Batch) -> None:
-    failure = failed_batch(answer(413), batch)
+def test_a_refusal_for_size_reports_the_size(batch: Batch) -> None:
+    failure = failed_batch(response_error(413), batch)
 
     assert isinstance(failure, BatchTooLarge)
     assert failure.what.endswith(f"too large: 2 operations, {batch.size} bytes.")
@@ -207,7 +211,9 @@ def test_a_refusal_for_size_tells_the_size(batch: Batch) -> None:
 @pytest.mark.parametrize(
     ("status", "transient"), [(399, True), (400, False), (499, False), (500, True), (410, True)]
 )
-def test_server_errors_and_unreadable_successes_leave_it_open(status: int, transient: bool, batch: Batch) -> None:
+def test_server_errors_and_unreadable_successes_leave_the_outcome_open(
+    status: int, transient: bool, batch: Batch
+) -> None:
     kind = CommitUncertain if transient else ServiceRefused
 
-    assert type(failed_batch(answer(status), batch)) is kind
+    assert type(failed_batch(response_error(status), batch)) is kind

@@ -1,5 +1,5 @@
-"""Lives of contacts as the article shapes them, documents and the events of each change in commit order, written
-without the library and the service.
+"""Scenarios of contacts: the documents and events of a series of changes, in the article's shape, written without
+the outbox library.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Change:
     Attributes:
         partition_key: The contact's id.
         contact: The contact's document.
-        created: Whether the batch creates the contact; otherwise it replaces it.
-        others: Documents of further types, which are not to be relayed.
-        events: domainEvent documents, in their order.
+        created: Whether the batch creates or replaces the contact.
+        others: Documents of other types, which must not be relayed.
+        events: domainEvent documents, in order.
     """
 
     partition_key: str
@@ -43,21 +43,22 @@ class Change:
     events: list[dict[str, Any]]
 
 
-def lives(contacts: int, events: int, seed: int) -> list[Iterator[Change]]:
-    """The lives of `contacts` contacts that tell `events` events between them, reproducible from `seed`."""
+def scenarios(contacts: int, events: int, seed: int) -> list[Iterator[Change]]:
+    """A scenario for each of `contacts` contacts, with `events` events in total, reproducible from `seed`."""
     share, rest = divmod(events, contacts)
     return [
-        _life(random.Random(f"{seed}-{number}"), share + (1 if number < rest else 0)) for number in range(contacts)
+        _scenario(random.Random(f"{seed}-{number}"), share + (1 if number < rest else 0))
+        for number in range(contacts)
     ]
 
 
-def _life(rng: random.Random, events: int) -> Iterator[Change]:
+def _scenario(rng: random.Random, events: int) -> Iterator[Change]:
     contact_id = _uuid(rng)
     person = _person(rng)
-    told = 0
-    while told < events:
-        created = told == 0
-        count = 1 if created else min(rng.choice((1, 1, 1, 2, 3)), events - told)
+    written = 0
+    while written < events:
+        created = written == 0
+        count = 1 if created else min(rng.choice((1, 1, 1, 2, 3)), events - written)
         if not created:
             person = {**person, **_person(rng)}
         data = {**person, "createdAt": _timestamp(rng), "deleted": False, "id": contact_id}
@@ -66,9 +67,9 @@ def _life(rng: random.Random, events: int) -> Iterator[Change]:
             contact=_document(contact_id, contact_id, "contact", data, -1),
             created=created,
             others=[_note(rng, contact_id)] if rng.random() < 0.2 else [],
-            events=[_event(rng, contact_id, person, told + number, created=created) for number in range(count)],
+            events=[_event(rng, contact_id, person, written + number, created=created) for number in range(count)],
         )
-        told += count
+        written += count
 
 
 def _event(
@@ -116,7 +117,7 @@ def _person(rng: random.Random) -> dict[str, Any]:
 
 
 def _timestamp(rng: random.Random) -> str:
-    """A time in the article's form: seven digits and an offset, which a careless reader rewrites."""
+    """A time as in the article: seven fractional digits and an offset, which .NET readers may rewrite."""
     zone = timezone(timedelta(hours=rng.choice((-8, 0, 2, 5.5))))
     moment = datetime.now(UTC).astimezone(zone).replace(microsecond=rng.randrange(10**6))
     text = moment.isoformat(timespec="microseconds")
@@ -127,16 +128,18 @@ def _uuid(rng: random.Random) -> str:
     return str(UUID(int=rng.getrandbits(128), version=4))
 
 
-async def write_lives(
-    container: ContainerProxy, lives: list[Iterator[Change]], tally: Tally, *, writers: int
+async def write_scenarios(
+    container: ContainerProxy, scenarios: list[Iterator[Change]], tally: Tally, *, writers: int
 ) -> None:
-    """Write every life to its end; one writer has one contact at a time, so a contact's commits have an order."""
-    waiting = iter(lives)
+    """Write all scenarios. A writer finishes one contact before the next, so the commits of a contact have an
+    order.
+    """
+    remaining = iter(scenarios)
 
     async def work() -> None:
-        for life in waiting:
+        for scenario in remaining:
             etag = None
-            for change in life:
+            for change in scenario:
                 etag = await _commit(container, change, etag, tally)
 
     async with asyncio.TaskGroup() as tasks:

@@ -1,6 +1,6 @@
-"""What the service or the SDK says, as this library's errors.
+"""Translates errors of the service and the SDK into this library's errors.
 
-A batch that fails answers with a status for each operation: the culprit's own, 424 for all others.
+The response to a failed batch has a status for each operation: the failed one's own, and 424 for all others.
 Source: https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb.
 """
 
@@ -33,68 +33,70 @@ _OPERATION_RETRY_AFTER = "retryAfterMilliseconds"
 
 
 def failed_read(error: AzureError, subject: str) -> OutboxError:
-    """The error of a read of `subject`."""
+    """Return the error for a failed read of `subject`."""
     status = _status(error)
-    if status == HTTPStatus.NOT_FOUND and _is_of_an_item(error):
+    if status == HTTPStatus.NOT_FOUND and _is_about_item(error):
         return NotFound(f"There is no {subject}.")
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return Throttled(f"Reading {subject} was throttled.", _retry_after(error))
-    if status is None or _is_transient(status) or _lags(error):
-        return Unavailable(f"{subject} could not be read: {_said(error)}.")
-    return ServiceRefused(f"Cosmos DB refused to read {subject}: {_said(error)}.", status)
+    if status is None or _is_transient(status) or _is_replica_behind(error):
+        return Unavailable(f"{_capitalized(subject)} could not be read: {_summary(error)}.")
+    return ServiceRefused(f"Cosmos DB refused to read {subject}: {_summary(error)}.", status)
 
 
 def failed_batch(error: AzureError, batch: Batch) -> OutboxError:
-    """The error of a commit."""
+    """Return the error for a failed commit."""
     if isinstance(error, CosmosBatchOperationError):
         return _failed_operation(error, batch)
     status = _status(error)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return Throttled(f"{_capital(batch.name)} was throttled.", _retry_after(error))
+        return Throttled(f"{_capitalized(batch.name)} was throttled.", _retry_after(error))
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return _too_large(batch)
-    if status is None or _is_transient(status) or _lags(error):
-        return CommitUncertain(f"Whether {batch.name} was done is not known: {_said(error)}.")
-    return ServiceRefused(f"Cosmos DB refused {batch.name}: {_said(error)}.", status)
+    if status is None or _is_transient(status) or _is_replica_behind(error):
+        return CommitUncertain(f"The outcome of {batch.name} is unknown: {_summary(error)}.")
+    return ServiceRefused(f"Cosmos DB refused {batch.name}: {_summary(error)}.", status)
 
 
 def _failed_operation(error: CosmosBatchOperationError, batch: Batch) -> OutboxError:
-    culprit = batch.operations[error.error_index].name
-    # Always there, other than an HttpResponseError's in general, by which the SDK annotates it.
+    failed = batch.operations[error.error_index].name
+    # The SDK annotates it as optional, as HttpResponseError does, but it is always set here.
     status: Any = error.status_code
     match status:
         case HTTPStatus.CONFLICT:
-            return Conflict(f"{_capital(culprit)} exists already.")
+            return Conflict(f"{_capitalized(failed)} already exists.")
         case HTTPStatus.PRECONDITION_FAILED:
-            return PreconditionFailed(f"{_capital(culprit)} was changed by someone else since it was read.")
+            return PreconditionFailed(f"{_capitalized(failed)} was changed by another writer since it was read.")
         case HTTPStatus.NOT_FOUND:
-            return NotFound(f"There is no {culprit} any more, and nothing was written.")
+            return NotFound(f"{_capitalized(failed)} no longer exists.")
         case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             return _too_large(batch)
         case HTTPStatus.TOO_MANY_REQUESTS:
-            return Throttled(f"{_capital(batch.name)} was throttled.", _operation_retry_after(error))
+            return Throttled(f"{_capitalized(batch.name)} was throttled.", _operation_retry_after(error))
         case _ if _is_transient(status):
-            return CommitUncertain(f"{_capital(culprit)} was answered with {status}.")
-    return ServiceRefused(f"Cosmos DB refused {culprit} with {status}.", status)
+            return CommitUncertain(
+                f"The outcome of {batch.name} is unknown: {failed} failed with status {status}."
+            )
+    return ServiceRefused(f"Cosmos DB refused {failed} with status {status}.", status)
 
 
 def _too_large(batch: Batch) -> BatchTooLarge:
     count = len(batch.operations)
     return BatchTooLarge(
-        f"Cosmos DB found {batch.name} too large: {count} operations, {batch.size} bytes.", count, batch.size
+        f"Cosmos DB refused {batch.name} as too large: {count} operations, {batch.size} bytes.", count, batch.size
     )
 
 
 def _status(error: AzureError) -> int | None:
-    """None where there was no answer: no connection, or one that was lost, or a timeout."""
+    """None if there was no response: no connection, a lost connection or a timeout."""
     if isinstance(error, ClientAuthenticationError):
         return error.status_code or HTTPStatus.UNAUTHORIZED.value
     return error.status_code if isinstance(error, HttpResponseError) else None
 
 
 def _is_transient(status: int) -> bool:
-    """Whether a repetition may succeed, and what became of a write cannot be told from the answer."""
-    # A success whose body could not be read is no answer either.
+    """Whether a retry may succeed and the response leaves the outcome of a write open."""
+    # The SDK raises an error with a success status if it cannot read the body: that leaves the outcome open too.
     return (
         status < HTTPStatus.BAD_REQUEST
         or status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.GONE, _RETRY_WITH)
@@ -102,8 +104,8 @@ def _is_transient(status: int) -> bool:
     )
 
 
-def _is_of_an_item(error: AzureError) -> bool:
-    """Whether a 404 is about an item: the SDK asks for the container too, which can be missing as well."""
+def _is_about_item(error: AzureError) -> bool:
+    """Whether a 404 is about an item. The SDK also requests the container, which may be missing too."""
     if _sub_status(error) in (_OWNER_NOT_FOUND, _READ_SESSION_NOT_AVAILABLE):
         return False
     response = getattr(error, "response", None)
@@ -111,8 +113,8 @@ def _is_of_an_item(error: AzureError) -> bool:
     return "/docs/" in url
 
 
-def _lags(error: AzureError) -> bool:
-    """Whether no replica had caught up with what this client has written or seen: 404 in a batch too."""
+def _is_replica_behind(error: AzureError) -> bool:
+    """Whether no replica has caught up with the client's session token. A batch gets this 404 too."""
     return _status(error) == HTTPStatus.NOT_FOUND and _sub_status(error) == _READ_SESSION_NOT_AVAILABLE
 
 
@@ -138,10 +140,10 @@ def _seconds(milliseconds: object) -> float:
         return 0.0
 
 
-def _said(error: AzureError) -> str:
+def _summary(error: AzureError) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
 
 
-def _capital(text: str) -> str:
+def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""A small domain of its own: orders as a dataclass, customers as a plain class with a value object."""
+"""A small domain for the outbox tests: orders as a dataclass, customers as a plain class with a value object."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A gateway in front of the local Cosmos DB, behind which one replica lags and answers are lost.
+"""A gateway in front of the local Cosmos DB that serves stale reads and loses responses.
 
-What the service may do under session consistency: answer a read from any replica that is as far as the session
-token of the request, and from one that has not seen a write where the token does not ask for it
-(https://learn.microsoft.com/azure/cosmos-db/consistency-levels#session-consistency). Writes, conditional ones too,
-are decided by the primary. Refusals with 404, 409 and 412 carry a session token as successes do: the .NET SDK
-takes it over (GatewayStoreModel.CaptureSessionTokenAndHandleSplitAsync in azure-cosmos-dotnet-v3).
+Under session consistency, any replica that has reached the session token of a read may serve it, so a read without
+a recent token may miss a write
+(https://learn.microsoft.com/azure/cosmos-db/consistency-levels#session-consistency). The primary decides writes,
+including conditional ones. Error responses with 404, 409 and 412 carry a session token too, which the .NET SDK
+keeps (GatewayStoreModel.CaptureSessionTokenAndHandleSplitAsync in azure-cosmos-dotnet-v3).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from emulators.tests.cosmos.support import Answer, RawClient
 
 _TOKEN = "x-ms-session-token"
 _KEY = "x-ms-documentdb-partitionkey"
-_OF_THE_HOP = frozenset({"connection", "content-length", "content-encoding", "transfer-encoding"})
-_TELL_A_TOKEN = frozenset({404, 409, 412})
+_HOP_BY_HOP = frozenset({"connection", "content-length", "content-encoding", "transfer-encoding"})
+_ERRORS_WITH_TOKEN = frozenset({404, 409, 412})
 
 
 class Lost(StrEnum):
-    """How the answer to a batch that was carried out is lost."""
+    """How the response to a batch that was applied is lost."""
 
     DROPPED = "dropped"
-    """The connection breaks: the SDK sends the batch again, and meets its own first attempt."""
+    """The connection breaks. The SDK retries the batch, which collides with its own first attempt."""
     TIMED_OUT = "timed out"
-    """408, which the SDK reports."""
+    """A 408, which the SDK reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +47,28 @@ class _Token:
 
     @classmethod
     def of(cls, text: str) -> _Token:
-        place, _, lsn = text.partition(":-1#")
-        return cls(place, int(lsn))
+        key_range, _, lsn = text.partition(":-1#")
+        return cls(key_range, int(lsn))
 
-    def is_met_by(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request asks for what was written under this token."""
-        asked = [_Token.of(part) for part in headers.get(_TOKEN, "").split(",") if part]
-        return any(token.range == self.range and token.lsn >= self.lsn for token in asked)
+    def is_required_by(self, headers: Mapping[str, str]) -> bool:
+        """Whether a request must see what was written under this token."""
+        required = [_Token.of(part) for part in headers.get(_TOKEN, "").split(",") if part]
+        return any(token.range == self.range and token.lsn >= self.lsn for token in required)
 
     def __str__(self) -> str:
         return f"{self.range}:-1#{self.lsn}"
 
 
 class LaggingGateway:
-    """Forwards to `endpoint`. From `lag()` on, documents that are written are read as they were before, unless the
-    session token asks for more; `lose()` loses the answers to the batches that follow.
+    """Forwards to `endpoint`. After `lag()`, reads return documents as they were before a later write, unless the
+    session token requires the write. `lose()` loses the responses to the next batches.
     """
 
     def __init__(self, endpoint: str, key: str) -> None:
         self._target = endpoint.rstrip("/")
         self._key = key
         self._before: dict[tuple[str, str], Answer] = {}
-        # By the key of a logical partition, as requests have it: that of its physical partition.
+        # By the partition key header of requests: the token of its physical partition.
         self._tokens: dict[str, _Token] = {}
         self._lagging = False
         self._losses: list[Lost] = []
@@ -84,7 +84,7 @@ class LaggingGateway:
         self._session = aiohttp.ClientSession()
         self._raw = RawClient(self._session, self._target, self._key)
         app = web.Application(client_max_size=2**24)
-        app.router.add_route("*", "/{path:.*}", self._answer)
+        app.router.add_route("*", "/{path:.*}", self._respond)
         self._runner = web.AppRunner(app)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -98,15 +98,15 @@ class LaggingGateway:
         await self._runner.cleanup()
         await self._session.close()
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
         path, key, body = request.rel_url.raw_path.rstrip("/"), request.headers.get(_KEY, ""), await request.read()
         stale = self._before.get((path, key))
-        if request.method == "GET" and stale is not None and not self._tokens[key].is_met_by(request.headers):
+        if request.method == "GET" and stale is not None and not self._tokens[key].is_required_by(request.headers):
             self.stale_reads += 1
-            return web.Response(status=stale.status, text=stale.text, headers=_passed_on(stale.headers))
+            return web.Response(status=stale.status, text=stale.text, headers=_end_to_end(stale.headers))
         is_batch = "x-ms-cosmos-is-batch-request" in request.headers
         if is_batch and self._lagging:
-            await self._remember(path, key, body)
+            await self._keep_current(path, key, body)
         reply = await self._forward(request, body)
         if is_batch and self._losses:
             match self._losses.pop(0):
@@ -117,8 +117,8 @@ class LaggingGateway:
                     return web.Response(status=408, text='{"code": "RequestTimeout", "message": ""}')
         return reply
 
-    async def _remember(self, path: str, key: str, body: bytes) -> None:
-        """Keep what the documents of a batch are before it is carried out."""
+    async def _keep_current(self, path: str, key: str, body: bytes) -> None:
+        """Keep the documents of a batch as they are before it is applied."""
         for operation in json.loads(body):
             document = f"{path}/{quote(operation.get('id') or operation['resourceBody']['id'])}"
             if (document, key) not in self._before:
@@ -126,18 +126,18 @@ class LaggingGateway:
 
     async def _forward(self, request: web.Request, body: bytes) -> web.Response:
         url = URL(self._target + request.raw_path, encoded=True)
-        sent = {name: value for name, value in request.headers.items() if name.lower() not in _OF_THE_HOP}
+        sent = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
         async with self._session.request(request.method, url, headers=sent, data=body) as response:
-            headers: dict[str, Any] = _passed_on(response.headers)
+            headers: dict[str, Any] = _end_to_end(response.headers)
             key = request.headers.get(_KEY, "")
             if _TOKEN in headers:
                 self._tokens[key] = _Token.of(headers[_TOKEN])
-            elif response.status in _TELL_A_TOKEN and key in self._tokens:
+            elif response.status in _ERRORS_WITH_TOKEN and key in self._tokens:
                 headers[_TOKEN] = str(self._tokens[key])
-            # The account names the address that a client is to use from then on.
-            answer = (await response.read()).replace(self._target.encode(), self.endpoint.rstrip("/").encode())
-            return web.Response(status=response.status, body=answer, headers=headers)
+            # The account document names the endpoint that clients use from then on.
+            content = (await response.read()).replace(self._target.encode(), self.endpoint.rstrip("/").encode())
+            return web.Response(status=response.status, body=content, headers=headers)
 
 
-def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() not in (*_OF_THE_HOP, "content-type")}
+def _end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in (*_HOP_BY_HOP, "content-type")}
