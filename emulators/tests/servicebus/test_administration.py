@@ -19,11 +19,14 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 from azure.servicebus.management import ApiVersion, AuthorizationRule, QueueProperties
 
+from emulators.tests.servicebus.plain_http import (
+    blocking_management_client,
+    management_client,
+    management_connection_string,
+)
+from emulators.tests.servicebus.support import told_as_missing
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-from .plain_http import blocking_management_client, management_client, management_connection_string
-from .support import told_as_missing
 
 WAIT_S = 5
 FOREVER = timedelta(days=10_675_199)

@@ -18,9 +18,8 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
+from emulators.tests.servicebus.plain_http import management_client
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-from .plain_http import management_client
 
 VALUES: dict[str, Any] = {
     "string": "ü <&> x",

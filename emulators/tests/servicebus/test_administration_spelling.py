@@ -7,11 +7,10 @@ import time
 import aiohttp
 from azure.servicebus._pyamqp.utils import generate_sas_token
 
+from emulators.tests.servicebus.plain_http import management_client
 from outbox_emulators.servicebus.administration.atom import CONNECT
 from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-from .plain_http import management_client
 
 
 async def test_names_are_spelled_as_clients_that_look_for_their_spelling_expect(

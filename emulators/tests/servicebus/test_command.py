@@ -72,10 +72,11 @@ async def test_it_goes_with_the_process_that_started_it(process: asyncio.subproc
 def test_what_varies_is_on_unless_it_is_turned_off() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
+    required = ["--entities", "Config.json"]
 
-    assert parser.parse_args([]).edges == 1
-    assert parser.parse_args(["--edges", "7", "--idle-ms", "3000"]).edges == 7
-    assert parser.parse_args(["--edges", "off"]).edges is None
+    assert parser.parse_args(required).edges == 1
+    assert parser.parse_args([*required, "--edges", "7", "--idle-ms", "3000"]).edges == 7
+    assert parser.parse_args([*required, "--edges", "off"]).edges is None
 
 
 @pytest.mark.parametrize(

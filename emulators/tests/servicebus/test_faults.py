@@ -8,11 +8,10 @@ from typing import Any, cast
 import pytest
 from proton import Delivery
 
+from emulators.tests.servicebus.doubles import FakeClock
 from outbox_emulators.servicebus.acknowledgements import Acknowledgements, Outcome
 from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan, Role
 from outbox_emulators.servicebus.faults import Faults, partition_of
-
-from .doubles import FakeClock
 
 BUSY = FaultKind.SERVER_BUSY
 

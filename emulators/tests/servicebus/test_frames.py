@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Link
 
+from emulators.tests.servicebus.doubles import FakeClock
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.fault_plans import FaultPlan, Role
 from outbox_emulators.servicebus.faults import Faults
@@ -26,8 +27,6 @@ from outbox_emulators.servicebus.frames import (
 from outbox_emulators.servicebus.links import LinkEndpoint
 from outbox_emulators.servicebus.message import BATCH_FORMAT
 from outbox_emulators.servicebus.strikes import LinkStrikes
-
-from .doubles import FakeClock
 
 HEADER = b"AMQP\x00\x01\x00\x00"
 LARGEST = 65536

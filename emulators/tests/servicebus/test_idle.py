@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from emulators.tests.servicebus.doubles import FakeClock
 from outbox_emulators.servicebus.administration.idle import IdleWatch
 from outbox_emulators.servicebus.ends import Entity
 from outbox_emulators.servicebus.entities import QueueEntity, Upkeep
 from outbox_emulators.servicebus.topic import Queue
-
-from .doubles import FakeClock
 
 LIMIT_MS = 300_000
 

@@ -8,10 +8,9 @@ from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from proton import Message as ProtonMessage
 from proton import int32, symbol
 
+from emulators.tests.servicebus.doubles import a_message, decoded, encoded
 from outbox_emulators.servicebus.errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
 from outbox_emulators.servicebus.message import Property, parse, split_batch
-
-from .doubles import a_message, decoded, encoded
 
 
 def as_the_sdk_encodes(message: ServiceBusMessage) -> bytes:

@@ -14,11 +14,10 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusConnectionError
 
+from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import keep_alive
-
-from .support import Broker
 
 THEN_DETACHED = "rejected-then-detached"
 DETACHED = "detached-without-disposition"

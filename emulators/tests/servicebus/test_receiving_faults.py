@@ -11,9 +11,8 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceB
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError, SessionLockLostError
 
+from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-from .support import Broker
 
 WAIT_S = 5
 

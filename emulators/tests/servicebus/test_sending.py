@@ -16,12 +16,11 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
+from emulators.tests.servicebus.support import told_as_missing
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.publishing import PublishEndpoint
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-from .support import told_as_missing
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 WAIT_S = 5

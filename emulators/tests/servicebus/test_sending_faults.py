@@ -20,12 +20,11 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
+from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.faults import partition_of
 from outbox_emulators.servicebus.frames import DISPOSITION, FrameReader, performative
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import keep_alive
-
-from .support import Broker
 
 LARGE = "x" * 200_000
 

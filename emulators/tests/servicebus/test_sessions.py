@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from emulators.tests.servicebus.doubles import FakeClock, Receiver, a_message
 from outbox_emulators.servicebus.counts import Counts
 from outbox_emulators.servicebus.errors import MessageNotFound, SessionCannotBeLocked, SessionLockLost
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import QueueSettings
 from outbox_emulators.servicebus.sessions import Session, SessionQueue
-
-from .doubles import FakeClock, Receiver, a_message
 
 LOCK_MS = 1_000
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from emulators.tests.servicebus.doubles import a_message
 from outbox_emulators.servicebus.filters import CorrelationFilter, Rule, TrueFilter, copies
 from outbox_emulators.servicebus.message import Message, Property
 from outbox_emulators.servicebus.sql import SqlError, parse_action, parse_filter
-
-from .doubles import a_message
 
 
 @pytest.fixture

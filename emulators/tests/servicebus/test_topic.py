@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from emulators.tests.servicebus.doubles import FakeClock, a_message
 from outbox_emulators.servicebus.duplicates import DuplicateHistory
 from outbox_emulators.servicebus.ends import Refusal
 from outbox_emulators.servicebus.entities import (
@@ -18,8 +19,6 @@ from outbox_emulators.servicebus.filters import CorrelationFilter, Rule
 from outbox_emulators.servicebus.message import Property
 from outbox_emulators.servicebus.status import Status
 from outbox_emulators.servicebus.topic import Topic
-
-from .doubles import FakeClock, a_message
 
 WINDOW_MS = 10_000
 LABELLED = (Rule("r", CorrelationFilter({Property.SUBJECT: "L"})),)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from proton import Delivery
 
-from .errors import ServiceBusError
+from outbox_emulators.servicebus.errors import ServiceBusError
 
 
 @dataclass(frozen=True, slots=True)

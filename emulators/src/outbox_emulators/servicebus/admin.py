@@ -11,15 +11,15 @@ from typing import Any
 
 from aiohttp import web
 
-from .administration.api import ManagementApi
-from .broker import Broker
-from .counts import Counts
-from .ends import Inlet, Outlet, Refusal
-from .errors import NotFound
-from .fault_api import FaultApi
-from .json_http import json_object, problem
-from .sessions import SessionQueue
-from .status import Status
+from outbox_emulators.servicebus.administration.api import ManagementApi
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.counts import Counts
+from outbox_emulators.servicebus.ends import Inlet, Outlet, Refusal
+from outbox_emulators.servicebus.errors import NotFound
+from outbox_emulators.servicebus.fault_api import FaultApi
+from outbox_emulators.servicebus.json_http import json_object, problem
+from outbox_emulators.servicebus.sessions import SessionQueue
+from outbox_emulators.servicebus.status import Status
 
 DEFAULT_CONDITION = "amqp:not-allowed"
 

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from urllib.parse import unquote_plus
 
-from .errors import Unauthorized
-from .namespace import path_of
+from outbox_emulators.servicebus.errors import Unauthorized
+from outbox_emulators.servicebus.namespace import path_of
 
 KEY_NAME = "RootManageSharedAccessKey"
 DEFAULT_KEY = "bG9jYWwgc2VydmljZSBidXMga2V5LCBub3QgYSBzZWNyZXQ="

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from .auth import SharedAccess
-from .edges import Edges
-from .ends import Entity
-from .entities import Sending
-from .errors import NotFound, ServiceBusError
-from .fault_plans import Role
-from .faults import Faults
-from .namespace import Namespace
-from .status import Status
+from outbox_emulators.servicebus.auth import SharedAccess
+from outbox_emulators.servicebus.edges import Edges
+from outbox_emulators.servicebus.ends import Entity
+from outbox_emulators.servicebus.entities import Sending
+from outbox_emulators.servicebus.errors import NotFound, ServiceBusError
+from outbox_emulators.servicebus.fault_plans import Role
+from outbox_emulators.servicebus.faults import Faults
+from outbox_emulators.servicebus.namespace import Namespace
+from outbox_emulators.servicebus.status import Status
 
 if TYPE_CHECKING:
     from proton import Link
 
-    from .connection import AmqpConnection
+    from outbox_emulators.servicebus.connection import AmqpConnection
 
 Tier = Literal["standard", "premium"]
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from proton import Link, Message
 
-from .auth import Claim
-from .edges import Edge
-from .errors import NotFound, ServiceBusError, Unauthorized
-from .fault_plans import FaultKind
-from .links import LinkEndpoint
-from .namespace import CBS, MANAGEMENT_SUFFIX, path_of
-from .requests import properties_of, request_endpoint, response
+from outbox_emulators.servicebus.auth import Claim
+from outbox_emulators.servicebus.edges import Edge
+from outbox_emulators.servicebus.errors import NotFound, ServiceBusError, Unauthorized
+from outbox_emulators.servicebus.fault_plans import FaultKind
+from outbox_emulators.servicebus.links import LinkEndpoint
+from outbox_emulators.servicebus.namespace import CBS, MANAGEMENT_SUFFIX, path_of
+from outbox_emulators.servicebus.requests import properties_of, request_endpoint, response
 
 if TYPE_CHECKING:
-    from .connection import AmqpConnection
+    from outbox_emulators.servicebus.connection import AmqpConnection
 
 
 def cbs_endpoint(connection: AmqpConnection, link: Link) -> LinkEndpoint:

@@ -6,10 +6,9 @@ import argparse
 from pathlib import Path
 
 from outbox_emulators import process
-
-from .edges import DEFAULT_SEED, parse_seed
-from .entities import Entities
-from .server import ServiceBusServer
+from outbox_emulators.servicebus.edges import DEFAULT_SEED, parse_seed
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

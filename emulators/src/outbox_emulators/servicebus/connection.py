@@ -26,17 +26,17 @@ from proton import (
     TransportException,
 )
 
-from .auth import Claim
-from .errors import ServiceBusError, Unauthorized
-from .fault_plans import Role
-from .frame_strikes import FrameStrikes
-from .frames import DeliveryTracker, FrameReader, middle_of_last
-from .sasl import Sasl
-from .settlement import condition_of
+from outbox_emulators.servicebus.auth import Claim
+from outbox_emulators.servicebus.errors import ServiceBusError, Unauthorized
+from outbox_emulators.servicebus.fault_plans import Role
+from outbox_emulators.servicebus.frame_strikes import FrameStrikes
+from outbox_emulators.servicebus.frames import DeliveryTracker, FrameReader, middle_of_last
+from outbox_emulators.servicebus.sasl import Sasl
+from outbox_emulators.servicebus.settlement import condition_of
 
 if TYPE_CHECKING:
-    from .broker import Broker
-    from .links import LinkEndpoint
+    from outbox_emulators.servicebus.broker import Broker
+    from outbox_emulators.servicebus.links import LinkEndpoint
 
 Attach = Callable[["AmqpConnection", Link], "LinkEndpoint"]
 

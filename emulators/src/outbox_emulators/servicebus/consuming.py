@@ -9,21 +9,21 @@ from uuid import UUID
 
 from proton import Data, Delivery, Link, Sender, symbol
 
-from . import settlement
-from .edges import Edge
-from .entry import Entry, Lock
-from .errors import DetachForced, NotAllowed, ServiceBusError, SessionLockLost, TimedOut
-from .fault_plans import Direction, Role
-from .frames import TRANSFER
-from .late import LateAnswers
-from .links import DETACHED, LinkEndpoint
-from .namespace import Source
-from .queue import MessageQueue
-from .sessions import Session, SessionQueue
-from .strikes import LinkStrikes
+from outbox_emulators.servicebus import settlement
+from outbox_emulators.servicebus.edges import Edge
+from outbox_emulators.servicebus.entry import Entry, Lock
+from outbox_emulators.servicebus.errors import DetachForced, NotAllowed, ServiceBusError, SessionLockLost, TimedOut
+from outbox_emulators.servicebus.fault_plans import Direction, Role
+from outbox_emulators.servicebus.frames import TRANSFER
+from outbox_emulators.servicebus.late import LateAnswers
+from outbox_emulators.servicebus.links import DETACHED, LinkEndpoint
+from outbox_emulators.servicebus.namespace import Source
+from outbox_emulators.servicebus.queue import MessageQueue
+from outbox_emulators.servicebus.sessions import Session, SessionQueue
+from outbox_emulators.servicebus.strikes import LinkStrikes
 
 if TYPE_CHECKING:
-    from .connection import AmqpConnection
+    from outbox_emulators.servicebus.connection import AmqpConnection
 
 SESSION_FILTER = "com.microsoft:session-filter"
 SESSION_LOCKED_UNTIL = "com.microsoft:locked-until-utc"

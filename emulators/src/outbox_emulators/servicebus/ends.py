@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .agenda import Agenda
-from .duplicates import DuplicateHistory
-from .entities import Receiving, Sending, Upkeep
-from .errors import EntityDisabled, NotAllowed, NotFound, Refused
-from .lines import LineMaker
-from .message import Message
-from .queue import MessageQueue
-from .queue_settings import QueueSettings
-from .sessions import SessionQueue
-from .status import Status
+from outbox_emulators.servicebus.agenda import Agenda
+from outbox_emulators.servicebus.duplicates import DuplicateHistory
+from outbox_emulators.servicebus.entities import Receiving, Sending, Upkeep
+from outbox_emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound, Refused
+from outbox_emulators.servicebus.lines import LineMaker
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.queue import MessageQueue
+from outbox_emulators.servicebus.queue_settings import QueueSettings
+from outbox_emulators.servicebus.sessions import SessionQueue
+from outbox_emulators.servicebus.status import Status
 
 DEAD_LETTER_SUFFIX = "/$DeadLetterQueue"
 

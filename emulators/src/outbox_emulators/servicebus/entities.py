@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .filters import CORRELATION_PROPERTIES, CorrelationFilter, Filter, Rule, TrueFilter
-from .jsonc import JsonError, load
-from .properties import Problems, Reader
-from .sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
+from outbox_emulators.servicebus.filters import CORRELATION_PROPERTIES, CorrelationFilter, Filter, Rule, TrueFilter
+from outbox_emulators.servicebus.jsonc import JsonError, load
+from outbox_emulators.servicebus.properties import Problems, Reader
+from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
 
 DEFAULT_RULE = Rule("$Default", TrueFilter())
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from uuid import UUID, uuid4
 
-from . import codec
-from .message import Message
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.message import Message
 
 
 class State(IntEnum):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from .broker import Broker
-from .fault_plans import FaultError, FaultPlan
-from .faults import Fault
-from .injection import FaultInjector
-from .json_http import json_object, problem
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.fault_plans import FaultError, FaultPlan
+from outbox_emulators.servicebus.faults import Fault
+from outbox_emulators.servicebus.injection import FaultInjector
+from outbox_emulators.servicebus.json_http import json_object, problem
 
 
 class FaultApi:

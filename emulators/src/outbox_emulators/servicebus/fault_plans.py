@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from .edges import Oversized
-from .properties import Problems, Reader
-from .status import Status
+from outbox_emulators.servicebus.edges import Oversized
+from outbox_emulators.servicebus.properties import Problems, Reader
+from outbox_emulators.servicebus.status import Status
 
 
 class FaultKind(StrEnum):

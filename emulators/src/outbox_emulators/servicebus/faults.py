@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .agenda import Agenda
-from .fault_plans import FaultKind, FaultPlan
+from outbox_emulators.servicebus.agenda import Agenda
+from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
 
 _ENDED_KEPT = 1000
 

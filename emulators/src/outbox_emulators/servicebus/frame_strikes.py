@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import codec
-from .fault_plans import Direction, FaultPlan, Role
-from .frames import DISPOSITION, TRANSFER, DeliveryTracker, Performative, performative
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.fault_plans import Direction, FaultPlan, Role
+from outbox_emulators.servicebus.frames import DISPOSITION, TRANSFER, DeliveryTracker, Performative, performative
 
 if TYPE_CHECKING:
     from proton import Link
 
-    from .links import LinkEndpoint
+    from outbox_emulators.servicebus.links import LinkEndpoint
 
 Endpoints = Callable[[], Iterable[tuple["Link", "LinkEndpoint"]]]
 

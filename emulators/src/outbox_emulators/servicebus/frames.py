@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from . import codec
+from outbox_emulators.servicebus import codec
 
 _PROTOCOL_HEADER_BYTES = 8
 _FRAME_HEADER = struct.Struct(">IBBH")

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from .edges import Edge
-from .errors import ConnectionForced, IdleTimerExpired, ServiceBusError
+from outbox_emulators.servicebus.edges import Edge
+from outbox_emulators.servicebus.errors import ConnectionForced, IdleTimerExpired, ServiceBusError
 
 if TYPE_CHECKING:
     from proton import Link
 
-    from .broker import Broker
-    from .connection import AmqpConnection
-    from .links import LinkEndpoint
+    from outbox_emulators.servicebus.broker import Broker
+    from outbox_emulators.servicebus.connection import AmqpConnection
+    from outbox_emulators.servicebus.links import LinkEndpoint
 
 SERVICE_IDLE_MS = 600_000
 EDGES_IDLE_MS = 60_000

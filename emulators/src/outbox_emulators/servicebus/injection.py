@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .broker import Broker
-from .errors import ConnectionForced, DetachForced
-from .fault_plans import FaultKind, FaultPlan
-from .faults import Fault
-from .links import DETACHED
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.errors import ConnectionForced, DetachForced
+from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
+from outbox_emulators.servicebus.faults import Fault
+from outbox_emulators.servicebus.links import DETACHED
 
 RESTART = "restart"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from .edges import Edge, Edges, Owed
+from outbox_emulators.servicebus.edges import Edge, Edges, Owed
 
 
 class LateAnswers:

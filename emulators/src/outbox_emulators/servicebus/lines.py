@@ -7,9 +7,9 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 
-from .edges import Edge, Edges
-from .entry import Entry
-from .faults import partition_of
+from outbox_emulators.servicebus.edges import Edge, Edges
+from outbox_emulators.servicebus.entry import Entry
+from outbox_emulators.servicebus.faults import partition_of
 
 PARTITIONS = 16
 """How many the service gives a partitioned entity ("Partitioned queues and topics", learn.microsoft.com)."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from proton import Delivery, Link
 
-from .fault_plans import Role
-from .strikes import LinkStrikes
+from outbox_emulators.servicebus.fault_plans import Role
+from outbox_emulators.servicebus.strikes import LinkStrikes
 
 if TYPE_CHECKING:
-    from .connection import AmqpConnection
+    from outbox_emulators.servicebus.connection import AmqpConnection
 
 
 DETACHED = "The link was detached by the broker."

@@ -13,17 +13,17 @@ from uuid import UUID
 
 from proton import UNDESCRIBED, Array, Data, Message, timestamp
 
-from .consuming import SessionEndpoint
-from .entry import Entry, Lock
-from .errors import ArgumentInvalid, NotAllowed, NotImplementedHere, ServiceBusError
-from .message import parse
-from .namespace import MANAGEMENT_SUFFIX
-from .queue import MessageQueue
-from .requests import failure, properties_of, response
-from .sessions import SessionQueue
+from outbox_emulators.servicebus.consuming import SessionEndpoint
+from outbox_emulators.servicebus.entry import Entry, Lock
+from outbox_emulators.servicebus.errors import ArgumentInvalid, NotAllowed, NotImplementedHere, ServiceBusError
+from outbox_emulators.servicebus.message import parse
+from outbox_emulators.servicebus.namespace import MANAGEMENT_SUFFIX
+from outbox_emulators.servicebus.queue import MessageQueue
+from outbox_emulators.servicebus.requests import failure, properties_of, response
+from outbox_emulators.servicebus.sessions import SessionQueue
 
 if TYPE_CHECKING:
-    from .connection import AmqpConnection
+    from outbox_emulators.servicebus.connection import AmqpConnection
 
 LOG = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import NamedTuple
 from uuid import uuid4
 
-from . import codec
-from .errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
 
 HEADER = 0x70
 DELIVERY_ANNOTATIONS = 0x71

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from .agenda import Agenda
-from .edges import Edges
-from .ends import DEAD_LETTER_SUFFIX, Entity, Inlet, Outlet
-from .entities import Entities, QueueEntity, TopicEntity
-from .errors import EntityDisabled, NotFound
-from .queue import MessageQueue
-from .status import Status
-from .topic import Destination, Queue, Subscription, Topic
+from outbox_emulators.servicebus.agenda import Agenda
+from outbox_emulators.servicebus.edges import Edges
+from outbox_emulators.servicebus.ends import DEAD_LETTER_SUFFIX, Entity, Inlet, Outlet
+from outbox_emulators.servicebus.entities import Entities, QueueEntity, TopicEntity
+from outbox_emulators.servicebus.errors import EntityDisabled, NotFound
+from outbox_emulators.servicebus.queue import MessageQueue
+from outbox_emulators.servicebus.status import Status
+from outbox_emulators.servicebus.topic import Destination, Queue, Subscription, Topic
 
 MANAGEMENT_SUFFIX = "/$management"
 CBS = "$cbs"

@@ -7,20 +7,26 @@ from typing import TYPE_CHECKING
 
 from proton import Delivery, Receiver, symbol, ulong
 
-from . import settlement
-from .acknowledgements import Acknowledgements, Outcome
-from .edges import Edge, Oversized
-from .errors import DetachForced, MessageTooLarge, PropertiesTooLarge, RefusedWithLink, ServiceBusError
-from .fault_plans import Direction, Role
-from .frames import DISPOSITION
-from .late import LateAnswers
-from .links import DETACHED, LinkEndpoint
-from .message import BATCH_FORMAT, Message, parse, split_batch
-from .strikes import LinkStrikes
-from .topic import Destination
+from outbox_emulators.servicebus import settlement
+from outbox_emulators.servicebus.acknowledgements import Acknowledgements, Outcome
+from outbox_emulators.servicebus.edges import Edge, Oversized
+from outbox_emulators.servicebus.errors import (
+    DetachForced,
+    MessageTooLarge,
+    PropertiesTooLarge,
+    RefusedWithLink,
+    ServiceBusError,
+)
+from outbox_emulators.servicebus.fault_plans import Direction, Role
+from outbox_emulators.servicebus.frames import DISPOSITION
+from outbox_emulators.servicebus.late import LateAnswers
+from outbox_emulators.servicebus.links import DETACHED, LinkEndpoint
+from outbox_emulators.servicebus.message import BATCH_FORMAT, Message, parse, split_batch
+from outbox_emulators.servicebus.strikes import LinkStrikes
+from outbox_emulators.servicebus.topic import Destination
 
 if TYPE_CHECKING:
-    from .connection import AmqpConnection
+    from outbox_emulators.servicebus.connection import AmqpConnection
 
 SEND_CREDIT = 1000
 

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from uuid import UUID
 
-from . import codec
-from .agenda import Agenda
-from .counts import Counts
-from .entry import Entry, Lock, State
-from .errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
-from .lines import Line, LineMaker
-from .message import Message
-from .queue_settings import Consumer, QueueSettings
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.agenda import Agenda
+from outbox_emulators.servicebus.counts import Counts
+from outbox_emulators.servicebus.entry import Entry, Lock, State
+from outbox_emulators.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
+from outbox_emulators.servicebus.lines import Line, LineMaker
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.queue_settings import Consumer, QueueSettings
 
 DEAD_LETTER_REASON = "DeadLetterReason"
 DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"

@@ -9,13 +9,13 @@ from uuid import uuid4
 
 from proton import Delivery, Link, Message, ProtonException, Receiver, Sender, int32, symbol
 
-from . import settlement
-from .errors import DecodeFailed, NotFound, ServiceBusError
-from .links import LinkEndpoint
-from .namespace import MANAGEMENT_SUFFIX
+from outbox_emulators.servicebus import settlement
+from outbox_emulators.servicebus.errors import DecodeFailed, NotFound, ServiceBusError
+from outbox_emulators.servicebus.links import LinkEndpoint
+from outbox_emulators.servicebus.namespace import MANAGEMENT_SUFFIX
 
 if TYPE_CHECKING:
-    from .connection import AmqpConnection
+    from outbox_emulators.servicebus.connection import AmqpConnection
 
 REQUEST_CREDIT = 100
 EMPTY: Mapping[str, object] = MappingProxyType({})

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import codec
-from .frames import HEADER_BYTES, encode_frame
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.frames import HEADER_BYTES, encode_frame
 
 HEADER = b"AMQP\x03\x01\x00\x00"
 OFFERED = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")

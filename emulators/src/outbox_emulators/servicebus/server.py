@@ -8,17 +8,17 @@ from types import TracebackType
 
 from aiohttp import web
 
-from .admin import Admin
-from .agenda import Agenda, AgendaRunner, Clock, system_clock
-from .attach import attach
-from .auth import DEFAULT_KEY, KEY_NAME, SharedAccess
-from .broker import Broker, Tier
-from .connection import AmqpConnection
-from .edges import DEFAULT_SEED, Edges
-from .entities import Entities
-from .errors import ConnectionForced
-from .idle_links import IdleLinks, default_idle_ms
-from .namespace import Namespace
+from outbox_emulators.servicebus.admin import Admin
+from outbox_emulators.servicebus.agenda import Agenda, AgendaRunner, Clock, system_clock
+from outbox_emulators.servicebus.attach import attach
+from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, SharedAccess
+from outbox_emulators.servicebus.broker import Broker, Tier
+from outbox_emulators.servicebus.connection import AmqpConnection
+from outbox_emulators.servicebus.edges import DEFAULT_SEED, Edges
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.errors import ConnectionForced
+from outbox_emulators.servicebus.idle_links import IdleLinks, default_idle_ms
+from outbox_emulators.servicebus.namespace import Namespace
 
 LOG = logging.getLogger(__name__)
 

@@ -10,13 +10,18 @@ from operator import itemgetter
 from typing import Protocol
 from uuid import UUID
 
-from .agenda import Agenda
-from .counts import Counts
-from .entry import Entry, Lock
-from .errors import MessageNotFound, ServiceBusError, SessionCannotBeLocked, SessionLockLost
-from .lines import Line
-from .queue import MessageQueue
-from .queue_settings import Consumer, QueueSettings
+from outbox_emulators.servicebus.agenda import Agenda
+from outbox_emulators.servicebus.counts import Counts
+from outbox_emulators.servicebus.entry import Entry, Lock
+from outbox_emulators.servicebus.errors import (
+    MessageNotFound,
+    ServiceBusError,
+    SessionCannotBeLocked,
+    SessionLockLost,
+)
+from outbox_emulators.servicebus.lines import Line
+from outbox_emulators.servicebus.queue import MessageQueue
+from outbox_emulators.servicebus.queue_settings import Consumer, QueueSettings
 
 _GRACE_MS = 1_000
 

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from proton import Condition, Delivery, symbol
 
-from . import codec
-from .errors import ServiceBusError
-from .queue import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, MessageQueue
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.errors import ServiceBusError
+from outbox_emulators.servicebus.queue import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, MessageQueue
 
 
 def condition_of(error: ServiceBusError) -> Condition:

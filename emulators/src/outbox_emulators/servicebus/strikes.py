@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .edges import Oversized
-from .errors import UNABLE_TO_PROCESS, Refused, RefusedWithLink, ServerBusy
-from .fault_plans import INTERNAL_ERROR, Direction, FaultKind, FaultPlan, Role
-from .faults import Faults, partition_of
-from .message import Message
+from outbox_emulators.servicebus.edges import Oversized
+from outbox_emulators.servicebus.errors import UNABLE_TO_PROCESS, Refused, RefusedWithLink, ServerBusy
+from outbox_emulators.servicebus.fault_plans import INTERNAL_ERROR, Direction, FaultKind, FaultPlan, Role
+from outbox_emulators.servicebus.faults import Faults, partition_of
+from outbox_emulators.servicebus.message import Message
 
 
 class LinkStrikes:

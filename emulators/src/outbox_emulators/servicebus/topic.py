@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from .agenda import Agenda
-from .edges import Edges
-from .ends import Entity, Inlet, make_outlet
-from .entities import QueueEntity, SubscriptionEntity, TopicEntity
-from .entry import Entry, State
-from .errors import MessageNotFound, NotAllowed
-from .filters import copies
-from .lines import line_maker
-from .message import Message
+from outbox_emulators.servicebus.agenda import Agenda
+from outbox_emulators.servicebus.edges import Edges
+from outbox_emulators.servicebus.ends import Entity, Inlet, make_outlet
+from outbox_emulators.servicebus.entities import QueueEntity, SubscriptionEntity, TopicEntity
+from outbox_emulators.servicebus.entry import Entry, State
+from outbox_emulators.servicebus.errors import MessageNotFound, NotAllowed
+from outbox_emulators.servicebus.filters import copies
+from outbox_emulators.servicebus.lines import line_maker
+from outbox_emulators.servicebus.message import Message
 
 
 class Destination(Protocol):

@@ -7,13 +7,13 @@ from urllib.parse import unquote, urlencode
 
 from aiohttp import web
 
-from ..broker import Broker
-from ..errors import Unauthorized
-from . import atom
-from .catalog import Catalog
-from .errors import ApiError, BadRequest, MethodNotAllowed, NotAuthorized
-from .resources import Resources
-from .targets import Context, Target, target_of
+from outbox_emulators.servicebus.administration import atom
+from outbox_emulators.servicebus.administration.catalog import Catalog
+from outbox_emulators.servicebus.administration.errors import ApiError, BadRequest, MethodNotAllowed, NotAuthorized
+from outbox_emulators.servicebus.administration.resources import Resources
+from outbox_emulators.servicebus.administration.targets import Context, Target, target_of
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.errors import Unauthorized
 
 _OLDEST_VERSION = "2017-04"
 _VERSION = re.compile(r"\d{4}-\d{2}")

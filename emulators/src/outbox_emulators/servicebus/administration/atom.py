@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from .errors import BadRequest
-from .xml import INSTANCE, encode
+from outbox_emulators.servicebus.administration.errors import BadRequest
+from outbox_emulators.servicebus.administration.xml import INSTANCE, encode
 
 ATOM = "http://www.w3.org/2005/Atom"
 CONNECT = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"

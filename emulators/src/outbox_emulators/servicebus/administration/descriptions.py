@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..entities import (
+from outbox_emulators.servicebus.administration.fields import (
+    BOOLEAN,
+    DURATION,
+    INTEGER,
+    STATUS,
+    TEXT,
+    Field,
+    Values,
+)
+from outbox_emulators.servicebus.entities import (
     DAY_MS,
     MINUTE_MS,
     DuplicateDetection,
@@ -15,10 +24,9 @@ from ..entities import (
     TopicEntity,
     Upkeep,
 )
-from ..filters import Rule
-from ..status import Status
-from ..topic import Queue, Subscription, Topic
-from .fields import BOOLEAN, DURATION, INTEGER, STATUS, TEXT, Field, Values
+from outbox_emulators.servicebus.filters import Rule
+from outbox_emulators.servicebus.status import Status
+from outbox_emulators.servicebus.topic import Queue, Subscription, Topic
 
 _KIB = 1024
 _STANDARD_MESSAGE_KIB, _PREMIUM_MESSAGE_KIB = 256, 1024

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from ..properties import parse_duration
-from ..status import Status
-from . import atom
-from .errors import BadRequest
+from outbox_emulators.servicebus.administration import atom
+from outbox_emulators.servicebus.administration.errors import BadRequest
+from outbox_emulators.servicebus.properties import parse_duration
+from outbox_emulators.servicebus.status import Status
 
 Values = Mapping[str, Any]
 

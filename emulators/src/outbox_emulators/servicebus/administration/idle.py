@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from ..agenda import Agenda
-from ..ends import Entity
+from outbox_emulators.servicebus.agenda import Agenda
+from outbox_emulators.servicebus.ends import Entity
 
 
 class IdleWatch:

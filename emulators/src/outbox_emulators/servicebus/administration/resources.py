@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element
 
-from ..ends import Entity, Outlet
-from ..filters import CorrelationFilter, Rule
-from ..topic import Queue, Subscription, Topic
-from . import atom, fields, xml
-from .descriptions import QUEUE, SUBSCRIPTION, TOPIC, queue_values, subscription_values, topic_values
-from .rules import write_rule
+from outbox_emulators.servicebus.administration import atom, fields, xml
+from outbox_emulators.servicebus.administration.descriptions import (
+    QUEUE,
+    SUBSCRIPTION,
+    TOPIC,
+    queue_values,
+    subscription_values,
+    topic_values,
+)
+from outbox_emulators.servicebus.administration.rules import write_rule
+from outbox_emulators.servicebus.ends import Entity, Outlet
+from outbox_emulators.servicebus.filters import CorrelationFilter, Rule
+from outbox_emulators.servicebus.topic import Queue, Subscription, Topic
 
 _FILTER_COUNTS_SINCE = "2024-05"
 

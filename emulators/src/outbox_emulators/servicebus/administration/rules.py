@@ -7,13 +7,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement
 
-from ..codec import Timestamp
-from ..filters import CORRELATION_PROPERTIES, CorrelationFilter, FalseFilter, Filter, Rule, TrueFilter
-from ..properties import parse_duration
-from ..sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
-from . import atom, xml
-from .errors import BadRequest
-from .fields import write_duration
+from outbox_emulators.servicebus.administration import atom, xml
+from outbox_emulators.servicebus.administration.errors import BadRequest
+from outbox_emulators.servicebus.administration.fields import write_duration
+from outbox_emulators.servicebus.codec import Timestamp
+from outbox_emulators.servicebus.filters import (
+    CORRELATION_PROPERTIES,
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    Rule,
+    TrueFilter,
+)
+from outbox_emulators.servicebus.properties import parse_duration
+from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
 
 _COMPATIBILITY = "20"
 _INT32_END = 2**31

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from ..namespace import Namespace
-from .atom import Entry
-from .catalog import Catalog
-from .errors import BadRequest, MethodNotAllowed
-from .resources import Resources
+from outbox_emulators.servicebus.administration.atom import Entry
+from outbox_emulators.servicebus.administration.catalog import Catalog
+from outbox_emulators.servicebus.administration.errors import BadRequest, MethodNotAllowed
+from outbox_emulators.servicebus.administration.resources import Resources
+from outbox_emulators.servicebus.namespace import Namespace
 
 _BELOW_TOPIC = re.compile(
     r"(?P<topic>.+)/subscriptions(?:/(?P<subscription>[^/]+)(?P<rules>/rules(?:/(?P<rule>[^/]+))?)?)?",

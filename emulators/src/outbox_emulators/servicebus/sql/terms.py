@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..message import Message, Property
+from outbox_emulators.servicebus.message import Message, Property
 
 SYSTEM_PROPERTIES: dict[str, Property] = {
     "contenttype": Property.CONTENT_TYPE,
