@@ -11,7 +11,7 @@ import pytest
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus.aio import ServiceBusClient, _servicebus_receiver_async, _servicebus_sender_async
 
-from emulators.tests.servicebus.doubles import FakeClock
+from emulators.tests.servicebus.fakes import FakeClock
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 

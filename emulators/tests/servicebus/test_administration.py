@@ -203,10 +203,10 @@ async def test_a_deleted_queue_is_gone_for_its_links_too(
     async with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
         await sender.send_messages(ServiceBusMessage("x"))
         await receiver.peek_messages()
-        assert server.broker.is_attached("orders")
+        assert server.broker.connections.have_link_to("orders")
         await management.delete_queue("orders")
 
-        assert not server.broker.is_attached("orders")
+        assert not server.broker.connections.have_link_to("orders")
         # The link is ended under way: the SDK tells the reason only when it has attached anew.
         with pytest.raises(ServiceBusError):
             await sender.send_messages(ServiceBusMessage("x"))

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from proton import Delivery
 
-from emulators.tests.servicebus.doubles import FakeClock
+from emulators.tests.servicebus.fakes import FakeClock
 from outbox_emulators.servicebus.acknowledgements import Acknowledgements, Outcome
 from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan, Role
 from outbox_emulators.servicebus.faults import Faults, partition_of
@@ -21,7 +21,7 @@ def a_plan(**body: Any) -> FaultPlan:
 
 
 def test_a_fault_strikes_the_next_matching_ones_and_no_more(clock: FakeClock) -> None:
-    faults = Faults(clock.agenda)
+    faults = Faults(clock.timers)
     fault = faults.add(a_plan(count=2))
 
     struck = [faults.strike(BUSY, path) is not None for path in ("T", "other", "t", "t")]
@@ -31,16 +31,16 @@ def test_a_fault_strikes_the_next_matching_ones_and_no_more(clock: FakeClock) ->
 
 
 def test_a_fault_strikes_until_its_time_is_over(clock: FakeClock) -> None:
-    faults = Faults(clock.agenda)
+    faults = Faults(clock.timers)
     faults.add(a_plan(for_ms=100))
 
     clock.advance(99)
     assert faults.strike(BUSY, "t")
     assert faults.strike(BUSY, "t")
-    clock.now_ms += 1  # the agenda has not run yet
+    clock.now_ms += 1  # the timers has not run yet
     assert not faults.strike(BUSY, "t")
     assert not faults.pending
-    clock.agenda.run_due()
+    clock.timers.run_due()
 
 
 def test_a_fault_says_once_when_it_says_nothing(clock: FakeClock) -> None:
@@ -50,7 +50,7 @@ def test_a_fault_says_once_when_it_says_nothing(clock: FakeClock) -> None:
 
 
 def test_the_oldest_of_several_strikes_first(clock: FakeClock) -> None:
-    faults = Faults(clock.agenda)
+    faults = Faults(clock.timers)
     first, second = faults.add(a_plan()), faults.add(a_plan())
 
     faults.strike(BUSY, "t")
@@ -68,7 +68,7 @@ def test_an_entity_covers_what_is_below_it(path: str, covered: bool) -> None:
 
 def test_a_fault_that_ends_is_undone_once(clock: FakeClock) -> None:
     undone: list[int] = []
-    faults = Faults(clock.agenda)
+    faults = Faults(clock.timers)
     fault = faults.add(a_plan(for_ms=10))
     fault.undo = lambda: undone.append(fault.id)
 

@@ -9,13 +9,12 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proton import Link
 
-from emulators.tests.servicebus.doubles import FakeClock
+from emulators.tests.servicebus.fakes import FakeClock
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.fault_plans import FaultPlan, Role
 from outbox_emulators.servicebus.faults import Faults
-from outbox_emulators.servicebus.frame_strikes import Cut, FrameStrikes
+from outbox_emulators.servicebus.frame_faults import Cut, FrameFaults
 from outbox_emulators.servicebus.frames import (
     TRANSFER,
     DeliveryTracker,
@@ -24,9 +23,9 @@ from outbox_emulators.servicebus.frames import (
     middle_of_last,
     performative,
 )
-from outbox_emulators.servicebus.links import LinkEndpoint
+from outbox_emulators.servicebus.link_faults import LinkFaults
+from outbox_emulators.servicebus.link_table import LinkTable
 from outbox_emulators.servicebus.message import BATCH_FORMAT
-from outbox_emulators.servicebus.strikes import LinkStrikes
 
 HEADER = b"AMQP\x00\x01\x00\x00"
 LARGEST = 65536
@@ -189,19 +188,20 @@ def test_the_middle_of_the_last_frame_of_a_kind_is_found() -> None:
 
 
 def test_a_transfer_is_cut_before_its_first_frame_or_in_the_middle_of_its_last(clock: FakeClock) -> None:
-    faults, tracker = Faults(clock.agenda), DeliveryTracker()
+    faults, tracker = Faults(clock.timers), DeliveryTracker()
     link = SimpleNamespace(name="a")
-    endpoint = SimpleNamespace(role=Role.SENDER, strikes=LinkStrikes(faults, "t", Role.SENDER))
-    strikes = FrameStrikes(tracker, lambda: [(cast(Link, link), cast(LinkEndpoint, endpoint))])
+    endpoint = SimpleNamespace(role=Role.SENDER, faults=LinkFaults(faults, "t", Role.SENDER))
+    links = SimpleNamespace(items=lambda: [(link, endpoint)])
+    frame_faults = FrameFaults(tracker, cast(LinkTable, links))
     first, last = transfer(0, more=True), transfer(None)
     tracker.follow(attach("a", 0))
 
     faults.add(FaultPlan.from_object({"kind": "cut-mid-frame", "entity": "t", "direction": "in", "reset": True}))
-    assert strikes.find(first) is None
+    assert frame_faults.find_cut(first) is None
     tracker.follow(first)
     faults.add(FaultPlan.from_object({"kind": "cut-before-transfer", "entity": "t"}))
-    assert strikes.find(transfer(0, handle=1)) is None
-    assert strikes.find(last) == Cut(len(last) // 2, reset=True)
+    assert frame_faults.find_cut(transfer(0, handle=1)) is None
+    assert frame_faults.find_cut(last) == Cut(len(last) // 2, reset=True)
     tracker.follow(last)
-    assert strikes.find(transfer(1)) == Cut(0, reset=False)
+    assert frame_faults.find_cut(transfer(1)) == Cut(0, reset=False)
     assert not faults.pending

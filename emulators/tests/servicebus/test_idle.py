@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from emulators.tests.servicebus.doubles import FakeClock
+from emulators.tests.servicebus.fakes import FakeClock
 from outbox_emulators.servicebus.administration.idle import IdleWatch
 from outbox_emulators.servicebus.ends import Entity
 from outbox_emulators.servicebus.entities import QueueEntity, Upkeep
@@ -21,8 +21,8 @@ class Idle:
     def __init__(self, clock: FakeClock) -> None:
         self.attached = False
         self.deleted: list[Entity] = []
-        self.queue = Queue(QueueEntity("q", upkeep=Upkeep(auto_delete_on_idle_ms=LIMIT_MS)), clock.agenda)
-        self.watch = IdleWatch(clock.agenda, lambda path: self.attached, self._delete)
+        self.queue = Queue(QueueEntity("q", upkeep=Upkeep(auto_delete_on_idle_ms=LIMIT_MS)), clock.timers)
+        self.watch = IdleWatch(clock.timers, lambda path: self.attached, self._delete)
         self.watch.watch(self.queue)
 
     def _delete(self, entity: Entity) -> None:

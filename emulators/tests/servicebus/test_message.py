@@ -8,7 +8,7 @@ from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from proton import Message as ProtonMessage
 from proton import int32, symbol
 
-from emulators.tests.servicebus.doubles import a_message, decoded, encoded
+from emulators.tests.servicebus.fakes import a_message, decoded, encoded
 from outbox_emulators.servicebus.errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
 from outbox_emulators.servicebus.message import Property, parse, split_batch
 

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from emulators.tests.servicebus.doubles import FakeClock, Receiver, a_message
+from emulators.tests.servicebus.fakes import FakeClock, Receiver, a_message
 from outbox_emulators.servicebus.counts import Counts
 from outbox_emulators.servicebus.entry import Entry, State
 from outbox_emulators.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed
@@ -32,7 +32,7 @@ def make_queue(clock: FakeClock) -> QueueMaker:
             "dead_letter_on_expiry": True,
         }
         dead = QueueSettings("orders/$DeadLetterQueue", LOCK_MS, None, None, False)
-        return MessageQueue(QueueSettings(**{**given, **settings}), clock.agenda, MessageQueue(dead, clock.agenda))
+        return MessageQueue(QueueSettings(**{**given, **settings}), clock.timers, MessageQueue(dead, clock.timers))
 
     return make
 

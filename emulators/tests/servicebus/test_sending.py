@@ -283,7 +283,7 @@ async def test_a_sender_that_goes_before_its_delayed_acknowledgement_harms_nobod
         sending = asyncio.create_task(sender.send_messages(ServiceBusMessage("first")))
         assert [body(message) for message in await received(receiver, 1)] == [b"first"]
         for connection in list(server.broker.connections):
-            if any(isinstance(endpoint, PublishEndpoint) for _, endpoint in connection.endpoints()):
+            if any(isinstance(endpoint, PublishEndpoint) for endpoint in connection.links.endpoints()):
                 connection.abort()
         with pytest.raises(ServiceBusError):
             await sending

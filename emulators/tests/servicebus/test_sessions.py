@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from emulators.tests.servicebus.doubles import FakeClock, Receiver, a_message
+from emulators.tests.servicebus.fakes import FakeClock, Receiver, a_message
 from outbox_emulators.servicebus.counts import Counts
 from outbox_emulators.servicebus.errors import MessageNotFound, SessionCannotBeLocked, SessionLockLost
 from outbox_emulators.servicebus.queue import MessageQueue
@@ -18,8 +18,8 @@ LOCK_MS = 1_000
 
 @pytest.fixture
 def queue(clock: FakeClock) -> SessionQueue:
-    dead = MessageQueue(QueueSettings("chats/$DeadLetterQueue", LOCK_MS, None, None, False), clock.agenda)
-    return SessionQueue(QueueSettings("chats", LOCK_MS, 3, None, False, True), clock.agenda, dead)
+    dead = MessageQueue(QueueSettings("chats/$DeadLetterQueue", LOCK_MS, None, None, False), clock.timers)
+    return SessionQueue(QueueSettings("chats", LOCK_MS, 3, None, False, True), clock.timers, dead)
 
 
 def send(queue: SessionQueue, *ids: str, session: str = "a") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulators.tests.servicebus.doubles import a_message
+from emulators.tests.servicebus.fakes import a_message
 from outbox_emulators.servicebus.filters import CorrelationFilter, Rule, TrueFilter, copies
 from outbox_emulators.servicebus.message import Message, Property
 from outbox_emulators.servicebus.sql import SqlError, parse_action, parse_filter

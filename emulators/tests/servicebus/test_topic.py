@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulators.tests.servicebus.doubles import FakeClock, a_message
+from emulators.tests.servicebus.fakes import FakeClock, a_message
 from outbox_emulators.servicebus.duplicates import DuplicateHistory
 from outbox_emulators.servicebus.ends import Refusal
 from outbox_emulators.servicebus.entities import (
@@ -31,7 +31,7 @@ def a_topic(clock: FakeClock, *, partitioned: bool = False) -> Topic:
         SubscriptionEntity("chats", Receiving(requires_session=True)),
     )
     sending = Sending(DuplicateDetection(WINDOW_MS), partitioned)
-    return Topic(TopicEntity("t", sending, None, subscriptions), clock.agenda)
+    return Topic(TopicEntity("t", sending, None, subscriptions), clock.timers)
 
 
 def held_by(topic: Topic, name: str) -> list[str | None]:

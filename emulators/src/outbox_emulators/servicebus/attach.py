@@ -28,7 +28,7 @@ def attach(connection: AmqpConnection, link: Link) -> LinkEndpoint:
     path = path_of(terminus.address)
     if path == CBS:
         return cbs_endpoint(connection, link)
-    connection.authorize(path)
+    connection.claims.check(path)
     if connection.broker.faults.find(FaultKind.REFUSE_TOKEN, path):
         raise Unauthorized(f"Unauthorized access. No links are let in for now. Resource: '{path}'.")
     namespace = connection.broker.namespace

@@ -36,6 +36,27 @@ class Claim:
         return not own or wanted == own or wanted.startswith(own + "/")
 
 
+class Claims:
+    """The tokens that a client has put on one connection."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._by_path: dict[str, Claim] = {}
+
+    def put(self, path: str, claim: Claim) -> None:
+        """Add a token, or renew the one that was put for this path."""
+        self._by_path[path.lower()] = claim
+
+    def check(self, path: str) -> None:
+        """Raise Unauthorized unless a valid token was put for this path."""
+        now = self._now_s()
+        if not any(claim.covers(path) and claim.expires_s > now for claim in self._by_path.values()):
+            raise Unauthorized(
+                f"Unauthorized access. 'Send' or 'Listen' claim(s) are required to perform this operation. "
+                f"Resource: '{path}'."
+            )
+
+
 class SharedAccess:
     """Checks tokens against the one key of the namespace."""
 

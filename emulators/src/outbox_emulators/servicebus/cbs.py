@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
 
 from proton import Link, Message
 
 from outbox_emulators.servicebus.auth import Claim
+from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.errors import NotFound, ServiceBusError, Unauthorized
 from outbox_emulators.servicebus.fault_plans import FaultKind
 from outbox_emulators.servicebus.links import LinkEndpoint
 from outbox_emulators.servicebus.namespace import CBS, MANAGEMENT_SUFFIX, path_of
 from outbox_emulators.servicebus.requests import properties_of, request_endpoint, response
-
-if TYPE_CHECKING:
-    from outbox_emulators.servicebus.connection import AmqpConnection
 
 
 def cbs_endpoint(connection: AmqpConnection, link: Link) -> LinkEndpoint:
@@ -41,7 +38,7 @@ def _put_token(connection: AmqpConnection, request: Message) -> None:
         raise Unauthorized("InvalidSignature: The token is refused for now.")
     claim = connection.broker.access.check(str(request.body), audience)
     _check_entity(connection, audience)
-    connection.claims[path_of(audience).lower()] = claim
+    connection.claims.put(path_of(audience), claim)
     _check_later(connection, claim)
 
 
@@ -68,6 +65,6 @@ def _check_later(connection: AmqpConnection, claim: Claim) -> None:
     def check() -> None:
         alive = reference()
         if alive is not None:
-            alive.check_claims()
+            alive.links.check_claims(alive.claims)
 
-    connection.broker.namespace.agenda.at(claim.expires_s * 1000, check)
+    connection.broker.namespace.timers.call_at(claim.expires_s * 1000, check)

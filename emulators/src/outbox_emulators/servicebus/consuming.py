@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from proton import Data, Delivery, Link, Sender, symbol
 
 from outbox_emulators.servicebus import settlement
+from outbox_emulators.servicebus.connection import AmqpConnection
+from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entry import Entry, Lock
 from outbox_emulators.servicebus.errors import DetachForced, NotAllowed, ServiceBusError, SessionLockLost, TimedOut
 from outbox_emulators.servicebus.fault_plans import Direction, Role
 from outbox_emulators.servicebus.frames import TRANSFER
-from outbox_emulators.servicebus.late import LateAnswers
+from outbox_emulators.servicebus.link_faults import LinkFaults
 from outbox_emulators.servicebus.links import DETACHED, LinkEndpoint
 from outbox_emulators.servicebus.namespace import Source
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.sessions import Session, SessionQueue
-from outbox_emulators.servicebus.strikes import LinkStrikes
-
-if TYPE_CHECKING:
-    from outbox_emulators.servicebus.connection import AmqpConnection
 
 SESSION_FILTER = "com.microsoft:session-filter"
 SESSION_LOCKED_UNTIL = "com.microsoft:locked-until-utc"
@@ -38,17 +35,18 @@ class ConsumeEndpoint(LinkEndpoint):
     """Delivers the messages of a queue to one receiver."""
 
     role = Role.RECEIVER
-    strikes: LinkStrikes
+    faults: LinkFaults
 
     def __init__(self, connection: AmqpConnection, link: Sender, source: Source) -> None:
-        super().__init__(connection, link)
+        super().__init__(link)
+        self.connection = connection
         self.path = source.path
         self.source = source
         self.queue: MessageQueue = source.queue
-        self.strikes = LinkStrikes(connection.broker.faults, source.path, Role.RECEIVER)
+        self.faults = LinkFaults(connection.broker.faults, source.path, Role.RECEIVER)
         self._sender = link
         self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
-        self._late = LateAnswers(connection.broker.edges, connection.schedule_flush)
+        self._late = DelayedAnswers(connection.broker.edges, connection.schedule_flush)
         self._unsettled: dict[Delivery, UUID] = {}
         self._pump_scheduled = False
         self._is_open = False
@@ -75,19 +73,19 @@ class ConsumeEndpoint(LinkEndpoint):
     def pump(self) -> None:
         if not self._is_open:
             return
-        self.source.outlet.accessed_ms = self.connection.broker.namespace.agenda.now()
+        self.source.outlet.accessed_ms = self.connection.broker.namespace.timers.now()
         credit = self._sender.credit
-        while credit > 0 and self.connection.writable and not self.connection.breaks_off:
-            if self._has_next() and (plan := self.strikes.detaches()):
-                self.connection.detach(self.link, None if plan.silent else DetachForced(DETACHED))
+        while credit > 0 and self.connection.writable and not self.connection.is_cutting:
+            if self._has_next() and (plan := self.faults.detach()):
+                self.connection.links.detach(self.link, None if plan.silent else DetachForced(DETACHED))
                 return
             taken = self._take()
             if taken is None:
                 break
             self._deliver(*taken)
             credit -= 1
-            if plan := self.strikes.breaks_off(Direction.OUT):
-                self.connection.break_off(TRANSFER, reset=plan.reset)
+            if plan := self.faults.cut_mid_frame(Direction.OUT):
+                self.connection.cut_mid_frame(TRANSFER, reset=plan.reset)
         else:
             self._pass_on()
         if self._sender.drain_mode:
@@ -187,8 +185,8 @@ class SessionEndpoint(ConsumeEndpoint):
             self.session_granted(session)
             return
         self._waits = True
-        agenda = self.connection.broker.namespace.agenda
-        agenda.at(agenda.now() + self._accept_timeout_ms(), self._give_up)
+        timers = self.connection.broker.namespace.timers
+        timers.call_at(timers.now() + self._accept_timeout_ms(), self._give_up)
 
     @property
     def is_busy(self) -> bool:
@@ -216,7 +214,7 @@ class SessionEndpoint(ConsumeEndpoint):
         self.connection.schedule_flush()
 
     def session_lost(self) -> None:
-        self.connection.detach(
+        self.connection.links.detach(
             self.link,
             SessionLockLost("The session lock was lost. Request a new session receiver."),
         )
@@ -225,7 +223,7 @@ class SessionEndpoint(ConsumeEndpoint):
         if self._waits:
             self._waits = False
             self.queue.stop_waiting(self)
-            self.connection.refuse(
+            self.connection.links.refuse(
                 self.link,
                 TimedOut("The operation did not complete within the allotted timeout. No session was available."),
             )
@@ -236,7 +234,7 @@ class SessionEndpoint(ConsumeEndpoint):
         return self.queue.take_from(self.session, self, delete=self._deletes)
 
     def _has_next(self) -> bool:
-        return self.session is not None and len(self.session.line) > 0
+        return self.session is not None and len(self.session.ready) > 0
 
     def _pass_on(self) -> None:
         pass

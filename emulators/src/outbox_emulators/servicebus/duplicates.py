@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Hashable
 from operator import itemgetter
 
-from outbox_emulators.servicebus.agenda import Clock
+from outbox_emulators.servicebus.timers import Clock
 
 
 class DuplicateHistory:

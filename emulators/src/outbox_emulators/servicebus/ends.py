@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from outbox_emulators.servicebus.agenda import Agenda
 from outbox_emulators.servicebus.duplicates import DuplicateHistory
 from outbox_emulators.servicebus.entities import Receiving, Sending, Upkeep
 from outbox_emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound, Refused
-from outbox_emulators.servicebus.lines import LineMaker
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import QueueSettings
+from outbox_emulators.servicebus.ready_queue import ReadyQueueFactory
 from outbox_emulators.servicebus.sessions import SessionQueue
 from outbox_emulators.servicebus.status import Status
+from outbox_emulators.servicebus.timers import TimerQueue
 
 DEAD_LETTER_SUFFIX = "/$DeadLetterQueue"
 
@@ -45,7 +45,7 @@ class Inlet:
 
     name: str
     settings: Sending
-    agenda: Agenda
+    timers: TimerQueue
     status: Status = Status.ACTIVE
     counts: SendCounts = field(default_factory=SendCounts)
     refusals: list[Refusal] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Inlet:
 
     def __post_init__(self) -> None:
         if self.settings.duplicates:
-            self.history = DuplicateHistory(self.settings.duplicates.window_ms, self.agenda.now)
+            self.history = DuplicateHistory(self.settings.duplicates.window_ms, self.timers.now)
 
     def update(self, settings: Sending) -> None:
         """Take over other settings. A new window holds for what is accepted from now on."""
@@ -152,17 +152,17 @@ def _settings(path: str, receiving: Receiving, default_ttl_ms: int | None) -> tu
 
 
 def make_outlet(
-    path: str, receiving: Receiving, default_ttl_ms: int | None, agenda: Agenda, lines: LineMaker
+    path: str, receiving: Receiving, default_ttl_ms: int | None, timers: TimerQueue, ready_queue: ReadyQueueFactory
 ) -> Outlet:
     """Make the receiving side of a queue or subscription; of two times to live the shorter holds.
 
-    `lines` is how messages wait where no sessions are required.
+    `ready_queue` makes what messages wait in where no sessions are required.
     """
     live, dead = _settings(path, receiving, default_ttl_ms)
-    dead_letters = MessageQueue(dead, agenda)
+    dead_letters = MessageQueue(dead, timers)
     if receiving.requires_session:
-        return Outlet(path, SessionQueue(live, agenda, dead_letters), dead_letters)
-    return Outlet(path, MessageQueue(live, agenda, dead_letters, lines=lines), dead_letters)
+        return Outlet(path, SessionQueue(live, timers, dead_letters), dead_letters)
+    return Outlet(path, MessageQueue(live, timers, dead_letters, ready_queue=ready_queue), dead_letters)
 
 
 @dataclass(slots=True)
@@ -176,10 +176,10 @@ class Times:
 class Entity:
     """What queues, topics and subscriptions have in common for those who manage them."""
 
-    def __init__(self, path: str, upkeep: Upkeep, agenda: Agenda, *ends: Inlet | Outlet) -> None:
+    def __init__(self, path: str, upkeep: Upkeep, timers: TimerQueue, *ends: Inlet | Outlet) -> None:
         self.path = path
         self.upkeep = upkeep
-        self.times = Times(agenda.now(), agenda.now())
+        self.times = Times(timers.now(), timers.now())
         self._ends = ends
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.fault_injection import FaultInjector
 from outbox_emulators.servicebus.fault_plans import FaultError, FaultPlan
 from outbox_emulators.servicebus.faults import Fault
-from outbox_emulators.servicebus.injection import FaultInjector
 from outbox_emulators.servicebus.json_http import json_object, problem
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from outbox_emulators.servicebus.agenda import Agenda
 from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
+from outbox_emulators.servicebus.timers import TimerQueue
 
 _ENDED_KEPT = 1000
 
@@ -58,20 +58,20 @@ class Fault:
 class Faults:
     """The faults of one broker; `applied` counts by kind how often they struck."""
 
-    def __init__(self, agenda: Agenda) -> None:
+    def __init__(self, timers: TimerQueue) -> None:
         self.applied: Counter[str] = Counter()
         self.pending: dict[int, Fault] = {}
-        self._agenda = agenda
+        self._timers = timers
         self._ended: deque[Fault] = deque(maxlen=_ENDED_KEPT)
         self._ids = itertools.count(1)
 
     def add(self, plan: FaultPlan) -> Fault:
         """Begin to strike, at what matches from now on."""
-        until = None if plan.for_ms is None else self._agenda.now() + plan.for_ms
+        until = None if plan.for_ms is None else self._timers.now() + plan.for_ms
         fault = Fault(next(self._ids), plan, until)
         self.pending[fault.id] = fault
         if until is not None:
-            self._agenda.at(until, lambda: self.end(fault))
+            self._timers.call_at(until, lambda: self.end(fault))
         return fault
 
     def get(self, fault_id: int) -> Fault | None:
@@ -111,8 +111,8 @@ class Faults:
         return None
 
     def _end_overdue(self) -> None:
-        # The agenda may come to it a little later.
-        now = self._agenda.now()
+        # The timers may come to it a little later.
+        now = self._timers.now()
         for fault in list(self.pending.values()):
             if fault.until_ms is not None and fault.until_ms <= now:
                 self.end(fault)
@@ -127,7 +127,7 @@ class Faults:
     def as_object(self) -> dict[str, Any]:
         """All that are pending, and how often each kind has struck."""
         self._end_overdue()
-        now = self._agenda.now()
+        now = self._timers.now()
         return {
             "pending": [fault.as_object(now) for fault in self.pending.values()],
             "applied": dict(sorted(self.applied.items())),
@@ -135,4 +135,4 @@ class Faults:
 
     def describe(self, fault: Fault) -> dict[str, Any]:
         """One of them."""
-        return fault.as_object(self._agenda.now())
+        return fault.as_object(self._timers.now())

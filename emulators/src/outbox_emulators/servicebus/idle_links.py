@@ -7,17 +7,14 @@ help), a connection without links is closed after five (AMQP troubleshooting gui
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from proton import Link
+
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.connections import Connection
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.errors import ConnectionForced, IdleTimerExpired, ServiceBusError
-
-if TYPE_CHECKING:
-    from proton import Link
-
-    from outbox_emulators.servicebus.broker import Broker
-    from outbox_emulators.servicebus.connection import AmqpConnection
-    from outbox_emulators.servicebus.links import LinkEndpoint
+from outbox_emulators.servicebus.links import LinkEndpoint
 
 SERVICE_IDLE_MS = 600_000
 EDGES_IDLE_MS = 60_000
@@ -50,13 +47,13 @@ class IdleLinks:
 
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
-        for connection in list(self._broker.connections):
+        for connection in self._broker.connections:
             self._look_at(connection, now)
         self.start()
 
-    def _look_at(self, connection: AmqpConnection, now: float) -> None:
-        links = [each for each in connection.endpoints() if each[1].role is not None]
-        if not links and now - connection.active_s >= self._idle_s / 2:
+    def _look_at(self, connection: Connection, now: float) -> None:
+        links = [each for each in connection.links.items() if each[1].role is not None]
+        if not links and now - connection.links.active_s >= self._idle_s / 2:
             self._end(connection, None, self._broker.edges.idle_connection())
         for link, endpoint in links:
             if not endpoint.is_busy and now - endpoint.active_s >= self._idle_s:
@@ -64,12 +61,12 @@ class IdleLinks:
                 if not connection.is_open:
                     return
 
-    def _end(self, connection: AmqpConnection, idle: tuple[Link, LinkEndpoint] | None, edge: Edge) -> None:
+    def _end(self, connection: Connection, idle: tuple[Link, LinkEndpoint] | None, edge: Edge) -> None:
         self._broker.edges.meet(edge)
         error: ServiceBusError | None
         if idle is not None and edge in (Edge.IDLE_LINK_DETACHED, Edge.IDLE_LINK_DETACHED_WITH_ERROR):
             error = IdleTimerExpired(idle[0].name, idle[1].role, self._idle_s)
-            connection.detach(idle[0], error if edge is Edge.IDLE_LINK_DETACHED_WITH_ERROR else None)
+            connection.links.detach(idle[0], error if edge is Edge.IDLE_LINK_DETACHED_WITH_ERROR else None)
         else:
             error = ConnectionForced(
                 f"The connection was inactive for more than the allowed {self._idle_s * 500:.0f} milliseconds and "

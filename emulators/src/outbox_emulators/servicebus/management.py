@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from proton import UNDESCRIBED, Array, Data, Message, timestamp
 
+from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.consuming import SessionEndpoint
 from outbox_emulators.servicebus.entry import Entry, Lock
 from outbox_emulators.servicebus.errors import ArgumentInvalid, NotAllowed, NotImplementedHere, ServiceBusError
@@ -21,9 +22,6 @@ from outbox_emulators.servicebus.namespace import MANAGEMENT_SUFFIX
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.requests import failure, properties_of, response
 from outbox_emulators.servicebus.sessions import SessionQueue
-
-if TYPE_CHECKING:
-    from outbox_emulators.servicebus.connection import AmqpConnection
 
 LOG = logging.getLogger(__name__)
 
@@ -77,7 +75,7 @@ class ManagementNode:
 
     @staticmethod
     def _owned(connection: AmqpConnection) -> list[SessionEndpoint]:
-        return [endpoint for _, endpoint in connection.endpoints() if isinstance(endpoint, SessionEndpoint)]
+        return [endpoint for endpoint in connection.links.endpoints() if isinstance(endpoint, SessionEndpoint)]
 
     # Messages
 

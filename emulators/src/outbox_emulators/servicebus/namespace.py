@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from outbox_emulators.servicebus.agenda import Agenda
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.ends import DEAD_LETTER_SUFFIX, Entity, Inlet, Outlet
 from outbox_emulators.servicebus.entities import Entities, QueueEntity, TopicEntity
 from outbox_emulators.servicebus.errors import EntityDisabled, NotFound
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.status import Status
+from outbox_emulators.servicebus.timers import TimerQueue
 from outbox_emulators.servicebus.topic import Destination, Queue, Subscription, Topic
 
 MANAGEMENT_SUFFIX = "/$management"
@@ -44,13 +44,13 @@ class Source:
 class Namespace:
     """The running entities. Names are matched without regard to case, as in the service."""
 
-    def __init__(self, entities: Entities, agenda: Agenda, edges: Edges) -> None:
-        self.agenda = agenda
+    def __init__(self, entities: Entities, timers: TimerQueue, edges: Edges) -> None:
+        self.timers = timers
         self._edges = edges
         self.name = entities.namespace
-        self.created_ms = agenda.now()
-        self.queues = {entity.name.lower(): Queue(entity, agenda, edges) for entity in entities.queues}
-        self.topics = {entity.name.lower(): Topic(entity, agenda, edges) for entity in entities.topics}
+        self.created_ms = timers.now()
+        self.queues = {entity.name.lower(): Queue(entity, timers, edges) for entity in entities.queues}
+        self.topics = {entity.name.lower(): Topic(entity, timers, edges) for entity in entities.topics}
 
     def destination(self, address: str) -> Destination:
         """Find what an address sends to. Raises NotFound."""
@@ -112,12 +112,12 @@ class Namespace:
 
     def add_queue(self, entity: QueueEntity) -> Queue:
         """Make a queue, empty, for a name that is free."""
-        queue = self.queues[entity.name.lower()] = Queue(entity, self.agenda, self._edges)
+        queue = self.queues[entity.name.lower()] = Queue(entity, self.timers, self._edges)
         return queue
 
     def add_topic(self, entity: TopicEntity) -> Topic:
         """Make a topic, empty, for a name that is free."""
-        topic = self.topics[entity.name.lower()] = Topic(entity, self.agenda, self._edges)
+        topic = self.topics[entity.name.lower()] = Topic(entity, self.timers, self._edges)
         return topic
 
     def remove(self, entity: Entity) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from proton import Delivery, Receiver, symbol, ulong
 
 from outbox_emulators.servicebus import settlement
 from outbox_emulators.servicebus.acknowledgements import Acknowledgements, Outcome
+from outbox_emulators.servicebus.connection import AmqpConnection
+from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
 from outbox_emulators.servicebus.edges import Edge, Oversized
 from outbox_emulators.servicebus.errors import (
     DetachForced,
@@ -19,14 +20,10 @@ from outbox_emulators.servicebus.errors import (
 )
 from outbox_emulators.servicebus.fault_plans import Direction, Role
 from outbox_emulators.servicebus.frames import DISPOSITION
-from outbox_emulators.servicebus.late import LateAnswers
+from outbox_emulators.servicebus.link_faults import LinkFaults
 from outbox_emulators.servicebus.links import DETACHED, LinkEndpoint
 from outbox_emulators.servicebus.message import BATCH_FORMAT, Message, parse, split_batch
-from outbox_emulators.servicebus.strikes import LinkStrikes
 from outbox_emulators.servicebus.topic import Destination
-
-if TYPE_CHECKING:
-    from outbox_emulators.servicebus.connection import AmqpConnection
 
 SEND_CREDIT = 1000
 
@@ -35,17 +32,18 @@ class PublishEndpoint(LinkEndpoint):
     """Takes messages and batches for a queue or topic."""
 
     role = Role.SENDER
-    strikes: LinkStrikes
+    faults: LinkFaults
 
     def __init__(self, connection: AmqpConnection, link: Receiver, destination: Destination, path: str) -> None:
-        super().__init__(connection, link)
+        super().__init__(link)
+        self.connection = connection
         self.path = path
         self.destination = destination
         self._receiver = link
         self._limits = connection.broker.limits(destination.inlet.settings)
         self._oversized: dict[Delivery, int] = {}
-        self.strikes = LinkStrikes(connection.broker.faults, path, Role.SENDER)
-        self._late = LateAnswers(connection.broker.edges, connection.schedule_flush)
+        self.faults = LinkFaults(connection.broker.faults, path, Role.SENDER)
+        self._late = DelayedAnswers(connection.broker.edges, connection.schedule_flush)
         self._acknowledgements = Acknowledgements(self._acknowledge, connection.schedule_flush)
 
     @property
@@ -57,7 +55,7 @@ class PublishEndpoint(LinkEndpoint):
 
     def open(self) -> None:
         self.check()
-        if shrunk := self.strikes.shrunk_to():
+        if shrunk := self.faults.shrunk_limit():
             self._limits = self._limits.at_most(shrunk)
         self.link.max_message_size = self._limits.message
         self.link.properties = {
@@ -76,11 +74,11 @@ class PublishEndpoint(LinkEndpoint):
             self._swallow(delivery)
         if delivery.partial or not (delivery.readable or delivery in self._oversized):
             return
-        if plan := self.strikes.detaches():
-            self.connection.detach(self.link, None if plan.silent else DetachForced(DETACHED))
+        if plan := self.faults.detach():
+            self.connection.links.detach(self.link, None if plan.silent else DetachForced(DETACHED))
             return
         error = self._publish(delivery, message_format)
-        if error is None and (plan := self.strikes.cuts_after()):
+        if error is None and (plan := self.faults.cut_after_transfer()):
             self.connection.abort(reset=plan.reset)
             return
         if isinstance(error, PropertiesTooLarge):
@@ -92,10 +90,10 @@ class PublishEndpoint(LinkEndpoint):
 
     def _refuse_oversized(self, delivery: Delivery, error: MessageTooLarge) -> None:
         edges = self.connection.broker.edges
-        how = self.strikes.answers_oversized() or edges.oversized()
+        how = self.faults.oversized_answer() or edges.oversized()
         edges.meet(Edge(how))
         if how is Oversized.DETACHED_WITHOUT_DISPOSITION:
-            self.connection.detach(self.link, error)
+            self.connection.links.detach(self.link, error)
         else:
             self._answer(delivery, Outcome(error, detaches=how is Oversized.REJECTED_THEN_DETACHED))
 
@@ -103,7 +101,7 @@ class PublishEndpoint(LinkEndpoint):
         """Grant credit for another transfer, and answer this one when that is due."""
         self._receiver.flow(1)
         broker = self.connection.broker
-        delay_ms = broker.ack_delay_ms + self.strikes.delay_ms()
+        delay_ms = broker.ack_delay_ms + self.faults.ack_delay_ms()
         if late_ms := broker.edges.settlement_delay_ms():
             self._late.owe(partial(self._acknowledge, delivery, outcome), delay_ms + late_ms)
         else:
@@ -117,10 +115,10 @@ class PublishEndpoint(LinkEndpoint):
             delivery.settle()
         else:
             settlement.answer(delivery, error)
-        if error is None and (plan := self.strikes.breaks_off(Direction.OUT)):
-            self.connection.break_off(DISPOSITION, reset=plan.reset)
+        if error is None and (plan := self.faults.cut_mid_frame(Direction.OUT)):
+            self.connection.cut_mid_frame(DISPOSITION, reset=plan.reset)
         if error is not None and outcome.detaches:
-            self.connection.detach(self.link, error)
+            self.connection.links.detach(self.link, error)
 
     def _publish(self, delivery: Delivery, message_format: int | None) -> ServiceBusError | None:
         """Take in a complete delivery; return the error if it is refused."""
@@ -133,14 +131,14 @@ class PublishEndpoint(LinkEndpoint):
                     f"The received message (size:{size} bytes) exceeds the limit ({self._limits.message} bytes) "
                     "currently allowed on the link."
                 )
-            if self.strikes.exceeds_shrunk(len(data)):
+            if self.faults.exceeds_shrunk_limit(len(data)):
                 raise MessageTooLarge(
                     f"The received message (size:{len(data)} bytes) exceeds the limit that the topic has by now."
                 )
             messages = self._messages(data, message_format)
-            self.strikes.refuse(messages)
+            self.faults.reject(messages)
             self.destination.publish(messages)
-            self.destination.inlet.accessed_ms = self.connection.broker.namespace.agenda.now()
+            self.destination.inlet.accessed_ms = self.connection.broker.namespace.timers.now()
         except ServiceBusError as refusal:
             self.destination.inlet.counts.refused += 1
             return refusal

@@ -10,13 +10,13 @@ from operator import itemgetter
 from uuid import UUID
 
 from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.agenda import Agenda
 from outbox_emulators.servicebus.counts import Counts
 from outbox_emulators.servicebus.entry import Entry, Lock, State
 from outbox_emulators.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
-from outbox_emulators.servicebus.lines import Line, LineMaker
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.queue_settings import Consumer, QueueSettings
+from outbox_emulators.servicebus.ready_queue import ReadyQueue, ReadyQueueFactory
+from outbox_emulators.servicebus.timers import TimerQueue
 
 DEAD_LETTER_REASON = "DeadLetterReason"
 DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
@@ -31,19 +31,19 @@ class MessageQueue:
     def __init__(
         self,
         settings: QueueSettings,
-        agenda: Agenda,
+        timers: TimerQueue,
         dead_letters: MessageQueue | None = None,
         *,
-        lines: LineMaker = Line,
+        ready_queue: ReadyQueueFactory = ReadyQueue,
     ) -> None:
         self.settings = settings
         self.dead_letters = dead_letters
-        self._agenda = agenda
+        self._timers = timers
         self._entries: dict[int, Entry] = {}
         self._locked: dict[UUID, Entry] = {}
         self._last_sequence_number = 0
-        self._make_line = lines
-        self._line = lines()
+        self._new_ready_queue = ready_queue
+        self._ready = ready_queue()
         self._waiting: dict[Consumer, None] = {}
         self._lock_expiries: deque[tuple[int, UUID]] = deque()
         self._expiries: list[tuple[int, int]] = []
@@ -61,7 +61,7 @@ class MessageQueue:
 
     def enqueue(self, message: Message, enqueued_sequence_number: int | None = None) -> Entry:
         """Accept a message, now or, if it says so, at its scheduled time. Returns its entry."""
-        now = self._agenda.now()
+        now = self._timers.now()
         number = self.next_sequence_number()
         entry = Entry(message, number, enqueued_sequence_number or number, now)
         self._admit(entry)
@@ -84,7 +84,7 @@ class MessageQueue:
         if entry.ttl_ms is not None:
             entry.expires_ms = now + entry.ttl_ms
             self._note_expiry(entry.expires_ms, entry.sequence_number)
-        self._line_up(entry)
+        self._make_ready(entry)
 
     def _note_expiry(self, when: int, number: int) -> None:
         if len(self._expiries) > 2 * len(self._entries) + 1000:
@@ -114,7 +114,7 @@ class MessageQueue:
 
         When there is none the consumer is remembered, and woken when one comes.
         """
-        entry = self._next_live(self._line)
+        entry = self._next_live(self._ready)
         if entry is None:
             self._waiting[consumer] = None
             return None
@@ -130,29 +130,29 @@ class MessageQueue:
 
     def wake_waiting(self) -> None:
         """Wake one consumer if there is something to take."""
-        if self._waiting and len(self._line):
+        if self._waiting and len(self._ready):
             consumer = next(iter(self._waiting))
             del self._waiting[consumer]
             consumer.wake()
 
-    def _next_live(self, line: Line) -> Entry | None:
-        now = self._agenda.now()
-        while (entry := line.take()) is not None:
+    def _next_live(self, ready: ReadyQueue) -> Entry | None:
+        now = self._timers.now()
+        while (entry := ready.take()) is not None:
             if entry.expires_ms is None or entry.expires_ms > now:
                 return entry
             self._expire(entry)
         return None
 
-    def _line_up(self, entry: Entry) -> None:
-        self._line.append(entry)
+    def _make_ready(self, entry: Entry) -> None:
+        self._ready.append(entry)
         self.wake_waiting()
 
-    def _give_back(self, entry: Entry) -> None:
-        self._line.put_back(entry)
+    def _requeue(self, entry: Entry) -> None:
+        self._ready.requeue(entry)
         self.wake_waiting()
 
     def _lock(self, entry: Entry) -> Lock:
-        until = self._agenda.now() + self.settings.lock_ms
+        until = self._timers.now() + self.settings.lock_ms
         entry.lock = lock = Lock.new(until)
         self._locked[lock.token] = entry
         self._note_lock(until, lock.token)
@@ -218,7 +218,7 @@ class MessageQueue:
         if self.dead_letters is None:
             raise NotAllowed("A message of a dead-letter queue cannot be moved to a dead-letter queue.")
         entry.message = entry.message.with_application_properties(changes or {})
-        self._bury(entry, reason, description)
+        self._move_to_dead_letters(entry, reason, description)
 
     def has_slow_lock(self, token: UUID, slow_ms: int) -> bool:
         """Tell whether a lock was taken so many milliseconds ago, and may end without making a dead letter."""
@@ -228,7 +228,7 @@ class MessageQueue:
         return self._is_slow(entry.lock.until_ms, slow_ms) and self._may_fail(entry)
 
     def _is_slow(self, until_ms: int, slow_ms: int) -> bool:
-        return self._agenda.now() - (until_ms - self.settings.lock_ms) >= slow_ms
+        return self._timers.now() - (until_ms - self.settings.lock_ms) >= slow_ms
 
     def _may_fail(self, entry: Entry) -> bool:
         limit = self.settings.max_delivery_count
@@ -241,7 +241,7 @@ class MessageQueue:
     def renew_lock(self, token: UUID) -> int:
         """Extend the lock on a message; return when it now ends."""
         entry = self.locked_entry(token)
-        until = self._agenda.now() + self.settings.lock_ms
+        until = self._timers.now() + self.settings.lock_ms
         entry.lock = Lock(token, until)
         self._note_lock(until, token)
         return until
@@ -268,7 +268,7 @@ class MessageQueue:
         self._count_delivery(entry)
         limit = self.settings.max_delivery_count
         if limit is not None and entry.delivery_count >= limit:
-            self._bury(
+            self._move_to_dead_letters(
                 entry,
                 "MaxDeliveryCountExceeded",
                 f"Message could not be consumed after {limit} delivery attempts.",
@@ -284,10 +284,10 @@ class MessageQueue:
 
     def _unlock(self, entry: Entry) -> None:
         self._forget_lock(entry)
-        if entry.expires_ms is not None and entry.expires_ms <= self._agenda.now():
+        if entry.expires_ms is not None and entry.expires_ms <= self._timers.now():
             self._expire(entry)
         elif entry.state is State.ACTIVE:
-            self._give_back(entry)
+            self._requeue(entry)
 
     def _forget_lock(self, entry: Entry) -> None:
         if entry.lock is not None:
@@ -301,20 +301,20 @@ class MessageQueue:
         self._deferred.discard(entry.sequence_number)
         self._scheduled.discard(entry.sequence_number)
 
-    def _bury(self, entry: Entry, reason: str | None, description: str | None) -> None:
+    def _move_to_dead_letters(self, entry: Entry, reason: str | None, description: str | None) -> None:
         if self.dead_letters is None:
             self._unlock(entry)
             return
         self._drop(entry)
-        self.dead_letters.receive_dead(entry, reason, description, self.settings.path)
+        self.dead_letters.add_dead_letter(entry, reason, description, self.settings.path)
 
-    def bury_new(self, message: Message, reason: str, description: str) -> None:
+    def dead_letter_new(self, message: Message, reason: str, description: str) -> None:
         """Dead-letter a message that this queue cannot take."""
-        entry = Entry(message, number := self.next_sequence_number(), number, self._agenda.now())
+        entry = Entry(message, number := self.next_sequence_number(), number, self._timers.now())
         if self.dead_letters is not None:
-            self.dead_letters.receive_dead(entry, reason, description, self.settings.path)
+            self.dead_letters.add_dead_letter(entry, reason, description, self.settings.path)
 
-    def receive_dead(self, dead: Entry, reason: str | None, description: str | None, source: str) -> None:
+    def add_dead_letter(self, dead: Entry, reason: str | None, description: str | None, source: str) -> None:
         """Take over a message from the queue it died in; it keeps its sequence number and its age."""
         changes = {DEAD_LETTER_REASON: reason, DEAD_LETTER_DESCRIPTION: description}
         entry = Entry(
@@ -327,7 +327,7 @@ class MessageQueue:
             dead_letter_source=source,
         )
         self._admit(entry)
-        self._give_back(entry)
+        self._requeue(entry)
 
     def expire_all_locks(self) -> int:
         """Have every lock end now, as if its time were over; returns how many."""
@@ -341,7 +341,7 @@ class MessageQueue:
         self._entries.clear()
         self.size_bytes = 0
         self._locked.clear()
-        self._line = self._make_line()
+        self._ready = self._new_ready_queue()
         self._lock_expiries.clear()
         self._expiries.clear()
         self._schedule.clear()
@@ -353,11 +353,11 @@ class MessageQueue:
     @property
     def has_next(self) -> bool:
         """Whether a message waits to be received."""
-        return len(self._line) > 0
+        return len(self._ready) > 0
 
     def peek(self, from_sequence_number: int, limit: int, session_id: str | None = None) -> list[Entry]:
         """Return messages in any state, from a sequence number on, without touching them."""
-        now = self._agenda.now()
+        now = self._timers.now()
         found: list[Entry] = []
         for number in sorted(number for number in self._entries if number >= from_sequence_number):
             entry = self._entries[number]
@@ -380,10 +380,10 @@ class MessageQueue:
     def _arm(self, when: int) -> None:
         if self._armed is None or when < self._armed:
             self._armed = when
-            self._agenda.at(when, self._run_due)
+            self._timers.call_at(when, self._run_due)
 
     def _run_due(self) -> None:
-        now = self._agenda.now()
+        now = self._timers.now()
         self._armed = None
         self._expire_locks(now)
         self._enqueue_scheduled(now)
@@ -393,7 +393,7 @@ class MessageQueue:
             self._arm(due)
 
     def _next_due(self) -> int | None:
-        heads = [line[0][0] for line in (self._lock_expiries, self._expiries, self._schedule) if line]
+        heads = [times[0][0] for times in (self._lock_expiries, self._expiries, self._schedule) if times]
         return min(heads) if heads else None
 
     def _expire_locks(self, now: int) -> None:
@@ -422,14 +422,14 @@ class MessageQueue:
             entry = self._entries.get(heapq.heappop(self._expiries)[1])
             # A locked message lives on until it is settled or its lock ends.
             if entry is not None and entry.lock is None and entry.state is not State.SCHEDULED:
-                self._take_out(entry)
+                self._remove_ready(entry)
                 self._expire(entry)
 
-    def _take_out(self, entry: Entry) -> None:
-        self._line.remove(entry)
+    def _remove_ready(self, entry: Entry) -> None:
+        self._ready.remove(entry)
 
     def _expire(self, entry: Entry) -> None:
         if self.settings.dead_letter_on_expiry and self.dead_letters is not None:
-            self._bury(entry, "TTLExpiredException", "The message expired and was dead lettered.")
+            self._move_to_dead_letters(entry, "TTLExpiredException", "The message expired and was dead lettered.")
         else:
             self._drop(entry)

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import uuid4
 
 from proton import Delivery, Link, Message, ProtonException, Receiver, Sender, int32, symbol
 
 from outbox_emulators.servicebus import settlement
+from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.errors import DecodeFailed, NotFound, ServiceBusError
 from outbox_emulators.servicebus.links import LinkEndpoint
 from outbox_emulators.servicebus.namespace import MANAGEMENT_SUFFIX
 
-if TYPE_CHECKING:
-    from outbox_emulators.servicebus.connection import AmqpConnection
-
 REQUEST_CREDIT = 100
 EMPTY: Mapping[str, object] = MappingProxyType({})
 
-Answer = Callable[["AmqpConnection", Message], Message]
+Answer = Callable[[AmqpConnection, Message], Message]
 
 
 class NodeEndpoint(LinkEndpoint):
     """One of the two links to a node; that of an entity has the entity's path."""
+
+    def __init__(self, connection: AmqpConnection, link: Link, node: str) -> None:
+        super().__init__(link)
+        self.connection = connection
+        self.node = node
 
     def check(self) -> None:
         if self.path is not None:
@@ -37,8 +40,7 @@ class RequestEndpoint(NodeEndpoint):
     """Takes requests for one node and answers them over the link that the same session has opened for answers."""
 
     def __init__(self, connection: AmqpConnection, link: Receiver, node: str, answer: Answer) -> None:
-        super().__init__(connection, link)
-        self.node = node
+        super().__init__(connection, link, node)
         self._receiver = link
         self._answer = answer
 
@@ -61,7 +63,7 @@ class RequestEndpoint(NodeEndpoint):
         settlement.answer(delivery, None)
         response = self._answer(self.connection, request)
         response.correlation_id = request.id
-        for link, endpoint in self.connection.endpoints():
+        for link, endpoint in self.connection.links.items():
             if isinstance(endpoint, ResponseEndpoint) and endpoint.answers(self, request.reply_to, link):
                 endpoint.send(response)
                 return
@@ -71,8 +73,7 @@ class ResponseEndpoint(NodeEndpoint):
     """Carries answers back to the client."""
 
     def __init__(self, connection: AmqpConnection, link: Sender, node: str) -> None:
-        super().__init__(connection, link)
-        self.node = node
+        super().__init__(connection, link, node)
         self._sender = link
         self._pending: list[Message] = []
 

@@ -9,16 +9,17 @@ from types import TracebackType
 from aiohttp import web
 
 from outbox_emulators.servicebus.admin import Admin
-from outbox_emulators.servicebus.agenda import Agenda, AgendaRunner, Clock, system_clock
 from outbox_emulators.servicebus.attach import attach
 from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, SharedAccess
-from outbox_emulators.servicebus.broker import Broker, Tier
+from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.edges import DEFAULT_SEED, Edges
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.errors import ConnectionForced
 from outbox_emulators.servicebus.idle_links import IdleLinks, default_idle_ms
+from outbox_emulators.servicebus.limits import Tier
 from outbox_emulators.servicebus.namespace import Namespace
+from outbox_emulators.servicebus.timers import Clock, TimerQueue, TimerRunner, system_clock
 
 LOG = logging.getLogger(__name__)
 
@@ -52,11 +53,11 @@ class ServiceBusServer:
         self._port = port
         self._admin_port = admin_port
         self._key = key
-        self._agenda = Agenda(clock)
-        self._runner = AgendaRunner(self._agenda)
+        self._timers = TimerQueue(clock)
+        self._runner = TimerRunner(self._timers)
         chosen = Edges(edges)
         self.broker = Broker(
-            Namespace(entities, self._agenda, chosen),
+            Namespace(entities, self._timers, chosen),
             SharedAccess(key, lambda: clock() / 1000),
             chosen,
             tier=tier,
@@ -109,8 +110,7 @@ class ServiceBusServer:
                     await connection.gone.wait()
         except TimeoutError:
             # A client that does not read would keep its connection, and the port, for ever.
-            for connection in list(self.broker.connections):
-                connection.abort()
+            self.broker.connections.cut_all()
 
     async def __aenter__(self) -> ServiceBusServer:
         await self.start()

@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Protocol
 from uuid import UUID
 
-from outbox_emulators.servicebus.agenda import Agenda
 from outbox_emulators.servicebus.counts import Counts
 from outbox_emulators.servicebus.entry import Entry, Lock
 from outbox_emulators.servicebus.errors import (
@@ -19,9 +18,10 @@ from outbox_emulators.servicebus.errors import (
     SessionCannotBeLocked,
     SessionLockLost,
 )
-from outbox_emulators.servicebus.lines import Line
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import Consumer, QueueSettings
+from outbox_emulators.servicebus.ready_queue import ReadyQueue
+from outbox_emulators.servicebus.timers import TimerQueue
 
 _GRACE_MS = 1_000
 
@@ -41,7 +41,7 @@ class Session:
     """One session. `locked_until_ms` means something only while there is a holder."""
 
     id: str
-    line: Line = field(default_factory=Line)
+    ready: ReadyQueue = field(default_factory=ReadyQueue)
     state: bytes | None = None
     state_set_ms: int = 0
     holder: SessionHolder | None = None
@@ -53,8 +53,10 @@ class Session:
 class SessionQueue(MessageQueue):
     """A queue or subscription with RequiresSession."""
 
-    def __init__(self, settings: QueueSettings, agenda: Agenda, dead_letters: MessageQueue | None = None) -> None:
-        super().__init__(settings, agenda, dead_letters)
+    def __init__(
+        self, settings: QueueSettings, timers: TimerQueue, dead_letters: MessageQueue | None = None
+    ) -> None:
+        super().__init__(settings, timers, dead_letters)
         self._sessions: dict[str, Session] = {}
         self._available: dict[str, Session] = {}
         self._waiters: dict[SessionHolder, None] = {}
@@ -109,12 +111,12 @@ class SessionQueue(MessageQueue):
     def set_state(self, session_id: str, owned: Iterable[SessionHolder], state: bytes | None) -> None:
         session = self._held(session_id, owned)
         session.state = state
-        session.state_set_ms = self._agenda.now()
+        session.state_set_ms = self._timers.now()
 
     def session_ids(self, state_set_after_ms: int | None = None) -> list[str]:
         """The sessions with active messages or a state or, with a time, those whose state was set after it."""
         if state_set_after_ms is None:
-            found = [s.id for s in self._sessions.values() if s.state is not None or len(s.line) or s.locks]
+            found = [s.id for s in self._sessions.values() if s.state is not None or len(s.ready) or s.locks]
         else:
             found = [
                 s.id
@@ -136,9 +138,9 @@ class SessionQueue(MessageQueue):
         self, session: Session, holder: SessionHolder, *, delete: bool = False
     ) -> tuple[Entry, Lock | None] | None:
         """Hand the session's next message to its holder. The holder is woken when another comes."""
-        if session.holder is not holder or session.locked_until_ms <= self._agenda.now():
+        if session.holder is not holder or session.locked_until_ms <= self._timers.now():
             return None
-        entry = self._next_live(session.line)
+        entry = self._next_live(session.ready)
         if entry is None:
             return None
         if delete:
@@ -200,18 +202,18 @@ class SessionQueue(MessageQueue):
     def _session_of(self, entry: Entry) -> Session:
         return self._session(entry.message.session_id or "")
 
-    def _line_up(self, entry: Entry) -> None:
+    def _make_ready(self, entry: Entry) -> None:
         session = self._session_of(entry)
-        session.line.append(entry)
+        session.ready.append(entry)
         self._announce(session)
 
-    def _give_back(self, entry: Entry) -> None:
+    def _requeue(self, entry: Entry) -> None:
         session = self._session_of(entry)
-        session.line.put_back(entry)
+        session.ready.requeue(entry)
         self._announce(session)
 
-    def _take_out(self, entry: Entry) -> None:
-        self._session_of(entry).line.remove(entry)
+    def _remove_ready(self, entry: Entry) -> None:
+        self._session_of(entry).ready.remove(entry)
 
     def _lock(self, entry: Entry) -> Lock:
         session = self._session_of(entry)
@@ -245,7 +247,7 @@ class SessionQueue(MessageQueue):
 
     def _settle_down(self, session: Session) -> None:
         """Put a session that nobody holds where it belongs."""
-        if not len(session.line):
+        if not len(session.ready):
             self._available.pop(session.id, None)
             if session.state is None and not session.entries:
                 self._sessions.pop(session.id, None)
@@ -266,7 +268,7 @@ class SessionQueue(MessageQueue):
 
     def _extend(self, session: Session) -> None:
         assert session.holder is not None
-        session.locked_until_ms = self._agenda.now() + self.settings.lock_ms
+        session.locked_until_ms = self._timers.now() + self.settings.lock_ms
         self._note_expiry_of(session, session.locked_until_ms)
 
     def _note_expiry_of(self, session: Session, until_ms: int) -> None:

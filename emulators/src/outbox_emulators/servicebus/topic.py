@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from outbox_emulators.servicebus.agenda import Agenda
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.ends import Entity, Inlet, make_outlet
 from outbox_emulators.servicebus.entities import QueueEntity, SubscriptionEntity, TopicEntity
 from outbox_emulators.servicebus.entry import Entry, State
 from outbox_emulators.servicebus.errors import MessageNotFound, NotAllowed
 from outbox_emulators.servicebus.filters import copies
-from outbox_emulators.servicebus.lines import line_maker
 from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.ready_queue import ready_queue_factory
+from outbox_emulators.servicebus.timers import TimerQueue
 
 
 class Destination(Protocol):
@@ -31,13 +31,13 @@ class Destination(Protocol):
 class Queue(Entity):
     """A queue: what is sent to it is received from it."""
 
-    def __init__(self, entity: QueueEntity, agenda: Agenda, edges: Edges | None = None) -> None:
+    def __init__(self, entity: QueueEntity, timers: TimerQueue, edges: Edges | None = None) -> None:
         self.entity = entity
-        self.inlet = Inlet(entity.name, entity.sending, agenda)
-        lines = line_maker(edges, partitioned=entity.sending.partitioned)
-        self.outlet = make_outlet(entity.name, entity.receiving, None, agenda, lines)
+        self.inlet = Inlet(entity.name, entity.sending, timers)
+        ready_queue = ready_queue_factory(edges, partitioned=entity.sending.partitioned)
+        self.outlet = make_outlet(entity.name, entity.receiving, None, timers, ready_queue)
         self._requires_session = entity.receiving.requires_session
-        super().__init__(entity.name, entity.upkeep, agenda, self.inlet, self.outlet)
+        super().__init__(entity.name, entity.upkeep, timers, self.inlet, self.outlet)
 
     def update(self, entity: QueueEntity) -> None:
         """Become as described; what can be set only on creation stays."""
@@ -65,16 +65,16 @@ class Subscription(Entity):
     """One subscription of a topic."""
 
     def __init__(
-        self, topic: TopicEntity, entity: SubscriptionEntity, agenda: Agenda, edges: Edges | None = None
+        self, topic: TopicEntity, entity: SubscriptionEntity, timers: TimerQueue, edges: Edges | None = None
     ) -> None:
         self.entity = entity
         self.name = entity.name
         self.rules = entity.rules
         path = f"{topic.name}/Subscriptions/{entity.name}"
-        lines = line_maker(edges, partitioned=topic.sending.partitioned)
-        self.outlet = make_outlet(path, entity.receiving, topic.default_ttl_ms, agenda, lines)
+        ready_queue = ready_queue_factory(edges, partitioned=topic.sending.partitioned)
+        self.outlet = make_outlet(path, entity.receiving, topic.default_ttl_ms, timers, ready_queue)
         self._requires_session = entity.receiving.requires_session
-        super().__init__(path, entity.upkeep, agenda, self.outlet)
+        super().__init__(path, entity.upkeep, timers, self.outlet)
 
     def update(self, topic: TopicEntity, entity: SubscriptionEntity) -> None:
         """Become as described; what can be set only on creation stays, and the rules with it."""
@@ -85,7 +85,7 @@ class Subscription(Entity):
         """Take a copy of what was sent to the topic, if the rules say so."""
         for copy in copies(self.rules, message):
             if self._requires_session and copy.session_id is None:
-                self.outlet.messages.bury_new(
+                self.outlet.messages.dead_letter_new(
                     copy,
                     "Session ID is null",
                     "Session enabled entity doesn't allow a message whose session identifier is null.",
@@ -97,15 +97,15 @@ class Subscription(Entity):
 class Topic(Entity):
     """A topic. Scheduled messages wait in it; when they come due they go to the subscriptions."""
 
-    def __init__(self, entity: TopicEntity, agenda: Agenda, edges: Edges | None = None) -> None:
+    def __init__(self, entity: TopicEntity, timers: TimerQueue, edges: Edges | None = None) -> None:
         self.entity = entity
-        self.inlet = Inlet(entity.name, entity.sending, agenda)
-        self.subscriptions = [Subscription(entity, each, agenda, edges) for each in entity.subscriptions]
-        self._agenda = agenda
+        self.inlet = Inlet(entity.name, entity.sending, timers)
+        self.subscriptions = [Subscription(entity, each, timers, edges) for each in entity.subscriptions]
+        self._timers = timers
         self._edges = edges
         self._last_sequence_number = 0
         self._scheduled: dict[int, Message] = {}
-        super().__init__(entity.name, entity.upkeep, agenda, self.inlet)
+        super().__init__(entity.name, entity.upkeep, timers, self.inlet)
 
     def update(self, entity: TopicEntity) -> None:
         """Become as described; what can be set only on creation stays, and the subscriptions with it."""
@@ -122,7 +122,7 @@ class Topic(Entity):
 
     def subscribe(self, entity: SubscriptionEntity) -> Subscription:
         """Make a subscription; it gets what is sent from now on."""
-        subscription = Subscription(self.entity, entity, self._agenda, self._edges)
+        subscription = Subscription(self.entity, entity, self._timers, self._edges)
         self.subscriptions.append(subscription)
         return subscription
 
@@ -134,9 +134,9 @@ class Topic(Entity):
         self._last_sequence_number += 1
         number = self._last_sequence_number
         due = message.scheduled_ms
-        if due is not None and due > self._agenda.now():
+        if due is not None and due > self._timers.now():
             self._scheduled[number] = message
-            self._agenda.at(due, lambda: self._enqueue_scheduled(number))
+            self._timers.call_at(due, lambda: self._enqueue_scheduled(number))
         else:
             self._fan_out(message, number)
         return number
@@ -177,6 +177,6 @@ class Topic(Entity):
 
     def peek(self, from_sequence_number: int, limit: int) -> list[Entry]:
         """Return scheduled messages, the only ones a topic itself holds."""
-        now = self._agenda.now()
+        now = self._timers.now()
         numbers = sorted(number for number in self._scheduled if number >= from_sequence_number)[:limit]
         return [Entry(self._scheduled[n], n, n, now, state=State.SCHEDULED) for n in numbers]

@@ -43,7 +43,7 @@ class Catalog:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._namespace = broker.namespace
-        self._idle = IdleWatch(broker.namespace.agenda, broker.is_attached, broker.delete)
+        self._idle = IdleWatch(broker.namespace.timers, broker.connections.have_link_to, broker.delete)
 
     @property
     def premium(self) -> bool:
@@ -207,7 +207,7 @@ class Catalog:
         self._idle.watch(entity)
 
     def _now(self) -> int:
-        return self._namespace.agenda.now()
+        return self._namespace.timers.now()
 
 
 def _sorted(found: Iterable[N], name: Any) -> list[N]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from outbox_emulators.servicebus.agenda import Agenda
 from outbox_emulators.servicebus.ends import Entity
+from outbox_emulators.servicebus.timers import TimerQueue
 
 
 class IdleWatch:
     """Has entities deleted that had no link, no use and no change for as long as they are told."""
 
     def __init__(
-        self, agenda: Agenda, is_attached: Callable[[str], bool], delete: Callable[[Entity], None]
+        self, timers: TimerQueue, is_attached: Callable[[str], bool], delete: Callable[[Entity], None]
     ) -> None:
-        self._agenda = agenda
+        self._timers = timers
         self._is_attached = is_attached
         self._delete = delete
         self._watches: WeakKeyDictionary[Entity, object] = WeakKeyDictionary()
@@ -28,13 +28,13 @@ class IdleWatch:
     def _look_after(self, entity: Entity, watch: object, used_ms: int) -> None:
         limit = entity.upkeep.auto_delete_on_idle_ms
         if limit is not None:
-            self._agenda.at(used_ms + limit, lambda: self._look(entity, watch))
+            self._timers.call_at(used_ms + limit, lambda: self._look(entity, watch))
 
     def _look(self, entity: Entity, watch: object) -> None:
         limit = entity.upkeep.auto_delete_on_idle_ms
         if self._watches.get(entity) is not watch or entity.is_deleted or limit is None:
             return
-        now = self._agenda.now()
+        now = self._timers.now()
         used = now if self._is_attached(entity.path) else self._last_used(entity)
         if used + limit <= now:
             self._delete(entity)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from outbox_emulators.servicebus.edges import Edge, Edges, Owed
 
 
-class LateAnswers:
+class DelayedAnswers:
     """What one link owes, beyond what it answers at once and in order."""
 
     def __init__(self, edges: Edges, after: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ PARTITIONS = 16
 """How many the service gives a partitioned entity ("Partitioned queues and topics", learn.microsoft.com)."""
 
 
-class Line:
+class ReadyQueue:
     """The messages that wait to be received, in order of their sequence numbers.
 
     New ones come at the end; one that was given back returns to its place.
@@ -36,7 +36,7 @@ class Line:
         self._length += 1
         self._fresh.append(entry)
 
-    def put_back(self, entry: Entry) -> None:
+    def requeue(self, entry: Entry) -> None:
         """Add an entry at the place its sequence number gives it."""
         entry.waiting = True
         self._length += 1
@@ -76,7 +76,7 @@ class Line:
         return not self._fresh or self._returned[0][0] < self._fresh[0].sequence_number
 
 
-class PartitionedLine(Line):
+class PartitionedReadyQueue(ReadyQueue):
     """The messages of a partitioned entity: in order within a partition, and in none across them.
 
     What is sent without a partition key goes to the partitions in turn.
@@ -84,7 +84,7 @@ class PartitionedLine(Line):
 
     def __init__(self, edges: Edges) -> None:
         self._edges = edges
-        self._partitions = [Line() for _ in range(PARTITIONS)]
+        self._partitions = [ReadyQueue() for _ in range(PARTITIONS)]
 
     def __len__(self) -> int:
         return sum(map(len, self._partitions))
@@ -92,8 +92,8 @@ class PartitionedLine(Line):
     def append(self, entry: Entry) -> None:
         self._of(entry).append(entry)
 
-    def put_back(self, entry: Entry) -> None:
-        self._of(entry).put_back(entry)
+    def requeue(self, entry: Entry) -> None:
+        self._of(entry).requeue(entry)
 
     def remove(self, entry: Entry) -> None:
         self._of(entry).remove(entry)
@@ -112,17 +112,17 @@ class PartitionedLine(Line):
             self._edges.meet(Edge.PARTITIONS_INTERLEAVED)
         return entry
 
-    def _of(self, entry: Entry) -> Line:
+    def _of(self, entry: Entry) -> ReadyQueue:
         key = entry.message.routing_key
         number = entry.sequence_number % PARTITIONS if key is None else partition_of(key, PARTITIONS)
         return self._partitions[number]
 
 
-LineMaker = Callable[[], Line]
+ReadyQueueFactory = Callable[[], ReadyQueue]
 
 
-def line_maker(edges: Edges | None, *, partitioned: bool) -> LineMaker:
+def ready_queue_factory(edges: Edges | None, *, partitioned: bool) -> ReadyQueueFactory:
     """Tell how the messages of an entity without sessions wait: by partition where what varies is drawn."""
     if edges is None or edges.seed is None or not partitioned:
-        return Line
-    return lambda: PartitionedLine(edges)
+        return ReadyQueue
+    return lambda: PartitionedReadyQueue(edges)

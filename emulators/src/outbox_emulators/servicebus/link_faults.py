@@ -11,7 +11,7 @@ from outbox_emulators.servicebus.faults import Faults, partition_of
 from outbox_emulators.servicebus.message import Message
 
 
-class LinkStrikes:
+class LinkFaults:
     """The faults that may strike one link of a client."""
 
     def __init__(self, faults: Faults, path: str, role: Role) -> None:
@@ -19,15 +19,15 @@ class LinkStrikes:
         self._path = path
         self._role = role
 
-    def cuts_before(self) -> FaultPlan | None:
+    def cut_before_transfer(self) -> FaultPlan | None:
         """Return the fault that cuts the connection as a transfer to the broker begins."""
         return self._strike(FaultKind.CUT_BEFORE_TRANSFER)
 
-    def cuts_after(self) -> FaultPlan | None:
+    def cut_after_transfer(self) -> FaultPlan | None:
         """Return the fault that cuts the connection in place of a disposition."""
         return self._strike(FaultKind.CUT_AFTER_TRANSFER)
 
-    def breaks_off(self, direction: Direction) -> FaultPlan | None:
+    def cut_mid_frame(self, direction: Direction) -> FaultPlan | None:
         """Return the fault that cuts the connection in the middle of a frame."""
         if not self._faults.pending:
             return None
@@ -37,35 +37,35 @@ class LinkStrikes:
             lambda plan: plan.role is self._role and plan.direction is direction,
         )
 
-    def detaches(self) -> FaultPlan | None:
+    def detach(self) -> FaultPlan | None:
         """Return the fault that detaches the link in place of its next message."""
         if not self._faults.pending:
             return None
         return self._faults.strike(FaultKind.DETACH_LINK, self._path, lambda plan: plan.role is self._role)
 
-    def answers_oversized(self) -> Oversized | None:
+    def oversized_answer(self) -> Oversized | None:
         """Return how a transfer that is too large is to be answered."""
         plan = self._strike(FaultKind.ANSWER_OVERSIZED)
         return None if plan is None else plan.answer
 
-    def shrunk_to(self) -> int | None:
+    def shrunk_limit(self) -> int | None:
         """Return the bytes to which the limit of a transfer has shrunk."""
         fault = self._faults.find(FaultKind.SHRINK_LIMIT, self._path) if self._faults.pending else None
         return None if fault is None else fault.plan.most_bytes
 
-    def exceeds_shrunk(self, size: int) -> bool:
+    def exceeds_shrunk_limit(self, size: int) -> bool:
         """Return whether a transfer of that size is within the link's limit, but not within the shrunk one."""
         if not self._faults.pending:
             return False
         plan = self._faults.strike(FaultKind.SHRINK_LIMIT, self._path, lambda plan: size > plan.most_bytes)
         return plan is not None
 
-    def delay_ms(self) -> int:
+    def ack_delay_ms(self) -> int:
         """Return how late the disposition is to be."""
         plan = self._strike(FaultKind.DELAY_ACK)
         return 0 if plan is None else plan.delay_ms
 
-    def refuse(self, messages: Sequence[Message]) -> None:
+    def reject(self, messages: Sequence[Message]) -> None:
         """Raise ServerBusy or Refused if these messages, sent together, are to be rejected.
 
         RefusedWithLink is raised where the link is to be detached with the same reason.

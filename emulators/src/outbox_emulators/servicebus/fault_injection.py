@@ -25,13 +25,13 @@ class FaultInjector:
         if plan.kind is FaultKind.DISABLE_ENTITY:
             return self._disable(plan)
         if plan.kind is FaultKind.CUT_RECEIVER:
-            return self._at_once(plan, self._broker.cut_receivers(plan.covers, reset=plan.reset))
+            return self._at_once(plan, self._broker.connections.cut_receivers(plan.covers, reset=plan.reset))
         if plan.kind is FaultKind.DETACH_IDLE:
             error = None if plan.silent else DetachForced(DETACHED)
-            return self._at_once(plan, self._broker.detach_idle(plan.covers, plan.role, error))
+            return self._at_once(plan, self._broker.connections.detach_idle(plan.covers, plan.role, error))
         if plan.kind is FaultKind.CLOSE_IDLE:
             forced = None if plan.silent else ConnectionForced("The connection was closed by the broker.")
-            return self._at_once(plan, self._broker.close_idle(plan.covers, plan.role, forced))
+            return self._at_once(plan, self._broker.connections.close_idle(plan.covers, plan.role, forced))
         if plan.kind is FaultKind.EXPIRE_LOCKS:
             queue = namespace.source(plan.entity or "").queue
             return self._at_once(plan, queue.expire_all_locks())

@@ -7,9 +7,9 @@ from typing import Any
 from proton import Message as ProtonMessage
 from proton import symbol
 
-from outbox_emulators.servicebus.agenda import Agenda
 from outbox_emulators.servicebus.message import Message, parse
 from outbox_emulators.servicebus.sessions import Session
+from outbox_emulators.servicebus.timers import TimerQueue
 
 START_MS = 1_700_000_000_000
 
@@ -19,12 +19,12 @@ class FakeClock:
 
     def __init__(self) -> None:
         self.now_ms = START_MS
-        self.agenda = Agenda(lambda: self.now_ms)
+        self.timers = TimerQueue(lambda: self.now_ms)
 
     def advance(self, milliseconds: int) -> None:
         """Let time pass, and all that comes due in it happen."""
         self.now_ms += milliseconds
-        self.agenda.run_due()
+        self.timers.run_due()
 
 
 class Receiver:

@@ -16,7 +16,7 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Agenda:
+class TimerQueue:
     """Callbacks by the time they are due. It has no clock hand of its own: `run_due` must be called.
 
     `on_earlier` is told whenever the first due time has become an earlier one, so that whoever calls `run_due`
@@ -33,7 +33,7 @@ class Agenda:
     def next_due(self) -> int | None:
         return self._heap[0][0] if self._heap else None
 
-    def at(self, when: int, callback: Callable[[], None]) -> None:
+    def call_at(self, when: int, callback: Callable[[], None]) -> None:
         """Have `callback` called at `when`, in milliseconds since the epoch. It cannot be taken back."""
         earlier = not self._heap or when < self._heap[0][0]
         heapq.heappush(self._heap, (when, next(self._order), callback))
@@ -48,34 +48,34 @@ class Agenda:
             callback()
 
 
-class AgendaRunner:
-    """Runs an agenda on the asyncio loop."""
+class TimerRunner:
+    """Runs an timers on the asyncio loop."""
 
-    def __init__(self, agenda: Agenda) -> None:
-        self._agenda = agenda
+    def __init__(self, timers: TimerQueue) -> None:
+        self._timers = timers
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._agenda.on_earlier = self._arm
+        self._timers.on_earlier = self._arm
         self._rearm()
 
     def stop(self) -> None:
-        self._agenda.on_earlier = None
+        self._timers.on_earlier = None
         if self._timer:
             self._timer.cancel()
 
     def _arm(self, when: int) -> None:
         if self._timer:
             self._timer.cancel()
-        delay = max(0, when - self._agenda.now()) / 1000
+        delay = max(0, when - self._timers.now()) / 1000
         self._timer = asyncio.get_running_loop().call_later(delay, self._run)
 
     def _run(self) -> None:
         self._timer = None
-        self._agenda.run_due()
+        self._timers.run_due()
         self._rearm()
 
     def _rearm(self) -> None:
-        due = self._agenda.next_due
+        due = self._timers.next_due
         if due is not None:
             self._arm(due)
