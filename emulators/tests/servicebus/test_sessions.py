@@ -11,7 +11,8 @@ from outbox_emulators.servicebus.counts import Counts
 from outbox_emulators.servicebus.errors import MessageNotFound, SessionCannotBeLocked, SessionLockLost
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import QueueSettings
-from outbox_emulators.servicebus.sessions import Session, SessionQueue
+from outbox_emulators.servicebus.session_queue import SessionQueue
+from outbox_emulators.servicebus.sessions import Session
 
 LOCK_MS = 1_000
 

@@ -18,7 +18,7 @@ from outbox_emulators.servicebus.ends import Inlet, Outlet, Refusal
 from outbox_emulators.servicebus.errors import NotFound
 from outbox_emulators.servicebus.fault_api import FaultApi
 from outbox_emulators.servicebus.json_http import json_object, problem
-from outbox_emulators.servicebus.sessions import SessionQueue
+from outbox_emulators.servicebus.session_queue import SessionQueue
 from outbox_emulators.servicebus.status import Status
 
 DEFAULT_CONDITION = "amqp:not-allowed"

@@ -8,7 +8,6 @@ from proton import Link, Receiver, Sender, Terminus
 
 from outbox_emulators.servicebus.cbs import cbs_endpoint
 from outbox_emulators.servicebus.connection import AmqpConnection
-from outbox_emulators.servicebus.consuming import consume_endpoint
 from outbox_emulators.servicebus.errors import NotFound, NotImplementedHere, Unauthorized
 from outbox_emulators.servicebus.fault_plans import FaultKind
 from outbox_emulators.servicebus.links import LinkEndpoint
@@ -16,6 +15,7 @@ from outbox_emulators.servicebus.management import ManagementNode
 from outbox_emulators.servicebus.namespace import CBS, MANAGEMENT_SUFFIX, path_of
 from outbox_emulators.servicebus.publishing import PublishEndpoint
 from outbox_emulators.servicebus.requests import request_endpoint
+from outbox_emulators.servicebus.session_consuming import consume_endpoint
 
 
 def attach(connection: AmqpConnection, link: Link) -> LinkEndpoint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX
 from outbox_emulators.servicebus.duplicates import DuplicateHistory
 from outbox_emulators.servicebus.entities import Receiving, Sending, Upkeep
 from outbox_emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound, Refused
@@ -12,11 +13,9 @@ from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import QueueSettings
 from outbox_emulators.servicebus.ready_queue import ReadyQueueFactory
-from outbox_emulators.servicebus.sessions import SessionQueue
+from outbox_emulators.servicebus.session_queue import SessionQueue
 from outbox_emulators.servicebus.status import Status
 from outbox_emulators.servicebus.timers import TimerQueue
-
-DEAD_LETTER_SUFFIX = "/$DeadLetterQueue"
 
 
 @dataclass(frozen=True, slots=True)

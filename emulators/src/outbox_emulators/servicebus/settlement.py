@@ -12,9 +12,9 @@ from uuid import UUID
 
 from proton import Condition, Delivery, symbol
 
-from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus import codec, dead_letters
 from outbox_emulators.servicebus.errors import ServiceBusError
-from outbox_emulators.servicebus.queue import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, MessageQueue
+from outbox_emulators.servicebus.queue import MessageQueue
 
 
 def condition_of(error: ServiceBusError) -> Condition:
@@ -72,7 +72,7 @@ def read(delivery: Delivery) -> Outcome | None:
     if state == Delivery.REJECTED:
         condition = delivery.remote.condition
         info = _plain(condition.info if condition else None)
-        reason, description = info.pop(DEAD_LETTER_REASON, None), info.pop(DEAD_LETTER_DESCRIPTION, None)
+        reason, description = info.pop(dead_letters.REASON, None), info.pop(dead_letters.DESCRIPTION, None)
         return Outcome(int(state), info, reason, description)
     if state == Delivery.MODIFIED:
         changes = _plain(delivery.remote.annotations)

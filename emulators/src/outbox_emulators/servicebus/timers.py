@@ -79,3 +79,22 @@ class TimerRunner:
         due = self._timers.next_due
         if due is not None:
             self._arm(due)
+
+
+class Alarm:
+    """One callback at the earliest of the moments it was set for; after it was called, it is to be set again."""
+
+    def __init__(self, timers: TimerQueue, callback: Callable[[], None]) -> None:
+        self._timers = timers
+        self._callback = callback
+        self._set_for: int | None = None
+
+    def set(self, when: int) -> None:
+        """Have the callback called at `when`, unless it is called before that."""
+        if self._set_for is None or when < self._set_for:
+            self._set_for = when
+            self._timers.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._set_for = None
+        self._callback()
