@@ -7,7 +7,8 @@ from typing import Any
 from proton import Message as ProtonMessage
 from proton import symbol
 
-from outbox_emulators.servicebus.message import Message, parse
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.sessions import Session
 from outbox_emulators.servicebus.timers import TimerQueue
 

@@ -25,7 +25,7 @@ from outbox_emulators.servicebus.frames import (
 )
 from outbox_emulators.servicebus.link_faults import LinkFaults
 from outbox_emulators.servicebus.link_table import LinkTable
-from outbox_emulators.servicebus.message import BATCH_FORMAT
+from outbox_emulators.servicebus.sections import BATCH_FORMAT
 
 HEADER = b"AMQP\x00\x01\x00\x00"
 LARGEST = 65536

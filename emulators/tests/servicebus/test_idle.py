@@ -9,7 +9,7 @@ import pytest
 from emulators.tests.servicebus.fakes import FakeClock
 from outbox_emulators.servicebus.administration.idle import IdleWatch
 from outbox_emulators.servicebus.ends import Entity
-from outbox_emulators.servicebus.entities import QueueEntity, Upkeep
+from outbox_emulators.servicebus.entity_types import QueueEntity, Upkeep
 from outbox_emulators.servicebus.topic import Queue
 
 LIMIT_MS = 300_000

@@ -10,7 +10,9 @@ from proton import int32, symbol
 
 from emulators.tests.servicebus.fakes import a_message, decoded, encoded
 from outbox_emulators.servicebus.errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
-from outbox_emulators.servicebus.message import Property, parse, split_batch
+from outbox_emulators.servicebus.message import Property
+from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.sections import split_batch
 
 
 def as_the_sdk_encodes(message: ServiceBusMessage) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from emulators.tests.servicebus.fakes import FakeClock, a_message
 from outbox_emulators.servicebus.duplicates import DuplicateHistory
 from outbox_emulators.servicebus.ends import Refusal
-from outbox_emulators.servicebus.entities import (
+from outbox_emulators.servicebus.entity_types import (
     DuplicateDetection,
     Receiving,
     Sending,

@@ -6,7 +6,7 @@ from outbox_emulators.servicebus.auth import SharedAccess
 from outbox_emulators.servicebus.connections import Connections
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.ends import Entity
-from outbox_emulators.servicebus.entities import Sending
+from outbox_emulators.servicebus.entity_types import Sending
 from outbox_emulators.servicebus.errors import NotFound
 from outbox_emulators.servicebus.faults import Faults
 from outbox_emulators.servicebus.limits import Limits, Tier

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX
 from outbox_emulators.servicebus.duplicates import DuplicateHistory
-from outbox_emulators.servicebus.entities import Receiving, Sending, Upkeep
+from outbox_emulators.servicebus.entity_types import Receiving, Sending, Upkeep
 from outbox_emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound, Refused
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.queue import MessageQueue

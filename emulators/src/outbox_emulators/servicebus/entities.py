@@ -14,15 +14,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from outbox_emulators.servicebus.entity_types import (
+    DAY_MS,
+    DEFAULT_RULE,
+    MINUTE_MS,
+    DuplicateDetection,
+    QueueEntity,
+    Receiving,
+    Sending,
+    SubscriptionEntity,
+    TopicEntity,
+)
 from outbox_emulators.servicebus.filters import CORRELATION_PROPERTIES, CorrelationFilter, Filter, Rule, TrueFilter
 from outbox_emulators.servicebus.jsonc import JsonError, load
 from outbox_emulators.servicebus.properties import Problems, Reader
 from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
-
-DEFAULT_RULE = Rule("$Default", TrueFilter())
-
-MINUTE_MS = 60_000
-DAY_MS = 24 * 60 * MINUTE_MS
 
 _DEFAULT_TTL_MS = 60 * MINUTE_MS
 _DEFAULT_WINDOW_MS = 20_000
@@ -35,76 +41,6 @@ class EntitiesError(ValueError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("The entities file is not valid:\n" + "\n".join(f"  {p}" for p in problems))
         self.problems = problems
-
-
-@dataclass(frozen=True, slots=True)
-class DuplicateDetection:
-    """Remember what was accepted for `window_ms` milliseconds."""
-
-    window_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Receiving:
-    """What queues and subscriptions share. Durations are milliseconds."""
-
-    requires_session: bool = False
-    lock_ms: int = MINUTE_MS
-    max_delivery_count: int = 10
-    default_ttl_ms: int | None = None
-    dead_letter_on_expiry: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """What queues and topics share."""
-
-    duplicates: DuplicateDetection | None = None
-    partitioned: bool = False
-    max_message_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Upkeep:
-    """What can be set over the management API only. It bears on no message, but an idle entity may be deleted.
-
-    `window_ms` is the duplicate detection window told where duplicates are not detected. No filter fails here: one
-    that cannot be evaluated for a message does not match it.
-    """
-
-    auto_delete_on_idle_ms: int | None = None
-    window_ms: int = 10 * MINUTE_MS
-    max_size_megabytes: int = 1024
-    batched_operations: bool = True
-    express: bool = False
-    ordering: bool = True
-    user_metadata: str | None = None
-    dead_letter_on_filter_errors: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class QueueEntity:
-    name: str
-    sending: Sending = Sending()
-    receiving: Receiving = Receiving()
-    upkeep: Upkeep = Upkeep()
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionEntity:
-    name: str
-    receiving: Receiving = Receiving()
-    rules: tuple[Rule, ...] = (DEFAULT_RULE,)
-    upkeep: Upkeep = Upkeep()
-
-
-@dataclass(frozen=True, slots=True)
-class TopicEntity:
-    name: str
-    sending: Sending = Sending()
-    default_ttl_ms: int | None = None
-    subscriptions: tuple[SubscriptionEntity, ...] = ()
-    upkeep: Upkeep = Upkeep()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from outbox_emulators.servicebus.entities import Sending
+from outbox_emulators.servicebus.entity_types import Sending
 
 Tier = Literal["standard", "premium"]
 

@@ -16,8 +16,8 @@ from proton import UNDESCRIBED, Array, Data, Message, timestamp
 from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.entry import Entry, Lock
 from outbox_emulators.servicebus.errors import ArgumentInvalid, NotAllowed, NotImplementedHere, ServiceBusError
-from outbox_emulators.servicebus.message import parse
 from outbox_emulators.servicebus.namespace import MANAGEMENT_SUFFIX
+from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.requests import failure, properties_of, response
 from outbox_emulators.servicebus.session_consuming import SessionEndpoint

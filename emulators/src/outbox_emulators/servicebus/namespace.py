@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.ends import Entity, Inlet, Outlet
-from outbox_emulators.servicebus.entities import Entities, QueueEntity, TopicEntity
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.entity_types import QueueEntity, TopicEntity
 from outbox_emulators.servicebus.errors import EntityDisabled, NotFound
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.status import Status

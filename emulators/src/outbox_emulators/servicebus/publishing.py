@@ -22,7 +22,9 @@ from outbox_emulators.servicebus.fault_plans import Direction, Role
 from outbox_emulators.servicebus.frames import DISPOSITION
 from outbox_emulators.servicebus.link_faults import LinkFaults
 from outbox_emulators.servicebus.links import DETACHED, LinkEndpoint
-from outbox_emulators.servicebus.message import BATCH_FORMAT, Message, parse, split_batch
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.sections import BATCH_FORMAT, split_batch
 from outbox_emulators.servicebus.topic import Destination
 
 SEND_CREDIT = 1000

@@ -262,7 +262,7 @@ class MessageQueue:
         return until
 
     def has_slow_lock(self, token: UUID, slow_ms: int) -> bool:
-        """Return whether a lock is `slow_ms` milliseconds old, and its expiry would not dead-letter the message."""
+        """Return whether a lock is `slow_ms` milliseconds old and may expire without dead-lettering a message."""
         entry = self._locks.get(token)
         if entry is None or entry.lock is None or not self.settings.counts_deliveries:
             return False

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.ends import Entity, Inlet, make_outlet
-from outbox_emulators.servicebus.entities import QueueEntity, SubscriptionEntity, TopicEntity
+from outbox_emulators.servicebus.entity_types import QueueEntity, SubscriptionEntity, TopicEntity
 from outbox_emulators.servicebus.entry import Entry, State
 from outbox_emulators.servicebus.errors import MessageNotFound, NotAllowed
 from outbox_emulators.servicebus.filters import copies

@@ -24,7 +24,7 @@ from outbox_emulators.servicebus.administration.idle import IdleWatch
 from outbox_emulators.servicebus.administration.rules import read_rule
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.ends import Entity
-from outbox_emulators.servicebus.entities import DEFAULT_RULE
+from outbox_emulators.servicebus.entity_types import DEFAULT_RULE
 from outbox_emulators.servicebus.errors import NotFound
 from outbox_emulators.servicebus.filters import Rule
 from outbox_emulators.servicebus.topic import Queue, Subscription, Topic

@@ -13,7 +13,7 @@ from outbox_emulators.servicebus.administration.fields import (
     Field,
     Values,
 )
-from outbox_emulators.servicebus.entities import (
+from outbox_emulators.servicebus.entity_types import (
     DAY_MS,
     MINUTE_MS,
     DuplicateDetection,
