@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulators.tests.servicebus.fakes import FakeClock
+from outbox_emulators.faults import Faults
 from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.fault_plans import FaultPlan, Role
-from outbox_emulators.servicebus.faults import Faults
+from outbox_emulators.servicebus.fault_plans import FaultPlan
 from outbox_emulators.servicebus.frame_faults import Cut, FrameFaults
 from outbox_emulators.servicebus.frames import (
     TRANSFER,
@@ -25,6 +25,7 @@ from outbox_emulators.servicebus.frames import (
 )
 from outbox_emulators.servicebus.link_faults import LinkFaults
 from outbox_emulators.servicebus.link_table import LinkTable
+from outbox_emulators.servicebus.role import Role
 from outbox_emulators.servicebus.sections import BATCH_FORMAT
 
 HEADER = b"AMQP\x00\x01\x00\x00"
@@ -188,7 +189,7 @@ def test_the_middle_of_the_last_frame_of_a_kind_is_found() -> None:
 
 
 def test_a_transfer_is_cut_before_its_first_frame_or_in_the_middle_of_its_last(clock: FakeClock) -> None:
-    faults, tracker = Faults(clock.timers), DeliveryTracker()
+    faults, tracker = Faults[FaultPlan](clock.timers.now, clock.timers.call_at), DeliveryTracker()
     link = SimpleNamespace(name="a")
     endpoint = SimpleNamespace(role=Role.SENDER, faults=LinkFaults(faults, "t", Role.SENDER))
     links = SimpleNamespace(items=lambda: [(link, endpoint)])
@@ -196,12 +197,12 @@ def test_a_transfer_is_cut_before_its_first_frame_or_in_the_middle_of_its_last(c
     first, last = transfer(0, more=True), transfer(None)
     tracker.follow(attach("a", 0))
 
-    faults.add(FaultPlan.from_object({"kind": "cut-mid-frame", "entity": "t", "direction": "in", "reset": True}))
+    faults.inject(FaultPlan.from_json({"kind": "cut-mid-frame", "entity": "t", "direction": "in", "reset": True}))
     assert frame_faults.find_cut(first) is None
     tracker.follow(first)
-    faults.add(FaultPlan.from_object({"kind": "cut-before-transfer", "entity": "t"}))
+    faults.inject(FaultPlan.from_json({"kind": "cut-before-transfer", "entity": "t"}))
     assert frame_faults.find_cut(transfer(0, handle=1)) is None
     assert frame_faults.find_cut(last) == Cut(len(last) // 2, reset=True)
     tracker.follow(last)
     assert frame_faults.find_cut(transfer(1)) == Cut(0, reset=False)
-    assert not faults.pending
+    assert not faults.any_pending

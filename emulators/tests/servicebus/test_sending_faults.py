@@ -21,8 +21,8 @@ from azure.servicebus.exceptions import (
 )
 
 from emulators.tests.servicebus.support import Broker
-from outbox_emulators.servicebus.faults import partition_of
 from outbox_emulators.servicebus.frames import DISPOSITION, FrameReader, performative
+from outbox_emulators.servicebus.partitions import partition_of
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import keep_alive
 

@@ -29,7 +29,7 @@ def attach(connection: AmqpConnection, link: Link) -> LinkEndpoint:
     if path == CBS:
         return cbs_endpoint(connection, link)
     connection.claims.check(path)
-    if connection.broker.faults.find(FaultKind.REFUSE_TOKEN, path):
+    if connection.broker.faults.find(lambda plan: plan.matches(FaultKind.REFUSE_TOKEN, path)):
         raise Unauthorized(f"Unauthorized access. No links are let in for now. Resource: '{path}'.")
     namespace = connection.broker.namespace
     if path.lower().endswith(MANAGEMENT_SUFFIX):

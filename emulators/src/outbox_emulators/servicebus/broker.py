@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from outbox_emulators.faults import Faults
 from outbox_emulators.servicebus.auth import SharedAccess
 from outbox_emulators.servicebus.connections import Connections
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.ends import Entity
 from outbox_emulators.servicebus.entity_types import Sending
 from outbox_emulators.servicebus.errors import NotFound
-from outbox_emulators.servicebus.faults import Faults
+from outbox_emulators.servicebus.fault_plans import FaultPlan
 from outbox_emulators.servicebus.limits import Limits, Tier
 from outbox_emulators.servicebus.namespace import Namespace
 from outbox_emulators.servicebus.status import Status
@@ -32,7 +33,7 @@ class Broker:
         self.tier = tier
         self.ack_delay_ms = ack_delay_ms
         self.connections = Connections()
-        self.faults = Faults(namespace.timers)
+        self.faults = Faults[FaultPlan](namespace.timers.now, namespace.timers.call_at)
         self._down_until_ms = 0
 
     def limits(self, sending: Sending) -> Limits:

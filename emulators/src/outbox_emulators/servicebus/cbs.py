@@ -34,11 +34,12 @@ def _put_token(connection: AmqpConnection, request: Message) -> None:
         raise Unauthorized(f"The operation '{properties.get('operation')}' is not known to this node.")
     # The token's type is not looked at: azure-servicebus.aio calls signatures "jwt" too, as the service allows.
     audience = str(properties.get("name", ""))
-    if connection.broker.faults.strike(FaultKind.REFUSE_TOKEN, path_of(audience)):
+    path = path_of(audience)
+    if connection.broker.faults.apply(lambda plan: plan.matches(FaultKind.REFUSE_TOKEN, path)):
         raise Unauthorized("InvalidSignature: The token is refused for now.")
     claim = connection.broker.access.check(str(request.body), audience)
     _check_entity(connection, audience)
-    connection.claims.put(path_of(audience), claim)
+    connection.claims.put(path, claim)
     _check_later(connection, claim)
 
 

@@ -71,7 +71,7 @@ class AmqpConnection(asyncio.Protocol):
                 if Sasl.concerns(frame):
                     self._answer_sasl(frame)
                     continue
-                if self.broker.faults.pending and (cut := self._frame_faults.find_cut(frame)):
+                if self.broker.faults.any_pending and (cut := self._frame_faults.find_cut(frame)):
                     self._push(frame[: cut.taken])
                     self.abort(reset=cut.reset)
                     return

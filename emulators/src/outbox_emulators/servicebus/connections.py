@@ -9,8 +9,8 @@ from typing import Protocol
 from proton import Link
 
 from outbox_emulators.servicebus.errors import ServiceBusError
-from outbox_emulators.servicebus.fault_plans import Role
 from outbox_emulators.servicebus.link_table import LinkTable
+from outbox_emulators.servicebus.role import Role
 
 Covers = Callable[[str], bool]
 """Whether a path is meant."""

@@ -14,12 +14,13 @@ from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entry import Entry, Lock
 from outbox_emulators.servicebus.errors import DetachForced, ServiceBusError
-from outbox_emulators.servicebus.fault_plans import Direction, Role
+from outbox_emulators.servicebus.fault_plans import Direction
 from outbox_emulators.servicebus.frames import TRANSFER
 from outbox_emulators.servicebus.link_faults import LinkFaults
 from outbox_emulators.servicebus.links import DETACHED, LinkEndpoint
 from outbox_emulators.servicebus.namespace import Source
 from outbox_emulators.servicebus.queue import MessageQueue
+from outbox_emulators.servicebus.role import Role
 
 
 class ConsumeEndpoint(LinkEndpoint):

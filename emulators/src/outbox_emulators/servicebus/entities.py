@@ -9,11 +9,13 @@ out has the schema's default. Its limits on durations are not enforced, only the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from outbox_emulators.properties import Problems, Reader
 from outbox_emulators.servicebus.entity_types import (
     DAY_MS,
     DEFAULT_RULE,
@@ -27,9 +29,9 @@ from outbox_emulators.servicebus.entity_types import (
 )
 from outbox_emulators.servicebus.filters import CORRELATION_PROPERTIES, CorrelationFilter, Filter, Rule, TrueFilter
 from outbox_emulators.servicebus.jsonc import JsonError, load
-from outbox_emulators.servicebus.properties import Problems, Reader
 from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
 
+_NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][\w\-./]*[A-Za-z0-9]")
 _DEFAULT_TTL_MS = 60 * MINUTE_MS
 _DEFAULT_WINDOW_MS = 20_000
 _DEFAULT_MAX_DELIVERY_COUNT = 3
@@ -120,7 +122,7 @@ def _check_names(reader: Reader, what: str, names: list[str]) -> None:
 
 
 def _read_queue(queue: Reader) -> QueueEntity:
-    name = queue.name()
+    name = _read_name(queue)
     properties = queue.child("Properties")
     entity = QueueEntity(name, _read_sending(properties), _read_receiving(properties))
     properties.done()
@@ -129,7 +131,7 @@ def _read_queue(queue: Reader) -> QueueEntity:
 
 
 def _read_topic(topic: Reader) -> TopicEntity:
-    name = topic.name()
+    name = _read_name(topic)
     properties = topic.child("Properties")
     sending = _read_sending(properties)
     default_ttl = _read_ttl(properties)
@@ -141,7 +143,7 @@ def _read_topic(topic: Reader) -> TopicEntity:
 
 
 def _read_subscription(subscription: Reader) -> SubscriptionEntity:
-    name = subscription.name()
+    name = _read_name(subscription)
     properties = subscription.child("Properties")
     receiving = _read_receiving(properties)
     rules = tuple(_read_rule(rule) for rule in subscription.children("Rules"))
@@ -149,6 +151,13 @@ def _read_subscription(subscription: Reader) -> SubscriptionEntity:
     subscription.done()
     _check_names(subscription, "Rules", [rule.name for rule in rules])
     return SubscriptionEntity(name, receiving, rules or (DEFAULT_RULE,))
+
+
+def _read_name(reader: Reader) -> str:
+    name = reader.string("Name", required=True)
+    if name and not _NAME.fullmatch(name) and name != DEFAULT_RULE.name:
+        reader.wrong("Name", f"'{name}' may hold letters, digits and -_./ between letters or digits")
+    return name
 
 
 def _read_ttl(properties: Reader) -> int | None:
@@ -182,7 +191,7 @@ def _read_sending(properties: Reader) -> Sending:
 
 
 def _read_rule(rule: Reader) -> Rule:
-    name = rule.name()
+    name = _read_name(rule)
     properties = rule.child("Properties", required=True)
     kind = properties.string("FilterType", required=True)
     correlation, sql = properties.child("CorrelationFilter"), properties.child("SqlFilter")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from outbox_emulators.faults import Fault
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.errors import ConnectionForced, DetachForced
 from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
-from outbox_emulators.servicebus.faults import Fault
 from outbox_emulators.servicebus.links import DETACHED
 
 RESTART = "restart"
@@ -17,7 +17,7 @@ class FaultInjector:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def inject(self, plan: FaultPlan) -> Fault:
+    def inject(self, plan: FaultPlan) -> Fault[FaultPlan]:
         """Put a fault to work. Raises NotFound when there is no such entity, or none that the kind can strike."""
         namespace = self._broker.namespace
         if plan.entity is not None:
@@ -35,7 +35,7 @@ class FaultInjector:
         if plan.kind is FaultKind.EXPIRE_LOCKS:
             queue = namespace.source(plan.entity or "").queue
             return self._at_once(plan, queue.expire_all_locks())
-        return self._broker.faults.add(plan)
+        return self._broker.faults.inject(plan)
 
     def restart(self, *, keep: bool, for_ms: int = 0) -> None:
         """Cut every connection and, for `for_ms` milliseconds, every new one.
@@ -46,26 +46,26 @@ class FaultInjector:
         self._broker.restart(keep=keep, for_ms=for_ms)
         self._broker.faults.applied[RESTART] += 1
 
-    def _at_once(self, plan: FaultPlan, times: int) -> Fault:
+    def _at_once(self, plan: FaultPlan, times: int) -> Fault[FaultPlan]:
         faults = self._broker.faults
-        fault = faults.add(plan)
-        faults.note(fault, times)
+        fault = faults.inject(plan)
+        faults.record(fault, times)
         faults.end(fault)
         return fault
 
-    def _disable(self, plan: FaultPlan) -> Fault:
+    def _disable(self, plan: FaultPlan) -> Fault[FaultPlan]:
         faults, path = self._broker.faults, plan.entity or ""
         others = [
             fault
-            for fault in faults.pending.values()
+            for fault in faults.pending()
             if fault.plan.kind is FaultKind.DISABLE_ENTITY and (fault.plan.entity or "").lower() == path.lower()
         ]
         # One fault at a time holds the status: a second one takes over from the first, which undoes itself.
         for fault in others:
             faults.end(fault)
         before = self._broker.namespace.status(path)
-        fault = faults.add(plan)
+        fault = faults.inject(plan)
         self._broker.set_status(path, plan.status)
-        faults.note(fault)
+        faults.record(fault)
         fault.undo = lambda: self._broker.restore_status(path, before, disabled_as=plan.status)
         return fault

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.fault_plans import Direction, FaultPlan, Role
+from outbox_emulators.servicebus.fault_plans import Direction, FaultPlan
 from outbox_emulators.servicebus.frames import DISPOSITION, TRANSFER, DeliveryTracker, Performative, performative
 from outbox_emulators.servicebus.link_table import LinkTable
+from outbox_emulators.servicebus.role import Role
 
 
 @dataclass(frozen=True, slots=True)

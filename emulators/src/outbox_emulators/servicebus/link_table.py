@@ -11,9 +11,9 @@ from proton import Delivery, Event, Link, Session, Terminus
 
 from outbox_emulators.servicebus.auth import Claims
 from outbox_emulators.servicebus.errors import ServiceBusError, Unauthorized
-from outbox_emulators.servicebus.fault_plans import Role
 from outbox_emulators.servicebus.frames import DeliveryTracker
 from outbox_emulators.servicebus.links import LinkEndpoint
+from outbox_emulators.servicebus.role import Role
 from outbox_emulators.servicebus.settlement import condition_of
 
 LOG = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ import asyncio
 
 from proton import Delivery, Link
 
-from outbox_emulators.servicebus.fault_plans import Role
 from outbox_emulators.servicebus.link_faults import LinkFaults
+from outbox_emulators.servicebus.role import Role
 
 DETACHED = "The link was detached by the broker."
 

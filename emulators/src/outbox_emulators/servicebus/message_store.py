@@ -20,7 +20,7 @@ class MessageStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, sequence_number: int) -> bool:
+    def __contains__(self, sequence_number: object) -> bool:
         return sequence_number in self._entries
 
     def __iter__(self) -> Iterator[Entry]:

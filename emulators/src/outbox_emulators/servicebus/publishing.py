@@ -18,12 +18,13 @@ from outbox_emulators.servicebus.errors import (
     RefusedWithLink,
     ServiceBusError,
 )
-from outbox_emulators.servicebus.fault_plans import Direction, Role
+from outbox_emulators.servicebus.fault_plans import Direction
 from outbox_emulators.servicebus.frames import DISPOSITION
 from outbox_emulators.servicebus.link_faults import LinkFaults
 from outbox_emulators.servicebus.links import DETACHED, LinkEndpoint
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.role import Role
 from outbox_emulators.servicebus.sections import BATCH_FORMAT, split_batch
 from outbox_emulators.servicebus.topic import Destination
 

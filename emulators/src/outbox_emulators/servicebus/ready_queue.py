@@ -9,10 +9,7 @@ from collections.abc import Callable
 
 from outbox_emulators.servicebus.edges import Edge, Edges
 from outbox_emulators.servicebus.entry import Entry
-from outbox_emulators.servicebus.faults import partition_of
-
-PARTITIONS = 16
-"""How many the service gives a partitioned entity ("Partitioned queues and topics", learn.microsoft.com)."""
+from outbox_emulators.servicebus.partitions import PARTITIONS, partition_of
 
 
 class ReadyQueue:
@@ -114,7 +111,7 @@ class PartitionedReadyQueue(ReadyQueue):
 
     def _of(self, entry: Entry) -> ReadyQueue:
         key = entry.message.routing_key
-        number = entry.sequence_number % PARTITIONS if key is None else partition_of(key, PARTITIONS)
+        number = entry.sequence_number % PARTITIONS if key is None else partition_of(key)
         return self._partitions[number]
 
 

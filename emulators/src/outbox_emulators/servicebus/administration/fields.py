@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element
 
+from outbox_emulators.properties import parse_duration
 from outbox_emulators.servicebus.administration import atom
 from outbox_emulators.servicebus.administration.errors import BadRequest
-from outbox_emulators.servicebus.properties import parse_duration
 from outbox_emulators.servicebus.status import Status
 
 Values = Mapping[str, Any]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement
 
+from outbox_emulators.properties import parse_duration
 from outbox_emulators.servicebus.administration import atom, xml
 from outbox_emulators.servicebus.administration.errors import BadRequest
 from outbox_emulators.servicebus.administration.fields import write_duration
@@ -19,7 +20,6 @@ from outbox_emulators.servicebus.filters import (
     Rule,
     TrueFilter,
 )
-from outbox_emulators.servicebus.properties import parse_duration
 from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
 
 _COMPATIBILITY = "20"

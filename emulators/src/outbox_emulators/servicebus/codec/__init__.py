@@ -1,8 +1,8 @@
 """The part of the AMQP 1.0 type system the broker reads and writes itself, on plain bytes.
 
-Proton decodes whole messages into Python objects. A broker mostly needs to find where a section begins and ends and
-to read a few of its fields, so that what was sent can be delivered byte for byte. Encodings are those of the OASIS
-AMQP 1.0 specification, part 1, section 1.6.
+Proton decodes whole messages into Python objects. A broker mostly needs to find where a section begins and ends,
+and to read a few of its fields, so that what was sent can be delivered byte for byte. Encodings are those of the
+OASIS AMQP 1.0 specification, part 1, section 1.6.
 """
 
 from outbox_emulators.servicebus.codec.decoding import DECODE_ERRORS, decode, items, skip
