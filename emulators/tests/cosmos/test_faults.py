@@ -1,6 +1,6 @@
 """What azure-cosmos makes of the service's misbehaviour, and what the container then holds.
 
-The counts of attempts and the outcomes are those of azure-cosmos 4.17.1: what a caller has to reckon with. Its
+The counts of attempts and the outcomes are those of azure-cosmos 4.17.1: what callers must expect. Its
 asynchronous client takes a connection that broke off for a request that was never sent, and repeats writes too;
 the synchronous one does not.
 """

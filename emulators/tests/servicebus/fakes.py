@@ -1,4 +1,4 @@
-"""What stands in, in tests of the domain, for the clock, for messages off the wire and for receivers."""
+"""A fake clock, fake receivers, and messages as clients encode them, for tests without a network."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ START_MS = 1_700_000_000_000
 
 
 class FakeClock:
-    """A clock that stands still until told to go on."""
+    """A clock that stands still until it is advanced."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS
         self.timers = TimerQueue(lambda: self.now_ms)
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass, and all that comes due in it happen."""
+        """Let time pass, and run what comes due."""
         self.now_ms += milliseconds
         self.timers.run_due()
 
 
 class Receiver:
-    """A consumer that only counts what it is told."""
+    """A consumer that only counts its calls."""
 
     def __init__(self) -> None:
         self.woken = 0

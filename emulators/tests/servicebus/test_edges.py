@@ -150,9 +150,9 @@ async def test_an_answer_that_overtakes_others_is_counted_whether_or_not_it_was_
     all_given = asyncio.Event()
     answers = DelayedAnswers(edges, lambda: all_given.set() if len(given) == 3 else None)
 
-    answers.owe(lambda: given.append("first"), 60)
-    answers.owe(lambda: given.append("second"), 5)
-    answers.overtake()
+    answers.give_later(lambda: given.append("first"), 60)
+    answers.give_later(lambda: given.append("second"), 5)
+    answers.note_overtaking()
     given.append("third")
     await asyncio.wait_for(all_given.wait(), 5)
 

@@ -1,4 +1,4 @@
-"""Faults without a wire: what matches, how often, for how long; and acknowledgements that come late."""
+"""Faults without a network: what they match, and their limits; and delayed acknowledgements."""
 
 from __future__ import annotations
 
@@ -67,28 +67,28 @@ def test_the_partition_of_a_key_does_not_change() -> None:
     assert [partition_of(key, 16) for key in ("", "a", "key-7", "鍵")] == [0, 3, 15, 8]
 
 
-async def test_acknowledgements_are_given_in_order_however_late_each_is() -> None:
+async def test_acknowledgements_are_sent_in_order_however_late_each_is() -> None:
     given: list[int] = []
     done = asyncio.Event()
 
-    def give(delivery: Delivery, outcome: Outcome) -> None:
+    def send(delivery: Delivery, outcome: Outcome) -> None:
         given.append(cast(int, delivery))
         if len(given) == 5:
             done.set()
 
-    acknowledgements = Acknowledgements(give, lambda: None)
+    acknowledgements = Acknowledgements(send, lambda: None)
     for number, delay_ms in enumerate((0, 60, 0, 20, 0)):
-        acknowledgements.owe(cast(Delivery, number), Outcome(), delay_ms)
+        acknowledgements.send(cast(Delivery, number), Outcome(), delay_ms)
     assert given == [0]
     await asyncio.wait_for(done.wait(), 5)
 
     assert given == [0, 1, 2, 3, 4]
 
 
-async def test_acknowledgements_of_a_link_that_is_gone_are_not_given() -> None:
+async def test_acknowledgements_of_a_link_that_is_gone_are_not_sent() -> None:
     given: list[Delivery] = []
     acknowledgements = Acknowledgements(lambda delivery, outcome: given.append(delivery), lambda: None)
-    acknowledgements.owe(cast(Delivery, 1), Outcome(), 1)
+    acknowledgements.send(cast(Delivery, 1), Outcome(), 1)
 
     acknowledgements.cancel()
     await asyncio.sleep(0.02)

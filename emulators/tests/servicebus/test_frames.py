@@ -85,7 +85,7 @@ def test_the_format_of_a_delivery_is_that_of_its_first_frame() -> None:
     assert tracker.message_format == BATCH_FORMAT
 
 
-def test_a_repeated_delivery_id_is_put_right_and_nothing_else_is_touched() -> None:
+def test_a_repeated_delivery_id_is_corrected_and_nothing_else_is_changed() -> None:
     tracker = DeliveryTracker()
     first, again, after = transfer(300), transfer(300), transfer(302)
 
@@ -119,7 +119,7 @@ def test_sessions_count_for_themselves_and_start_anew() -> None:
     assert tracker.follow(restarted) == restarted
 
 
-def test_a_delivery_cut_short_by_a_detach_is_forgotten() -> None:
+def test_a_delivery_cut_short_by_a_detach_is_dropped() -> None:
     tracker = DeliveryTracker()
     tracker.follow(transfer(0, form=BATCH_FORMAT, more=True))
 
@@ -158,7 +158,7 @@ def test_a_transfer_is_known_by_its_link_before_it_is_followed() -> None:
     assert looked_ahead(tracker, transfer(0, channel=1)) == Transfer("c", begins=True, ends=True)
 
 
-def test_a_link_is_forgotten_when_it_is_detached_or_its_session_ends() -> None:
+def test_a_link_is_dropped_when_it_is_detached_or_its_session_ends() -> None:
     tracker = DeliveryTracker()
     for sent in (attach("a", 0), attach("b", 1), attach("c", 0, channel=1)):
         tracker.follow(sent)

@@ -48,7 +48,7 @@ def test_a_duplicate_is_accepted_and_dropped(clock: FakeClock) -> None:
     assert (topic.inlet.counts.accepted, topic.inlet.counts.duplicates) == (3, 1)
 
 
-def test_a_duplicate_is_told_for_the_length_of_the_window_from_the_first(clock: FakeClock) -> None:
+def test_a_duplicate_is_detected_for_the_length_of_the_window_from_the_first(clock: FakeClock) -> None:
     topic = a_topic(clock)
     topic.publish([a_message(message_id="1")])
 
@@ -80,7 +80,7 @@ def test_with_partitions_it_is_not(clock: FakeClock) -> None:
     assert held_by(topic, "all") == ["1", "1"]
 
 
-def test_what_is_remembered_is_bounded_by_the_window(clock: FakeClock) -> None:
+def test_the_history_is_bounded_by_the_window(clock: FakeClock) -> None:
     history = DuplicateHistory(WINDOW_MS, lambda: clock.now_ms)
     for number in range(1_000):
         history.is_new(number)
@@ -115,7 +115,7 @@ def test_a_subscription_takes_what_its_rules_let_through(clock: FakeClock) -> No
     assert held_by(topic, "labelled") == ["1"]
 
 
-def test_a_message_without_session_dies_in_a_subscription_that_requires_one(clock: FakeClock) -> None:
+def test_a_message_without_session_is_dead_lettered_by_a_subscription_that_requires_one(clock: FakeClock) -> None:
     topic = a_topic(clock)
 
     topic.publish([a_message(message_id="1")])

@@ -1,4 +1,4 @@
-"""What a link is for, by the address it names."""
+"""Attaching a link: its address decides what it is for."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def attach(connection: AmqpConnection, link: Link) -> LinkEndpoint:
         return cbs_endpoint(connection, link)
     connection.claims.check(path)
     if connection.broker.faults.find(lambda plan: plan.matches(FaultKind.REFUSE_TOKEN, path)):
-        raise Unauthorized(f"Unauthorized access. No links are let in for now. Resource: '{path}'.")
+        raise Unauthorized(f"Unauthorized access. Links are refused for now. Resource: '{path}'.")
     namespace = connection.broker.namespace
     if path.lower().endswith(MANAGEMENT_SUFFIX):
-        if not namespace.knows(path[: -len(MANAGEMENT_SUFFIX)]):
+        if not namespace.has(path[: -len(MANAGEMENT_SUFFIX)]):
             raise NotFound(f"The messaging entity '{path}' could not be found.")
         endpoint = request_endpoint(connection, link, path, ManagementNode(path).answer)
         endpoint.path = path

@@ -1,7 +1,7 @@
 """Shared access signatures: the tokens clients put before they may use an entity.
 
 The format and its signature are those of "Service Bus access control with Shared Access Signatures"
-(learn.microsoft.com); the descriptions of what is wrong are those the service answers with.
+(learn.microsoft.com); the error descriptions are those of the service.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ def _answer(connection: AmqpConnection, request: Message) -> Message:
 def _put_token(connection: AmqpConnection, request: Message) -> None:
     properties = properties_of(request)
     if properties.get("operation") != "put-token":
-        raise Unauthorized(f"The operation '{properties.get('operation')}' is not known to this node.")
-    # The token's type is not looked at: azure-servicebus.aio calls signatures "jwt" too, as the service allows.
+        raise Unauthorized(f"The operation '{properties.get('operation')}' is not supported by this node.")
+    # The token's type is ignored: azure-servicebus.aio calls signatures "jwt" too, as the service allows.
     audience = str(properties.get("name", ""))
     path = path_of(audience)
     if connection.broker.faults.apply(lambda plan: plan.matches(FaultKind.REFUSE_TOKEN, path)):
@@ -46,12 +46,12 @@ def _put_token(connection: AmqpConnection, request: Message) -> None:
 def _check_entity(connection: AmqpConnection, audience: str) -> None:
     """Raise NotFound for an entity that is not there.
 
-    The service says so here already, in its words (azure-service-bus issues 304 and 451), once it has seen that
-    the caller is authorized (azure-sdk-for-net issue 44734).
+    The service answers so here already, with this message (azure-service-bus issues 304 and 451), once the caller
+    is authorized (azure-sdk-for-net issue 44734).
     """
     path = path_of(audience)
     entity = path[: -len(MANAGEMENT_SUFFIX)] if path.lower().endswith(MANAGEMENT_SUFFIX) else path
-    if entity and not connection.broker.namespace.knows(entity):
+    if entity and not connection.broker.namespace.has(entity):
         connection.broker.edges.meet(Edge.ENTITY_NOT_FOUND_AT_TOKEN)
         raise NotFound(
             f"The messaging entity '{audience}' could not be found. To know more visit "
@@ -60,7 +60,7 @@ def _check_entity(connection: AmqpConnection, audience: str) -> None:
 
 
 def _check_later(connection: AmqpConnection, claim: Claim) -> None:
-    """End the connection's links when the claim expires; a connection that is gone by then is not kept for it."""
+    """End the connection's links when the claim expires; this does not keep alive a connection that is gone."""
     reference = weakref.ref(connection)
 
     def check() -> None:

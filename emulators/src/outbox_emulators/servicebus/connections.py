@@ -1,4 +1,4 @@
-"""The open connections of a broker, and what is done to all of them that a condition fits."""
+"""The open connections of a broker, and what is done to all of them that match."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outbox_emulators.servicebus.link_table import LinkTable
 from outbox_emulators.servicebus.role import Role
 
 Covers = Callable[[str], bool]
-"""Whether a path is meant."""
+"""Returns whether a path is covered."""
 
 
 class Connection(Protocol):

@@ -1,4 +1,4 @@
-"""The ends of links that carry messages out, of a queue or subscription."""
+"""Links that carry messages out of a queue or subscription."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ConsumeEndpoint(LinkEndpoint):
         self.faults = LinkFaults(connection.broker.faults, source.path, Role.RECEIVER)
         self._sender = link
         self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
-        self._late = DelayedAnswers(connection.broker.edges, connection.schedule_flush)
+        self._delayed = DelayedAnswers(connection.broker.edges, connection.schedule_flush)
         self._unsettled: dict[Delivery, UUID] = {}
         self._pump_scheduled = False
         self._is_open = False
@@ -52,7 +52,7 @@ class ConsumeEndpoint(LinkEndpoint):
         super().open()
 
     def wake(self) -> None:
-        """A message may be there: take it at the end of this turn of the loop."""
+        """Look for a message at the end of this turn of the loop."""
         if not self._pump_scheduled:
             self._pump_scheduled = True
             asyncio.get_running_loop().call_soon(self._woken)
@@ -90,7 +90,7 @@ class ConsumeEndpoint(LinkEndpoint):
         return self.queue.has_next
 
     def _pass_on(self) -> None:
-        """There is no credit for more: what waits is for another receiver."""
+        """Leave what waits to another receiver: there is no credit for more."""
         self.queue.wake_waiting()
 
     def _deliver(self, entry: Entry, lock: Lock | None) -> None:
@@ -138,16 +138,16 @@ class ConsumeEndpoint(LinkEndpoint):
         try:
             outcome.apply(self.queue, token)
         except ServiceBusError as error:
-            self._late.give(partial(settlement.answer, delivery, error))
+            self._delayed.give(partial(settlement.answer, delivery, error))
         else:
-            self._late.give(partial(outcome.confirm, delivery))
+            self._delayed.give(partial(outcome.confirm, delivery))
 
     @property
     def is_busy(self) -> bool:
-        return self._late.pending
+        return self._delayed.pending
 
     def closed(self) -> None:
         self._is_open = False
         self._unsettled.clear()
-        self._late.cancel()
+        self._delayed.cancel()
         self.queue.leave(self)

@@ -1,4 +1,4 @@
-"""What becomes of a message that is moved to a dead-letter queue."""
+"""Dead letters: messages in a dead-letter queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When something is to happen to the messages of a queue: they expire, or come due."""
+"""When the messages of a queue expire or come due."""
 
 from __future__ import annotations
 

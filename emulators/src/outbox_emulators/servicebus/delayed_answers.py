@@ -1,60 +1,60 @@
-"""Answers that come late, each by its own time, so that they may come in another order than what they answer."""
+"""Answers to the client that are delayed, each by its own time, so that their order may change."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from outbox_emulators.servicebus.edges import Edge, Edges, Owed
+from outbox_emulators.servicebus.edges import Edge, Edges, OutstandingAnswer
 
 
 class DelayedAnswers:
-    """What one link owes, beyond what it answers at once and in order."""
+    """The delayed answers of one link."""
 
     def __init__(self, edges: Edges, after: Callable[[], None]) -> None:
-        """`after` is called when an answer was given late, to send it."""
+        """`after` is called when a delayed answer was given, to send it."""
         self._edges = edges
         self._after = after
-        self._timers: dict[Owed, asyncio.TimerHandle] = {}
+        self._timers: dict[OutstandingAnswer, asyncio.TimerHandle] = {}
 
     @property
     def pending(self) -> bool:
-        """Whether an answer is owed."""
+        """Whether an answer is still to be given."""
         return bool(self._timers)
 
     def give(self, answer: Callable[[], None]) -> None:
-        """Give an answer now, or later where that is drawn."""
+        """Give an answer now, or later if that is drawn."""
         delay_ms = self._edges.settlement_delay_ms()
         if delay_ms:
-            self.owe(answer, delay_ms)
+            self.give_later(answer, delay_ms)
             return
-        self.overtake()
+        self.note_overtaking()
         answer()
 
-    def overtake(self) -> None:
-        """Another answer is given now, of something that came later than what is owed, here or on other links."""
-        if self._edges.owed:
+    def note_overtaking(self) -> None:
+        """Count an answer that is given now as overtaking those that are delayed, on this link or another."""
+        if self._edges.outstanding:
             self._edges.meet(Edge.SETTLEMENT_REORDERED)
 
-    def owe(self, answer: Callable[[], None], delay_ms: int) -> None:
-        """Give an answer so many milliseconds later than now."""
+    def give_later(self, answer: Callable[[], None], delay_ms: int) -> None:
+        """Give an answer after a delay."""
         self._edges.meet(Edge.SETTLEMENT_DELAYED)
-        owed = Owed()
-        self._edges.owed[owed] = None
+        outstanding = OutstandingAnswer()
+        self._edges.outstanding[outstanding] = None
         loop = asyncio.get_running_loop()
-        self._timers[owed] = loop.call_later(delay_ms / 1000, self._pay, owed, answer)
+        self._timers[outstanding] = loop.call_later(delay_ms / 1000, self._give_delayed, outstanding, answer)
 
     def cancel(self) -> None:
-        """Forget what is owed: the link is gone, and the engine must not be asked for its deliveries."""
-        for owed, timer in self._timers.items():
+        """Drop the delayed answers: the link is gone, and its deliveries must not be used any more."""
+        for outstanding, timer in self._timers.items():
             timer.cancel()
-            del self._edges.owed[owed]
+            del self._edges.outstanding[outstanding]
         self._timers.clear()
 
-    def _pay(self, owed: Owed, answer: Callable[[], None]) -> None:
-        del self._timers[owed]
-        if next(iter(self._edges.owed)) is not owed:
+    def _give_delayed(self, outstanding: OutstandingAnswer, answer: Callable[[], None]) -> None:
+        del self._timers[outstanding]
+        if next(iter(self._edges.outstanding)) is not outstanding:
             self._edges.meet(Edge.SETTLEMENT_REORDERED)
-        del self._edges.owed[owed]
+        del self._edges.outstanding[outstanding]
         answer()
         self._after()

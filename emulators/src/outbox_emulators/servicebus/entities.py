@@ -1,10 +1,10 @@
 """The entities of a namespace, read from a file in the format of the official Service Bus emulator.
 
-The format is its `Config.json` (github.com/Azure/azure-service-bus-emulator-installer, its JSON schema).
-Two properties are this broker's own, named as in ARM templates, because the emulator's format has no word for
-them: `EnablePartitioning` and, on a Premium namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not
-forbid further properties, but it has no partitioned entities: a file meant for both leaves them out. What is left
-out has the schema's default. Its limits on durations are not enforced, only the service's: tests want short locks.
+The format is its `Config.json` (github.com/Azure/azure-service-bus-emulator-installer, its JSON schema). This
+broker adds two properties that the format lacks, named as in ARM templates: `EnablePartitioning` and, on a Premium
+namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not forbid further properties, but the emulator
+has no partitioned entities: a file meant for both leaves them out. A property that is left out has the schema's
+default. The emulator's limits on durations are not enforced, only the service's, as tests need short locks.
 """
 
 from __future__ import annotations

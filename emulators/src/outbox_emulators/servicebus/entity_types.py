@@ -14,14 +14,14 @@ DAY_MS = 24 * 60 * MINUTE_MS
 
 @dataclass(frozen=True, slots=True)
 class DuplicateDetection:
-    """Remember what was accepted for `window_ms` milliseconds."""
+    """Duplicates are detected within `window_ms` milliseconds."""
 
     window_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Receiving:
-    """What queues and subscriptions share. Durations are milliseconds."""
+    """How a queue or subscription delivers messages. Durations are milliseconds."""
 
     requires_session: bool = False
     lock_ms: int = MINUTE_MS
@@ -32,7 +32,7 @@ class Receiving:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """What queues and topics share."""
+    """How a queue or topic accepts messages."""
 
     duplicates: DuplicateDetection | None = None
     partitioned: bool = False
@@ -40,11 +40,11 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
-    """What can be set over the management API only. It bears on no message, but an idle entity may be deleted.
+class ManagementSettings:
+    """What only the management API sets. It affects no message, but an idle entity may be deleted.
 
-    `window_ms` is the duplicate detection window told where duplicates are not detected. No filter fails here: one
-    that cannot be evaluated for a message does not match it.
+    `window_ms` is the duplicate detection window that is shown where duplicates are not detected. No filter fails
+    here: one that cannot be evaluated for a message does not match it.
     """
 
     auto_delete_on_idle_ms: int | None = None
@@ -62,7 +62,7 @@ class QueueEntity:
     name: str
     sending: Sending = Sending()
     receiving: Receiving = Receiving()
-    upkeep: Upkeep = Upkeep()
+    management: ManagementSettings = ManagementSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class SubscriptionEntity:
     name: str
     receiving: Receiving = Receiving()
     rules: tuple[Rule, ...] = (DEFAULT_RULE,)
-    upkeep: Upkeep = Upkeep()
+    management: ManagementSettings = ManagementSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +79,4 @@ class TopicEntity:
     sending: Sending = Sending()
     default_ttl_ms: int | None = None
     subscriptions: tuple[SubscriptionEntity, ...] = ()
-    upkeep: Upkeep = Upkeep()
+    management: ManagementSettings = ManagementSettings()

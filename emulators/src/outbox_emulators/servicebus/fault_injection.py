@@ -1,4 +1,4 @@
-"""Faults put to work: most wait in the registry for what they are to strike, some act at once."""
+"""Injecting faults into a broker: most are pending until something matches them, some are applied at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FaultInjector:
         self._broker = broker
 
     def inject(self, plan: FaultPlan) -> Fault[FaultPlan]:
-        """Put a fault to work. Raises NotFound when there is no such entity, or none that the kind can strike."""
+        """Inject a fault. Raises NotFound when there is no such entity, or the kind cannot be applied to it."""
         namespace = self._broker.namespace
         if plan.entity is not None:
             namespace.status(plan.entity)
@@ -40,8 +40,8 @@ class FaultInjector:
     def restart(self, *, keep: bool, for_ms: int = 0) -> None:
         """Cut every connection and, for `for_ms` milliseconds, every new one.
 
-        Without `keep`, messages, sessions with their state and the history of duplicates are gone; entities, their
-        status, the counts of what was sent, and the faults stay.
+        Without `keep`, messages, sessions with their state and the duplicate detection history are deleted;
+        entities, their status, the counts of what was sent, and the faults stay.
         """
         self._broker.restart(keep=keep, for_ms=for_ms)
         self._broker.faults.applied[RESTART] += 1
@@ -60,7 +60,7 @@ class FaultInjector:
             for fault in faults.pending()
             if fault.plan.kind is FaultKind.DISABLE_ENTITY and (fault.plan.entity or "").lower() == path.lower()
         ]
-        # One fault at a time holds the status: a second one takes over from the first, which undoes itself.
+        # One fault at a time sets the status: a second one replaces the first, which is undone.
         for fault in others:
             faults.end(fault)
         before = self._broker.namespace.status(path)

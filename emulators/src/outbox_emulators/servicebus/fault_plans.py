@@ -1,4 +1,4 @@
-"""A fault as it is asked for: what is to go wrong, where, and how often or for how long."""
+"""A fault as it is asked for: what goes wrong, where, how often or for how long."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class FaultKind(StrEnum):
     """What goes wrong."""
 
     CUT_BEFORE_TRANSFER = "cut-before-transfer"
-    """The connection is cut when a transfer begins; nothing of it is taken in."""
+    """The connection is cut when a transfer begins; nothing of it is read."""
     CUT_AFTER_TRANSFER = "cut-after-transfer"
-    """What was sent is taken in, then the connection is cut: the sender gets no disposition."""
+    """The transfer is accepted, then the connection is cut: the sender gets no disposition."""
     CUT_MID_FRAME = "cut-mid-frame"
     """The connection is cut in the middle of a frame, coming in or going out."""
     DELAY_ACK = "delay-ack"
-    """What was sent is taken in, its disposition comes late."""
+    """The transfer is accepted, its disposition comes late."""
     SERVER_BUSY = "server-busy"
     """The transfer is rejected as throttled."""
     PARTITION_UNAVAILABLE = "partition-unavailable"
@@ -32,17 +32,17 @@ class FaultKind(StrEnum):
     DETACH_LINK = "detach-link"
     """The link is detached in place of taking, or delivering, the next message."""
     REJECT = "reject"
-    """The transfer is rejected with a condition that is asked for, whatever it holds."""
+    """The transfer is rejected with the condition that was asked for."""
     REJECT_THEN_DETACH = "reject-then-detach"
     """It is rejected with a condition, then the link is detached with the same one."""
     INTERNAL_ERROR = "internal-error"
     """It is rejected as if the service had failed: "please retry"."""
     ANSWER_OVERSIZED = "answer-oversized"
-    """Transfers that are too large are answered in the way that is asked for; it makes none too large."""
+    """Transfers that are too large are answered in the way that was asked for. None is made too large."""
     SHRINK_LIMIT = "shrink-limit"
-    """A transfer may hold less than before, as after a change of tier: links that are open were told otherwise."""
+    """The size limit is lower than open links have announced, as after a change of tier."""
     REFUSE_TOKEN = "refuse-token"
-    """Tokens are answered with 401 and links are not let in."""
+    """Tokens are answered with 401, and links are refused."""
     DISABLE_ENTITY = "disable-entity"
     """The entity has another status for a while."""
     CUT_RECEIVER = "cut-receiver"
@@ -56,7 +56,7 @@ class FaultKind(StrEnum):
 
 
 class Direction(StrEnum):
-    """Which way a frame goes, seen from the broker."""
+    """Which way a frame goes, as the broker sees it."""
 
     IN = "in"
     OUT = "out"

@@ -18,7 +18,7 @@ class Filter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrueFilter:
-    """Takes every message: what a subscription does that has no rules."""
+    """Takes every message, as a subscription's default rule does."""
 
     def matches(self, message: Message) -> bool:
         return True

@@ -1,11 +1,11 @@
-"""AMQP frames as they come off the wire, before the protocol engine sees them.
+"""AMQP frames as they are received, before the protocol engine sees them.
 
-Two things are known only here. The engine does not tell a transfer's message-format, by which Service Bus knows a
-batch from a message. And it is stricter than the service: azure-servicebus.aio gives the same delivery-id to
+Two things are known only here. The engine does not expose a transfer's message-format, which distinguishes a batch
+from a message. And it is stricter than the service: azure-servicebus.aio gives the same delivery-id to
 requests it sends at once on one management link (its AutoLockRenewer does so for every batch of messages), which
 the service lets pass and the engine answers by closing the connection.
 
-Frames are also where some faults strike: before one, or in the middle of one.
+Some faults are applied to frames: the connection is cut before one, or in the middle of one.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FrameReader:
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield each protocol header or frame that is complete now.
 
-        What cannot be a frame is passed on as it is: it is for the engine to refuse it.
+        What cannot be a frame is passed on as it is, for the engine to refuse.
         """
         self._held += data
         while len(self._held) >= _PROTOCOL_HEADER_BYTES:
@@ -121,7 +121,7 @@ class DeliveryTracker:
         self._links: dict[tuple[int, int], str] = {}
 
     def follow(self, frame: bytes) -> bytes:
-        """Take note of a frame; return it, with its delivery-id put right where the client repeats one."""
+        """Follow a frame; return it, with its delivery-id corrected where the client repeats one."""
         found = performative(frame)
         if found is None:
             return frame
@@ -146,7 +146,7 @@ class DeliveryTracker:
         return frame
 
     def look_ahead(self, frame: bytes, found: Performative) -> Transfer | None:
-        """Tell what a transfer frame that was not followed yet belongs to; None if it cannot be told."""
+        """Return what a transfer frame that was not followed yet belongs to; None if that is not known."""
         try:
             fields = [codec.decode(each)[0] for each in codec.items(frame, found.fields_at)]
             key = (found.channel, fields[_HANDLE])

@@ -1,4 +1,4 @@
-"""Links that carry nothing for a while are detached, and connections without links closed, as the service does.
+"""Idle links are detached, and connections without links are closed, as the service does.
 
 A link is detached after ten minutes without a message (azure-sdk-for-python issue 10127: keep-alive frames do not
 help), a connection without links is closed after five (AMQP troubleshooting guide, learn.microsoft.com).
@@ -18,19 +18,19 @@ from outbox_emulators.servicebus.links import LinkEndpoint
 
 SERVICE_IDLE_MS = 600_000
 EDGES_IDLE_MS = 60_000
-"""A tenth of the service's time where what varies is drawn, so that a session of an hour sees all of it."""
+"""A tenth of the service's time where behaviour is drawn from a seed, so that an hour's run meets every edge."""
 
 _LOOKS = 4
-"""How often, in the time that a link may idle, all of them are looked at."""
+"""How many times all links are checked within the time that one may idle."""
 
 
 def default_idle_ms(seed: int | None) -> int:
-    """How long a link may idle when nobody says: the service's ten minutes, or one where what varies is drawn."""
+    """Return how long a link may idle by default: the service's ten minutes, or one minute with a seed."""
     return SERVICE_IDLE_MS if seed is None else EDGES_IDLE_MS
 
 
 class IdleLinks:
-    """Watches over the links of one broker, on the asyncio loop."""
+    """Watches the links of one broker, on the asyncio loop."""
 
     def __init__(self, broker: Broker, idle_ms: int) -> None:
         """`idle_ms` is how long a link may carry nothing; a connection may be without links half as long."""

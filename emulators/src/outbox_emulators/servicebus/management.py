@@ -40,7 +40,7 @@ class ManagementNode:
         self._path = node[: -len(MANAGEMENT_SUFFIX)]
 
     def answer(self, connection: AmqpConnection, request: Message) -> Message:
-        """Carry out a request; whatever is wrong with it is said in the answer."""
+        """Carry out a request; the answer says what is wrong with it."""
         name = str(properties_of(request).get("operation", ""))
         try:
             operation = _OPERATIONS.get(name)
@@ -60,7 +60,7 @@ class ManagementNode:
         answer.body = result
         return answer
 
-    # Whom an operation concerns
+    # What an operation is about
 
     def _queue(self, connection: AmqpConnection) -> MessageQueue:
         source = connection.broker.namespace.source(self._path)
@@ -114,7 +114,7 @@ class ManagementNode:
                     token, body.get("deadletter-reason"), body.get("deadletter-description"), changes
                 )
             else:
-                raise ArgumentInvalid(f"The disposition status '{status}' is not known.")
+                raise ArgumentInvalid(f"The disposition status '{status}' is not supported.")
         return {}
 
     def peek(self, connection: AmqpConnection, body: Body) -> Result:

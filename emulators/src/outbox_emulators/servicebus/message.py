@@ -28,7 +28,7 @@ UNLIMITED_TTL_MS = 0xFFFFFFFF
 
 
 class Property(IntEnum):
-    """Where a field stands in the properties section."""
+    """The position of a field in the properties section."""
 
     MESSAGE_ID = 0
     USER_ID = 1
@@ -124,7 +124,7 @@ class Message:
     def identified(self) -> Message:
         """Return the message with a text for its id, as the service has every message.
 
-        One without an id gets one (azure-service-bus-java issue 69); an id of another type is told as text.
+        One without an id gets one (azure-service-bus-java issue 69); an id of another type becomes text.
         """
         if type(self.field(Property.MESSAGE_ID)) is str:
             return self

@@ -75,7 +75,7 @@ class MessageStore:
         return found
 
     def counts(self, locked: int) -> Counts:
-        """Return how many messages are in which state, of which so many are locked."""
+        """Return how many messages are in which state, given how many are locked."""
         deferred = sum(self._entries[number].lock is None for number in self._deferred)
         counts = Counts(locked=locked, deferred=deferred, scheduled=len(self._scheduled))
         counts.active = len(self) - counts.locked - counts.deferred - counts.scheduled

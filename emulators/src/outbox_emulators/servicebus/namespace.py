@@ -1,4 +1,4 @@
-"""All the entities of a namespace, found by the addresses that clients use."""
+"""The entities of a namespace, by the addresses that clients use."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class Namespace:
                 return subscription
         raise self._not_found(path)
 
-    def knows(self, path: str) -> bool:
-        """Tell whether there is an entity of any kind at a path."""
+    def has(self, path: str) -> bool:
+        """Return whether there is an entity of any kind at a path."""
         if path.lower() in self.topics:
             return True
         try:
@@ -123,14 +123,14 @@ class Namespace:
         return topic
 
     def remove(self, entity: Entity) -> None:
-        """Have an entity found no more."""
+        """Remove an entity: its address is free again."""
         self.queues = {name: queue for name, queue in self.queues.items() if queue is not entity}
         self.topics = {name: topic for name, topic in self.topics.items() if topic is not entity}
         for topic in self.topics.values():
             topic.subscriptions = [each for each in topic.subscriptions if each is not entity]
 
     def clear(self) -> None:
-        """Forget every message; nobody may be receiving."""
+        """Delete every message; nobody may be receiving."""
         for queue in self.queues.values():
             queue.clear()
         for topic in self.topics.values():

@@ -1,4 +1,4 @@
-"""Reading an encoded message, and refusing one that the service refuses for what it says."""
+"""Parsing an encoded message, and refusing one whose content the service refuses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BROKER_ANNOTATIONS = frozenset(
 def parse(data: bytes) -> Message:
     """Read an encoded message.
 
-    Raises DecodeFailed, or ArgumentInvalid, NotAllowed and PropertiesTooLarge for what it says.
+    Raises DecodeFailed, or ArgumentInvalid, NotAllowed and PropertiesTooLarge for its content.
     """
     durable, priority, ttl_ms = False, None, None
     properties: tuple[codec.Value, ...] = ()
@@ -121,7 +121,7 @@ def _parse_header(fields: list[codec.Value]) -> tuple[bool, int | None, int | No
 
 
 def _effective_ttl(ttl_ms: int | None, properties: tuple[codec.Value, ...]) -> int | None:
-    """The time to live: the header's field holds 49 days at most, longer ones are told by two properties."""
+    """Return the time to live: the header's field holds 49 days at most, two properties hold longer ones."""
     if len(properties) > Property.CREATION_TIME and ttl_ms == UNLIMITED_TTL_MS:
         expiry, creation = properties[Property.ABSOLUTE_EXPIRY_TIME], properties[Property.CREATION_TIME]
         if expiry is not None and creation is not None:

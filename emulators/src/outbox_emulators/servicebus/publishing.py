@@ -1,4 +1,4 @@
-"""The ends of links that carry messages in, to a queue or topic."""
+"""Links that carry messages to a queue or topic."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class PublishEndpoint(LinkEndpoint):
         self._limits = connection.broker.limits(destination.inlet.settings)
         self._oversized: dict[Delivery, int] = {}
         self.faults = LinkFaults(connection.broker.faults, path, Role.SENDER)
-        self._late = DelayedAnswers(connection.broker.edges, connection.schedule_flush)
+        self._delayed = DelayedAnswers(connection.broker.edges, connection.schedule_flush)
         self._acknowledgements = Acknowledgements(self._acknowledge, connection.schedule_flush)
 
     @property
     def is_busy(self) -> bool:
-        return self._acknowledgements.pending or self._late.pending
+        return self._acknowledgements.pending or self._delayed.pending
 
     def check(self) -> None:
         self.destination.inlet.check(())
@@ -74,7 +74,7 @@ class PublishEndpoint(LinkEndpoint):
             self._receiver.flow(1)
             return
         if delivery.pending > self._limits.message or delivery in self._oversized:
-            self._swallow(delivery)
+            self._discard(delivery)
         if delivery.partial or not (delivery.readable or delivery in self._oversized):
             return
         if plan := self.faults.detach():
@@ -101,15 +101,15 @@ class PublishEndpoint(LinkEndpoint):
             self._answer(delivery, Outcome(error, detaches=how is Oversized.REJECTED_THEN_DETACHED))
 
     def _answer(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Grant credit for another transfer, and answer this one when that is due."""
+        """Grant credit for another transfer, and answer this one when its answer is due."""
         self._receiver.flow(1)
         broker = self.connection.broker
         delay_ms = broker.ack_delay_ms + self.faults.ack_delay_ms()
         if late_ms := broker.edges.settlement_delay_ms():
-            self._late.owe(partial(self._acknowledge, delivery, outcome), delay_ms + late_ms)
+            self._delayed.give_later(partial(self._acknowledge, delivery, outcome), delay_ms + late_ms)
         else:
-            self._late.overtake()
-            self._acknowledgements.owe(delivery, outcome, delay_ms)
+            self._delayed.note_overtaking()
+            self._acknowledgements.send(delivery, outcome, delay_ms)
 
     def _acknowledge(self, delivery: Delivery, outcome: Outcome) -> None:
         self.touch()
@@ -124,7 +124,7 @@ class PublishEndpoint(LinkEndpoint):
             self.connection.links.detach(self.link, error)
 
     def _publish(self, delivery: Delivery, message_format: int | None) -> ServiceBusError | None:
-        """Take in a complete delivery; return the error if it is refused."""
+        """Publish a complete delivery; return the error if it is refused."""
         size = self._oversized.pop(delivery, 0)
         data = bytes(self._receiver.recv(delivery.pending) or b"")
         self._receiver.advance()
@@ -136,7 +136,7 @@ class PublishEndpoint(LinkEndpoint):
                 )
             if self.faults.exceeds_shrunk_limit(len(data)):
                 raise MessageTooLarge(
-                    f"The received message (size:{len(data)} bytes) exceeds the limit that the topic has by now."
+                    f"The received message (size:{len(data)} bytes) exceeds the present limit of the entity."
                 )
             messages = self._messages(data, message_format)
             self.faults.reject(messages)
@@ -147,8 +147,8 @@ class PublishEndpoint(LinkEndpoint):
             return refusal
         return None
 
-    def _swallow(self, delivery: Delivery) -> None:
-        """Read what a message has too much and keep only its size: it is refused when it has come to its end."""
+    def _discard(self, delivery: Delivery) -> None:
+        """Discard the bytes of an oversized message and count them: it is refused once it is complete."""
         pending = delivery.pending
         if pending:
             self._receiver.recv(pending)
@@ -165,5 +165,5 @@ class PublishEndpoint(LinkEndpoint):
 
     def closed(self) -> None:
         self._acknowledgements.cancel()
-        self._late.cancel()
+        self._delayed.cancel()
         self._oversized.clear()

@@ -1,4 +1,4 @@
-"""How messages wait to be received."""
+"""The messages that wait to be received, in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outbox_emulators.servicebus.partitions import PARTITIONS, partition_of
 class ReadyQueue:
     """The messages that wait to be received, in order of their sequence numbers.
 
-    New ones come at the end; one that was given back returns to its place.
+    New ones are added at the end; one that is requeued returns to its place.
     """
 
     def __init__(self) -> None:
@@ -34,13 +34,13 @@ class ReadyQueue:
         self._fresh.append(entry)
 
     def requeue(self, entry: Entry) -> None:
-        """Add an entry at the place its sequence number gives it."""
+        """Add an entry at the place of its sequence number."""
         entry.waiting = True
         self._length += 1
         heapq.heappush(self._returned, (entry.sequence_number, next(self._ties), entry))
 
     def remove(self, entry: Entry) -> None:
-        """Take out an entry wherever it stands; no harm if it does not wait here."""
+        """Remove an entry wherever it is; no harm if it does not wait here."""
         if entry.waiting:
             entry.waiting = False
             self._length -= 1
@@ -74,9 +74,9 @@ class ReadyQueue:
 
 
 class PartitionedReadyQueue(ReadyQueue):
-    """The messages of a partitioned entity: in order within a partition, and in none across them.
+    """The messages of a partitioned entity: in order within each partition only.
 
-    What is sent without a partition key goes to the partitions in turn.
+    Messages without a session id or partition key go to the partitions in turn.
     """
 
     def __init__(self, edges: Edges) -> None:
@@ -119,7 +119,7 @@ ReadyQueueFactory = Callable[[], ReadyQueue]
 
 
 def ready_queue_factory(edges: Edges | None, *, partitioned: bool) -> ReadyQueueFactory:
-    """Tell how the messages of an entity without sessions wait: by partition where what varies is drawn."""
+    """Return what messages of an entity without sessions wait in: with a seed, they are delivered by partition."""
     if edges is None or edges.seed is None or not partitioned:
         return ReadyQueue
     return lambda: PartitionedReadyQueue(edges)

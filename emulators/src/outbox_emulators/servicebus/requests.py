@@ -32,7 +32,7 @@ class NodeEndpoint(LinkEndpoint):
     def check(self) -> None:
         if self.path is not None:
             entity = self.path[: -len(MANAGEMENT_SUFFIX)]
-            if not self.connection.broker.namespace.knows(entity):
+            if not self.connection.broker.namespace.has(entity):
                 raise NotFound(f"The messaging entity '{entity}' could not be found.")
 
 
@@ -78,7 +78,7 @@ class ResponseEndpoint(NodeEndpoint):
         self._pending: list[Message] = []
 
     def answers(self, request: RequestEndpoint, reply_to: str | None, link: Link) -> bool:
-        """Tell whether this is the link for a request's answer: that of its session, node and reply address."""
+        """Return whether this is the link for a request's answer: that of its session, node and reply address."""
         if link.session != request.link.session or self.node != request.node:
             return False
         return reply_to is None or link.remote_target.address in (reply_to, None) or not link.remote_target.address

@@ -30,9 +30,8 @@ class ServiceBusServer:
     """An AMQP 1.0 broker with Service Bus semantics, on the running asyncio loop.
 
     Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement;
-    `edges` is the seed of what varies, None for the service's usual ways; `idle_ms` is how long a link may idle
-    (see `idle_links`).
-    Messages are kept in memory and go when it stops.
+    `edges` is the seed of the behaviour that varies, None for the usual one; `idle_ms` is how long a link may idle
+    (see `idle_links`). Messages are kept in memory and are gone when it stops.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class ServiceBusServer:
                 for connection in connections:
                     await connection.gone.wait()
         except TimeoutError:
-            # A client that does not read would keep its connection, and the port, for ever.
+            # A client that does not read would keep its connection, and the port, forever.
             self.broker.connections.cut_all()
 
     async def __aenter__(self) -> ServiceBusServer:

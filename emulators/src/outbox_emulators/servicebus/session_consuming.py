@@ -1,4 +1,4 @@
-"""The ends of links that carry the messages of one session out, and which end a receiver asks for."""
+"""Links that carry the messages of one session out, and which kind of link a receiver asks for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNIX_EPOCH_TICKS = 621_355_968_000_000_000
 class SessionEndpoint(ConsumeEndpoint):
     """Delivers the messages of one session to the receiver that holds it.
 
-    The attach is answered only when a session has been locked, or when the time for that is over.
+    The attach is answered only when a session was locked, or when the time to wait for one is over.
     """
 
     queue: SessionQueue
@@ -102,7 +102,7 @@ class SessionEndpoint(ConsumeEndpoint):
     def closed(self) -> None:
         self._is_open = False
         self._unsettled.clear()
-        self._late.cancel()
+        self._delayed.cancel()
         self._waits = False
         self.queue.stop_waiting(self)
         if self.session is not None:

@@ -1,4 +1,4 @@
-"""Outcomes of deliveries, as AMQP says them and as the queues do them.
+"""Outcomes of deliveries, between AMQP and the queues.
 
 How Service Bus reads the outcomes: "AMQP 1.0 protocol guide", learn.microsoft.com. It echoes the outcome it has
 applied; `rejected` with an error is the answer when it could not.
@@ -37,7 +37,7 @@ def answer(delivery: Delivery, error: ServiceBusError | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a receiver decided about a message it holds."""
+    """How a receiver settles a message that it has locked."""
 
     state: int
     changes: Mapping[str, codec.Value] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Outcome:
     undeliverable: bool = False
 
     def apply(self, queue: MessageQueue, token: UUID) -> None:
-        """Do it. Raises MessageLockLost or SessionLockLost."""
+        """Apply the outcome to the message. Raises MessageLockLost or SessionLockLost."""
         if self.state == Delivery.ACCEPTED:
             queue.complete(token)
         elif self.state == Delivery.RELEASED:
@@ -59,7 +59,7 @@ class Outcome:
             queue.abandon(token, self.changes)
 
     def confirm(self, delivery: Delivery) -> None:
-        """Tell the receiver that it was done."""
+        """Settle the delivery with this outcome."""
         delivery.update(self.state)
         delivery.settle()
 

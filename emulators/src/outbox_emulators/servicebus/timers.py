@@ -1,4 +1,4 @@
-"""What the broker has to do later: locks that expire, messages that come due or die, waits that end."""
+"""What the broker does later: locks and messages expire, scheduled messages come due, waits end."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def system_clock() -> int:
 
 
 class TimerQueue:
-    """Callbacks by the time they are due. It has no clock hand of its own: `run_due` must be called.
+    """Callbacks by the time they are due. Somebody must call `run_due`.
 
-    `on_earlier` is told whenever the first due time has become an earlier one, so that whoever calls `run_due`
-    can wake in time.
+    `on_earlier` is called whenever the first due time has become an earlier one, so that `run_due` can be called
+    in time.
     """
 
     def __init__(self, clock: Clock = system_clock) -> None:
@@ -34,14 +34,14 @@ class TimerQueue:
         return self._heap[0][0] if self._heap else None
 
     def call_at(self, when: int, callback: Callable[[], None]) -> None:
-        """Have `callback` called at `when`, in milliseconds since the epoch. It cannot be taken back."""
+        """Call `callback` at `when`, in milliseconds since the epoch. This cannot be cancelled."""
         earlier = not self._heap or when < self._heap[0][0]
         heapq.heappush(self._heap, (when, next(self._order), callback))
         if earlier and self.on_earlier:
             self.on_earlier(when)
 
     def run_due(self) -> None:
-        """Call what has come due."""
+        """Run the callbacks that are due."""
         now = self.now()
         while self._heap and self._heap[0][0] <= now:
             _, _, callback = heapq.heappop(self._heap)

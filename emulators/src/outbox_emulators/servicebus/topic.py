@@ -1,4 +1,4 @@
-"""What can be sent to: queues, and topics that hand a copy to each subscription that wants one."""
+"""Entities: queues, and topics that deliver a copy to each subscription whose rules match."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Destination(Protocol):
 
 
 class Queue(Entity):
-    """A queue: what is sent to it is received from it."""
+    """A queue."""
 
     def __init__(self, entity: QueueEntity, timers: TimerQueue, edges: Edges | None = None) -> None:
         self.entity = entity
@@ -37,11 +37,11 @@ class Queue(Entity):
         ready_queue = ready_queue_factory(edges, partitioned=entity.sending.partitioned)
         self.outlet = make_outlet(entity.name, entity.receiving, None, timers, ready_queue)
         self._requires_session = entity.receiving.requires_session
-        super().__init__(entity.name, entity.upkeep, timers, self.inlet, self.outlet)
+        super().__init__(entity.name, entity.management, timers, self.inlet, self.outlet)
 
     def update(self, entity: QueueEntity) -> None:
-        """Become as described; what can be set only on creation stays."""
-        self.entity, self.upkeep = entity, entity.upkeep
+        """Apply a new description; what can be set only on creation stays."""
+        self.entity, self.management = entity, entity.management
         self.inlet.update(entity.sending)
         self.outlet.update(entity.receiving, None)
 
@@ -74,15 +74,15 @@ class Subscription(Entity):
         ready_queue = ready_queue_factory(edges, partitioned=topic.sending.partitioned)
         self.outlet = make_outlet(path, entity.receiving, topic.default_ttl_ms, timers, ready_queue)
         self._requires_session = entity.receiving.requires_session
-        super().__init__(path, entity.upkeep, timers, self.outlet)
+        super().__init__(path, entity.management, timers, self.outlet)
 
     def update(self, topic: TopicEntity, entity: SubscriptionEntity) -> None:
-        """Become as described; what can be set only on creation stays, and the rules with it."""
-        self.entity, self.upkeep = entity, entity.upkeep
+        """Apply a new description; what can be set only on creation stays, and so do the rules."""
+        self.entity, self.management = entity, entity.management
         self.outlet.update(entity.receiving, topic.default_ttl_ms)
 
     def offer(self, message: Message, sequence_number: int) -> None:
-        """Take a copy of what was sent to the topic, if the rules say so."""
+        """Enqueue a copy of a message that was sent to the topic, if a rule matches."""
         for copy in copies(self.rules, message):
             if self._requires_session and copy.session_id is None:
                 self.outlet.messages.dead_letter_new(
@@ -105,23 +105,23 @@ class Topic(Entity):
         self._edges = edges
         self._last_sequence_number = 0
         self._scheduled: dict[int, Message] = {}
-        super().__init__(entity.name, entity.upkeep, timers, self.inlet)
+        super().__init__(entity.name, entity.management, timers, self.inlet)
 
     def update(self, entity: TopicEntity) -> None:
-        """Become as described; what can be set only on creation stays, and the subscriptions with it."""
-        self.entity, self.upkeep = entity, entity.upkeep
+        """Apply a new description; what can be set only on creation stays, and so do the subscriptions."""
+        self.entity, self.management = entity, entity.management
         self.inlet.update(entity.sending)
         for subscription in self.subscriptions:
             subscription.update(entity, subscription.entity)
 
     def delete(self) -> None:
-        """Be gone, for whoever still holds on to it, and its subscriptions too."""
+        """Mark the topic and its subscriptions as deleted for links that still use them."""
         super().delete()
         for subscription in self.subscriptions:
             subscription.delete()
 
     def subscribe(self, entity: SubscriptionEntity) -> Subscription:
-        """Make a subscription; it gets what is sent from now on."""
+        """Create a subscription; it gets messages that are sent from now on."""
         subscription = Subscription(self.entity, entity, self._timers, self._edges)
         self.subscriptions.append(subscription)
         return subscription
@@ -158,7 +158,7 @@ class Topic(Entity):
             del self._scheduled[number]
 
     def clear(self) -> None:
-        """Forget every message here and in the subscriptions, accepted ones included."""
+        """Delete every message here and in the subscriptions, and the duplicate detection history."""
         super().clear()
         self._scheduled.clear()
         for subscription in self.subscriptions:
@@ -172,7 +172,7 @@ class Topic(Entity):
 
     @property
     def scheduled(self) -> int:
-        """How many messages wait for their time."""
+        """How many messages are scheduled."""
         return len(self._scheduled)
 
     def peek(self, from_sequence_number: int, limit: int) -> list[Entry]:

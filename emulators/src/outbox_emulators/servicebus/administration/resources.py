@@ -1,4 +1,4 @@
-"""Resources as the management API tells them: how entities are set up, what they hold, and when they were used."""
+"""Resources as the management API shows them: how entities are set up, what they hold, when they were used."""
 
 from __future__ import annotations
 

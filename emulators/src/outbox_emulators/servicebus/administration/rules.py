@@ -28,13 +28,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _LocalTimestamp(Timestamp):
-    """A moment that was given without a zone, and is told without one."""
+    """A moment that was given without a zone, and is shown without one."""
 
     __slots__ = ()
 
 
 class _Duration(int):
-    """Milliseconds, told apart from a number where a value is written again."""
+    """Milliseconds, to be written as a duration again and not as a number."""
 
     __slots__ = ()
 
@@ -197,9 +197,9 @@ def _write_key_values(tag: str, values: Mapping[str, Any]) -> Element:
         kind, text = _write_value(value)
         pair = SubElement(made, atom.name("KeyValueOfstringanyType"))
         SubElement(pair, atom.name("Key")).text = key
-        # The prefix stands in a value, where ElementTree does not look: it is declared by hand.
-        told = {"xmlns:d6p1": atom.SCHEMA, atom.name("type", xml.INSTANCE): f"d6p1:{kind}"}
-        SubElement(pair, atom.name("Value"), told).text = text
+        # The prefix is in a value, where ElementTree does not look: it is declared by hand.
+        attributes = {"xmlns:d6p1": atom.SCHEMA, atom.name("type", xml.INSTANCE): f"d6p1:{kind}"}
+        SubElement(pair, atom.name("Value"), attributes).text = text
     return made
 
 

@@ -1,4 +1,4 @@
-"""What the paths of the management API name, and what can be done with each."""
+"""The resources that paths of the management API name, and what can be done with each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BELOW_TOPIC = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What every target needs: the entities, a way to tell them, and what the client's API version may say."""
+    """What every target needs: the entities, how they are shown, and the client's API version."""
 
     namespace: Namespace
     catalog: Catalog

@@ -31,7 +31,7 @@ class SqlExpression:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def matches(self, message: Message) -> bool:
-        """Tell whether the predicate is true of a message: not false, not unknown, and not an error."""
+        """Return whether the predicate is true of a message: not false, not unknown, and not an error."""
         try:
             return self.node.evaluate(message) is True
         except (ArithmeticError, re.error):
