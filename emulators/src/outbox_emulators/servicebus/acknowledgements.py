@@ -14,7 +14,7 @@ from outbox_emulators.servicebus.errors import ServiceBusError
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Without an error a transfer is accepted, with one it is rejected; then the link may be detached."""
+    """The outcome of a transfer: accepted or, with an error, rejected; the link may be detached after it."""
 
     error: ServiceBusError | None = None
     detaches: bool = False

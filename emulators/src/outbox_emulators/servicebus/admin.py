@@ -55,7 +55,7 @@ class Admin:
         return web.json_response({"status": "healthy"})
 
     async def unknown(self, request: web.Request) -> web.Response:
-        """Answer 404, for the management API must not get this request."""
+        """Answer 404 to what is left under `/admin`, so that it does not reach the management API."""
         return problem(404, f"there is no {request.method} {request.path}")
 
     async def entities(self, request: web.Request) -> web.Response:
@@ -98,7 +98,7 @@ class Admin:
         return web.json_response({"status": status.value})
 
     async def refuse(self, request: web.Request) -> web.Response:
-        """Take {"entity", "message_id", "condition"}: sends that hold this id are refused, whole."""
+        """Take {"entity", "message_id", "condition"}: transfers that hold this id are refused."""
         body = await json_object(request)
         if not isinstance(body.get("entity"), str) or not isinstance(body.get("message_id"), str):
             return problem(400, "entity and message_id must be given, as strings")

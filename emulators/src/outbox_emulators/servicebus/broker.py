@@ -45,7 +45,7 @@ class Broker:
         self.connections.check_entities()
 
     def restore_status(self, path: str, before: Status, *, disabled_as: Status) -> None:
-        """Give an entity its status back, unless it was given another, or is gone, since it was disabled."""
+        """Restore the status of an entity, unless it was changed or the entity deleted since it was disabled."""
         try:
             if self.namespace.status(path) is disabled_as:
                 self.set_status(path, before)

@@ -62,7 +62,7 @@ class Connections:
         )
 
     def check_entities(self) -> None:
-        """Detach the links whose entity is gone, or is disabled for what they do."""
+        """Detach the links whose entity is gone, or disabled for sending or receiving."""
         for connection in self:
             connection.links.check_entities()
 

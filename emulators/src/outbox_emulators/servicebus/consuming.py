@@ -101,7 +101,7 @@ class ConsumeEndpoint(LinkEndpoint):
             self._sender.advance()
             delivery.settle()
             return
-        # The tag is the lock token as .NET lays out a GUID; the annotation in the type proton gives is text.
+        # The tag is the lock token in the byte order of a .NET GUID; proton's annotation says it is text.
         delivery = self._sender.delivery(lock.token.bytes_le)  # type: ignore[arg-type]
         self._sender.send(entry.encode(lock.until_ms))
         self._sender.advance()

@@ -81,7 +81,7 @@ ODDS = Odds()
 
 
 class OutstandingAnswer:
-    """An answer that is yet to be given. Each is its own: they are compared by identity."""
+    """A delayed answer, compared by identity."""
 
 
 class Edges:

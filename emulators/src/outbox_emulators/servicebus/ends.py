@@ -122,7 +122,7 @@ class Outlet:
 
     @property
     def size_bytes(self) -> int:
-        """How much the messages take, dead letters included."""
+        """The size of all messages, dead letters included."""
         return self.messages.size_bytes + self.dead_letters.size_bytes
 
     def clear(self) -> None:
@@ -158,7 +158,7 @@ def make_outlet(
 ) -> Outlet:
     """Make the receiving side of a queue or subscription; the shorter of two times to live applies.
 
-    `ready_queue` makes what messages wait in where no sessions are required.
+    `ready_queue` makes the queue of ready messages where sessions are not required.
     """
     live, dead = _settings(path, receiving, default_ttl_ms)
     dead_letters = MessageQueue(dead, timers)
@@ -169,7 +169,7 @@ def make_outlet(
 
 @dataclass(slots=True)
 class Times:
-    """When an entity was made and last changed, in milliseconds since the epoch."""
+    """When an entity was created and last changed, in milliseconds since the epoch."""
 
     created_ms: int
     updated_ms: int

@@ -47,7 +47,7 @@ class EntitiesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """All of a namespace: its queues and topics."""
+    """The queues and topics of a namespace."""
 
     queues: tuple[QueueEntity, ...] = ()
     topics: tuple[TopicEntity, ...] = ()

@@ -72,7 +72,7 @@ class NotAllowed(ServiceBusError):
 
 
 class NotImplementedHere(ServiceBusError):
-    """The service may know this operation; this broker does not."""
+    """The service may have this operation; this broker does not."""
 
     condition = "amqp:not-implemented"
     status = 501

@@ -20,7 +20,7 @@ class FaultApi:
 
     def routes(self) -> list[web.RouteDef]:
         return [
-            web.get("/admin/faults", self.list),
+            web.get("/admin/faults", self.show_all),
             web.post("/admin/faults", self.inject),
             web.delete("/admin/faults", self.end_all),
             web.get(r"/admin/faults/{id:\d+}", self.show),
@@ -28,7 +28,7 @@ class FaultApi:
             web.post("/admin/restart", self.restart),
         ]
 
-    async def list(self, request: web.Request) -> web.Response:
+    async def show_all(self, request: web.Request) -> web.Response:
         """Answer {"pending", "applied"}: the pending faults, and how often each kind was applied."""
         return web.json_response(self._faults.as_json())
 

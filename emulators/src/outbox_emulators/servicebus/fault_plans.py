@@ -28,7 +28,7 @@ class FaultKind(StrEnum):
     SERVER_BUSY = "server-busy"
     """The transfer is rejected as throttled."""
     PARTITION_UNAVAILABLE = "partition-unavailable"
-    """Transfers with messages of one partition of the broker are rejected, others accepted."""
+    """Transfers with messages of one partition of the entity are rejected, others accepted."""
     DETACH_LINK = "detach-link"
     """The link is detached in place of taking, or delivering, the next message."""
     REJECT = "reject"

@@ -29,7 +29,7 @@ _HANDLE, _DELIVERY_ID, _MESSAGE_FORMAT, _MORE, _ABORTED = 0, 1, 3, 5, 9
 
 
 class Performative(NamedTuple):
-    """What a frame is: its descriptor's code, its channel, and where its list of fields begins."""
+    """The performative of a frame: its code, its channel, and where its list of fields begins."""
 
     code: int
     channel: int
@@ -37,7 +37,7 @@ class Performative(NamedTuple):
 
 
 def performative(frame: bytes) -> Performative | None:
-    """Read what an AMQP frame is; None for all else: protocol headers, SASL, empty and malformed frames."""
+    """Return the performative of an AMQP frame; None for protocol headers, SASL, empty and malformed frames."""
     if len(frame) < _FRAME_HEADER.size + len(_PERFORMATIVE) + 1 or frame.startswith(b"AMQP"):
         return None
     _, offset, kind, channel = _FRAME_HEADER.unpack_from(frame)
@@ -54,7 +54,7 @@ def encode_frame(kind: int, code: int, fields: list[bytes]) -> bytes:
 
 
 def middle_of_last(data: bytes, code: int) -> int | None:
-    """Return where, in a stream of whole frames, the last one with a performative has its middle, if any has."""
+    """Return the offset of the middle of the last frame with a performative, None when there is no such frame."""
     middle, at = None, 0
     for frame in FrameReader(len(data)).feed(data):
         found = performative(frame)

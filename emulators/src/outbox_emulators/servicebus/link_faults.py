@@ -1,4 +1,4 @@
-"""The faults that are applied to one link. Each question asked here counts the fault it finds as applied."""
+"""The faults that are applied to one link. Unless it says otherwise, each method counts the fault as applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The links of one connection: they are attached, receive the engine's events, and are detached."""
+"""The links of one connection: attaching them, the engine's events for them, and detaching them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class LinkTable:
         self._schedule_flush()
 
     def close(self) -> None:
-        """End all links, without a word to the client: the connection is gone."""
+        """End all links without a detach: the connection is gone."""
         endpoints = self.endpoints()
         self._endpoints.clear()
         for endpoint in endpoints:
@@ -93,7 +93,7 @@ class LinkTable:
                 self.detach(link, Unauthorized("ExpiredToken: The token is expired."))
 
     def check_entities(self) -> None:
-        """Detach the links whose entity is gone, or is disabled for what they do."""
+        """Detach the links whose entity is gone, or disabled for sending or receiving."""
         for link, endpoint in self.items():
             try:
                 endpoint.check()

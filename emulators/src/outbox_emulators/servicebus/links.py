@@ -1,4 +1,4 @@
-"""What every link has in common, as the broker's end of it."""
+"""The broker's end of a link: what all kinds of links have in common."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DETACHED = "The link was detached by the broker."
 
 
 class LinkEndpoint:
-    """One link, as the broker's end of it.
+    """The broker's end of one link.
 
     `path` is what its token must cover; `role` is the client's where the link carries messages of an entity.
     """
@@ -54,4 +54,4 @@ class LinkEndpoint:
         """Handle a delivery of which a part has arrived, or whose state has changed."""
 
     def closed(self) -> None:
-        """Release what the link holds: it has ended, in whatever way."""
+        """Release what the link holds, however it has ended."""

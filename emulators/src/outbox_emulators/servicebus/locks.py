@@ -29,7 +29,7 @@ class LockTable:
         return list(self._locked.values())
 
     def acquire(self, entry: Entry, until_ms: int) -> Lock:
-        """Lock a message. The lock expires only if `expire` is called for it."""
+        """Lock a message. The lock expires only if `expire_later` is called."""
         entry.lock = lock = Lock.new(until_ms)
         self._locked[lock.token] = entry
         return lock
@@ -40,7 +40,7 @@ class LockTable:
             del self._locked[entry.lock.token]
             entry.lock = None
 
-    def expire(self, lock: Lock) -> None:
+    def expire_later(self, lock: Lock) -> None:
         """Have a lock expire at the end of its time, unless it is renewed until then."""
         expiry = (lock.until_ms, lock.token)
         if self._expiries and lock.until_ms < self._expiries[-1][0]:

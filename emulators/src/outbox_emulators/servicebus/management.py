@@ -1,4 +1,4 @@
-"""The requests that go to an entity's `$management` node.
+"""Requests to an entity's `$management` node.
 
 Operations, their fields and their answers: "AMQP 1.0 in Service Bus: request-response-based operations"
 (learn.microsoft.com). Rules are not managed here: azure-servicebus does that over HTTP.
@@ -60,7 +60,7 @@ class ManagementNode:
         answer.body = result
         return answer
 
-    # What an operation is about
+    # The entity of the request
 
     def _queue(self, connection: AmqpConnection) -> MessageQueue:
         source = connection.broker.namespace.source(self._path)
@@ -188,7 +188,7 @@ _OPERATIONS: dict[str, Callable[[ManagementNode, AmqpConnection, Body], Result]]
 
 
 def _array(kind: int, values: Iterable[int]) -> Array:
-    # Proton's own annotation leaves out the constant it wants for an array without a descriptor.
+    # Proton's annotation omits the constant for an array without a descriptor.
     return Array(UNDESCRIBED, kind, *values)  # type: ignore[arg-type]
 
 

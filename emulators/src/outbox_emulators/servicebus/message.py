@@ -72,7 +72,7 @@ class Message:
 
     @property
     def routing_key(self) -> str | None:
-        """What decides on the partition: the session id or, without one, the partition key."""
+        """The key that decides on the partition: the session id or, without one, the partition key."""
         session_id = self.session_id
         return self.partition_key if session_id is None else session_id
 

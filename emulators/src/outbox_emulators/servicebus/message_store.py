@@ -9,7 +9,7 @@ from outbox_emulators.servicebus.entry import Entry, State
 
 
 class MessageStore:
-    """All messages that a queue holds. `size_bytes` is how much they take."""
+    """All messages that a queue holds. `size_bytes` is their size."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
@@ -62,7 +62,7 @@ class MessageStore:
         self.size_bytes = 0
 
     def peek(self, from_sequence_number: int, limit: int, now_ms: int, session_id: str | None) -> list[Entry]:
-        """Return messages from a sequence number on, those left out that have expired."""
+        """Return messages from a sequence number on, without those that have expired."""
         found: list[Entry] = []
         for number in sorted(number for number in self._entries if number >= from_sequence_number):
             entry = self._entries[number]

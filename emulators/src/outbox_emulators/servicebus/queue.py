@@ -83,7 +83,7 @@ class MessageQueue:
             self.dead_letters.add_dead_letter(dead_letter(entry, reason, description, self.settings.path))
 
     def add_dead_letter(self, entry: Entry) -> None:
-        """Take over a dead letter from the queue that this is the dead-letter queue of."""
+        """Add a message from the queue whose dead-letter queue this is."""
         self._add(entry)
         self._requeue(entry)
 
@@ -292,7 +292,7 @@ class MessageQueue:
         return lock
 
     def _expire_later(self, lock: Lock) -> None:
-        self._locks.expire(lock)
+        self._locks.expire_later(lock)
         self._alarm.set(lock.until_ms)
 
     def _unlock(self, entry: Entry) -> None:
@@ -305,7 +305,7 @@ class MessageQueue:
     def _release_lock(self, entry: Entry) -> None:
         self._locks.release(entry)
 
-    # What happens in time
+    # Run timers
 
     def _run_due(self) -> None:
         now = self._timers.now()
@@ -336,7 +336,7 @@ class MessageQueue:
     def _expire_messages(self, now: int) -> None:
         for number in self._expiries.due(now):
             entry = self._messages.get(number)
-            # A locked message lives on until it is settled or its lock ends.
+            # A locked message expires only when its lock ends without its being settled.
             if entry is not None and entry.lock is None and entry.state is not State.SCHEDULED:
                 self._remove_ready(entry)
                 self._expire(entry)
@@ -350,7 +350,7 @@ class MessageQueue:
         else:
             self._drop(entry)
 
-    # For those who look at the queue
+    # Inspect
 
     def peek(self, from_sequence_number: int, limit: int, session_id: str | None = None) -> list[Entry]:
         """Return messages in any state, from a sequence number on, without touching them."""
@@ -361,11 +361,11 @@ class MessageQueue:
 
     @property
     def size_bytes(self) -> int:
-        """How much the messages take."""
+        """The size of all messages."""
         return self._messages.size_bytes
 
     def clear(self) -> None:
-        """Delete every message; no consumer may hold one. Sequence numbers go on where they were."""
+        """Delete every message; no consumer may hold one. Sequence numbers continue."""
         self._messages.clear()
         self._locks.clear()
         self._ready = self._new_ready_queue()

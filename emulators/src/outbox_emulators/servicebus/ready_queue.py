@@ -1,4 +1,4 @@
-"""The messages that wait to be received, in order."""
+"""The messages of a queue that are ready to be received."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ ReadyQueueFactory = Callable[[], ReadyQueue]
 
 
 def ready_queue_factory(edges: Edges | None, *, partitioned: bool) -> ReadyQueueFactory:
-    """Return what messages of an entity without sessions wait in: with a seed, they are delivered by partition."""
+    """Return the kind of ready queue for an entity without sessions; a seed interleaves partitions."""
     if edges is None or edges.seed is None or not partitioned:
         return ReadyQueue
     return lambda: PartitionedReadyQueue(edges)

@@ -1,4 +1,4 @@
-"""Requests and their answers over a pair of links: claims-based security and management."""
+"""Requests and responses over a pair of links, as used for `$cbs` and `$management`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue or subscription that requires sessions: messages wait by session, each with one receiver at a time."""
+"""A queue or subscription that requires sessions: each session has one receiver at a time."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class SessionQueue(MessageQueue):
                 raise MessageNotFound(f"The message {number} does not exist in the session '{session_id}'.")
         return super().receive_deferred(numbers, delete=delete)
 
-    # Where messages wait: in their session
+    # Messages wait in their session
 
     def _session_of(self, entry: Entry) -> Session:
         return self._sessions.get(entry.message.session_id or "")
@@ -142,7 +142,7 @@ class SessionQueue(MessageQueue):
     def _remove_ready(self, entry: Entry) -> None:
         self._session_of(entry).ready.remove(entry)
 
-    # What locks belong to: the lock on their session
+    # The lock on a message lasts as long as that on its session
 
     def lock_lost(self) -> ServiceBusError:
         return SessionLockLost(

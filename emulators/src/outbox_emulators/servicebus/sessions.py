@@ -60,7 +60,7 @@ class SessionTable:
         return iter(self._sessions.values())
 
     def get(self, session_id: str) -> Session:
-        """Return a session; there is one by any id."""
+        """Return a session, created if there is none with this id."""
         session = self._sessions.get(session_id)
         if session is None:
             session = self._sessions[session_id] = Session(session_id)
@@ -161,7 +161,7 @@ class SessionTable:
         self._alarm.set(until_ms)
 
     def _grace_ms(self, session: Session) -> int:
-        """How long a lock outlasts the time that its holder knows.
+        """Return for how long a lock outlasts the time that was announced to its holder.
 
         A receiver that waits for a message exactly as long as the lock lasts, as clients do, began to wait later
         than the broker began to count: it must see that there is none, not that its lock is lost.

@@ -1,4 +1,4 @@
-"""Outcomes of deliveries, between AMQP and the queues.
+"""Outcomes of deliveries: reading them from AMQP, applying them to queues, confirming them.
 
 How Service Bus reads the outcomes: "AMQP 1.0 protocol guide", learn.microsoft.com. It echoes the outcome it has
 applied; `rejected` with an error is the answer when it could not.
@@ -20,7 +20,7 @@ from outbox_emulators.servicebus.queue import MessageQueue
 def condition_of(error: ServiceBusError) -> Condition:
     """The AMQP error for a refusal.
 
-    azure-servicebus reads the third field of an error without looking whether it is there, so it is always sent.
+    azure-servicebus reads the third field of an error without checking that it is there, so it is always sent.
     """
     return Condition(error.condition, error.description, {symbol("com.microsoft:is-local"): True})
 

@@ -49,7 +49,7 @@ class TimerQueue:
 
 
 class TimerRunner:
-    """Runs an timers on the asyncio loop."""
+    """Runs a timer queue on the asyncio loop."""
 
     def __init__(self, timers: TimerQueue) -> None:
         self._timers = timers

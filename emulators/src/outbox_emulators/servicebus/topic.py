@@ -166,7 +166,7 @@ class Topic(Entity):
 
     @property
     def size_bytes(self) -> int:
-        """How much the messages take, in the topic and in its subscriptions."""
+        """The size of all messages, in the topic and in its subscriptions."""
         waiting = sum(message.size for message in self._scheduled.values())
         return waiting + sum(subscription.outlet.size_bytes for subscription in self.subscriptions)
 

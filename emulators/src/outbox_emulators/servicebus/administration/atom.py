@@ -1,4 +1,4 @@
-"""Documents of the management API: what a request holds, and entries and feeds for answers."""
+"""Atom documents of the management API: descriptions in requests, entries and feeds in answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def name(local: str, namespace: str = CONNECT) -> str:
 
 
 def moment(milliseconds: int | None) -> str:
-    """Write a moment; None is never, for which the service has the first moment .NET knows."""
+    """Write a moment; None is never, for which the service writes the first moment of .NET."""
     if milliseconds is None:
         return "0001-01-01T00:00:00Z"
     found = _EPOCH + timedelta(milliseconds=milliseconds)

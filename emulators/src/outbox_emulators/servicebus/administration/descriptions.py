@@ -1,4 +1,4 @@
-"""Descriptions of queues, topics and subscriptions: their properties, and the entities they stand for."""
+"""Descriptions of queues, topics and subscriptions: their properties, and how they become entities."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Resources:
 
 
 def _counts(outlet: Outlet) -> tuple[int, int, int]:
-    """Return how many messages are active, dead and scheduled. What is locked or deferred counts as active."""
+    """Return how many messages are active (locked and deferred ones included), dead-lettered and scheduled."""
     live, dead = outlet.messages.counts(), outlet.dead_letters.counts()
     return live.active + live.locked + live.deferred, dead.active + dead.locked + dead.deferred, live.scheduled
 

@@ -135,7 +135,7 @@ def _read_value(key: str, value: Element) -> Any:
 def _read_moment(text: str) -> Timestamp:
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
-        # It is taken for one in UTC, in which messages carry theirs.
+        # It is read as UTC, as the timestamps of messages are.
         return _LocalTimestamp((found.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1))
     return Timestamp((found - _EPOCH) // timedelta(milliseconds=1))
 

@@ -18,7 +18,7 @@ _I64 = struct.Struct(">q")
 _F32 = struct.Struct(">f")
 _F64 = struct.Struct(">d")
 
-# The items of an array may take no bytes at all: their number must be bounded by something else.
+# The items of an array may take no bytes at all: their number needs a bound of its own.
 _MOST_EMPTY_ITEMS = 65536
 
 _LAST_CHARACTER = 0x10FFFF
@@ -215,7 +215,7 @@ def _reader(code: int) -> _Reader:
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Value, int]:
-    """Decode the value at `at`; return it and the offset after it. Descriptors are read over.
+    """Decode the value at `at`; return it and the offset after it. Descriptors are skipped.
 
     Raises one of `DECODE_ERRORS` when the bytes are not valid.
     """

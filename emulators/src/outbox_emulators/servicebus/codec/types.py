@@ -9,7 +9,7 @@ NULL = b"\x40"
 
 
 class CodecError(ValueError):
-    """The bytes are not the AMQP 1.0 encoding they should be."""
+    """The bytes are not valid AMQP 1.0, or a value has no encoding."""
 
 
 class Symbol(str):

@@ -1,4 +1,4 @@
-"""From the parsed text of a rule to functions of a message."""
+"""Compiling the parsed text of a rule to functions of a message."""
 
 from __future__ import annotations
 

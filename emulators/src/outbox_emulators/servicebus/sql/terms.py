@@ -1,4 +1,4 @@
-"""What the parts of a rule's SQL come to: values, truths and properties of a message."""
+"""Evaluating the parts of a rule's SQL: values, truth values and properties of a message."""
 
 from __future__ import annotations
 
