@@ -17,7 +17,7 @@ from proton import Collector, Connection, Delivery, Event, Link, Message, Sender
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.frames import TRANSFER, FrameReader, performative
-from outbox_emulators.servicebus.message import BATCH_FORMAT
+from outbox_emulators.servicebus.sections import BATCH_FORMAT
 
 LARGEST_BATCH = 65_000
 """In bytes: what one frame holds. Putting in the field makes a frame longer, and a full one would be too long."""

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.frames import TRANSFER, FrameReader, performative
-from outbox_emulators.servicebus.message import BATCH_FORMAT
+from outbox_emulators.servicebus.sections import BATCH_FORMAT
 
 _ATTACH = 0x12
 _HANDLE, _MESSAGE_FORMAT, _MORE = 0, 3, 5

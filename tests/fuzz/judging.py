@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.message import DATA, Message, Property, sections
+from outbox_emulators.servicebus.message import Message, Property
+from outbox_emulators.servicebus.sections import DATA, sections
 from relay.cosmos.quarantine_record import record_of
 from relay.events import Reason, Rejected
 from relay.results import Outcome

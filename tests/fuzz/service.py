@@ -21,7 +21,9 @@ from azure.servicebus.exceptions import (
 )
 
 from outbox_emulators.servicebus.errors import ServiceBusError as Refusal
-from outbox_emulators.servicebus.message import Message, parse, split_batch
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.sections import split_batch
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine_record import record_of
 from relay.cosmos.source import CosmosSource

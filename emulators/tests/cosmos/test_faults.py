@@ -1,6 +1,6 @@
 """What azure-cosmos makes of the service's misbehaviour, and what the container then holds.
 
-The counts of attempts and the outcomes are those of azure-cosmos 4.17.1: what a caller has to reckon with. Its
+The counts of attempts and the outcomes are those of azure-cosmos 4.17.1: what callers must expect. Its
 asynchronous client takes a connection that broke off for a request that was never sent, and repeats writes too;
 the synchronous one does not.
 """
@@ -156,7 +156,7 @@ async def test_a_batch_that_timed_out_fails_at_once_and_may_have_been_applied(
     assert await _ids(warm) == stored
 
 
-async def test_a_timeout_comes_as_late_as_it_was_told_to(warm: ContainerProxy, faults: FaultClient) -> None:
+async def test_a_timeout_comes_as_late_as_it_was_asked_for(warm: ContainerProxy, faults: FaultClient) -> None:
     await faults.add("timeout", "create", hang_ms=200)
 
     started = time.monotonic()
@@ -305,6 +305,8 @@ async def test_what_is_pending_and_what_was_applied_can_be_read(warm: ContainerP
             "id": dropped,
             "kind": "drop",
             "match": {"container": None, "operation": "batch"},
+            "count": 3,
+            "for_ms": None,
             "pending": True,
             "applied": 0,
             "count_left": 3,
@@ -315,7 +317,7 @@ async def test_what_is_pending_and_what_was_applied_can_be_read(warm: ContainerP
     assert (ended["pending"], ended["applied"], ended["count_left"]) == (False, 1, 0)
 
 
-async def test_removed_faults_strike_no_more(warm: ContainerProxy, faults: FaultClient) -> None:
+async def test_a_fault_that_was_ended_is_applied_no_more(warm: ContainerProxy, faults: FaultClient) -> None:
     one = await faults.add("unavailable", count=100)
     assert (await faults.remove(one))["pending"] is False
     await faults.add("unavailable", for_ms=60_000)
@@ -350,11 +352,11 @@ async def test_a_server_that_stops_waits_for_nobody_who_hangs(monkeypatch: pytes
     hanging = asyncio.Event()
     hang = Faults.hang
 
-    async def hang_and_tell(faults: Faults, milliseconds: int) -> None:
+    async def hang_and_signal(faults: Faults, milliseconds: int) -> None:
         hanging.set()
         await hang(faults, milliseconds)
 
-    monkeypatch.setattr(Faults, "hang", hang_and_tell)
+    monkeypatch.setattr(Faults, "hang", hang_and_signal)
     async with CosmosServer() as server, aiohttp.ClientSession() as session:
         await FaultClient(session, server.endpoint).add("timeout", hang_ms=60_000)
         request = asyncio.create_task(RawClient(session, server.endpoint, server.key).send("GET", "/dbs"))

@@ -11,10 +11,9 @@ import pytest
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus.aio import ServiceBusClient, _servicebus_receiver_async, _servicebus_sender_async
 
+from emulators.tests.servicebus.fakes import FakeClock
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-from .doubles import FakeClock
 
 ENTITIES: dict[str, Any] = {
     "UserConfig": {

@@ -1,4 +1,4 @@
-"""The broker as a test sees it from beside the SDK: over its admin port, and into its queues."""
+"""The broker as tests see it besides through the SDK: over its admin port, and into its queues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 
 
 @contextmanager
-def told_as_missing(path: str) -> Iterator[None]:
+def answered_as_missing(path: str) -> Iterator[None]:
     """Expect a token for this path to be answered with 404, which the SDK raises as a failure to authenticate."""
     with pytest.raises(ServiceBusAuthenticationError) as raised:
         yield
@@ -39,29 +39,29 @@ class Broker:
         return [entry.message.message_id for entry in entries]
 
     async def counts(self, path: str) -> dict[str, Any]:
-        """What the admin port says of an entity."""
+        """What the admin port shows of an entity."""
         counts: dict[str, Any] = (await self._ask("GET", "/admin/entities"))[path]
         return counts
 
     async def inject(self, **fault: Any) -> int:
-        """Put a fault to work; returns its id."""
+        """Inject a fault; returns its id."""
         return int((await self._ask("POST", "/admin/faults", fault))["id"])
 
     async def end(self, fault_id: int | None = None) -> None:
-        """Take back a fault, or all of them."""
+        """End a fault, or all of them."""
         await self._ask("DELETE", "/admin/faults" + ("" if fault_id is None else f"/{fault_id}"))
 
     async def fault(self, fault_id: int) -> dict[str, Any]:
-        """One fault as it is told."""
+        """One fault as the admin port shows it."""
         found: dict[str, Any] = await self._ask("GET", f"/admin/faults/{fault_id}")
         return found
 
     async def pending(self) -> list[dict[str, Any]]:
-        """The faults that can still strike."""
+        """The pending faults."""
         return list((await self._ask("GET", "/admin/faults"))["pending"])
 
     async def applied(self) -> dict[str, int]:
-        """How often each kind has struck."""
+        """How often each kind was applied."""
         return dict((await self._ask("GET", "/admin/faults"))["applied"])
 
     async def edges(self) -> dict[str, int]:
@@ -73,7 +73,7 @@ class Broker:
         await self._ask("POST", "/admin/restart", options)
 
     async def refused(self, method: str, path: str, body: Any, status: int) -> str:
-        """Ask for what is refused with a status; returns the reason."""
+        """Send a request that is refused with a status; returns the reason."""
         return str((await self._ask(method, path, body, status))["error"])
 
     async def _ask(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:

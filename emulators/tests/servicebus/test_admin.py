@@ -1,4 +1,4 @@
-"""The HTTP side, and what its knobs do to clients."""
+"""The admin port, and what its switches do to clients."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ async def post(admin: aiohttp.ClientSession, path: str, body: Any, status: int =
         return await answer.json()
 
 
-async def test_health_is_told(admin: aiohttp.ClientSession) -> None:
+async def test_health_is_reported(admin: aiohttp.ClientSession) -> None:
     assert await get(admin, "/health") == {"status": "healthy"}
 
 
-async def test_counts_are_told_for_entities_and_sessions(
+async def test_counts_are_reported_for_entities_and_sessions(
     admin: aiohttp.ClientSession, client: ServiceBusClient
 ) -> None:
     async with client.get_topic_sender("events") as sender:
@@ -88,7 +88,7 @@ async def test_an_entity_disabled_for_sending_ends_its_senders_and_takes_no_new_
     async with client.get_queue_sender("orders") as sender:
         await sender.send_messages(ServiceBusMessage("x"))
         await post(admin, "/admin/entities/orders/status", {"status": status})
-        # The link is ended under way: the SDK tells the reason only when it has attached anew.
+        # The link is ended under way: the SDK raises the reason only when it has attached anew.
         with pytest.raises(ServiceBusError):
             await sender.send_messages(ServiceBusMessage("x"))
         with pytest.raises(MessagingEntityDisabledError):

@@ -19,11 +19,14 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 from azure.servicebus.management import ApiVersion, AuthorizationRule, QueueProperties
 
+from emulators.tests.servicebus.plain_http import (
+    blocking_management_client,
+    management_client,
+    management_connection_string,
+)
+from emulators.tests.servicebus.support import answered_as_missing
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-from .plain_http import blocking_management_client, management_client, management_connection_string
-from .support import told_as_missing
 
 WAIT_S = 5
 FOREVER = timedelta(days=10_675_199)
@@ -49,7 +52,7 @@ async def refusal(operation: Any) -> str:
     return str(raised.value.message)
 
 
-async def test_the_entities_of_the_file_are_listed_and_told(management: Any) -> None:
+async def test_the_entities_of_the_file_are_listed_and_described(management: Any) -> None:
     assert await names(management.list_queues()) == [
         "chats", "large", "orders", "quick", "quick-chats", "slow", "spread",
     ]  # fmt: skip
@@ -69,7 +72,7 @@ async def test_the_entities_of_the_file_are_listed_and_told(management: Any) -> 
     assert (await management.get_queue("quick")).lock_duration == timedelta(seconds=0.4)
 
 
-async def test_the_namespace_is_told(management: Any, entities: Entities) -> None:
+async def test_the_namespace_is_described(management: Any, entities: Entities) -> None:
     found = await management.get_namespace_properties()
 
     assert (found.name, found.messaging_sku, found.namespace_type) == ("sbemulatorns", "Standard", "Messaging")
@@ -200,14 +203,14 @@ async def test_a_deleted_queue_is_gone_for_its_links_too(
     async with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
         await sender.send_messages(ServiceBusMessage("x"))
         await receiver.peek_messages()
-        assert server.broker.is_attached("orders")
+        assert server.broker.connections.have_link_to("orders")
         await management.delete_queue("orders")
 
-        assert not server.broker.is_attached("orders")
-        # The link is ended under way: the SDK tells the reason only when it has attached anew.
+        assert not server.broker.connections.have_link_to("orders")
+        # The link is ended under way: the SDK raises the reason only when it has attached anew.
         with pytest.raises(ServiceBusError):
             await sender.send_messages(ServiceBusMessage("x"))
-        with told_as_missing("orders"):
+        with answered_as_missing("orders"):
             await sender.send_messages(ServiceBusMessage("x"))
         with pytest.raises(ServiceBusError):
             await receiver.receive_messages(1, max_wait_time=1)
@@ -220,19 +223,19 @@ async def test_a_deleted_topic_takes_its_subscriptions_with_it(management: Any, 
         await management.delete_topic("events")
         with pytest.raises(ServiceBusError):
             await receiver.receive_messages(1, max_wait_time=1)
-    with told_as_missing("events/Subscriptions/named"):
+    with answered_as_missing("events/Subscriptions/named"):
         await client.get_subscription_receiver("events", "named").__aenter__()
 
 
-async def test_filters_that_cannot_be_evaluated_dead_letter_unless_told_otherwise(management: Any) -> None:
+async def test_filters_that_cannot_be_evaluated_dead_letter_by_default(management: Any) -> None:
     await management.create_subscription("events", "strict")
     await management.create_subscription("events", "loose", dead_lettering_on_filter_evaluation_exceptions=False)
 
-    told = {
+    found = {
         name: (await management.get_subscription("events", name)).dead_lettering_on_filter_evaluation_exceptions
         for name in ("named", "strict", "loose")
     }
-    assert told == {"named": True, "strict": True, "loose": False}
+    assert found == {"named": True, "strict": True, "loose": False}
 
 
 async def test_a_deleted_subscription_leaves_its_topic(management: Any, client: ServiceBusClient) -> None:
@@ -305,7 +308,7 @@ async def test_a_larger_message_can_be_allowed_on_premium(entities: Entities) ->
         assert (await management.get_queue_runtime_properties("new")).size_in_bytes > 2_000_000
 
 
-async def test_runtime_properties_tell_counts_sizes_and_times(management: Any, client: ServiceBusClient) -> None:
+async def test_runtime_properties_have_counts_sizes_and_times(management: Any, client: ServiceBusClient) -> None:
     named = ("events", "named")
     before = await management.get_subscription_runtime_properties(*named)
     assert before.accessed_at_utc.year == 1

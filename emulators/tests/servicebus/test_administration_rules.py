@@ -1,4 +1,4 @@
-"""Rules over the management API: told as they were given, and heeded by what is sent from then on."""
+"""Rules over the management API: returned as they were given, and applied to what is sent from then on."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
+from emulators.tests.servicebus.plain_http import management_client
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-from .plain_http import management_client
 
 VALUES: dict[str, Any] = {
     "string": "ü <&> x",
@@ -41,7 +40,7 @@ async def management(server: ServiceBusServer) -> AsyncIterator[Any]:
         yield client
 
 
-def told(found: Any) -> dict[str, Any]:
+def as_dict(found: Any) -> dict[str, Any]:
     """What was given of a filter or an action, without what the SDK adds to it."""
     added = ("requires_preprocessing", "compatibility_level")
     fields = {name: value for name, value in vars(found).items() if name not in added and value}
@@ -73,21 +72,21 @@ async def matching(client: ServiceBusClient, subscription: str, *messages: Servi
     ],
     ids=["correlation", "sql", "true", "false"],
 )
-async def test_a_rule_is_told_as_it_was_given(management: Any, given: Any) -> None:
+async def test_a_rule_is_returned_as_it_was_given(management: Any, given: Any) -> None:
     action = SqlRuleAction("SET a = @value", parameters={"@value": datetime(2020, 7, 5, 11, 12, 13)})
 
     await management.create_rule("events", "named", "rule", filter=given, action=action)
 
     found = await management.get_rule("events", "named", "RULE")
     assert type(found.filter) is type(given)
-    assert told(found.filter) == told(given)
-    assert told(found.action) == told(action)
+    assert as_dict(found.filter) == as_dict(given)
+    assert as_dict(found.action) == as_dict(action)
     listed = [each async for each in management.list_rules("events", "named")]
     assert [each.name for each in listed] == ["by-label", "rule"]
-    assert told(listed[1].filter) == told(given)
+    assert as_dict(listed[1].filter) == as_dict(given)
 
 
-async def test_the_rules_of_the_file_are_told(management: Any) -> None:
+async def test_the_rules_of_the_file_are_returned(management: Any) -> None:
     label = await management.get_rule("events", "named", "by-label")
     price = await management.get_rule("events", "dear", "by-price")
     default = await management.get_rule("events", "all", "$Default")

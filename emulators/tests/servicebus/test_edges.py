@@ -11,9 +11,9 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
+from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
 from outbox_emulators.servicebus.edges import Edge, Edges, Odds, parse_seed
 from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.late import LateAnswers
 from outbox_emulators.servicebus.server import ServiceBusServer
 
 WAIT_S = 5
@@ -130,7 +130,7 @@ async def test_some_answers_are_late_and_come_in_another_order() -> None:
     edges = Edges(1, Odds(delayed=0.3, longest_delay_ms=20))
     given: list[int] = []
     all_given = asyncio.Event()
-    answers = LateAnswers(edges, lambda: all_given.set() if len(given) == 50 else None)
+    answers = DelayedAnswers(edges, lambda: all_given.set() if len(given) == 50 else None)
 
     for number in range(50):
         answers.give(lambda number=number: given.append(number))  # type: ignore[misc]
@@ -148,11 +148,11 @@ async def test_an_answer_that_overtakes_others_is_counted_whether_or_not_it_was_
     edges = Edges(1)
     given: list[str] = []
     all_given = asyncio.Event()
-    answers = LateAnswers(edges, lambda: all_given.set() if len(given) == 3 else None)
+    answers = DelayedAnswers(edges, lambda: all_given.set() if len(given) == 3 else None)
 
-    answers.owe(lambda: given.append("first"), 60)
-    answers.owe(lambda: given.append("second"), 5)
-    answers.overtake()
+    answers.give_later(lambda: given.append("first"), 60)
+    answers.give_later(lambda: given.append("second"), 5)
+    answers.note_overtaking()
     given.append("third")
     await asyncio.wait_for(all_given.wait(), 5)
 
@@ -162,7 +162,7 @@ async def test_an_answer_that_overtakes_others_is_counted_whether_or_not_it_was_
 
 async def test_late_answers_of_a_link_that_is_gone_are_not_given() -> None:
     given: list[int] = []
-    answers = LateAnswers(Edges(1, Odds(delayed=1.0, longest_delay_ms=1)), lambda: None)
+    answers = DelayedAnswers(Edges(1, Odds(delayed=1.0, longest_delay_ms=1)), lambda: None)
     answers.give(lambda: given.append(1))
 
     answers.cancel()

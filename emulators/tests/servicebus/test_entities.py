@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from outbox_emulators.properties import parse_duration
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from outbox_emulators.servicebus.filters import CorrelationFilter, TrueFilter
 from outbox_emulators.servicebus.message import Property
-from outbox_emulators.servicebus.properties import parse_duration
 
 ROOT = Path(__file__).resolve().parents[3]
 

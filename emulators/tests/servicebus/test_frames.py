@@ -9,12 +9,12 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proton import Link
 
+from emulators.tests.servicebus.fakes import FakeClock
+from outbox_emulators.faults import Faults
 from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.fault_plans import FaultPlan, Role
-from outbox_emulators.servicebus.faults import Faults
-from outbox_emulators.servicebus.frame_strikes import Cut, FrameStrikes
+from outbox_emulators.servicebus.fault_plans import FaultPlan
+from outbox_emulators.servicebus.frame_faults import Cut, FrameFaults
 from outbox_emulators.servicebus.frames import (
     TRANSFER,
     DeliveryTracker,
@@ -23,11 +23,10 @@ from outbox_emulators.servicebus.frames import (
     middle_of_last,
     performative,
 )
-from outbox_emulators.servicebus.links import LinkEndpoint
-from outbox_emulators.servicebus.message import BATCH_FORMAT
-from outbox_emulators.servicebus.strikes import LinkStrikes
-
-from .doubles import FakeClock
+from outbox_emulators.servicebus.link_faults import LinkFaults
+from outbox_emulators.servicebus.link_table import LinkTable
+from outbox_emulators.servicebus.role import Role
+from outbox_emulators.servicebus.sections import BATCH_FORMAT
 
 HEADER = b"AMQP\x00\x01\x00\x00"
 LARGEST = 65536
@@ -86,7 +85,7 @@ def test_the_format_of_a_delivery_is_that_of_its_first_frame() -> None:
     assert tracker.message_format == BATCH_FORMAT
 
 
-def test_a_repeated_delivery_id_is_put_right_and_nothing_else_is_touched() -> None:
+def test_a_repeated_delivery_id_is_corrected_and_nothing_else_is_changed() -> None:
     tracker = DeliveryTracker()
     first, again, after = transfer(300), transfer(300), transfer(302)
 
@@ -120,7 +119,7 @@ def test_sessions_count_for_themselves_and_start_anew() -> None:
     assert tracker.follow(restarted) == restarted
 
 
-def test_a_delivery_cut_short_by_a_detach_is_forgotten() -> None:
+def test_a_delivery_cut_short_by_a_detach_is_dropped() -> None:
     tracker = DeliveryTracker()
     tracker.follow(transfer(0, form=BATCH_FORMAT, more=True))
 
@@ -159,7 +158,7 @@ def test_a_transfer_is_known_by_its_link_before_it_is_followed() -> None:
     assert looked_ahead(tracker, transfer(0, channel=1)) == Transfer("c", begins=True, ends=True)
 
 
-def test_a_link_is_forgotten_when_it_is_detached_or_its_session_ends() -> None:
+def test_a_link_is_dropped_when_it_is_detached_or_its_session_ends() -> None:
     tracker = DeliveryTracker()
     for sent in (attach("a", 0), attach("b", 1), attach("c", 0, channel=1)):
         tracker.follow(sent)
@@ -190,19 +189,20 @@ def test_the_middle_of_the_last_frame_of_a_kind_is_found() -> None:
 
 
 def test_a_transfer_is_cut_before_its_first_frame_or_in_the_middle_of_its_last(clock: FakeClock) -> None:
-    faults, tracker = Faults(clock.agenda), DeliveryTracker()
+    faults, tracker = Faults[FaultPlan](clock.timers.now, clock.timers.call_at), DeliveryTracker()
     link = SimpleNamespace(name="a")
-    endpoint = SimpleNamespace(role=Role.SENDER, strikes=LinkStrikes(faults, "t", Role.SENDER))
-    strikes = FrameStrikes(tracker, lambda: [(cast(Link, link), cast(LinkEndpoint, endpoint))])
+    endpoint = SimpleNamespace(role=Role.SENDER, faults=LinkFaults(faults, "t", Role.SENDER))
+    links = SimpleNamespace(items=lambda: [(link, endpoint)])
+    frame_faults = FrameFaults(tracker, cast(LinkTable, links))
     first, last = transfer(0, more=True), transfer(None)
     tracker.follow(attach("a", 0))
 
-    faults.add(FaultPlan.from_object({"kind": "cut-mid-frame", "entity": "t", "direction": "in", "reset": True}))
-    assert strikes.find(first) is None
+    faults.inject(FaultPlan.from_json({"kind": "cut-mid-frame", "entity": "t", "direction": "in", "reset": True}))
+    assert frame_faults.find_cut(first) is None
     tracker.follow(first)
-    faults.add(FaultPlan.from_object({"kind": "cut-before-transfer", "entity": "t"}))
-    assert strikes.find(transfer(0, handle=1)) is None
-    assert strikes.find(last) == Cut(len(last) // 2, reset=True)
+    faults.inject(FaultPlan.from_json({"kind": "cut-before-transfer", "entity": "t"}))
+    assert frame_faults.find_cut(transfer(0, handle=1)) is None
+    assert frame_faults.find_cut(last) == Cut(len(last) // 2, reset=True)
     tracker.follow(last)
-    assert strikes.find(transfer(1)) == Cut(0, reset=False)
-    assert not faults.pending
+    assert frame_faults.find_cut(transfer(1)) == Cut(0, reset=False)
+    assert not faults.any_pending

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from emulators.tests.servicebus.fakes import FakeClock
 from outbox_emulators.servicebus.administration.idle import IdleWatch
 from outbox_emulators.servicebus.ends import Entity
-from outbox_emulators.servicebus.entities import QueueEntity, Upkeep
+from outbox_emulators.servicebus.entity_types import ManagementSettings, QueueEntity
 from outbox_emulators.servicebus.topic import Queue
-
-from .doubles import FakeClock
 
 LIMIT_MS = 300_000
 
@@ -22,8 +21,10 @@ class Idle:
     def __init__(self, clock: FakeClock) -> None:
         self.attached = False
         self.deleted: list[Entity] = []
-        self.queue = Queue(QueueEntity("q", upkeep=Upkeep(auto_delete_on_idle_ms=LIMIT_MS)), clock.agenda)
-        self.watch = IdleWatch(clock.agenda, lambda path: self.attached, self._delete)
+        self.queue = Queue(
+            QueueEntity("q", management=ManagementSettings(auto_delete_on_idle_ms=LIMIT_MS)), clock.timers
+        )
+        self.watch = IdleWatch(clock.timers, lambda path: self.attached, self._delete)
         self.watch.watch(self.queue)
 
     def _delete(self, entity: Entity) -> None:
@@ -68,8 +69,8 @@ def test_a_link_puts_it_off_for_as_long_as_it_is_there(idle: Idle, clock: FakeCl
 
 @pytest.mark.parametrize("limit", [None, 10 * LIMIT_MS])
 def test_what_it_is_set_up_with_last_holds(idle: Idle, clock: FakeClock, limit: int | None) -> None:
-    upkeep = replace(idle.queue.upkeep, auto_delete_on_idle_ms=limit)
-    idle.queue.update(replace(idle.queue.entity, upkeep=upkeep))
+    management = replace(idle.queue.management, auto_delete_on_idle_ms=limit)
+    idle.queue.update(replace(idle.queue.entity, management=management))
     idle.watch.watch(idle.queue)
 
     clock.advance(9 * LIMIT_MS)

@@ -12,12 +12,11 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusConnectionError, ServiceBusError
 
+from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import keep_alive
-
-from .support import Broker
 
 IDLE_MS = 200
 IDLE_ENDS = {

@@ -8,10 +8,11 @@ from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from proton import Message as ProtonMessage
 from proton import int32, symbol
 
+from emulators.tests.servicebus.fakes import a_message, decoded, encoded
 from outbox_emulators.servicebus.errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
-from outbox_emulators.servicebus.message import Property, parse, split_batch
-
-from .doubles import a_message, decoded, encoded
+from outbox_emulators.servicebus.message import Property
+from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.sections import split_batch
 
 
 def as_the_sdk_encodes(message: ServiceBusMessage) -> bytes:
@@ -37,7 +38,7 @@ def test_the_fields_the_broker_needs_are_read() -> None:
     assert message.application_properties == {"a": 1}
 
 
-def test_all_from_the_properties_on_is_handed_on_byte_for_byte() -> None:
+def test_all_from_the_properties_on_is_delivered_byte_for_byte() -> None:
     sent = encoded(b"\x00\xff", message_id="m", properties={"n": int32(5)}, content_type="application/json")
 
     message = parse(sent)
@@ -138,7 +139,7 @@ def test_one_property_may_take_32_kib_and_all_together_64() -> None:
             a_message(**beyond)
 
 
-def test_a_time_to_live_too_long_for_the_header_is_told_by_two_properties() -> None:
+def test_a_time_to_live_too_long_for_the_header_is_in_two_properties() -> None:
     message = ProtonMessage(body=b"x", inferred=True, ttl=0xFFFFFFFF / 1000)
     message.creation_time, message.expiry_time = 1000.0, 1000.0 + 100 * 86400
 

@@ -14,11 +14,10 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusConnectionError
 
+from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import keep_alive
-
-from .support import Broker
 
 THEN_DETACHED = "rejected-then-detached"
 DETACHED = "detached-without-disposition"
@@ -55,13 +54,13 @@ async def test_a_rejection_is_the_outcome_of_the_transfer(
     assert await broker.edges() == {answer: 1}
 
 
-async def test_a_limit_that_shrinks_is_told_to_new_links_and_enforced_on_old_ones(
+async def test_a_limit_that_shrinks_is_announced_to_new_links_and_enforced_on_old_ones(
     broker: Broker, client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
     await broker.inject(kind="answer-oversized", entity="orders", answer=THEN_DETACHED)
     await broker.inject(kind="shrink-limit", entity="orders", bytes=2000)
 
-    with pytest.raises(MessageSizeExceededError, match="by now"):
+    with pytest.raises(MessageSizeExceededError, match="present limit"):
         await sender.send_messages(ServiceBusMessage("x" * 2000))
 
     async with client.get_queue_sender("orders") as fresh:

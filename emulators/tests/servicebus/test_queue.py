@@ -9,13 +9,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from emulators.tests.servicebus.fakes import FakeClock, Receiver, a_message
 from outbox_emulators.servicebus.counts import Counts
 from outbox_emulators.servicebus.entry import Entry, State
 from outbox_emulators.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import QueueSettings
-
-from .doubles import FakeClock, Receiver, a_message
 
 LOCK_MS = 1_000
 
@@ -33,7 +32,7 @@ def make_queue(clock: FakeClock) -> QueueMaker:
             "dead_letter_on_expiry": True,
         }
         dead = QueueSettings("orders/$DeadLetterQueue", LOCK_MS, None, None, False)
-        return MessageQueue(QueueSettings(**{**given, **settings}), clock.agenda, MessageQueue(dead, clock.agenda))
+        return MessageQueue(QueueSettings(**{**given, **settings}), clock.timers, MessageQueue(dead, clock.timers))
 
     return make
 

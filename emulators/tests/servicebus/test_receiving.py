@@ -21,9 +21,8 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
+from emulators.tests.servicebus.support import answered_as_missing
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-from .support import told_as_missing
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 WAIT_S = 5
@@ -201,7 +200,7 @@ async def test_peeking_shows_every_state_and_locks_nothing(client: ServiceBusCli
         assert str(await next_one(receiver)) == "2"
 
 
-async def test_a_receiver_that_closes_gives_back_what_it_had_not_handed_out(client: ServiceBusClient) -> None:
+async def test_a_receiver_that_closes_releases_messages_it_has_not_returned(client: ServiceBusClient) -> None:
     await send(client, "orders", *"123")
     async with client.get_queue_receiver("orders", prefetch_count=3) as receiver:
         await next_one(receiver)
@@ -232,7 +231,7 @@ async def test_a_receiver_with_sessions_is_refused_where_there_are_none(client: 
 
 
 async def test_there_is_no_transfer_dead_letter_queue(client: ServiceBusClient) -> None:
-    with told_as_missing("orders/$Transfer/$DeadLetterQueue"):
+    with answered_as_missing("orders/$Transfer/$DeadLetterQueue"):
         await client.get_queue_receiver("orders", sub_queue="transferdeadletter").__aenter__()
 
 

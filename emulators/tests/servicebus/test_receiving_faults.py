@@ -1,4 +1,4 @@
-"""Faults that strike receivers: what the SDK makes of each, and where the messages are afterwards."""
+"""Faults that are applied to receivers: what the SDK makes of each, and where the messages are afterwards."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceB
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError, SessionLockLostError
 
+from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-from .support import Broker
 
 WAIT_S = 5
 
@@ -44,7 +43,7 @@ async def settle_and_receive(receiver: ServiceBusReceiver, message: ServiceBusRe
 
 
 async def until(broker: Broker, queue: str, **counts: int) -> None:
-    """Wait until the admin port tells these counts: a receiver does not wait for its settlement to be done."""
+    """Wait until the admin port shows these counts: a receiver does not wait for its settlement to be done."""
     async with asyncio.timeout(WAIT_S):
         while not counts.items() <= (await broker.counts(queue)).items():
             await asyncio.sleep(0.01)

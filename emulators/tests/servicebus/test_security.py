@@ -15,10 +15,10 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from outbox_emulators.servicebus.agenda import system_clock
 from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, Claim
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.timers import system_clock
 
 
 def client_with(server: ServiceBusServer, credential: object) -> ServiceBusClient:
@@ -82,7 +82,7 @@ async def test_a_link_ends_when_its_token_expires(entities: Entities) -> None:
     ):
         await sender.send_messages(ServiceBusMessage("x"))
         later_ms = 3_600_000
-        server.broker.namespace.agenda.run_due()
+        server.broker.namespace.timers.run_due()
 
         with pytest.raises(ServiceBusError):
             await sender.send_messages(ServiceBusMessage("x"))

@@ -16,12 +16,11 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
+from emulators.tests.servicebus.support import answered_as_missing
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.publishing import PublishEndpoint
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-from .support import told_as_missing
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 WAIT_S = 5
@@ -117,7 +116,7 @@ async def test_a_duplicate_is_accepted_and_not_delivered(client: ServiceBusClien
         assert [message.message_id for message in await received(receiver, 2)] == ["1", "2"]
 
 
-async def test_a_partitioned_queue_tells_duplicates_by_key_and_id(client: ServiceBusClient) -> None:
+async def test_a_partitioned_queue_detects_duplicates_by_key_and_id(client: ServiceBusClient) -> None:
     async with (
         client.get_queue_sender("spread") as sender,
         client.get_queue_receiver("spread", receive_mode=DELETE) as receiver,
@@ -198,7 +197,7 @@ async def test_a_partition_key_other_than_the_session_is_refused_with_the_whole_
         assert [body(each) for each in await received(receiver, 1)] == [b"after"]
 
 
-async def test_properties_too_large_are_told_as_a_failure_of_the_service(
+async def test_properties_too_large_are_answered_as_a_failure_of_the_service(
     client: ServiceBusClient, server: ServiceBusServer
 ) -> None:
     async with client.get_queue_sender("orders") as sender:
@@ -215,7 +214,7 @@ async def test_an_unknown_entity_is_not_found_when_the_token_is_put(
         ("nowhere", client.get_queue_sender("nowhere")),
         ("events/Subscriptions/nobody", client.get_subscription_receiver("events", "nobody")),
     ):
-        with told_as_missing(path):
+        with answered_as_missing(path):
             await link.__aenter__()
 
     assert server.broker.edges.met == {Edge.ENTITY_NOT_FOUND_AT_TOKEN: 2}
@@ -274,7 +273,7 @@ async def test_many_senders_at_once_lose_nothing(client: ServiceBusClient) -> No
         assert [each for each in found if each.startswith(f"{number}-")] == [f"{number}-{n}" for n in range(20)]
 
 
-async def test_a_sender_that_goes_before_its_delayed_acknowledgement_harms_nobody(entities: Entities) -> None:
+async def test_a_sender_that_goes_before_its_delayed_acknowledgement_affects_no_other(entities: Entities) -> None:
     async with (
         ServiceBusServer(entities, ack_delay_ms=200) as server,
         ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
@@ -284,7 +283,7 @@ async def test_a_sender_that_goes_before_its_delayed_acknowledgement_harms_nobod
         sending = asyncio.create_task(sender.send_messages(ServiceBusMessage("first")))
         assert [body(message) for message in await received(receiver, 1)] == [b"first"]
         for connection in list(server.broker.connections):
-            if any(isinstance(endpoint, PublishEndpoint) for _, endpoint in connection.endpoints()):
+            if any(isinstance(endpoint, PublishEndpoint) for endpoint in connection.links.endpoints()):
                 connection.abort()
         with pytest.raises(ServiceBusError):
             await sending

@@ -1,4 +1,4 @@
-"""Faults that strike senders: what the SDK makes of each, and what the broker has afterwards."""
+"""Faults that are applied to senders: what the SDK makes of each, and what the broker holds afterwards."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from outbox_emulators.servicebus.faults import partition_of
+from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.frames import DISPOSITION, FrameReader, performative
+from outbox_emulators.servicebus.partitions import partition_of
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import keep_alive
-
-from .support import Broker
 
 LARGE = "x" * 200_000
 
@@ -44,7 +43,7 @@ async def sender(client: ServiceBusClient) -> AsyncIterator[ServiceBusSender]:
 
 @pytest.fixture
 async def patient(server: ServiceBusServer) -> AsyncIterator[ServiceBusSender]:
-    """A sender that retries, on a topic that tells duplicates."""
+    """A sender that retries, on a topic that detects duplicates."""
     async with (
         ServiceBusClient.from_connection_string(
             server.connection_string, retry_total=3, retry_backoff_factor=0.01, socket_timeout=0.05
@@ -78,7 +77,7 @@ async def test_a_cut_is_an_error_and_the_broker_has_the_message_or_not(
     with pytest.raises(ServiceBusConnectionError) as raised:
         await sender.send_messages(message(1, size))
 
-    if size != LARGE:  # the end of a connection that is still written to is always told as a reset
+    if size != LARGE:  # a connection that ends while it is written to always ends with a reset
         assert ("reset by peer" in str(raised.value)) is reset
     assert await broker.held("orders") == (["0", "1"] if taken else ["0"])
     assert await broker.applied() == {fault["kind"]: 1}
@@ -101,7 +100,7 @@ async def test_what_is_sent_again_after_a_cut_is_there_once(
     assert await broker.applied() == {fault["kind"]: 2}
 
 
-async def test_a_fault_strikes_its_entity_only(
+async def test_a_fault_is_applied_to_its_entity_only(
     broker: Broker, sender: ServiceBusSender, client: ServiceBusClient
 ) -> None:
     await broker.inject(kind="cut-before-transfer", entity="chats")
@@ -109,9 +108,9 @@ async def test_a_fault_strikes_its_entity_only(
     await sender.send_messages(message(1))
 
     assert await broker.applied() == {}
-    async with client.get_queue_sender("chats") as struck:
+    async with client.get_queue_sender("chats") as cut:
         with pytest.raises(ServiceBusError):
-            await struck.send_messages(message(2, session_id="a"))
+            await cut.send_messages(message(2, session_id="a"))
 
 
 async def test_a_late_acknowledgement_is_waited_for_and_later_ones_come_after_it(
@@ -228,7 +227,7 @@ async def test_a_refused_token_is_an_authentication_error_until_it_is_not(
     assert await broker.applied() == {"refuse-token": 2}
 
 
-async def test_while_tokens_are_refused_no_link_is_let_in(broker: Broker, client: ServiceBusClient) -> None:
+async def test_while_tokens_are_refused_links_are_refused_too(broker: Broker, client: ServiceBusClient) -> None:
     async with client.get_queue_receiver("orders") as receiver:
         fault = await broker.inject(kind="refuse-token", entity="orders", for_ms=60_000)
 
@@ -241,7 +240,7 @@ async def test_while_tokens_are_refused_no_link_is_let_in(broker: Broker, client
         assert await receiver.peek_messages() == []
 
 
-async def test_a_disabled_entity_is_told_as_such(broker: Broker, sender: ServiceBusSender) -> None:
+async def test_a_disabled_entity_is_reported_as_such(broker: Broker, sender: ServiceBusSender) -> None:
     await broker.inject(kind="disable-entity", entity="orders")
 
     with pytest.raises(ServiceBusError):
@@ -271,7 +270,7 @@ async def test_disabling_one_entity_twice_ends_with_the_status_it_had(broker: Br
 
 
 @pytest.mark.parametrize("keep", [True, False])
-async def test_a_restart_cuts_everyone_and_keeps_what_it_is_told_to(
+async def test_a_restart_cuts_everyone_and_keeps_messages_only_if_asked_to(
     broker: Broker, patient: ServiceBusSender, client: ServiceBusClient, keep: bool
 ) -> None:
     async with client.get_subscription_receiver("events", "all", session_id="a") as receiver:
@@ -372,7 +371,7 @@ async def test_a_link_can_be_detached_without_a_reason(broker: Broker, sender: S
     assert await broker.held("orders") == ["0", "2"]
 
 
-async def test_faults_are_listed_and_can_be_taken_back(broker: Broker, sender: ServiceBusSender) -> None:
+async def test_faults_are_listed_and_can_be_ended(broker: Broker, sender: ServiceBusSender) -> None:
     first = await broker.inject(kind="cut-after-transfer", entity="orders", count=3)
     second = await broker.inject(kind="server-busy", entity="orders", for_ms=60_000)
     with pytest.raises(ServiceBusServerBusyError):

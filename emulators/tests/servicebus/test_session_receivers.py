@@ -16,7 +16,7 @@ from azure.servicebus.exceptions import (
 )
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.sessions import SessionQueue
+from outbox_emulators.servicebus.session_queue import SessionQueue
 
 WAIT_S = 5
 

@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
+from emulators.tests.servicebus.fakes import FakeClock, Receiver, a_message
 from outbox_emulators.servicebus.counts import Counts
 from outbox_emulators.servicebus.errors import MessageNotFound, SessionCannotBeLocked, SessionLockLost
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import QueueSettings
-from outbox_emulators.servicebus.sessions import Session, SessionQueue
-
-from .doubles import FakeClock, Receiver, a_message
+from outbox_emulators.servicebus.session_queue import SessionQueue
+from outbox_emulators.servicebus.sessions import Session
 
 LOCK_MS = 1_000
 
 
 @pytest.fixture
 def queue(clock: FakeClock) -> SessionQueue:
-    dead = MessageQueue(QueueSettings("chats/$DeadLetterQueue", LOCK_MS, None, None, False), clock.agenda)
-    return SessionQueue(QueueSettings("chats", LOCK_MS, 3, None, False, True), clock.agenda, dead)
+    dead = MessageQueue(QueueSettings("chats/$DeadLetterQueue", LOCK_MS, None, None, False), clock.timers)
+    return SessionQueue(QueueSettings("chats", LOCK_MS, 3, None, False, True), clock.timers, dead)
 
 
 def send(queue: SessionQueue, *ids: str, session: str = "a") -> None:
@@ -35,7 +35,7 @@ def take_all(queue: SessionQueue, session: Session, receiver: Receiver) -> list[
     return found
 
 
-def test_a_session_is_had_by_its_id_and_by_one_receiver_only(queue: SessionQueue) -> None:
+def test_a_session_is_accepted_by_its_id_and_by_one_receiver_only(queue: SessionQueue) -> None:
     receiver = Receiver()
 
     assert queue.accept("a", receiver).id == "a"
@@ -55,7 +55,7 @@ def test_a_receiver_gets_the_messages_of_its_session_in_order(queue: SessionQueu
     assert queue.take_from(session, Receiver()) is None
 
 
-def test_the_next_session_is_the_one_that_has_waited_longest_and_is_free(queue: SessionQueue) -> None:
+def test_the_next_session_is_the_free_one_that_has_waited_longest(queue: SessionQueue) -> None:
     for name in "abc":
         send(queue, name, session=name)
     queue.accept("a", Receiver())
@@ -165,7 +165,7 @@ def test_the_state_of_a_session_outlives_its_messages_and_receivers(queue: Sessi
     assert queue.session_ids(state_set_after_ms=0) == ["a"]
 
 
-def test_a_session_with_nothing_left_is_forgotten(queue: SessionQueue) -> None:
+def test_a_session_with_nothing_left_is_dropped(queue: SessionQueue) -> None:
     receiver = Receiver()
     send(queue, "1")
     session = queue.accept("a", receiver)
@@ -202,7 +202,7 @@ def test_the_holder_is_woken_by_a_message_for_its_session_and_by_no_other(queue:
     assert receiver.woken == 1
 
 
-def test_counts_are_told_by_session(queue: SessionQueue) -> None:
+def test_counts_are_reported_by_session(queue: SessionQueue) -> None:
     receiver = Receiver()
     send(queue, "1", "2", session="a")
     send(queue, "3", session="b")
@@ -254,9 +254,7 @@ def test_a_receiver_that_waits_exactly_as_long_as_its_lock_lasts_does_not_lose_i
     assert queue.accept_next(Receiver()) is session
 
 
-def test_a_lock_under_which_messages_are_held_ends_when_it_was_said_to(
-    queue: SessionQueue, clock: FakeClock
-) -> None:
+def test_a_lock_under_which_messages_are_held_ends_on_time(queue: SessionQueue, clock: FakeClock) -> None:
     receiver = Receiver()
     send(queue, "1")
     session = queue.accept("a", receiver)

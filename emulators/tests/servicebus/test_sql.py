@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from emulators.tests.servicebus.fakes import a_message
 from outbox_emulators.servicebus.filters import CorrelationFilter, Rule, TrueFilter, copies
 from outbox_emulators.servicebus.message import Message, Property
 from outbox_emulators.servicebus.sql import SqlError, parse_action, parse_filter
-
-from .doubles import a_message
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ def test_an_action_sets_and_removes_properties_of_its_copy_only(message: Message
     assert "text" in message.application_properties
 
 
-def test_an_action_cannot_set_what_is_the_systems_alone() -> None:
+def test_an_action_cannot_set_what_only_the_system_sets() -> None:
     with pytest.raises(SqlError, match=r"sys.PartitionKey cannot be set"):
         parse_action("SET sys.PartitionKey = 'x'")
 

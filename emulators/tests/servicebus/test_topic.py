@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from emulators.tests.servicebus.fakes import FakeClock, a_message
 from outbox_emulators.servicebus.duplicates import DuplicateHistory
 from outbox_emulators.servicebus.ends import Refusal
-from outbox_emulators.servicebus.entities import (
+from outbox_emulators.servicebus.entity_types import (
     DuplicateDetection,
     Receiving,
     Sending,
@@ -19,8 +20,6 @@ from outbox_emulators.servicebus.message import Property
 from outbox_emulators.servicebus.status import Status
 from outbox_emulators.servicebus.topic import Topic
 
-from .doubles import FakeClock, a_message
-
 WINDOW_MS = 10_000
 LABELLED = (Rule("r", CorrelationFilter({Property.SUBJECT: "L"})),)
 
@@ -32,7 +31,7 @@ def a_topic(clock: FakeClock, *, partitioned: bool = False) -> Topic:
         SubscriptionEntity("chats", Receiving(requires_session=True)),
     )
     sending = Sending(DuplicateDetection(WINDOW_MS), partitioned)
-    return Topic(TopicEntity("t", sending, None, subscriptions), clock.agenda)
+    return Topic(TopicEntity("t", sending, None, subscriptions), clock.timers)
 
 
 def held_by(topic: Topic, name: str) -> list[str | None]:
@@ -49,7 +48,7 @@ def test_a_duplicate_is_accepted_and_dropped(clock: FakeClock) -> None:
     assert (topic.inlet.counts.accepted, topic.inlet.counts.duplicates) == (3, 1)
 
 
-def test_a_duplicate_is_told_for_the_length_of_the_window_from_the_first(clock: FakeClock) -> None:
+def test_a_duplicate_is_detected_for_the_length_of_the_window_from_the_first(clock: FakeClock) -> None:
     topic = a_topic(clock)
     topic.publish([a_message(message_id="1")])
 
@@ -81,7 +80,7 @@ def test_with_partitions_it_is_not(clock: FakeClock) -> None:
     assert held_by(topic, "all") == ["1", "1"]
 
 
-def test_what_is_remembered_is_bounded_by_the_window(clock: FakeClock) -> None:
+def test_the_history_is_bounded_by_the_window(clock: FakeClock) -> None:
     history = DuplicateHistory(WINDOW_MS, lambda: clock.now_ms)
     for number in range(1_000):
         history.is_new(number)
@@ -116,7 +115,7 @@ def test_a_subscription_takes_what_its_rules_let_through(clock: FakeClock) -> No
     assert held_by(topic, "labelled") == ["1"]
 
 
-def test_a_message_without_session_dies_in_a_subscription_that_requires_one(clock: FakeClock) -> None:
+def test_a_message_without_session_is_dead_lettered_by_a_subscription_that_requires_one(clock: FakeClock) -> None:
     topic = a_topic(clock)
 
     topic.publish([a_message(message_id="1")])

@@ -9,7 +9,8 @@ from typing import Any, cast
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient
 
-from outbox_emulators.servicebus.message import parse, split_batch
+from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.sections import split_batch
 from relay.events import Event
 from relay.ledger import AcceptedLedger
 from relay.servicebus import messages

@@ -21,7 +21,6 @@ from aiohttp import web
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.errors import CosmosError
 from outbox_emulators.cosmos.fault_plans import FaultPlan
-from outbox_emulators.cosmos.fault_targets import InvalidFault
 from outbox_emulators.cosmos.faults import Fault, Faults
 from outbox_emulators.cosmos.messages import JSON
 
@@ -62,14 +61,10 @@ class Admin:
             return _by_method(method, POST=lambda: self._split(body))
         if name == "faults":
             return _by_method(
-                method, GET=self._list_faults, POST=lambda: self._add_fault(body), DELETE=self._remove_faults
+                method, GET=self._faults.as_json, POST=lambda: self._add_fault(body), DELETE=self._end_faults
             )
         fault = self._fault(name)
-        return _by_method(method, GET=lambda: self._describe(fault), DELETE=lambda: self._remove_fault(fault))
-
-    def _list_faults(self) -> dict[str, Any]:
-        pending = [self._describe(fault) for fault in self._faults.pending()]
-        return {"pending": pending, "applied": dict(self._faults.applied)}
+        return _by_method(method, GET=lambda: self._faults.describe(fault), DELETE=lambda: self._end_fault(fault))
 
     def _split(self, body: bytes) -> dict[str, Any]:
         try:
@@ -83,20 +78,18 @@ class Admin:
     def _add_fault(self, body: bytes) -> dict[str, Any]:
         try:
             plan = FaultPlan.from_json(json.loads(body))
-        except (ValueError, InvalidFault) as error:
+        except ValueError as error:
             raise _Refusal(400, str(error)) from error
-        return {"id": self._faults.add(plan).id}
+        fault = self._faults.inject(plan)
+        return {"id": fault.id, "applied": fault.applied}
 
-    def _remove_faults(self) -> dict[str, Any]:
-        self._faults.remove_all()
-        return self._list_faults()
+    def _end_faults(self) -> dict[str, Any]:
+        self._faults.end_all()
+        return self._faults.as_json()
 
-    def _remove_fault(self, fault: Fault) -> dict[str, Any]:
-        self._faults.remove(fault)
-        return self._describe(fault)
-
-    def _describe(self, fault: Fault) -> dict[str, Any]:
-        return fault.as_json(self._faults.clock())
+    def _end_fault(self, fault: Fault) -> dict[str, Any]:
+        self._faults.end(fault)
+        return self._faults.describe(fault)
 
     def _fault(self, name: str) -> Fault:
         collection, _, identifier = name.partition("/")

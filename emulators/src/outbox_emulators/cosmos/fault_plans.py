@@ -1,4 +1,4 @@
-"""A fault as it is asked for: what is to become of which requests, and for how long.
+"""A fault as it is asked for: what becomes of which requests, how often and for how long.
 
 {"kind": "throttle", "match": {"container": "data", "operation": "batch"}, "count": 3, "retry_after_ms": 50}
 {"kind": "timeout", "match": {"operation": "replace"}, "for_ms": 2000, "hang_ms": 500, "applies": true}
@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from outbox_emulators.cosmos.fault_targets import EVERYTHING, InvalidFault, Match
+from outbox_emulators.cosmos.fault_targets import EVERYTHING, Match
+from outbox_emulators.faults import InvalidFault
+from outbox_emulators.properties import MAX_INTEGER, Problems, Reader
 
 DEFAULT_RETRY_AFTER_MS = 100
 
@@ -23,7 +26,7 @@ class FaultKind(StrEnum):
     UNAVAILABLE = "unavailable"
     """503, not applied."""
     GONE = "gone"
-    """410/1002, not applied: as while a partition splits."""
+    """410/1002, not applied: as while a physical partition splits."""
     TIMEOUT = "timeout"
     """408; applied or not, which a client cannot know."""
     DROP = "drop"
@@ -48,56 +51,37 @@ class FaultPlan:
     hang_ms: int = 0
     applies: bool = False
 
-    def __post_init__(self) -> None:
-        if self.count is None and self.for_ms is None:
-            raise InvalidFault("count or for_ms is needed: a fault has to end")
-
     @classmethod
-    def from_json(cls, value: object) -> FaultPlan:
-        """The body of `POST /admin/faults`; InvalidFault says what is wrong with it."""
-        if not isinstance(value, dict):
-            raise InvalidFault("a fault has to be a JSON object")
-        kind = FaultKind(_one_of(value.get("kind"), FaultKind, "kind"))
-        known = {"kind", "match", "count", "for_ms", *_OPTIONS.get(kind, ())}
-        if unknown := sorted(value.keys() - known):
-            raise InvalidFault(f"'{unknown[0]}' is no option of {kind}, which knows {', '.join(sorted(known))}")
-        return cls(
-            kind=kind,
-            match=Match.from_json(value.get("match")),
-            count=_limit(value, "count"),
-            for_ms=_limit(value, "for_ms"),
-            retry_after_ms=_number(value, "retry_after_ms", DEFAULT_RETRY_AFTER_MS),
-            hang_ms=_number(value, "hang_ms", 0),
-            applies=_flag(value, "applies"),
-        )
+    def from_json(cls, body: object) -> FaultPlan:
+        """Read the body of `POST /admin/faults`. Raises InvalidFault."""
+        problems: Problems = []
+        reader = Reader(body, "", problems)
+        kind = reader.choice("kind", FaultKind, None)
+        if kind is None:
+            raise InvalidFault("; ".join(problems))
+        match = Match.read(reader.child("match"))
+        count, for_ms = reader.limit("count"), reader.limit("for_ms")
+        options = {name: read(reader) for name, read in _OPTIONS.get(kind, {}).items()}
+        reader.done()
+        if count is None and for_ms is None:
+            problems.append("count or for_ms is missing: a fault must end")
+        if problems:
+            raise InvalidFault("; ".join(problems))
+        return cls(kind, match, count, for_ms, **options)
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return what was asked for, defaults included."""
+        options = {name: getattr(self, name) for name in _OPTIONS.get(self.kind, {})}
+        known = {"kind": self.kind, "match": self.match.as_json(), "count": self.count, "for_ms": self.for_ms}
+        return known | options
 
 
-_OPTIONS: dict[FaultKind, tuple[str, ...]] = {
-    FaultKind.THROTTLE: ("retry_after_ms",),
-    FaultKind.TIMEOUT: ("hang_ms", "applies"),
+_OPTIONS: Mapping[FaultKind, Mapping[str, Callable[[Reader], Any]]] = {
+    FaultKind.THROTTLE: {
+        "retry_after_ms": lambda reader: reader.integer("retry_after_ms", DEFAULT_RETRY_AFTER_MS, 0, MAX_INTEGER)
+    },
+    FaultKind.TIMEOUT: {
+        "hang_ms": lambda reader: reader.integer("hang_ms", 0, 0, MAX_INTEGER),
+        "applies": lambda reader: reader.boolean("applies"),
+    },
 }
-
-
-def _one_of(value: object, choices: type[StrEnum], name: str) -> str:
-    names = [str(choice) for choice in choices]
-    if value not in names:
-        raise InvalidFault(f"{name} is {value!r}; it must be one of {', '.join(names)}")
-    return str(value)
-
-
-def _limit(value: dict[str, Any], name: str) -> int | None:
-    return None if value.get(name) is None else _number(value, name, 1, least=1)
-
-
-def _number(value: dict[str, Any], name: str, default: int, *, least: int = 0) -> int:
-    number = value.get(name, default)
-    if not isinstance(number, int) or isinstance(number, bool) or number < least:
-        raise InvalidFault(f"{name} is {number!r}; it must be a whole number of at least {least}")
-    return number
-
-
-def _flag(value: dict[str, Any], name: str) -> bool:
-    flag = value.get(name, False)
-    if not isinstance(flag, bool):
-        raise InvalidFault(f"{name} is {flag!r}; it must be true or false")
-    return flag

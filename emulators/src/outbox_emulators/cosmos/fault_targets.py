@@ -1,4 +1,4 @@
-"""Which requests a fault is meant for: those to a container, those that do one kind of thing."""
+"""Which requests a fault matches: those to a container, those that do one kind of operation."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from enum import StrEnum
 
 from outbox_emulators.cosmos import query_api
 from outbox_emulators.cosmos.messages import Request
-
-
-class InvalidFault(Exception):
-    """No such fault can be had; the message says what is wrong with what was asked for."""
+from outbox_emulators.properties import Reader
 
 
 class Operation(StrEnum):
@@ -54,7 +51,7 @@ _BY_METHOD = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What faults distinguish a request by; `container` is as the path names it, None outside of any."""
+    """What a fault is matched with; `container` is as the path of the request names it, None outside of any."""
 
     container: str | None
     operation: Operation
@@ -74,19 +71,12 @@ class Match:
     operation: Operation = Operation.ANY
 
     @classmethod
-    def from_json(cls, value: object) -> Match:
-        """The `match` of a fault, where None matches everything; InvalidFault says what is wrong with it."""
-        if value is None:
-            return cls()
-        if not isinstance(value, dict) or value.keys() - {"container", "operation"}:
-            raise InvalidFault("match has to be a JSON object with a container, an operation, or both")
-        container = value.get("container")
-        if container is not None and not isinstance(container, str):
-            raise InvalidFault(f"container is {container!r}; it must be a container's name")
-        operations = [str(operation) for operation in Operation]
-        if (operation := value.get("operation", Operation.ANY)) not in operations:
-            raise InvalidFault(f"operation is {operation!r}; it must be one of {', '.join(operations)}")
-        return cls(container, Operation(operation))
+    def read(cls, reader: Reader) -> Match:
+        """Read the `match` of a fault; without one it matches everything."""
+        container = reader.string("container") or None
+        operation = reader.choice("operation", Operation, Operation.ANY)
+        reader.done()
+        return cls(container, operation)
 
     def as_json(self) -> dict[str, str | None]:
         return {"container": self.container, "operation": self.operation}

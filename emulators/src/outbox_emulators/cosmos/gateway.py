@@ -75,12 +75,12 @@ class Gateway:
         self._authorization.check(http.method, resource_type, resource, http.headers)
         body = await http.content.read() if http.body_exists else b""
         request = Request(http.method, segments, http.headers, body, activity)
-        if not self._faults.is_idle and (fault := self._faults.strike(Target.of(request))):
-            _log.info("Fault %d (%s) strikes %s %s", fault.id, fault.plan.kind, http.method, path)
-            await self._misbehave(fault, request)
+        if self._faults.any_pending and (fault := self._faults.apply_to(Target.of(request))):
+            _log.info("Fault %d (%s) applied to %s %s", fault.id, fault.plan.kind, http.method, path)
+            await self._apply_fault(fault, request)
         return await self._answer(request)
 
-    async def _misbehave(self, fault: Fault, request: Request) -> None:
+    async def _apply_fault(self, fault: Fault, request: Request) -> None:
         """Raise what the fault says: the service's error, or ConnectionCut."""
         match fault.plan.kind:
             case FaultKind.THROTTLE:

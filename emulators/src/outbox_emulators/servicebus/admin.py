@@ -1,7 +1,7 @@
-"""The broker's HTTP side: readiness, counts, and the knobs of tests, under `/admin` and `/health`.
+"""The admin port: readiness, counts, edges, refusals and faults, under `/health` and `/admin`.
 
-All other paths are those of the management API, which clients reach at the root: an entity named `health`, or
-below `admin/`, is out of its reach.
+All other paths are those of the management API, which clients expect at the root: it cannot manage an entity named
+`health`, or below `admin/`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 from aiohttp import web
 
-from .administration.api import ManagementApi
-from .broker import Broker
-from .counts import Counts
-from .ends import Inlet, Outlet, Refusal
-from .errors import NotFound
-from .fault_api import FaultApi
-from .json_http import json_object, problem
-from .sessions import SessionQueue
-from .status import Status
+from outbox_emulators.servicebus.administration.api import ManagementApi
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.counts import Counts
+from outbox_emulators.servicebus.ends import Inlet, Outlet, Refusal
+from outbox_emulators.servicebus.errors import NotFound
+from outbox_emulators.servicebus.fault_api import FaultApi
+from outbox_emulators.servicebus.json_http import json_object, problem
+from outbox_emulators.servicebus.session_queue import SessionQueue
+from outbox_emulators.servicebus.status import Status
 
 DEFAULT_CONDITION = "amqp:not-allowed"
 
@@ -51,15 +51,15 @@ class Admin:
         return app
 
     async def health(self, request: web.Request) -> web.Response:
-        """Answer 200 once the broker serves: the port is opened last."""
+        """Answer 200 once the broker serves: this port is opened last."""
         return web.json_response({"status": "healthy"})
 
     async def unknown(self, request: web.Request) -> web.Response:
-        """Answer what would else be taken for a request to the management API."""
+        """Answer 404 to what is left under `/admin`, so that it does not reach the management API."""
         return problem(404, f"there is no {request.method} {request.path}")
 
     async def entities(self, request: web.Request) -> web.Response:
-        """Counts by entity. Subscriptions stand beside their topics, by path."""
+        """Answer counts by entity. Subscriptions are listed beside their topics, by path."""
         namespace = self._broker.namespace
         found: dict[str, Any] = {}
         for queue in namespace.queues.values():
@@ -74,11 +74,11 @@ class Admin:
         return web.json_response(found)
 
     async def edges(self, request: web.Request) -> web.Response:
-        """Answer {"seed", "edges"}: what was met, by name, of all that a client may meet rarely."""
+        """Answer {"seed", "edges"}: how often each edge was met."""
         return web.json_response(self._broker.edges.as_object())
 
     async def sessions(self, request: web.Request) -> web.Response:
-        """Counts by session of a queue or subscription."""
+        """Answer counts by session of a queue or subscription."""
         queue = self._broker.namespace.outlet(request.match_info["name"]).messages
         if not isinstance(queue, SessionQueue):
             return problem(409, "the entity does not require sessions")
@@ -88,7 +88,7 @@ class Admin:
         )
 
     async def set_status(self, request: web.Request) -> web.Response:
-        """Take {"status": "Active" | "SendDisabled" | "ReceiveDisabled" | "Disabled"}; links it shuts out end."""
+        """Take {"status": "Active" | "SendDisabled" | "ReceiveDisabled" | "Disabled"}; detach affected links."""
         body = await json_object(request)
         try:
             status = Status(str(body.get("status")))
@@ -98,16 +98,16 @@ class Admin:
         return web.json_response({"status": status.value})
 
     async def refuse(self, request: web.Request) -> web.Response:
-        """Take {"entity", "message_id", "condition"}: sends that hold this id are refused, whole."""
+        """Take {"entity", "message_id", "condition"}: transfers that hold this id are refused."""
         body = await json_object(request)
         if not isinstance(body.get("entity"), str) or not isinstance(body.get("message_id"), str):
-            return problem(400, "entity and message_id are needed, and must be strings")
+            return problem(400, "entity and message_id must be given, as strings")
         refusal = Refusal(body["message_id"], str(body.get("condition", DEFAULT_CONDITION)))
         self._broker.namespace.destination(body["entity"]).inlet.refusals.append(refusal)
         return web.json_response({"refusing": refusal.message_id, "condition": refusal.condition})
 
     async def stop_refusing(self, request: web.Request) -> web.Response:
-        """Forget all refusals."""
+        """End all refusals."""
         for inlet in self._broker.namespace.inlets():
             inlet.refusals.clear()
         return web.json_response({"refusing": None})

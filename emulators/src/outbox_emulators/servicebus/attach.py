@@ -1,4 +1,4 @@
-"""What a link is for, by the address it names."""
+"""Attaching a link: its address decides what it is for."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import cast
 
 from proton import Link, Receiver, Sender, Terminus
 
-from .cbs import cbs_endpoint
-from .connection import AmqpConnection
-from .consuming import consume_endpoint
-from .errors import NotFound, NotImplementedHere, Unauthorized
-from .fault_plans import FaultKind
-from .links import LinkEndpoint
-from .management import ManagementNode
-from .namespace import CBS, MANAGEMENT_SUFFIX, path_of
-from .publishing import PublishEndpoint
-from .requests import request_endpoint
+from outbox_emulators.servicebus.cbs import cbs_endpoint
+from outbox_emulators.servicebus.connection import AmqpConnection
+from outbox_emulators.servicebus.errors import NotFound, NotImplementedHere, Unauthorized
+from outbox_emulators.servicebus.fault_plans import FaultKind
+from outbox_emulators.servicebus.links import LinkEndpoint
+from outbox_emulators.servicebus.management import ManagementNode
+from outbox_emulators.servicebus.namespace import CBS, MANAGEMENT_SUFFIX, path_of
+from outbox_emulators.servicebus.publishing import PublishEndpoint
+from outbox_emulators.servicebus.requests import request_endpoint
+from outbox_emulators.servicebus.session_consuming import consume_endpoint
 
 
 def attach(connection: AmqpConnection, link: Link) -> LinkEndpoint:
@@ -28,12 +28,12 @@ def attach(connection: AmqpConnection, link: Link) -> LinkEndpoint:
     path = path_of(terminus.address)
     if path == CBS:
         return cbs_endpoint(connection, link)
-    connection.authorize(path)
-    if connection.broker.faults.find(FaultKind.REFUSE_TOKEN, path):
-        raise Unauthorized(f"Unauthorized access. No links are let in for now. Resource: '{path}'.")
+    connection.claims.check(path)
+    if connection.broker.faults.find(lambda plan: plan.matches(FaultKind.REFUSE_TOKEN, path)):
+        raise Unauthorized(f"Unauthorized access. Links are refused for now. Resource: '{path}'.")
     namespace = connection.broker.namespace
     if path.lower().endswith(MANAGEMENT_SUFFIX):
-        if not namespace.knows(path[: -len(MANAGEMENT_SUFFIX)]):
+        if not namespace.has(path[: -len(MANAGEMENT_SUFFIX)]):
             raise NotFound(f"The messaging entity '{path}' could not be found.")
         endpoint = request_endpoint(connection, link, path, ManagementNode(path).answer)
         endpoint.path = path

@@ -1,7 +1,7 @@
 """Shared access signatures: the tokens clients put before they may use an entity.
 
 The format and its signature are those of "Service Bus access control with Shared Access Signatures"
-(learn.microsoft.com); the descriptions of what is wrong are those the service answers with.
+(learn.microsoft.com); the error descriptions are those of the service.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from urllib.parse import unquote_plus
 
-from .errors import Unauthorized
-from .namespace import path_of
+from outbox_emulators.servicebus.errors import Unauthorized
+from outbox_emulators.servicebus.namespace import path_of
 
 KEY_NAME = "RootManageSharedAccessKey"
 DEFAULT_KEY = "bG9jYWwgc2VydmljZSBidXMga2V5LCBub3QgYSBzZWNyZXQ="
@@ -36,6 +36,27 @@ class Claim:
         return not own or wanted == own or wanted.startswith(own + "/")
 
 
+class Claims:
+    """The tokens that a client has put on one connection."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._by_path: dict[str, Claim] = {}
+
+    def put(self, path: str, claim: Claim) -> None:
+        """Add a token, or renew the one that was put for this path."""
+        self._by_path[path.lower()] = claim
+
+    def check(self, path: str) -> None:
+        """Raise Unauthorized unless a valid token was put for this path."""
+        now = self._now_s()
+        if not any(claim.covers(path) and claim.expires_s > now for claim in self._by_path.values()):
+            raise Unauthorized(
+                f"Unauthorized access. 'Send' or 'Listen' claim(s) are required to perform this operation. "
+                f"Resource: '{path}'."
+            )
+
+
 class SharedAccess:
     """Checks tokens against the one key of the namespace."""
 
@@ -45,7 +66,7 @@ class SharedAccess:
         self._now_s = now_s
 
     def check(self, token: str, audience: str) -> Claim:
-        """Return what a token grants. Raises Unauthorized when it is malformed, forged, expired or for another."""
+        """Return what a token grants. Raises Unauthorized if it is malformed, forged, expired or for another path."""
         fields = self._parse(token)
         expected = self._sign(fields["sr"], fields["se"])
         if unquote_plus(fields["skn"]) != self._key_name or not hmac.compare_digest(

@@ -6,14 +6,13 @@ import argparse
 from pathlib import Path
 
 from outbox_emulators import process
-
-from .edges import DEFAULT_SEED, parse_seed
-from .entities import Entities
-from .server import ServiceBusServer
+from outbox_emulators.servicebus.edges import DEFAULT_SEED, parse_seed
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this part."""
+    """Declare the command's options."""
     parser.add_argument("--port", type=int, default=5672, help="AMQP port, 0 for any free one (%(default)s)")
     parser.add_argument("--admin-port", type=int, default=5300, help="HTTP port, 0 for any free one (%(default)s)")
     parser.add_argument(
@@ -24,24 +23,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="queues, topics and subscriptions, in the official emulator's Config.json format",
     )
     parser.add_argument(
-        "--tier", choices=("standard", "premium"), default="standard", help="whose limits apply (%(default)s)"
+        "--tier",
+        choices=("standard", "premium"),
+        default="standard",
+        help="tier whose limits apply (%(default)s)",
     )
     parser.add_argument(
         "--partitioned",
         action="append",
         default=[],
         metavar="NAME",
-        help="a queue or topic to run as partitioned, which the file's format cannot say; may be repeated",
+        help="a queue or topic to partition, for which the file's format has no property; may be repeated",
     )
     parser.add_argument(
-        "--ack-delay-ms", type=int, default=0, metavar="MS", help="how late sends are acknowledged (%(default)s)"
+        "--ack-delay-ms", type=int, default=0, metavar="MS", help="delay of each acknowledgement (%(default)s)"
     )
     parser.add_argument(
         "--edges",
         type=_seed,
         default=DEFAULT_SEED,
         metavar="SEED",
-        help="seed of what the service leaves open, drawn at its worst; 'off' for its usual ways (%(default)s)",
+        help="seed of the behaviour that varies or is not specified; 'off' for the usual one (%(default)s)",
     )
     parser.add_argument(
         "--idle-ms",
@@ -66,7 +68,7 @@ def _milliseconds(text: str) -> int:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to stop; return the exit code. Raises EntitiesError or OSError when it cannot start."""
+    """Serve until stopped; return the exit code. Raises EntitiesError or OSError when it cannot start."""
     entities = Entities.from_file(arguments.entities)
     for name in arguments.partitioned:
         entities = entities.with_partitioning(name)

@@ -1,54 +1,44 @@
-"""The ends of links that carry messages out, of a queue or subscription."""
+"""Links that carry messages out of a queue or subscription."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import UUID
 
-from proton import Data, Delivery, Link, Sender, symbol
+from proton import Delivery, Link, Sender
 
-from . import settlement
-from .edges import Edge
-from .entry import Entry, Lock
-from .errors import DetachForced, NotAllowed, ServiceBusError, SessionLockLost, TimedOut
-from .fault_plans import Direction, Role
-from .frames import TRANSFER
-from .late import LateAnswers
-from .links import DETACHED, LinkEndpoint
-from .namespace import Source
-from .queue import MessageQueue
-from .sessions import Session, SessionQueue
-from .strikes import LinkStrikes
-
-if TYPE_CHECKING:
-    from .connection import AmqpConnection
-
-SESSION_FILTER = "com.microsoft:session-filter"
-SESSION_LOCKED_UNTIL = "com.microsoft:locked-until-utc"
-ACCEPT_TIMEOUT = "com.microsoft:timeout"
-DEFAULT_ACCEPT_TIMEOUT_MS = 60_000
-
-_TICKS_PER_MS = 10_000
-_UNIX_EPOCH_TICKS = 621_355_968_000_000_000
+from outbox_emulators.servicebus import settlement
+from outbox_emulators.servicebus.connection import AmqpConnection
+from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
+from outbox_emulators.servicebus.edges import Edge
+from outbox_emulators.servicebus.entry import Entry, Lock
+from outbox_emulators.servicebus.errors import DetachForced, ServiceBusError
+from outbox_emulators.servicebus.fault_plans import Direction
+from outbox_emulators.servicebus.frames import TRANSFER
+from outbox_emulators.servicebus.link_faults import LinkFaults
+from outbox_emulators.servicebus.links import DETACHED, LinkEndpoint
+from outbox_emulators.servicebus.namespace import Source
+from outbox_emulators.servicebus.queue import MessageQueue
+from outbox_emulators.servicebus.role import Role
 
 
 class ConsumeEndpoint(LinkEndpoint):
     """Delivers the messages of a queue to one receiver."""
 
     role = Role.RECEIVER
-    strikes: LinkStrikes
+    faults: LinkFaults
 
     def __init__(self, connection: AmqpConnection, link: Sender, source: Source) -> None:
-        super().__init__(connection, link)
+        super().__init__(link)
+        self.connection = connection
         self.path = source.path
         self.source = source
         self.queue: MessageQueue = source.queue
-        self.strikes = LinkStrikes(connection.broker.faults, source.path, Role.RECEIVER)
+        self.faults = LinkFaults(connection.broker.faults, source.path, Role.RECEIVER)
         self._sender = link
         self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
-        self._late = LateAnswers(connection.broker.edges, connection.schedule_flush)
+        self._delayed = DelayedAnswers(connection.broker.edges, connection.schedule_flush)
         self._unsettled: dict[Delivery, UUID] = {}
         self._pump_scheduled = False
         self._is_open = False
@@ -62,7 +52,7 @@ class ConsumeEndpoint(LinkEndpoint):
         super().open()
 
     def wake(self) -> None:
-        """A message may be there: take it at the end of this turn of the loop."""
+        """Look for a message at the end of this turn of the loop."""
         if not self._pump_scheduled:
             self._pump_scheduled = True
             asyncio.get_running_loop().call_soon(self._woken)
@@ -75,19 +65,19 @@ class ConsumeEndpoint(LinkEndpoint):
     def pump(self) -> None:
         if not self._is_open:
             return
-        self.source.outlet.accessed_ms = self.connection.broker.namespace.agenda.now()
+        self.source.outlet.accessed_ms = self.connection.broker.namespace.timers.now()
         credit = self._sender.credit
-        while credit > 0 and self.connection.writable and not self.connection.breaks_off:
-            if self._has_next() and (plan := self.strikes.detaches()):
-                self.connection.detach(self.link, None if plan.silent else DetachForced(DETACHED))
+        while credit > 0 and self.connection.writable and not self.connection.is_cutting:
+            if self._has_next() and (plan := self.faults.detach()):
+                self.connection.links.detach(self.link, None if plan.silent else DetachForced(DETACHED))
                 return
             taken = self._take()
             if taken is None:
                 break
             self._deliver(*taken)
             credit -= 1
-            if plan := self.strikes.breaks_off(Direction.OUT):
-                self.connection.break_off(TRANSFER, reset=plan.reset)
+            if plan := self.faults.cut_mid_frame(Direction.OUT):
+                self.connection.cut_mid_frame(TRANSFER, reset=plan.reset)
         else:
             self._pass_on()
         if self._sender.drain_mode:
@@ -100,7 +90,7 @@ class ConsumeEndpoint(LinkEndpoint):
         return self.queue.has_next
 
     def _pass_on(self) -> None:
-        """There is no credit for more: what waits is for another receiver."""
+        """Leave what waits to another receiver: there is no credit for more."""
         self.queue.wake_waiting()
 
     def _deliver(self, entry: Entry, lock: Lock | None) -> None:
@@ -111,7 +101,7 @@ class ConsumeEndpoint(LinkEndpoint):
             self._sender.advance()
             delivery.settle()
             return
-        # The tag is the lock token as .NET lays out a GUID; the annotation in the type proton gives is text.
+        # The tag is the lock token in the byte order of a .NET GUID; proton's annotation says it is text.
         delivery = self._sender.delivery(lock.token.bytes_le)  # type: ignore[arg-type]
         self._sender.send(entry.encode(lock.until_ms))
         self._sender.advance()
@@ -148,134 +138,16 @@ class ConsumeEndpoint(LinkEndpoint):
         try:
             outcome.apply(self.queue, token)
         except ServiceBusError as error:
-            self._late.give(partial(settlement.answer, delivery, error))
+            self._delayed.give(partial(settlement.answer, delivery, error))
         else:
-            self._late.give(partial(outcome.confirm, delivery))
+            self._delayed.give(partial(outcome.confirm, delivery))
 
     @property
     def is_busy(self) -> bool:
-        return self._late.pending
+        return self._delayed.pending
 
     def closed(self) -> None:
         self._is_open = False
         self._unsettled.clear()
-        self._late.cancel()
+        self._delayed.cancel()
         self.queue.leave(self)
-
-
-class SessionEndpoint(ConsumeEndpoint):
-    """Delivers the messages of one session to the receiver that holds it.
-
-    The attach is answered only when a session has been locked, or when the time for that is over.
-    """
-
-    queue: SessionQueue
-
-    def __init__(self, connection: AmqpConnection, link: Sender, source: Source, session_id: str | None) -> None:
-        super().__init__(connection, link, source)
-        self._wanted = session_id
-        self._waits = False
-        self.session: Session | None = None
-
-    def open(self) -> None:
-        self.check()
-        if self._wanted is not None:
-            self.session_granted(self.queue.accept(self._wanted, self))
-            return
-        session = self.queue.accept_next(self)
-        if session is not None:
-            self.session_granted(session)
-            return
-        self._waits = True
-        agenda = self.connection.broker.namespace.agenda
-        agenda.at(agenda.now() + self._accept_timeout_ms(), self._give_up)
-
-    @property
-    def is_busy(self) -> bool:
-        return self._waits or super().is_busy
-
-    def _accept_timeout_ms(self) -> int:
-        properties = self.link.remote_properties or {}
-        return int(properties.get(symbol(ACCEPT_TIMEOUT), DEFAULT_ACCEPT_TIMEOUT_MS))
-
-    def session_granted(self, session: Session) -> None:
-        self._waits = False
-        self._is_open = True
-        self.session = session
-        link = self.link
-        link.source.copy(link.remote_source)
-        link.target.copy(link.remote_target)
-        link.snd_settle_mode = link.remote_snd_settle_mode
-        link.rcv_settle_mode = link.remote_rcv_settle_mode
-        chosen = link.source.filter
-        chosen.clear()
-        chosen.put_dict({symbol(SESSION_FILTER): session.id})
-        ticks = session.locked_until_ms * _TICKS_PER_MS + _UNIX_EPOCH_TICKS
-        link.properties = {symbol(SESSION_LOCKED_UNTIL): ticks}
-        link.open()
-        self.connection.schedule_flush()
-
-    def session_lost(self) -> None:
-        self.connection.detach(
-            self.link,
-            SessionLockLost("The session lock was lost. Request a new session receiver."),
-        )
-
-    def _give_up(self) -> None:
-        if self._waits:
-            self._waits = False
-            self.queue.stop_waiting(self)
-            self.connection.refuse(
-                self.link,
-                TimedOut("The operation did not complete within the allotted timeout. No session was available."),
-            )
-
-    def _take(self) -> tuple[Entry, Lock | None] | None:
-        if self.session is None:
-            return None
-        return self.queue.take_from(self.session, self, delete=self._deletes)
-
-    def _has_next(self) -> bool:
-        return self.session is not None and len(self.session.line) > 0
-
-    def _pass_on(self) -> None:
-        pass
-
-    def closed(self) -> None:
-        self._is_open = False
-        self._unsettled.clear()
-        self._late.cancel()
-        self._waits = False
-        self.queue.stop_waiting(self)
-        if self.session is not None:
-            self.queue.close_session(self.session, self)
-
-
-def consume_endpoint(connection: AmqpConnection, link: Sender, source: Source) -> ConsumeEndpoint:
-    """Make the endpoint a receiver asks for. Raises NotAllowed when sessions and the entity do not match."""
-    asks, session_id = _session_filter(link)
-    if isinstance(source.queue, SessionQueue):
-        if not asks:
-            raise NotAllowed(
-                "It is not possible for an entity that requires sessions to create a non-sessionful message "
-                "receiver."
-            )
-        return SessionEndpoint(connection, link, source, session_id)
-    if asks:
-        raise NotAllowed(
-            "A sessionful message receiver cannot be created on an entity that does not require sessions. Ensure "
-            "RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior."
-        )
-    return ConsumeEndpoint(connection, link, source)
-
-
-def _session_filter(link: Sender) -> tuple[bool, str | None]:
-    """Return whether a receiver asks for a session, and for which; None is any that is free."""
-    wanted: Data = link.remote_source.filter
-    wanted.rewind()
-    filters = wanted.get_object() if wanted.next() else None
-    for name, value in (filters or {}).items():
-        if str(name) == SESSION_FILTER:
-            plain = getattr(value, "value", value)
-            return True, None if plain is None else str(plain)
-    return False, None

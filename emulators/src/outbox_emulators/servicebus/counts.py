@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .entry import Entry, State
+from outbox_emulators.servicebus.entry import Entry, State
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Duplicate detection: what was accepted within the window, and nothing older."""
+"""Duplicate detection: the keys that were accepted within the window."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Hashable
 from operator import itemgetter
 
-from .agenda import Clock
+from outbox_emulators.servicebus.timers import Clock
 
 
 class DuplicateHistory:
-    """Remembers keys for `window_ms` milliseconds from when each was first accepted.
+    """Keeps keys for `window_ms` milliseconds from when each was first accepted.
 
-    The window may be changed; what was accepted before keeps the one it was accepted under.
+    The window may be changed; a key keeps the window under which it was accepted.
     """
 
     def __init__(self, window_ms: int, clock: Clock) -> None:
@@ -23,29 +23,29 @@ class DuplicateHistory:
         self._by_age: deque[tuple[int, Hashable]] = deque()
 
     def __len__(self) -> int:
-        self._forget(self._clock())
+        self._expire(self._clock())
         return len(self._seen)
 
     def is_new(self, key: Hashable) -> bool:
-        """Tell whether `key` was not accepted within the window, and remember it if so."""
+        """Return whether `key` is new within the window; from now on it is not."""
         now = self._clock()
-        self._forget(now)
+        self._expire(now)
         if key in self._seen:
             return False
         self._seen.add(key)
         until = now + self.window_ms
         if self._by_age and until < self._by_age[-1][0]:
-            # Only after the window was made shorter: otherwise what is accepted later is remembered longer.
+            # Only after the window was made shorter: otherwise what is accepted later expires later.
             insort(self._by_age, (until, key), key=itemgetter(0))
         else:
             self._by_age.append((until, key))
         return True
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all keys."""
         self._seen.clear()
         self._by_age.clear()
 
-    def _forget(self, now: int) -> None:
+    def _expire(self, now: int) -> None:
         while self._by_age and self._by_age[0][0] <= now:
             self._seen.discard(self._by_age.popleft()[1])

@@ -1,6 +1,6 @@
-"""What the broker does where the service leaves room or varies: drawn from a seed, and counted.
+"""What the broker does where the service varies or is not specified: drawn from a seed, and counted.
 
-Each edge names its source. Without a seed the broker does what is documented, or was most often seen.
+Each edge names its source. Without a seed the broker does what is documented or was most often observed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DEFAULT_SEED = 1
 
 
 class Edge(StrEnum):
-    """Behaviour that a client meets rarely, and has to withstand."""
+    """Behaviour that a client meets rarely, and must withstand."""
 
     REJECTED_THEN_DETACHED = "rejected-then-detached"
     """An oversized transfer is rejected, then the link is detached, both with
@@ -65,7 +65,7 @@ _OVERSIZED = (*Oversized, Oversized.REJECTED_THEN_DETACHED)
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """How often what varies does.
+    """How often each behaviour occurs.
 
     `delayed` is the share of answers that come late, by up to `longest_delay_ms`. `redelivered` is the share of
     completions that come too late, of those that come `slow_ms` milliseconds or more after their lock began.
@@ -80,23 +80,23 @@ class Odds:
 ODDS = Odds()
 
 
-class Owed:
-    """An answer that is yet to be given, told apart from others by its identity."""
+class OutstandingAnswer:
+    """A delayed answer, compared by identity."""
 
 
 class Edges:
-    """Draws what varies. With `seed` None nothing does.
+    """Draws the behaviour that varies. With `seed` None, none does.
 
-    `owed` are the answers that come late, of all links, in the order of what they answer.
+    `outstanding` are the delayed answers of all links, in the order of what they answer.
 
-    Each concern has a random stream of its own, so that how often one is asked changes nothing for the others.
+    Each concern has a random stream of its own, so that draws for one do not change those for the others.
     """
 
     def __init__(self, seed: int | None = None, odds: Odds = ODDS) -> None:
         self.seed = seed
         self.odds = odds
         self.met: Counter[Edge] = Counter()
-        self.owed: dict[Owed, None] = {}
+        self.outstanding: dict[OutstandingAnswer, None] = {}
         self._idle = random.Random(f"{seed}:idle")
         self._settlement = random.Random(f"{seed}:settlement")
         self._redelivery = random.Random(f"{seed}:lock")
@@ -112,27 +112,27 @@ class Edges:
         return Oversized.REJECTED_THEN_DETACHED if self.seed is None else self._oversized.choice(_OVERSIZED)
 
     def idle_link(self) -> Edge:
-        """Choose what happens to a link that has carried nothing for too long: it may go with its connection."""
+        """Choose how an idle link ends; its whole connection may be closed."""
         return Edge.IDLE_LINK_DETACHED_WITH_ERROR if self.seed is None else self._idle.choice(_IDLE_LINK)
 
     def idle_connection(self) -> Edge:
-        """Choose how a connection is closed that has had no links for too long."""
+        """Choose how an idle connection is closed."""
         if self.seed is None:
             return Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR
         return self._idle.choice(_IDLE_CONNECTION)
 
     def settlement_delay_ms(self) -> int:
-        """Choose how late an answer comes; mostly it does not."""
+        """Choose how long an answer is delayed; most are not."""
         if self.seed is None or self._settlement.random() >= self.odds.delayed:
             return 0
         return self._settlement.randint(1, self.odds.longest_delay_ms)
 
     def redelivers(self) -> bool:
-        """Choose whether a completion that was slow comes too late."""
+        """Choose whether a slow completion comes too late."""
         return self.seed is not None and self._redelivery.random() < self.odds.redelivered
 
     def as_object(self) -> dict[str, Any]:
-        """As the admin port tells it: the seed, and how often each edge was met since the broker started."""
+        """Return what the admin port shows: the seed, and how often each edge was met since the broker started."""
         return {"seed": self.seed, "edges": {edge.value: count for edge, count in sorted(self.met.items())}}
 
 

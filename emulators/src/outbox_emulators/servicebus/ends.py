@@ -1,27 +1,26 @@
-"""The two ends of entities: where messages go in, and where they come out."""
+"""The sending side and the receiving side of entities."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .agenda import Agenda
-from .duplicates import DuplicateHistory
-from .entities import Receiving, Sending, Upkeep
-from .errors import EntityDisabled, NotAllowed, NotFound, Refused
-from .lines import LineMaker
-from .message import Message
-from .queue import MessageQueue
-from .queue_settings import QueueSettings
-from .sessions import SessionQueue
-from .status import Status
-
-DEAD_LETTER_SUFFIX = "/$DeadLetterQueue"
+from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX
+from outbox_emulators.servicebus.duplicates import DuplicateHistory
+from outbox_emulators.servicebus.entity_types import ManagementSettings, Receiving, Sending
+from outbox_emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound, Refused
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.queue import MessageQueue
+from outbox_emulators.servicebus.queue_settings import QueueSettings
+from outbox_emulators.servicebus.ready_queue import ReadyQueueFactory
+from outbox_emulators.servicebus.session_queue import SessionQueue
+from outbox_emulators.servicebus.status import Status
+from outbox_emulators.servicebus.timers import TimerQueue
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A test wants sends refused that hold this message id, with this error condition."""
+    """Sends that hold this message id are refused with this error condition."""
 
     message_id: str
     condition: str
@@ -29,7 +28,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class SendCounts:
-    """What an entity was sent since it started.
+    """What was sent to an entity since the broker started.
 
     Messages accepted, those of them that were dropped as duplicates, and transfers (a message or a batch) refused.
     """
@@ -45,7 +44,7 @@ class Inlet:
 
     name: str
     settings: Sending
-    agenda: Agenda
+    timers: TimerQueue
     status: Status = Status.ACTIVE
     counts: SendCounts = field(default_factory=SendCounts)
     refusals: list[Refusal] = field(default_factory=list)
@@ -55,16 +54,16 @@ class Inlet:
 
     def __post_init__(self) -> None:
         if self.settings.duplicates:
-            self.history = DuplicateHistory(self.settings.duplicates.window_ms, self.agenda.now)
+            self.history = DuplicateHistory(self.settings.duplicates.window_ms, self.timers.now)
 
     def update(self, settings: Sending) -> None:
-        """Take over other settings. A new window holds for what is accepted from now on."""
+        """Apply other settings. A new window holds for messages that are accepted from now on."""
         self.settings = settings
         if self.history is not None and settings.duplicates is not None:
             self.history.window_ms = settings.duplicates.window_ms
 
     def check(self, messages: Sequence[Message]) -> None:
-        """Raise what speaks against taking all of these messages together."""
+        """Raise a ServiceBusError if these messages must not be accepted together."""
         if self.deleted:
             raise NotFound(f"The messaging entity '{self.name}' could not be found.")
         if not self.status.sends:
@@ -81,7 +80,10 @@ class Inlet:
         ids = {message.message_id for message in messages}
         for refusal in self.refusals:
             if refusal.message_id in ids:
-                raise Refused(refusal.condition, f"The message '{refusal.message_id}' is refused by a test.")
+                raise Refused(
+                    refusal.condition,
+                    f"The message '{refusal.message_id}' is refused by request.",
+                )
 
     def admit(self, message: Message) -> bool:
         """Count a message as accepted; return False when it is a duplicate, to be dropped."""
@@ -98,7 +100,7 @@ class Inlet:
         return False
 
     def clear(self) -> None:
-        """Forget which messages were accepted; the counts stay."""
+        """Clear the duplicate detection history; the counts stay."""
         if self.history is not None:
             self.history.clear()
 
@@ -115,16 +117,16 @@ class Outlet:
     accessed_ms: int | None = None
 
     def update(self, receiving: Receiving, default_ttl_ms: int | None) -> None:
-        """Take over other settings; they hold for messages and locks from now on."""
+        """Apply other settings; they hold for messages and locks from now on."""
         self.messages.settings, self.dead_letters.settings = _settings(self.path, receiving, default_ttl_ms)
 
     @property
     def size_bytes(self) -> int:
-        """How much the messages take, dead letters included."""
+        """The size of all messages, dead letters included."""
         return self.messages.size_bytes + self.dead_letters.size_bytes
 
     def clear(self) -> None:
-        """Forget every message, and the sessions."""
+        """Delete every message, and the sessions."""
         self.messages.clear()
         self.dead_letters.clear()
 
@@ -152,34 +154,36 @@ def _settings(path: str, receiving: Receiving, default_ttl_ms: int | None) -> tu
 
 
 def make_outlet(
-    path: str, receiving: Receiving, default_ttl_ms: int | None, agenda: Agenda, lines: LineMaker
+    path: str, receiving: Receiving, default_ttl_ms: int | None, timers: TimerQueue, ready_queue: ReadyQueueFactory
 ) -> Outlet:
-    """Make the receiving side of a queue or subscription; of two times to live the shorter holds.
+    """Make the receiving side of a queue or subscription; the shorter of two times to live applies.
 
-    `lines` is how messages wait where no sessions are required.
+    `ready_queue` makes the queue of ready messages where sessions are not required.
     """
     live, dead = _settings(path, receiving, default_ttl_ms)
-    dead_letters = MessageQueue(dead, agenda)
+    dead_letters = MessageQueue(dead, timers)
     if receiving.requires_session:
-        return Outlet(path, SessionQueue(live, agenda, dead_letters), dead_letters)
-    return Outlet(path, MessageQueue(live, agenda, dead_letters, lines=lines), dead_letters)
+        return Outlet(path, SessionQueue(live, timers, dead_letters), dead_letters)
+    return Outlet(path, MessageQueue(live, timers, dead_letters, ready_queue=ready_queue), dead_letters)
 
 
 @dataclass(slots=True)
 class Times:
-    """When an entity was made and last changed, in milliseconds since the epoch."""
+    """When an entity was created and last changed, in milliseconds since the epoch."""
 
     created_ms: int
     updated_ms: int
 
 
 class Entity:
-    """What queues, topics and subscriptions have in common for those who manage them."""
+    """What queues, topics and subscriptions have in common."""
 
-    def __init__(self, path: str, upkeep: Upkeep, agenda: Agenda, *ends: Inlet | Outlet) -> None:
+    def __init__(
+        self, path: str, management: ManagementSettings, timers: TimerQueue, *ends: Inlet | Outlet
+    ) -> None:
         self.path = path
-        self.upkeep = upkeep
-        self.times = Times(agenda.now(), agenda.now())
+        self.management = management
+        self.times = Times(timers.now(), timers.now())
         self._ends = ends
 
     @property
@@ -192,11 +196,11 @@ class Entity:
         return max((end.accessed_ms for end in self._ends if end.accessed_ms is not None), default=None)
 
     def delete(self) -> None:
-        """Be gone, for whoever still holds on to it."""
+        """Mark the entity as deleted for links that still use it."""
         for end in self._ends:
             end.deleted = True
 
     def clear(self) -> None:
-        """Forget every message, accepted ones included."""
+        """Delete every message, and the duplicate detection history."""
         for end in self._ends:
             end.clear()

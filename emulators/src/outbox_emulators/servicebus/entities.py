@@ -1,29 +1,37 @@
 """The entities of a namespace, read from a file in the format of the official Service Bus emulator.
 
-The format is its `Config.json` (github.com/Azure/azure-service-bus-emulator-installer, its JSON schema).
-Two properties are this broker's own, named as in ARM templates, because the emulator's format has no word for
-them: `EnablePartitioning` and, on a Premium namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not
-forbid further properties, but it has no partitioned entities: a file meant for both leaves them out. What is left
-out has the schema's default. Its limits on durations are not enforced, only the service's: tests want short locks.
+The format is its `Config.json` (github.com/Azure/azure-service-bus-emulator-installer, its JSON schema). This
+broker adds two properties that the format lacks, named as in ARM templates: `EnablePartitioning` and, on a Premium
+namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not forbid further properties, but the emulator
+has no partitioned entities: a file meant for both leaves them out. A property that is left out has the schema's
+default. The emulator's limits on durations are not enforced, only the service's, as tests need short locks.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .filters import CORRELATION_PROPERTIES, CorrelationFilter, Filter, Rule, TrueFilter
-from .jsonc import JsonError, load
-from .properties import Problems, Reader
-from .sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
+from outbox_emulators.properties import Problems, Reader
+from outbox_emulators.servicebus.entity_types import (
+    DAY_MS,
+    DEFAULT_RULE,
+    MINUTE_MS,
+    DuplicateDetection,
+    QueueEntity,
+    Receiving,
+    Sending,
+    SubscriptionEntity,
+    TopicEntity,
+)
+from outbox_emulators.servicebus.filters import CORRELATION_PROPERTIES, CorrelationFilter, Filter, Rule, TrueFilter
+from outbox_emulators.servicebus.jsonc import JsonError, load
+from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
 
-DEFAULT_RULE = Rule("$Default", TrueFilter())
-
-MINUTE_MS = 60_000
-DAY_MS = 24 * 60 * MINUTE_MS
-
+_NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][\w\-./]*[A-Za-z0-9]")
 _DEFAULT_TTL_MS = 60 * MINUTE_MS
 _DEFAULT_WINDOW_MS = 20_000
 _DEFAULT_MAX_DELIVERY_COUNT = 3
@@ -38,78 +46,8 @@ class EntitiesError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class DuplicateDetection:
-    """Remember what was accepted for `window_ms` milliseconds."""
-
-    window_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Receiving:
-    """What queues and subscriptions share. Durations are milliseconds."""
-
-    requires_session: bool = False
-    lock_ms: int = MINUTE_MS
-    max_delivery_count: int = 10
-    default_ttl_ms: int | None = None
-    dead_letter_on_expiry: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """What queues and topics share."""
-
-    duplicates: DuplicateDetection | None = None
-    partitioned: bool = False
-    max_message_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Upkeep:
-    """What can be set over the management API only. It bears on no message, but an idle entity may be deleted.
-
-    `window_ms` is the duplicate detection window told where duplicates are not detected. No filter fails here: one
-    that cannot be evaluated for a message does not match it.
-    """
-
-    auto_delete_on_idle_ms: int | None = None
-    window_ms: int = 10 * MINUTE_MS
-    max_size_megabytes: int = 1024
-    batched_operations: bool = True
-    express: bool = False
-    ordering: bool = True
-    user_metadata: str | None = None
-    dead_letter_on_filter_errors: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class QueueEntity:
-    name: str
-    sending: Sending = Sending()
-    receiving: Receiving = Receiving()
-    upkeep: Upkeep = Upkeep()
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionEntity:
-    name: str
-    receiving: Receiving = Receiving()
-    rules: tuple[Rule, ...] = (DEFAULT_RULE,)
-    upkeep: Upkeep = Upkeep()
-
-
-@dataclass(frozen=True, slots=True)
-class TopicEntity:
-    name: str
-    sending: Sending = Sending()
-    default_ttl_ms: int | None = None
-    subscriptions: tuple[SubscriptionEntity, ...] = ()
-    upkeep: Upkeep = Upkeep()
-
-
-@dataclass(frozen=True, slots=True)
 class Entities:
-    """All of a namespace: its queues and topics."""
+    """The queues and topics of a namespace."""
 
     queues: tuple[QueueEntity, ...] = ()
     topics: tuple[TopicEntity, ...] = ()
@@ -184,7 +122,7 @@ def _check_names(reader: Reader, what: str, names: list[str]) -> None:
 
 
 def _read_queue(queue: Reader) -> QueueEntity:
-    name = queue.name()
+    name = _read_name(queue)
     properties = queue.child("Properties")
     entity = QueueEntity(name, _read_sending(properties), _read_receiving(properties))
     properties.done()
@@ -193,7 +131,7 @@ def _read_queue(queue: Reader) -> QueueEntity:
 
 
 def _read_topic(topic: Reader) -> TopicEntity:
-    name = topic.name()
+    name = _read_name(topic)
     properties = topic.child("Properties")
     sending = _read_sending(properties)
     default_ttl = _read_ttl(properties)
@@ -205,7 +143,7 @@ def _read_topic(topic: Reader) -> TopicEntity:
 
 
 def _read_subscription(subscription: Reader) -> SubscriptionEntity:
-    name = subscription.name()
+    name = _read_name(subscription)
     properties = subscription.child("Properties")
     receiving = _read_receiving(properties)
     rules = tuple(_read_rule(rule) for rule in subscription.children("Rules"))
@@ -213,6 +151,13 @@ def _read_subscription(subscription: Reader) -> SubscriptionEntity:
     subscription.done()
     _check_names(subscription, "Rules", [rule.name for rule in rules])
     return SubscriptionEntity(name, receiving, rules or (DEFAULT_RULE,))
+
+
+def _read_name(reader: Reader) -> str:
+    name = reader.string("Name", required=True)
+    if name and not _NAME.fullmatch(name) and name != DEFAULT_RULE.name:
+        reader.wrong("Name", f"'{name}' may hold letters, digits and -_./ between letters or digits")
+    return name
 
 
 def _read_ttl(properties: Reader) -> int | None:
@@ -246,7 +191,7 @@ def _read_sending(properties: Reader) -> Sending:
 
 
 def _read_rule(rule: Reader) -> Rule:
-    name = rule.name()
+    name = _read_name(rule)
     properties = rule.child("Properties", required=True)
     kind = properties.string("FilterType", required=True)
     correlation, sql = properties.child("CorrelationFilter"), properties.child("SqlFilter")

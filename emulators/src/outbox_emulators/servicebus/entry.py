@@ -1,4 +1,4 @@
-"""A message in a queue or subscription, with what the broker knows of it there."""
+"""A message in a queue or subscription, with its state there."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from uuid import UUID, uuid4
 
-from . import codec
-from .message import Message
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.message import Message
 
 
 class State(IntEnum):
@@ -48,7 +48,7 @@ class Entry:
     size: int = 0
 
     def encode(self, locked_until_ms: int | None = None) -> bytes:
-        """Encode the message for delivery, with the annotations only the broker can know."""
+        """Encode the message for delivery, with the broker's annotations."""
         annotations = [
             _SEQUENCE_NUMBER + codec.encode_long(self.sequence_number),
             _ENQUEUED_SEQUENCE_NUMBER + codec.encode_long(self.enqueued_sequence_number),

@@ -1,4 +1,4 @@
-"""What the broker refuses, each with the AMQP error condition the service answers with.
+"""The errors the broker answers with, each with the AMQP error condition of the service.
 
     ServiceBusError
     ├── NotFound                 amqp:not-found
@@ -19,7 +19,7 @@
     ├── MessageNotFound          com.microsoft:message-not-found
     ├── SessionLockLost          com.microsoft:session-lock-lost
     ├── SessionCannotBeLocked    com.microsoft:session-cannot-be-locked
-    └── Refused                  any condition, set by a test
+    └── Refused                  any condition, by an injected fault
         └── RefusedWithLink
 
 Conditions are those azure-servicebus maps to its exceptions (`_transport/_pyamqp_transport.py`) and those users
@@ -72,7 +72,7 @@ class NotAllowed(ServiceBusError):
 
 
 class NotImplementedHere(ServiceBusError):
-    """The service may know this operation; this broker does not."""
+    """The service may have this operation; this broker does not."""
 
     condition = "amqp:not-implemented"
     status = 501
@@ -93,10 +93,10 @@ class MessageTooLarge(ServiceBusError):
 
 
 class PropertiesTooLarge(ServiceBusError):
-    """The properties of the message take more than they may: a defect of the content, told as one of the service.
+    """The properties of the message exceed a limit; the service answers as if it had failed itself.
 
-    The limits are those of "Service Bus quotas" (learn.microsoft.com). The answer is that which azure-sdk-for-net
-    issue 15325 shows; it names neither the property nor the limit, and asks for a retry.
+    The limits are those of "Service Bus quotas" (learn.microsoft.com). The answer is the one in azure-sdk-for-net
+    issue 15325; it names neither the property nor the limit, and asks for a retry.
     """
 
     def __init__(self) -> None:
@@ -125,14 +125,14 @@ class ServerBusy(ServiceBusError):
 
 
 class DetachForced(ServiceBusError):
-    """The broker ends a link for reasons of its own."""
+    """The broker detaches a link."""
 
     condition = "amqp:link:detach-forced"
     status = 410
 
 
 class IdleTimerExpired(DetachForced):
-    """A link has carried nothing for longer than it may."""
+    """A link has been idle for longer than it may."""
 
     def __init__(self, name: str, role: str | None, idle_s: float) -> None:
         """`role` is the client's: "sender" or "receiver"."""
@@ -144,7 +144,7 @@ class IdleTimerExpired(DetachForced):
 
 
 class ConnectionForced(ServiceBusError):
-    """The broker closes a connection for reasons of its own."""
+    """The broker closes a connection."""
 
     condition = "amqp:connection:forced"
     status = 503
@@ -186,7 +186,7 @@ class SessionCannotBeLocked(ServiceBusError):
 
 
 class Refused(ServiceBusError):
-    """A test asked for this refusal."""
+    """An injected fault refuses the transfer."""
 
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(description)
@@ -194,4 +194,4 @@ class Refused(ServiceBusError):
 
 
 class RefusedWithLink(Refused):
-    """A test asked for this refusal, and for the link to be detached with it."""
+    """An injected fault refuses the transfer, and detaches the link with the same error."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from .broker import Broker
-from .fault_plans import FaultError, FaultPlan
-from .faults import Fault
-from .injection import FaultInjector
-from .json_http import json_object, problem
+from outbox_emulators.faults import Fault, InvalidFault
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.fault_injection import FaultInjector
+from outbox_emulators.servicebus.fault_plans import FaultPlan
+from outbox_emulators.servicebus.json_http import json_object, problem
 
 
 class FaultApi:
@@ -20,34 +20,34 @@ class FaultApi:
 
     def routes(self) -> list[web.RouteDef]:
         return [
-            web.get("/admin/faults", self.tell_all),
-            web.post("/admin/faults", self.add),
+            web.get("/admin/faults", self.show_all),
+            web.post("/admin/faults", self.inject),
             web.delete("/admin/faults", self.end_all),
-            web.get(r"/admin/faults/{id:\d+}", self.tell),
+            web.get(r"/admin/faults/{id:\d+}", self.show),
             web.delete(r"/admin/faults/{id:\d+}", self.end),
             web.post("/admin/restart", self.restart),
         ]
 
-    async def tell_all(self, request: web.Request) -> web.Response:
-        """Tell which faults are pending, and how often each kind has struck."""
-        return web.json_response(self._faults.as_object())
+    async def show_all(self, request: web.Request) -> web.Response:
+        """Answer {"pending", "applied"}: the pending faults, and how often each kind was applied."""
+        return web.json_response(self._faults.as_json())
 
-    async def add(self, request: web.Request) -> web.Response:
-        """Take {"kind", "entity", "count", "for_ms", …}: see FaultPlan.from_object. Answers its id."""
+    async def inject(self, request: web.Request) -> web.Response:
+        """Take {"kind", "entity", "count", "for_ms", …}: see FaultPlan.from_json. Answers {"id", "applied"}."""
         try:
-            plan = FaultPlan.from_object(await json_object(request))
-        except FaultError as error:
+            plan = FaultPlan.from_json(await json_object(request))
+        except InvalidFault as error:
             return problem(400, str(error))
         fault = self._injector.inject(plan)
         return web.json_response({"id": fault.id, "applied": fault.applied})
 
-    async def tell(self, request: web.Request) -> web.Response:
-        """Tell one fault, pending or ended."""
+    async def show(self, request: web.Request) -> web.Response:
+        """Answer one fault, pending or ended."""
         fault = self._find(request)
         return _unknown(request) if fault is None else web.json_response(self._faults.describe(fault))
 
     async def end(self, request: web.Request) -> web.Response:
-        """Have a fault strike no more."""
+        """End a fault."""
         fault = self._find(request)
         if fault is None:
             return _unknown(request)
@@ -55,9 +55,9 @@ class FaultApi:
         return web.json_response(self._faults.describe(fault))
 
     async def end_all(self, request: web.Request) -> web.Response:
-        """Have no fault strike any more."""
+        """End all faults."""
         self._faults.end_all()
-        return web.json_response(self._faults.as_object())
+        return web.json_response(self._faults.as_json())
 
     async def restart(self, request: web.Request) -> web.Response:
         """Take {"keep": true | false, "for_ms": n}: see FaultInjector.restart. Answers once it is done."""
@@ -68,7 +68,7 @@ class FaultApi:
         self._injector.restart(keep=keep, for_ms=for_ms)
         return web.json_response({"kept": keep})
 
-    def _find(self, request: web.Request) -> Fault | None:
+    def _find(self, request: web.Request) -> Fault[FaultPlan] | None:
         return self._faults.get(int(request.match_info["id"]))
 
 

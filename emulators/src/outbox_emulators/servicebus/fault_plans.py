@@ -1,46 +1,48 @@
-"""A fault as it is asked for: what is to go wrong, where, and how often or for how long."""
+"""A fault as it is asked for: what goes wrong, where, how often or for how long."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
-from .edges import Oversized
-from .properties import Problems, Reader
-from .status import Status
+from outbox_emulators.faults import InvalidFault
+from outbox_emulators.properties import MAX_INTEGER, Problems, Reader
+from outbox_emulators.servicebus.edges import Oversized
+from outbox_emulators.servicebus.role import Role
+from outbox_emulators.servicebus.status import Status
 
 
 class FaultKind(StrEnum):
     """What goes wrong."""
 
     CUT_BEFORE_TRANSFER = "cut-before-transfer"
-    """The connection is cut when a transfer begins; nothing of it is taken in."""
+    """The connection is cut when a transfer begins; nothing of it is read."""
     CUT_AFTER_TRANSFER = "cut-after-transfer"
-    """What was sent is taken in, then the connection is cut: the sender gets no disposition."""
+    """The transfer is accepted, then the connection is cut: the sender gets no disposition."""
     CUT_MID_FRAME = "cut-mid-frame"
     """The connection is cut in the middle of a frame, coming in or going out."""
     DELAY_ACK = "delay-ack"
-    """What was sent is taken in, its disposition comes late."""
+    """The transfer is accepted, its disposition comes late."""
     SERVER_BUSY = "server-busy"
     """The transfer is rejected as throttled."""
     PARTITION_UNAVAILABLE = "partition-unavailable"
-    """Transfers with messages of one partition of the broker are rejected, others accepted."""
+    """Transfers with messages of one partition of the entity are rejected, others accepted."""
     DETACH_LINK = "detach-link"
     """The link is detached in place of taking, or delivering, the next message."""
     REJECT = "reject"
-    """The transfer is rejected with a condition that is asked for, whatever it holds."""
+    """The transfer is rejected with the condition that was asked for."""
     REJECT_THEN_DETACH = "reject-then-detach"
     """It is rejected with a condition, then the link is detached with the same one."""
     INTERNAL_ERROR = "internal-error"
     """It is rejected as if the service had failed: "please retry"."""
     ANSWER_OVERSIZED = "answer-oversized"
-    """Transfers that are too large are answered in the way that is asked for; it makes none too large."""
+    """Transfers that are too large are answered in the way that was asked for. None is made too large."""
     SHRINK_LIMIT = "shrink-limit"
-    """A transfer may hold less than before, as after a change of tier: links that are open were told otherwise."""
+    """The size limit is lower than open links have announced, as after a change of tier."""
     REFUSE_TOKEN = "refuse-token"
-    """Tokens are answered with 401 and links are not let in."""
+    """Tokens are answered with 401, and links are refused."""
     DISABLE_ENTITY = "disable-entity"
     """The entity has another status for a while."""
     CUT_RECEIVER = "cut-receiver"
@@ -53,15 +55,8 @@ class FaultKind(StrEnum):
     """All locks on messages or sessions of the entity expire, at once."""
 
 
-class Role(StrEnum):
-    """Whose link it is, seen from the client."""
-
-    SENDER = "sender"
-    RECEIVER = "receiver"
-
-
 class Direction(StrEnum):
-    """Which way a frame goes, seen from the broker."""
+    """Which way a frame goes, as the broker sees it."""
 
     IN = "in"
     OUT = "out"
@@ -72,7 +67,6 @@ INTERNAL_ERROR = "amqp:internal-error"
 NOT_ALLOWED = "amqp:not-allowed"
 SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 
-_MOST = 2**31 - 1
 _TRANSFER_KINDS = frozenset(
     {
         FaultKind.CUT_BEFORE_TRANSFER,
@@ -92,17 +86,11 @@ _IMMEDIATE = frozenset(
 )
 
 
-class FaultError(ValueError):
-    """A fault is not described as it must be; the message names everything that is wrong."""
-
-
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
     """A fault as it is asked for; times are milliseconds.
 
-    It strikes what it matches until it has struck `count` times or `for_ms` has passed, whichever comes first;
-    None is without end. `entity` None is any. The other fields mean something to some kinds only: see
-    `from_object`.
+    `entity` None is any. The fields after `for_ms` are options of some kinds only: see `from_json`.
     """
 
     kind: FaultKind
@@ -119,36 +107,40 @@ class FaultPlan:
     reset: bool = False
     silent: bool = False
     answer: Oversized = Oversized.REJECTED_THEN_DETACHED
-    most_bytes: int = _MOST
+    most_bytes: int = MAX_INTEGER
 
     @classmethod
-    def from_object(cls, body: Any) -> FaultPlan:
-        """Read the body of `POST /admin/faults`. Raises FaultError.
+    def from_json(cls, body: Any) -> FaultPlan:
+        """Read the body of `POST /admin/faults`. Raises InvalidFault.
 
         Options: `direction` and `role` of cut-mid-frame, `role` of detach-link, detach-idle and close-idle, which
-        tell no reason if they are `silent`, `condition` of reject and reject-then-detach, `reset` (a TCP reset in
+        give no reason if they are `silent`, `condition` of reject and reject-then-detach, `reset` (a TCP reset in
         place of an orderly end) of all that cut, `ms` of delay-ack, `partition`, `of` and `condition` of
         partition-unavailable, `status` of disable-entity, `answer` of answer-oversized, `bytes` of shrink-limit.
-        Where neither `count` nor `for_ms` is given, faults that strike transfers, and refuse-token, strike once;
-        answer-oversized, shrink-limit, disable-entity and partition-unavailable last until they are deleted.
+        Where neither `count` nor `for_ms` is given, faults in transfers, and refuse-token, are applied once;
+        answer-oversized, shrink-limit, disable-entity and partition-unavailable last until they are ended.
         """
         problems: Problems = []
         reader = Reader(body, "", problems)
-        kind = _choice(reader, "kind", FaultKind, None)
+        kind = reader.choice("kind", FaultKind, None)
         fields = {} if kind is None else _read(reader, kind)
         if problems:
-            raise FaultError("; ".join(problems))
+            raise InvalidFault("; ".join(problems))
         return cls(**fields)
 
+    def matches(self, kind: FaultKind, path: str) -> bool:
+        """Return whether this fault is of a kind and covers a path."""
+        return self.kind is kind and self.covers(path)
+
     def covers(self, path: str) -> bool:
-        """Tell whether a path is the plan's entity or, like a topic's subscription, below it."""
+        """Return whether a path is the plan's entity or, like a topic's subscription, below it."""
         if self.entity is None:
             return True
         wanted, entity = path.lower(), self.entity.lower()
         return wanted == entity or wanted.startswith(entity + "/")
 
-    def as_object(self) -> Mapping[str, Any]:
-        """What was asked for, with the defaults of its kind."""
+    def as_json(self) -> Mapping[str, Any]:
+        """Return what was asked for, with the defaults of its kind."""
         known = {"kind": self.kind.value, "entity": self.entity, "count": self.count, "for_ms": self.for_ms}
         return known | {name: getattr(self, _FIELDS.get(name, name)) for name in _OPTIONS.get(self.kind, {})}
 
@@ -158,8 +150,8 @@ def _read(reader: Reader, kind: FaultKind) -> dict[str, Any]:
     fields["entity"] = reader.string("entity", required=kind is not FaultKind.REFUSE_TOKEN) or None
     if kind not in _IMMEDIATE:
         if kind is not FaultKind.DISABLE_ENTITY:
-            fields["count"] = reader.integer("count", 0, 1, _MOST) or None
-        fields["for_ms"] = reader.integer("for_ms", 0, 1, _MOST) or None
+            fields["count"] = reader.limit("count")
+        fields["for_ms"] = reader.limit("for_ms")
         if kind in _TRANSFER_KINDS and not (fields["count"] or fields["for_ms"]):
             fields["count"] = 1
     for name, read in _OPTIONS.get(kind, {}).items():
@@ -168,20 +160,6 @@ def _read(reader: Reader, kind: FaultKind) -> dict[str, Any]:
         reader.wrong("partition", "must be less than 'of', as partitions are counted from 0")
     reader.done()
     return fields
-
-
-C = TypeVar("C", bound=StrEnum)
-
-
-def _choice(reader: Reader, name: str, choices: type[C], default: C | None) -> C | None:
-    value = reader.string(name, required=default is None)
-    if not value:
-        return default
-    try:
-        return choices(value)
-    except ValueError:
-        reader.wrong(name, f"is '{value}'; it must be one of {', '.join(str(each.value) for each in choices)}")
-        return default
 
 
 def _condition(reader: Reader) -> str:
@@ -204,12 +182,12 @@ _FIELDS = {"ms": "delay_ms", "bytes": "most_bytes"}
 _Options = Mapping[str, Callable[[Reader], Any]]
 _RESET: _Options = {"reset": lambda reader: reader.boolean("reset")}
 _SILENT: _Options = {"silent": lambda reader: reader.boolean("silent")}
-_ROLE: _Options = {"role": lambda reader: _choice(reader, "role", Role, Role.SENDER)}
+_ROLE: _Options = {"role": lambda reader: reader.choice("role", Role, Role.SENDER)}
 _OPTIONS: Mapping[FaultKind, _Options] = {
     FaultKind.CUT_BEFORE_TRANSFER: _RESET,
     FaultKind.CUT_AFTER_TRANSFER: _RESET,
     FaultKind.CUT_MID_FRAME: {
-        "direction": lambda reader: _choice(reader, "direction", Direction, Direction.OUT),
+        "direction": lambda reader: reader.choice("direction", Direction, Direction.OUT),
         **_ROLE,
         **_RESET,
     },
@@ -219,13 +197,13 @@ _OPTIONS: Mapping[FaultKind, _Options] = {
     FaultKind.CLOSE_IDLE: {**_ROLE, **_SILENT},
     FaultKind.REJECT: {"condition": lambda reader: _any_condition(reader, NOT_ALLOWED)},
     FaultKind.REJECT_THEN_DETACH: {"condition": lambda reader: _any_condition(reader, SIZE_EXCEEDED)},
-    FaultKind.DELAY_ACK: {"ms": lambda reader: reader.integer("ms", 1000, 1, _MOST)},
+    FaultKind.DELAY_ACK: {"ms": lambda reader: reader.integer("ms", 1000, 1, MAX_INTEGER)},
     FaultKind.PARTITION_UNAVAILABLE: {
-        "partition": lambda reader: reader.integer("partition", 0, 0, _MOST),
-        "of": lambda reader: reader.integer("of", 16, 1, _MOST),
+        "partition": lambda reader: reader.integer("partition", 0, 0, MAX_INTEGER),
+        "of": lambda reader: reader.integer("of", 16, 1, MAX_INTEGER),
         "condition": _condition,
     },
-    FaultKind.ANSWER_OVERSIZED: {"answer": lambda reader: _choice(reader, "answer", Oversized, None)},
-    FaultKind.SHRINK_LIMIT: {"bytes": lambda reader: reader.integer("bytes", 1024, 1, _MOST)},
-    FaultKind.DISABLE_ENTITY: {"status": lambda reader: _choice(reader, "status", Status, Status.DISABLED)},
+    FaultKind.ANSWER_OVERSIZED: {"answer": lambda reader: reader.choice("answer", Oversized, None)},
+    FaultKind.SHRINK_LIMIT: {"bytes": lambda reader: reader.integer("bytes", 1024, 1, MAX_INTEGER)},
+    FaultKind.DISABLE_ENTITY: {"status": lambda reader: reader.choice("status", Status, Status.DISABLED)},
 }

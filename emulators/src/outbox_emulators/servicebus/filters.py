@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .message import Message, Property
-from .sql import SqlAction, SqlExpression
+from outbox_emulators.servicebus.message import Message, Property
+from outbox_emulators.servicebus.sql import SqlAction, SqlExpression
 
 
 class Filter(Protocol):
@@ -18,7 +18,7 @@ class Filter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrueFilter:
-    """Takes every message: what a subscription does that has no rules."""
+    """Takes every message, as a subscription's default rule does."""
 
     def matches(self, message: Message) -> bool:
         return True

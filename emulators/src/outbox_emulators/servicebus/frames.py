@@ -1,11 +1,11 @@
-"""AMQP frames as they come off the wire, before the protocol engine sees them.
+"""AMQP frames as they are received, before the protocol engine sees them.
 
-Two things are known only here. The engine does not tell a transfer's message-format, by which Service Bus knows a
-batch from a message. And it is stricter than the service: azure-servicebus.aio gives the same delivery-id to
+Two things are known only here. The engine does not expose a transfer's message-format, which distinguishes a batch
+from a message. And it is stricter than the service: azure-servicebus.aio gives the same delivery-id to
 requests it sends at once on one management link (its AutoLockRenewer does so for every batch of messages), which
 the service lets pass and the engine answers by closing the connection.
 
-Frames are also where some faults strike: before one, or in the middle of one.
+Some faults are applied to frames: the connection is cut before one, or in the middle of one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from . import codec
+from outbox_emulators.servicebus import codec
 
 _PROTOCOL_HEADER_BYTES = 8
 _FRAME_HEADER = struct.Struct(">IBBH")
@@ -29,7 +29,7 @@ _HANDLE, _DELIVERY_ID, _MESSAGE_FORMAT, _MORE, _ABORTED = 0, 1, 3, 5, 9
 
 
 class Performative(NamedTuple):
-    """What a frame is: its descriptor's code, its channel, and where its list of fields begins."""
+    """The performative of a frame: its code, its channel, and where its list of fields begins."""
 
     code: int
     channel: int
@@ -37,7 +37,7 @@ class Performative(NamedTuple):
 
 
 def performative(frame: bytes) -> Performative | None:
-    """Read what an AMQP frame is; None for all else: protocol headers, SASL, empty and malformed frames."""
+    """Return the performative of an AMQP frame; None for protocol headers, SASL, empty and malformed frames."""
     if len(frame) < _FRAME_HEADER.size + len(_PERFORMATIVE) + 1 or frame.startswith(b"AMQP"):
         return None
     _, offset, kind, channel = _FRAME_HEADER.unpack_from(frame)
@@ -54,7 +54,7 @@ def encode_frame(kind: int, code: int, fields: list[bytes]) -> bytes:
 
 
 def middle_of_last(data: bytes, code: int) -> int | None:
-    """Return where, in a stream of whole frames, the last one with a performative has its middle, if any has."""
+    """Return the offset of the middle of the last frame with a performative, None when there is no such frame."""
     middle, at = None, 0
     for frame in FrameReader(len(data)).feed(data):
         found = performative(frame)
@@ -74,7 +74,7 @@ class FrameReader:
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield each protocol header or frame that is complete now.
 
-        What cannot be a frame is passed on as it is: it is for the engine to refuse it.
+        What cannot be a frame is passed on as it is, for the engine to refuse.
         """
         self._held += data
         while len(self._held) >= _PROTOCOL_HEADER_BYTES:
@@ -121,7 +121,7 @@ class DeliveryTracker:
         self._links: dict[tuple[int, int], str] = {}
 
     def follow(self, frame: bytes) -> bytes:
-        """Take note of a frame; return it, with its delivery-id put right where the client repeats one."""
+        """Follow a frame; return it, with its delivery-id corrected where the client repeats one."""
         found = performative(frame)
         if found is None:
             return frame
@@ -146,7 +146,7 @@ class DeliveryTracker:
         return frame
 
     def look_ahead(self, frame: bytes, found: Performative) -> Transfer | None:
-        """Tell what a transfer frame that was not followed yet belongs to; None if it cannot be told."""
+        """Return what a transfer frame that was not followed yet belongs to; None if that is not known."""
         try:
             fields = [codec.decode(each)[0] for each in codec.items(frame, found.fields_at)]
             key = (found.channel, fields[_HANDLE])

@@ -1,4 +1,4 @@
-"""Links that carry nothing for a while are detached, and connections without links closed, as the service does.
+"""Idle links are detached, and connections without links are closed, as the service does.
 
 A link is detached after ten minutes without a message (azure-sdk-for-python issue 10127: keep-alive frames do not
 help), a connection without links is closed after five (AMQP troubleshooting guide, learn.microsoft.com).
@@ -7,33 +7,30 @@ help), a connection without links is closed after five (AMQP troubleshooting gui
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from .edges import Edge
-from .errors import ConnectionForced, IdleTimerExpired, ServiceBusError
+from proton import Link
 
-if TYPE_CHECKING:
-    from proton import Link
-
-    from .broker import Broker
-    from .connection import AmqpConnection
-    from .links import LinkEndpoint
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.connections import Connection
+from outbox_emulators.servicebus.edges import Edge
+from outbox_emulators.servicebus.errors import ConnectionForced, IdleTimerExpired, ServiceBusError
+from outbox_emulators.servicebus.links import LinkEndpoint
 
 SERVICE_IDLE_MS = 600_000
 EDGES_IDLE_MS = 60_000
-"""A tenth of the service's time where what varies is drawn, so that a session of an hour sees all of it."""
+"""A tenth of the service's time where behaviour is drawn from a seed, so that an hour's run meets every edge."""
 
 _LOOKS = 4
-"""How often, in the time that a link may idle, all of them are looked at."""
+"""How many times all links are checked within the time that one may idle."""
 
 
 def default_idle_ms(seed: int | None) -> int:
-    """How long a link may idle when nobody says: the service's ten minutes, or one where what varies is drawn."""
+    """Return how long a link may idle by default: the service's ten minutes, or one minute with a seed."""
     return SERVICE_IDLE_MS if seed is None else EDGES_IDLE_MS
 
 
 class IdleLinks:
-    """Watches over the links of one broker, on the asyncio loop."""
+    """Watches the links of one broker, on the asyncio loop."""
 
     def __init__(self, broker: Broker, idle_ms: int) -> None:
         """`idle_ms` is how long a link may carry nothing; a connection may be without links half as long."""
@@ -50,13 +47,13 @@ class IdleLinks:
 
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
-        for connection in list(self._broker.connections):
+        for connection in self._broker.connections:
             self._look_at(connection, now)
         self.start()
 
-    def _look_at(self, connection: AmqpConnection, now: float) -> None:
-        links = [each for each in connection.endpoints() if each[1].role is not None]
-        if not links and now - connection.active_s >= self._idle_s / 2:
+    def _look_at(self, connection: Connection, now: float) -> None:
+        links = [each for each in connection.links.items() if each[1].role is not None]
+        if not links and now - connection.links.active_s >= self._idle_s / 2:
             self._end(connection, None, self._broker.edges.idle_connection())
         for link, endpoint in links:
             if not endpoint.is_busy and now - endpoint.active_s >= self._idle_s:
@@ -64,12 +61,12 @@ class IdleLinks:
                 if not connection.is_open:
                     return
 
-    def _end(self, connection: AmqpConnection, idle: tuple[Link, LinkEndpoint] | None, edge: Edge) -> None:
+    def _end(self, connection: Connection, idle: tuple[Link, LinkEndpoint] | None, edge: Edge) -> None:
         self._broker.edges.meet(edge)
         error: ServiceBusError | None
         if idle is not None and edge in (Edge.IDLE_LINK_DETACHED, Edge.IDLE_LINK_DETACHED_WITH_ERROR):
             error = IdleTimerExpired(idle[0].name, idle[1].role, self._idle_s)
-            connection.detach(idle[0], error if edge is Edge.IDLE_LINK_DETACHED_WITH_ERROR else None)
+            connection.links.detach(idle[0], error if edge is Edge.IDLE_LINK_DETACHED_WITH_ERROR else None)
         else:
             error = ConnectionForced(
                 f"The connection was inactive for more than the allowed {self._idle_s * 500:.0f} milliseconds and "

@@ -1,4 +1,4 @@
-"""JSON over HTTP, as the admin port speaks it."""
+"""JSON over HTTP, for the admin port."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ async def json_object(request: web.Request) -> dict[str, Any]:
 
 
 def problem(status: int, what: str) -> web.Response:
-    """Answer with what is wrong."""
+    """Answer {"error": what is wrong}."""
     return web.json_response({"error": what}, status=status)

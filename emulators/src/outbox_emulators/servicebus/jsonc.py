@@ -1,4 +1,4 @@
-"""JSON with comments, as the official emulator's sample configuration is written."""
+"""JSON with comments, as in the official emulator's sample configuration."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def load(text: str) -> Any:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Keep a string; put blanks for a comment, so that positions in error messages stay true."""
+    """Keep a string; replace a comment by blanks, so that positions in error messages stay correct."""
     return match[1] if match[1] is not None else re.sub(r"[^\n]", " ", match[0])

@@ -1,34 +1,28 @@
-"""What every link has in common, as the broker's end of it."""
+"""The broker's end of a link: what all kinds of links have in common."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from proton import Delivery, Link
 
-from .fault_plans import Role
-from .strikes import LinkStrikes
-
-if TYPE_CHECKING:
-    from .connection import AmqpConnection
-
+from outbox_emulators.servicebus.link_faults import LinkFaults
+from outbox_emulators.servicebus.role import Role
 
 DETACHED = "The link was detached by the broker."
 
 
 class LinkEndpoint:
-    """One link, as the broker's end of it.
+    """The broker's end of one link.
 
     `path` is what its token must cover; `role` is the client's where the link carries messages of an entity.
     """
 
     path: str | None = None
     role: Role | None = None
-    strikes: LinkStrikes | None = None
+    faults: LinkFaults | None = None
 
-    def __init__(self, connection: AmqpConnection, link: Link) -> None:
-        self.connection = connection
+    def __init__(self, link: Link) -> None:
         self.link = link
         self.active_s = 0.0
         self.touch()
@@ -39,11 +33,11 @@ class LinkEndpoint:
         return False
 
     def touch(self) -> None:
-        """The link carries something, now. `active_s` is when it last did, in seconds of the loop's clock."""
-        self.active_s = self.connection.active_s = asyncio.get_running_loop().time()
+        """Note that the link carries something now, in `active_s`: seconds of the loop's clock."""
+        self.active_s = asyncio.get_running_loop().time()
 
     def check(self) -> None:
-        """Raise what forbids the link as its entity is now."""
+        """Raise the ServiceBusError that forbids the link in the present state of its entity."""
 
     def open(self) -> None:
         """Answer the client's attach."""
@@ -54,10 +48,10 @@ class LinkEndpoint:
         self.link.open()
 
     def pump(self) -> None:
-        """Send what there is to send: credit came, or the socket takes more."""
+        """Send what there is to send: the client has granted credit, or the socket is writable again."""
 
     def on_delivery(self, delivery: Delivery, message_format: int | None) -> None:
-        """Something of a delivery has arrived or changed."""
+        """Handle a delivery of which a part has arrived, or whose state has changed."""
 
     def closed(self) -> None:
-        """The link is gone, by whichever way."""
+        """Release what the link holds, however it has ended."""

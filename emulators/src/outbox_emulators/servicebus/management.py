@@ -1,4 +1,4 @@
-"""The requests that go to an entity's `$management` node.
+"""Requests to an entity's `$management` node.
 
 Operations, their fields and their answers: "AMQP 1.0 in Service Bus: request-response-based operations"
 (learn.microsoft.com). Rules are not managed here: azure-servicebus does that over HTTP.
@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from proton import UNDESCRIBED, Array, Data, Message, timestamp
 
-from .consuming import SessionEndpoint
-from .entry import Entry, Lock
-from .errors import ArgumentInvalid, NotAllowed, NotImplementedHere, ServiceBusError
-from .message import parse
-from .namespace import MANAGEMENT_SUFFIX
-from .queue import MessageQueue
-from .requests import failure, properties_of, response
-from .sessions import SessionQueue
-
-if TYPE_CHECKING:
-    from .connection import AmqpConnection
+from outbox_emulators.servicebus.connection import AmqpConnection
+from outbox_emulators.servicebus.entry import Entry, Lock
+from outbox_emulators.servicebus.errors import ArgumentInvalid, NotAllowed, NotImplementedHere, ServiceBusError
+from outbox_emulators.servicebus.namespace import MANAGEMENT_SUFFIX
+from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.queue import MessageQueue
+from outbox_emulators.servicebus.requests import failure, properties_of, response
+from outbox_emulators.servicebus.session_consuming import SessionEndpoint
+from outbox_emulators.servicebus.session_queue import SessionQueue
 
 LOG = logging.getLogger(__name__)
 
@@ -42,7 +40,7 @@ class ManagementNode:
         self._path = node[: -len(MANAGEMENT_SUFFIX)]
 
     def answer(self, connection: AmqpConnection, request: Message) -> Message:
-        """Carry out a request; whatever is wrong with it is said in the answer."""
+        """Carry out a request; the answer says what is wrong with it."""
         name = str(properties_of(request).get("operation", ""))
         try:
             operation = _OPERATIONS.get(name)
@@ -62,7 +60,7 @@ class ManagementNode:
         answer.body = result
         return answer
 
-    # Whom an operation concerns
+    # The entity of the request
 
     def _queue(self, connection: AmqpConnection) -> MessageQueue:
         source = connection.broker.namespace.source(self._path)
@@ -77,7 +75,7 @@ class ManagementNode:
 
     @staticmethod
     def _owned(connection: AmqpConnection) -> list[SessionEndpoint]:
-        return [endpoint for _, endpoint in connection.endpoints() if isinstance(endpoint, SessionEndpoint)]
+        return [endpoint for endpoint in connection.links.endpoints() if isinstance(endpoint, SessionEndpoint)]
 
     # Messages
 
@@ -116,7 +114,7 @@ class ManagementNode:
                     token, body.get("deadletter-reason"), body.get("deadletter-description"), changes
                 )
             else:
-                raise ArgumentInvalid(f"The disposition status '{status}' is not known.")
+                raise ArgumentInvalid(f"The disposition status '{status}' is not supported.")
         return {}
 
     def peek(self, connection: AmqpConnection, body: Body) -> Result:
@@ -190,7 +188,7 @@ _OPERATIONS: dict[str, Callable[[ManagementNode, AmqpConnection, Body], Result]]
 
 
 def _array(kind: int, values: Iterable[int]) -> Array:
-    # Proton's own annotation leaves out the constant it wants for an array without a descriptor.
+    # Proton's annotation omits the constant for an array without a descriptor.
     return Array(UNDESCRIBED, kind, *values)  # type: ignore[arg-type]
 
 

@@ -1,18 +1,20 @@
-"""All the entities of a namespace, found by the addresses that clients use."""
+"""The entities of a namespace, by the addresses that clients use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from .agenda import Agenda
-from .edges import Edges
-from .ends import DEAD_LETTER_SUFFIX, Entity, Inlet, Outlet
-from .entities import Entities, QueueEntity, TopicEntity
-from .errors import EntityDisabled, NotFound
-from .queue import MessageQueue
-from .status import Status
-from .topic import Destination, Queue, Subscription, Topic
+from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX
+from outbox_emulators.servicebus.edges import Edges
+from outbox_emulators.servicebus.ends import Entity, Inlet, Outlet
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.entity_types import QueueEntity, TopicEntity
+from outbox_emulators.servicebus.errors import EntityDisabled, NotFound
+from outbox_emulators.servicebus.queue import MessageQueue
+from outbox_emulators.servicebus.status import Status
+from outbox_emulators.servicebus.timers import TimerQueue
+from outbox_emulators.servicebus.topic import Destination, Queue, Subscription, Topic
 
 MANAGEMENT_SUFFIX = "/$management"
 CBS = "$cbs"
@@ -44,13 +46,13 @@ class Source:
 class Namespace:
     """The running entities. Names are matched without regard to case, as in the service."""
 
-    def __init__(self, entities: Entities, agenda: Agenda, edges: Edges) -> None:
-        self.agenda = agenda
+    def __init__(self, entities: Entities, timers: TimerQueue, edges: Edges) -> None:
+        self.timers = timers
         self._edges = edges
         self.name = entities.namespace
-        self.created_ms = agenda.now()
-        self.queues = {entity.name.lower(): Queue(entity, agenda, edges) for entity in entities.queues}
-        self.topics = {entity.name.lower(): Topic(entity, agenda, edges) for entity in entities.topics}
+        self.created_ms = timers.now()
+        self.queues = {entity.name.lower(): Queue(entity, timers, edges) for entity in entities.queues}
+        self.topics = {entity.name.lower(): Topic(entity, timers, edges) for entity in entities.topics}
 
     def destination(self, address: str) -> Destination:
         """Find what an address sends to. Raises NotFound."""
@@ -85,8 +87,8 @@ class Namespace:
                 return subscription
         raise self._not_found(path)
 
-    def knows(self, path: str) -> bool:
-        """Tell whether there is an entity of any kind at a path."""
+    def has(self, path: str) -> bool:
+        """Return whether there is an entity of any kind at a path."""
         if path.lower() in self.topics:
             return True
         try:
@@ -112,23 +114,23 @@ class Namespace:
 
     def add_queue(self, entity: QueueEntity) -> Queue:
         """Make a queue, empty, for a name that is free."""
-        queue = self.queues[entity.name.lower()] = Queue(entity, self.agenda, self._edges)
+        queue = self.queues[entity.name.lower()] = Queue(entity, self.timers, self._edges)
         return queue
 
     def add_topic(self, entity: TopicEntity) -> Topic:
         """Make a topic, empty, for a name that is free."""
-        topic = self.topics[entity.name.lower()] = Topic(entity, self.agenda, self._edges)
+        topic = self.topics[entity.name.lower()] = Topic(entity, self.timers, self._edges)
         return topic
 
     def remove(self, entity: Entity) -> None:
-        """Have an entity found no more."""
+        """Remove an entity: its address is free again."""
         self.queues = {name: queue for name, queue in self.queues.items() if queue is not entity}
         self.topics = {name: topic for name, topic in self.topics.items() if topic is not entity}
         for topic in self.topics.values():
             topic.subscriptions = [each for each in topic.subscriptions if each is not entity]
 
     def clear(self) -> None:
-        """Forget every message; nobody may be receiving."""
+        """Delete every message; nobody may be receiving."""
         for queue in self.queues.values():
             queue.clear()
         for topic in self.topics.values():

@@ -1,26 +1,32 @@
-"""The ends of links that carry messages in, to a queue or topic."""
+"""Links that carry messages to a queue or topic."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from proton import Delivery, Receiver, symbol, ulong
 
-from . import settlement
-from .acknowledgements import Acknowledgements, Outcome
-from .edges import Edge, Oversized
-from .errors import DetachForced, MessageTooLarge, PropertiesTooLarge, RefusedWithLink, ServiceBusError
-from .fault_plans import Direction, Role
-from .frames import DISPOSITION
-from .late import LateAnswers
-from .links import DETACHED, LinkEndpoint
-from .message import BATCH_FORMAT, Message, parse, split_batch
-from .strikes import LinkStrikes
-from .topic import Destination
-
-if TYPE_CHECKING:
-    from .connection import AmqpConnection
+from outbox_emulators.servicebus import settlement
+from outbox_emulators.servicebus.acknowledgements import Acknowledgements, Outcome
+from outbox_emulators.servicebus.connection import AmqpConnection
+from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
+from outbox_emulators.servicebus.edges import Edge, Oversized
+from outbox_emulators.servicebus.errors import (
+    DetachForced,
+    MessageTooLarge,
+    PropertiesTooLarge,
+    RefusedWithLink,
+    ServiceBusError,
+)
+from outbox_emulators.servicebus.fault_plans import Direction
+from outbox_emulators.servicebus.frames import DISPOSITION
+from outbox_emulators.servicebus.link_faults import LinkFaults
+from outbox_emulators.servicebus.links import DETACHED, LinkEndpoint
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.role import Role
+from outbox_emulators.servicebus.sections import BATCH_FORMAT, split_batch
+from outbox_emulators.servicebus.topic import Destination
 
 SEND_CREDIT = 1000
 
@@ -29,29 +35,30 @@ class PublishEndpoint(LinkEndpoint):
     """Takes messages and batches for a queue or topic."""
 
     role = Role.SENDER
-    strikes: LinkStrikes
+    faults: LinkFaults
 
     def __init__(self, connection: AmqpConnection, link: Receiver, destination: Destination, path: str) -> None:
-        super().__init__(connection, link)
+        super().__init__(link)
+        self.connection = connection
         self.path = path
         self.destination = destination
         self._receiver = link
         self._limits = connection.broker.limits(destination.inlet.settings)
         self._oversized: dict[Delivery, int] = {}
-        self.strikes = LinkStrikes(connection.broker.faults, path, Role.SENDER)
-        self._late = LateAnswers(connection.broker.edges, connection.schedule_flush)
+        self.faults = LinkFaults(connection.broker.faults, path, Role.SENDER)
+        self._delayed = DelayedAnswers(connection.broker.edges, connection.schedule_flush)
         self._acknowledgements = Acknowledgements(self._acknowledge, connection.schedule_flush)
 
     @property
     def is_busy(self) -> bool:
-        return self._acknowledgements.pending or self._late.pending
+        return self._acknowledgements.pending or self._delayed.pending
 
     def check(self) -> None:
         self.destination.inlet.check(())
 
     def open(self) -> None:
         self.check()
-        if shrunk := self.strikes.shrunk_to():
+        if shrunk := self.faults.shrunk_limit():
             self._limits = self._limits.at_most(shrunk)
         self.link.max_message_size = self._limits.message
         self.link.properties = {
@@ -67,14 +74,14 @@ class PublishEndpoint(LinkEndpoint):
             self._receiver.flow(1)
             return
         if delivery.pending > self._limits.message or delivery in self._oversized:
-            self._swallow(delivery)
+            self._discard(delivery)
         if delivery.partial or not (delivery.readable or delivery in self._oversized):
             return
-        if plan := self.strikes.detaches():
-            self.connection.detach(self.link, None if plan.silent else DetachForced(DETACHED))
+        if plan := self.faults.detach():
+            self.connection.links.detach(self.link, None if plan.silent else DetachForced(DETACHED))
             return
         error = self._publish(delivery, message_format)
-        if error is None and (plan := self.strikes.cuts_after()):
+        if error is None and (plan := self.faults.cut_after_transfer()):
             self.connection.abort(reset=plan.reset)
             return
         if isinstance(error, PropertiesTooLarge):
@@ -86,23 +93,23 @@ class PublishEndpoint(LinkEndpoint):
 
     def _refuse_oversized(self, delivery: Delivery, error: MessageTooLarge) -> None:
         edges = self.connection.broker.edges
-        how = self.strikes.answers_oversized() or edges.oversized()
+        how = self.faults.oversized_answer() or edges.oversized()
         edges.meet(Edge(how))
         if how is Oversized.DETACHED_WITHOUT_DISPOSITION:
-            self.connection.detach(self.link, error)
+            self.connection.links.detach(self.link, error)
         else:
             self._answer(delivery, Outcome(error, detaches=how is Oversized.REJECTED_THEN_DETACHED))
 
     def _answer(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Grant credit for another transfer, and answer this one when that is due."""
+        """Grant credit for another transfer, and answer this one when its answer is due."""
         self._receiver.flow(1)
         broker = self.connection.broker
-        delay_ms = broker.ack_delay_ms + self.strikes.delay_ms()
+        delay_ms = broker.ack_delay_ms + self.faults.ack_delay_ms()
         if late_ms := broker.edges.settlement_delay_ms():
-            self._late.owe(partial(self._acknowledge, delivery, outcome), delay_ms + late_ms)
+            self._delayed.give_later(partial(self._acknowledge, delivery, outcome), delay_ms + late_ms)
         else:
-            self._late.overtake()
-            self._acknowledgements.owe(delivery, outcome, delay_ms)
+            self._delayed.note_overtaking()
+            self._acknowledgements.send(delivery, outcome, delay_ms)
 
     def _acknowledge(self, delivery: Delivery, outcome: Outcome) -> None:
         self.touch()
@@ -111,13 +118,13 @@ class PublishEndpoint(LinkEndpoint):
             delivery.settle()
         else:
             settlement.answer(delivery, error)
-        if error is None and (plan := self.strikes.breaks_off(Direction.OUT)):
-            self.connection.break_off(DISPOSITION, reset=plan.reset)
+        if error is None and (plan := self.faults.cut_mid_frame(Direction.OUT)):
+            self.connection.cut_mid_frame(DISPOSITION, reset=plan.reset)
         if error is not None and outcome.detaches:
-            self.connection.detach(self.link, error)
+            self.connection.links.detach(self.link, error)
 
     def _publish(self, delivery: Delivery, message_format: int | None) -> ServiceBusError | None:
-        """Take in a complete delivery; return the error if it is refused."""
+        """Publish a complete delivery; return the error if it is refused."""
         size = self._oversized.pop(delivery, 0)
         data = bytes(self._receiver.recv(delivery.pending) or b"")
         self._receiver.advance()
@@ -127,21 +134,21 @@ class PublishEndpoint(LinkEndpoint):
                     f"The received message (size:{size} bytes) exceeds the limit ({self._limits.message} bytes) "
                     "currently allowed on the link."
                 )
-            if self.strikes.exceeds_shrunk(len(data)):
+            if self.faults.exceeds_shrunk_limit(len(data)):
                 raise MessageTooLarge(
-                    f"The received message (size:{len(data)} bytes) exceeds the limit that the topic has by now."
+                    f"The received message (size:{len(data)} bytes) exceeds the present limit of the entity."
                 )
             messages = self._messages(data, message_format)
-            self.strikes.refuse(messages)
+            self.faults.reject(messages)
             self.destination.publish(messages)
-            self.destination.inlet.accessed_ms = self.connection.broker.namespace.agenda.now()
+            self.destination.inlet.accessed_ms = self.connection.broker.namespace.timers.now()
         except ServiceBusError as refusal:
             self.destination.inlet.counts.refused += 1
             return refusal
         return None
 
-    def _swallow(self, delivery: Delivery) -> None:
-        """Read what a message has too much and keep only its size: it is refused when it has come to its end."""
+    def _discard(self, delivery: Delivery) -> None:
+        """Discard the bytes of an oversized message and count them: it is refused once it is complete."""
         pending = delivery.pending
         if pending:
             self._receiver.recv(pending)
@@ -158,5 +165,5 @@ class PublishEndpoint(LinkEndpoint):
 
     def closed(self) -> None:
         self._acknowledgements.cancel()
-        self._late.cancel()
+        self._delayed.cancel()
         self._oversized.clear()

@@ -1,59 +1,52 @@
-"""A queue, subscription or dead-letter queue: its messages, their locks, and what happens to them in time."""
+"""A queue, subscription or dead-letter queue: messages are enqueued, received under a lock, and settled."""
 
 from __future__ import annotations
 
-import heapq
-from bisect import insort
-from collections import deque
 from collections.abc import Iterable, Mapping
-from operator import itemgetter
 from uuid import UUID
 
-from . import codec
-from .agenda import Agenda
-from .counts import Counts
-from .entry import Entry, Lock, State
-from .errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
-from .lines import Line, LineMaker
-from .message import Message
-from .queue_settings import Consumer, QueueSettings
-
-DEAD_LETTER_REASON = "DeadLetterReason"
-DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.counts import Counts
+from outbox_emulators.servicebus.dead_letters import dead_letter
+from outbox_emulators.servicebus.deadlines import Deadlines
+from outbox_emulators.servicebus.entry import Entry, Lock, State
+from outbox_emulators.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
+from outbox_emulators.servicebus.locks import LockTable
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.message_store import MessageStore
+from outbox_emulators.servicebus.queue_settings import Consumer, QueueSettings
+from outbox_emulators.servicebus.ready_queue import ReadyQueue, ReadyQueueFactory
+from outbox_emulators.servicebus.timers import Alarm, TimerQueue
 
 
 class MessageQueue:
     """Messages received by competing consumers, without sessions.
 
-    SessionQueue changes where messages wait and what a lock belongs to; all else is here.
+    SessionQueue overrides where messages wait and what a lock belongs to.
     """
 
     def __init__(
         self,
         settings: QueueSettings,
-        agenda: Agenda,
+        timers: TimerQueue,
         dead_letters: MessageQueue | None = None,
         *,
-        lines: LineMaker = Line,
+        ready_queue: ReadyQueueFactory = ReadyQueue,
     ) -> None:
         self.settings = settings
         self.dead_letters = dead_letters
-        self._agenda = agenda
-        self._entries: dict[int, Entry] = {}
-        self._locked: dict[UUID, Entry] = {}
+        self._timers = timers
+        self._messages = MessageStore()
         self._last_sequence_number = 0
-        self._make_line = lines
-        self._line = lines()
+        self._new_ready_queue = ready_queue
+        self._ready = ready_queue()
         self._waiting: dict[Consumer, None] = {}
-        self._lock_expiries: deque[tuple[int, UUID]] = deque()
-        self._expiries: list[tuple[int, int]] = []
-        self._schedule: list[tuple[int, int]] = []
-        self._deferred: set[int] = set()
-        self._scheduled: set[int] = set()
-        self._armed: int | None = None
-        self.size_bytes = 0
+        self._locks = LockTable()
+        self._expiries = Deadlines()
+        self._schedule = Deadlines()
+        self._alarm = Alarm(timers, self._run_due)
 
-    # What comes in
+    # Enqueue
 
     def next_sequence_number(self) -> int:
         self._last_sequence_number += 1
@@ -61,60 +54,76 @@ class MessageQueue:
 
     def enqueue(self, message: Message, enqueued_sequence_number: int | None = None) -> Entry:
         """Accept a message, now or, if it says so, at its scheduled time. Returns its entry."""
-        now = self._agenda.now()
+        now = self._timers.now()
         number = self.next_sequence_number()
         entry = Entry(message, number, enqueued_sequence_number or number, now)
-        self._admit(entry)
         if message.scheduled_ms is not None and message.scheduled_ms > now:
             entry.state = State.SCHEDULED
-            self._scheduled.add(number)
-            heapq.heappush(self._schedule, (message.scheduled_ms, number))
-            self._arm(message.scheduled_ms)
+            self._add(entry)
+            self._schedule.add(message.scheduled_ms, number)
+            self._alarm.set(message.scheduled_ms)
         else:
+            self._add(entry)
             self._activate(entry, now)
         return entry
 
-    def _admit(self, entry: Entry) -> None:
-        self._entries[entry.sequence_number] = entry
-        entry.size = entry.message.size
-        self.size_bytes += entry.size
-
-    def _activate(self, entry: Entry, now: int) -> None:
-        entry.ttl_ms = self._ttl(entry.message)
-        if entry.ttl_ms is not None:
-            entry.expires_ms = now + entry.ttl_ms
-            self._note_expiry(entry.expires_ms, entry.sequence_number)
-        self._line_up(entry)
-
-    def _note_expiry(self, when: int, number: int) -> None:
-        if len(self._expiries) > 2 * len(self._entries) + 1000:
-            # Most of these messages are long settled; without this they would be remembered until they expire.
-            self._expiries = [each for each in self._expiries if each[1] in self._entries]
-            heapq.heapify(self._expiries)
-        heapq.heappush(self._expiries, (when, number))
-        self._arm(when)
-
-    def _ttl(self, message: Message) -> int | None:
-        known = [ttl for ttl in (message.ttl_ms, self.settings.default_ttl_ms) if ttl is not None]
-        return min(known) if known else None
-
     def cancel_scheduled(self, sequence_numbers: Iterable[int]) -> None:
         """Drop scheduled messages. Raises MessageNotFound, dropping none, if one is not scheduled here."""
-        entries = [self._entries.get(number) for number in sequence_numbers]
+        entries = [self._messages.get(number) for number in sequence_numbers]
         if any(entry is None or entry.state is not State.SCHEDULED for entry in entries):
             raise MessageNotFound("The scheduled message was not found: it was enqueued or cancelled already.")
         for entry in entries:
             if entry is not None:
                 self._drop(entry)
 
-    # What goes out
+    def dead_letter_new(self, message: Message, reason: str, description: str) -> None:
+        """Dead-letter a message that this queue cannot take."""
+        entry = Entry(message, number := self.next_sequence_number(), number, self._timers.now())
+        if self.dead_letters is not None:
+            self.dead_letters.add_dead_letter(dead_letter(entry, reason, description, self.settings.path))
+
+    def add_dead_letter(self, entry: Entry) -> None:
+        """Add a message from the queue whose dead-letter queue this is."""
+        self._add(entry)
+        self._requeue(entry)
+
+    def _add(self, entry: Entry) -> None:
+        self._messages.add(entry)
+
+    def _activate(self, entry: Entry, now: int) -> None:
+        entry.ttl_ms = self._ttl(entry.message)
+        if entry.ttl_ms is not None:
+            entry.expires_ms = now + entry.ttl_ms
+            self._expiries.prune(self._messages, len(self._messages))
+            self._expiries.add(entry.expires_ms, entry.sequence_number)
+            self._alarm.set(entry.expires_ms)
+        self._make_ready(entry)
+
+    def _ttl(self, message: Message) -> int | None:
+        known = [ttl for ttl in (message.ttl_ms, self.settings.default_ttl_ms) if ttl is not None]
+        return min(known) if known else None
+
+    def _make_ready(self, entry: Entry) -> None:
+        self._ready.append(entry)
+        self.wake_waiting()
+
+    def _requeue(self, entry: Entry) -> None:
+        self._ready.requeue(entry)
+        self.wake_waiting()
+
+    # Receive
+
+    @property
+    def has_next(self) -> bool:
+        """Whether a message waits to be received."""
+        return len(self._ready) > 0
 
     def take(self, consumer: Consumer, *, delete: bool = False) -> tuple[Entry, Lock | None] | None:
-        """Hand the next message to a consumer, locked, or (with `delete`) removed at once.
+        """Return the next message for a consumer, locked, or (with `delete`) removed at once.
 
-        When there is none the consumer is remembered, and woken when one comes.
+        When there is none, the consumer is woken when one comes.
         """
-        entry = self._next_live(self._line)
+        entry = self._next_live(self._ready)
         if entry is None:
             self._waiting[consumer] = None
             return None
@@ -124,54 +133,48 @@ class MessageQueue:
         return entry, self._lock(entry)
 
     def leave(self, consumer: Consumer) -> None:
-        """Forget a consumer; what it holds stays locked until the lock expires, as the service does."""
+        """Wake a consumer no more; what it holds stays locked until the lock expires, as in the service."""
         self._waiting.pop(consumer, None)
         self.wake_waiting()
 
     def wake_waiting(self) -> None:
         """Wake one consumer if there is something to take."""
-        if self._waiting and len(self._line):
+        if self._waiting and len(self._ready):
             consumer = next(iter(self._waiting))
             del self._waiting[consumer]
             consumer.wake()
 
-    def _next_live(self, line: Line) -> Entry | None:
-        now = self._agenda.now()
-        while (entry := line.take()) is not None:
+    def receive_deferred(
+        self, sequence_numbers: Iterable[int], *, delete: bool = False
+    ) -> list[tuple[Entry, Lock | None]]:
+        """Take deferred messages by number, all or none. Raises MessageNotFound."""
+        entries = []
+        for number in sequence_numbers:
+            entry = self._messages.get(number)
+            if entry is None or entry.state is not State.DEFERRED or entry.lock is not None:
+                raise MessageNotFound(
+                    f"Failed to lock one or more specified messages. The message {number} does not exist."
+                )
+            entries.append(entry)
+        if delete:
+            for entry in entries:
+                self._drop(entry)
+            return [(entry, None) for entry in entries]
+        return [(entry, self._lock(entry)) for entry in entries]
+
+    def _next_live(self, ready: ReadyQueue) -> Entry | None:
+        now = self._timers.now()
+        while (entry := ready.take()) is not None:
             if entry.expires_ms is None or entry.expires_ms > now:
                 return entry
             self._expire(entry)
         return None
 
-    def _line_up(self, entry: Entry) -> None:
-        self._line.append(entry)
-        self.wake_waiting()
-
-    def _give_back(self, entry: Entry) -> None:
-        self._line.put_back(entry)
-        self.wake_waiting()
-
-    def _lock(self, entry: Entry) -> Lock:
-        until = self._agenda.now() + self.settings.lock_ms
-        entry.lock = lock = Lock.new(until)
-        self._locked[lock.token] = entry
-        self._note_lock(until, lock.token)
-        return lock
-
-    def _note_lock(self, until: int, token: UUID) -> None:
-        expiries = self._lock_expiries
-        if expiries and until < expiries[-1][0]:
-            # Only after the lock duration was made shorter: otherwise what is locked later ends later.
-            insort(expiries, (until, token), key=itemgetter(0))
-        else:
-            expiries.append((until, token))
-        self._arm(until)
-
-    # Settlement
+    # Settle
 
     def locked_entry(self, token: UUID) -> Entry:
         """Return the entry a lock token stands for. Raises MessageLockLost."""
-        entry = self._locked.get(token)
+        entry = self._locks.get(token)
         if entry is None:
             raise self.lock_lost()
         return entry
@@ -188,22 +191,21 @@ class MessageQueue:
         self._drop(self.locked_entry(token))
 
     def release(self, token: UUID) -> None:
-        """Give a locked message back as if it had not been delivered."""
+        """Unlock a message as if it had not been delivered."""
         self._unlock(self.locked_entry(token))
 
     def abandon(self, token: UUID, changes: Mapping[str, codec.Value] | None = None) -> None:
-        """Give a locked message back; the delivery counts."""
+        """Unlock a message; the delivery counts."""
         entry = self.locked_entry(token)
         entry.message = entry.message.with_application_properties(changes or {})
         self._fail_delivery(entry)
 
     def defer(self, token: UUID, changes: Mapping[str, codec.Value] | None = None) -> None:
-        """Set a locked message aside, to be received by its sequence number only; the delivery counts."""
+        """Defer a locked message: it is received by its sequence number only; the delivery counts."""
         entry = self.locked_entry(token)
         self._count_delivery(entry)
         entry.message = entry.message.with_application_properties(changes or {})
-        entry.state = State.DEFERRED
-        self._deferred.add(entry.sequence_number)
+        self._messages.defer(entry)
         self._unlock(entry)
 
     def dead_letter(
@@ -218,57 +220,13 @@ class MessageQueue:
         if self.dead_letters is None:
             raise NotAllowed("A message of a dead-letter queue cannot be moved to a dead-letter queue.")
         entry.message = entry.message.with_application_properties(changes or {})
-        self._bury(entry, reason, description)
-
-    def has_slow_lock(self, token: UUID, slow_ms: int) -> bool:
-        """Tell whether a lock was taken so many milliseconds ago, and may end without making a dead letter."""
-        entry = self._locked.get(token)
-        if entry is None or entry.lock is None or not self.settings.counts_deliveries:
-            return False
-        return self._is_slow(entry.lock.until_ms, slow_ms) and self._may_fail(entry)
-
-    def _is_slow(self, until_ms: int, slow_ms: int) -> bool:
-        return self._agenda.now() - (until_ms - self.settings.lock_ms) >= slow_ms
-
-    def _may_fail(self, entry: Entry) -> bool:
-        limit = self.settings.max_delivery_count
-        return limit is None or entry.delivery_count + 2 <= limit
-
-    def expire_lock(self, token: UUID) -> None:
-        """Have a lock end now, as if its time were over. Raises MessageLockLost."""
-        self._fail_delivery(self.locked_entry(token))
-
-    def renew_lock(self, token: UUID) -> int:
-        """Extend the lock on a message; return when it now ends."""
-        entry = self.locked_entry(token)
-        until = self._agenda.now() + self.settings.lock_ms
-        entry.lock = Lock(token, until)
-        self._note_lock(until, token)
-        return until
-
-    def receive_deferred(
-        self, sequence_numbers: Iterable[int], *, delete: bool = False
-    ) -> list[tuple[Entry, Lock | None]]:
-        """Take deferred messages by number, all or none. Raises MessageNotFound."""
-        entries = []
-        for number in sequence_numbers:
-            entry = self._entries.get(number)
-            if entry is None or entry.state is not State.DEFERRED or entry.lock is not None:
-                raise MessageNotFound(
-                    f"Failed to lock one or more specified messages. The message {number} does not exist."
-                )
-            entries.append(entry)
-        if delete:
-            for entry in entries:
-                self._drop(entry)
-            return [(entry, None) for entry in entries]
-        return [(entry, self._lock(entry)) for entry in entries]
+        self._move_to_dead_letters(entry, reason, description)
 
     def _fail_delivery(self, entry: Entry) -> None:
         self._count_delivery(entry)
         limit = self.settings.max_delivery_count
         if limit is not None and entry.delivery_count >= limit:
-            self._bury(
+            self._move_to_dead_letters(
                 entry,
                 "MaxDeliveryCountExceeded",
                 f"Message could not be consumed after {limit} delivery attempts.",
@@ -282,154 +240,134 @@ class MessageQueue:
         if self.settings.counts_deliveries:
             entry.delivery_count += 1
 
-    def _unlock(self, entry: Entry) -> None:
-        self._forget_lock(entry)
-        if entry.expires_ms is not None and entry.expires_ms <= self._agenda.now():
-            self._expire(entry)
-        elif entry.state is State.ACTIVE:
-            self._give_back(entry)
-
-    def _forget_lock(self, entry: Entry) -> None:
-        if entry.lock is not None:
-            del self._locked[entry.lock.token]
-            entry.lock = None
-
-    def _drop(self, entry: Entry) -> None:
-        self._forget_lock(entry)
-        del self._entries[entry.sequence_number]
-        self.size_bytes -= entry.size
-        self._deferred.discard(entry.sequence_number)
-        self._scheduled.discard(entry.sequence_number)
-
-    def _bury(self, entry: Entry, reason: str | None, description: str | None) -> None:
+    def _move_to_dead_letters(self, entry: Entry, reason: str | None, description: str | None) -> None:
         if self.dead_letters is None:
             self._unlock(entry)
             return
         self._drop(entry)
-        self.dead_letters.receive_dead(entry, reason, description, self.settings.path)
+        self.dead_letters.add_dead_letter(dead_letter(entry, reason, description, self.settings.path))
 
-    def bury_new(self, message: Message, reason: str, description: str) -> None:
-        """Dead-letter a message that this queue cannot take."""
-        entry = Entry(message, number := self.next_sequence_number(), number, self._agenda.now())
-        if self.dead_letters is not None:
-            self.dead_letters.receive_dead(entry, reason, description, self.settings.path)
+    def _drop(self, entry: Entry) -> None:
+        self._release_lock(entry)
+        self._messages.remove(entry)
 
-    def receive_dead(self, dead: Entry, reason: str | None, description: str | None, source: str) -> None:
-        """Take over a message from the queue it died in; it keeps its sequence number and its age."""
-        changes = {DEAD_LETTER_REASON: reason, DEAD_LETTER_DESCRIPTION: description}
-        entry = Entry(
-            dead.message.with_application_properties({k: v for k, v in changes.items() if v is not None}),
-            dead.sequence_number,
-            dead.enqueued_sequence_number,
-            dead.enqueued_ms,
-            ttl_ms=dead.ttl_ms,
-            delivery_count=dead.delivery_count,
-            dead_letter_source=source,
-        )
-        self._admit(entry)
-        self._give_back(entry)
+    # Locks
+
+    def renew_lock(self, token: UUID) -> int:
+        """Extend the lock on a message; return when it now ends."""
+        entry = self.locked_entry(token)
+        until = self._timers.now() + self.settings.lock_ms
+        entry.lock = Lock(token, until)
+        self._expire_later(entry.lock)
+        return until
+
+    def has_slow_lock(self, token: UUID, slow_ms: int) -> bool:
+        """Return whether a lock is `slow_ms` milliseconds old and may expire without dead-lettering a message."""
+        entry = self._locks.get(token)
+        if entry is None or entry.lock is None or not self.settings.counts_deliveries:
+            return False
+        return self._is_slow(entry.lock.until_ms, slow_ms) and self._may_fail(entry)
+
+    def _is_slow(self, until_ms: int, slow_ms: int) -> bool:
+        return self._timers.now() - (until_ms - self.settings.lock_ms) >= slow_ms
+
+    def _may_fail(self, entry: Entry) -> bool:
+        limit = self.settings.max_delivery_count
+        return limit is None or entry.delivery_count + 2 <= limit
+
+    def expire_lock(self, token: UUID) -> None:
+        """Have a lock expire now. Raises MessageLockLost."""
+        self._fail_delivery(self.locked_entry(token))
 
     def expire_all_locks(self) -> int:
-        """Have every lock end now, as if its time were over; returns how many."""
-        entries = list(self._locked.values())
+        """Have every lock expire now; returns how many."""
+        entries = self._locks.entries()
         for entry in entries:
             self._fail_delivery(entry)
         return len(entries)
 
-    def clear(self) -> None:
-        """Forget every message; no consumer may hold one. Sequence numbers go on where they were."""
-        self._entries.clear()
-        self.size_bytes = 0
-        self._locked.clear()
-        self._line = self._make_line()
-        self._lock_expiries.clear()
-        self._expiries.clear()
-        self._schedule.clear()
-        self._deferred.clear()
-        self._scheduled.clear()
+    def _lock(self, entry: Entry) -> Lock:
+        lock = self._locks.acquire(entry, self._timers.now() + self.settings.lock_ms)
+        self._expire_later(lock)
+        return lock
 
-    # What can be looked at
+    def _expire_later(self, lock: Lock) -> None:
+        self._locks.expire_later(lock)
+        self._alarm.set(lock.until_ms)
 
-    @property
-    def has_next(self) -> bool:
-        """Whether a message waits to be received."""
-        return len(self._line) > 0
+    def _unlock(self, entry: Entry) -> None:
+        self._release_lock(entry)
+        if entry.expires_ms is not None and entry.expires_ms <= self._timers.now():
+            self._expire(entry)
+        elif entry.state is State.ACTIVE:
+            self._requeue(entry)
 
-    def peek(self, from_sequence_number: int, limit: int, session_id: str | None = None) -> list[Entry]:
-        """Return messages in any state, from a sequence number on, without touching them."""
-        now = self._agenda.now()
-        found: list[Entry] = []
-        for number in sorted(number for number in self._entries if number >= from_sequence_number):
-            entry = self._entries[number]
-            if session_id is not None and entry.message.session_id != session_id:
-                continue
-            if entry.expires_ms is None or entry.expires_ms > now or entry.lock is not None:
-                found.append(entry)
-            if len(found) >= limit:
-                break
-        return found
+    def _release_lock(self, entry: Entry) -> None:
+        self._locks.release(entry)
 
-    def counts(self) -> Counts:
-        deferred = sum(self._entries[number].lock is None for number in self._deferred)
-        counts = Counts(locked=len(self._locked), deferred=deferred, scheduled=len(self._scheduled))
-        counts.active = len(self._entries) - counts.locked - counts.deferred - counts.scheduled
-        return counts
-
-    # What happens in time
-
-    def _arm(self, when: int) -> None:
-        if self._armed is None or when < self._armed:
-            self._armed = when
-            self._agenda.at(when, self._run_due)
+    # Run timers
 
     def _run_due(self) -> None:
-        now = self._agenda.now()
-        self._armed = None
+        now = self._timers.now()
         self._expire_locks(now)
         self._enqueue_scheduled(now)
         self._expire_messages(now)
         due = self._next_due()
         if due is not None:
-            self._arm(due)
+            self._alarm.set(due)
 
     def _next_due(self) -> int | None:
-        heads = [line[0][0] for line in (self._lock_expiries, self._expiries, self._schedule) if line]
-        return min(heads) if heads else None
+        moments = (self._locks.next_expiry, self._expiries.next_due, self._schedule.next_due)
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def _expire_locks(self, now: int) -> None:
-        while self._lock_expiries and self._lock_expiries[0][0] <= now:
-            until, token = self._lock_expiries.popleft()
-            entry = self._locked.get(token)
-            if entry is not None and entry.lock is not None and entry.lock.until_ms <= until:
-                self._fail_delivery(entry)
+        for entry in self._locks.expired(now):
+            self._fail_delivery(entry)
 
     def _enqueue_scheduled(self, now: int) -> None:
-        while self._schedule and self._schedule[0][0] <= now:
-            number = heapq.heappop(self._schedule)[1]
-            entry = self._entries.pop(number, None)
-            if entry is None:
-                continue
-            self._scheduled.discard(number)
-            # It joins the end of the queue under a new number ("Message sequencing and timestamps").
-            entry.sequence_number = self.next_sequence_number()
-            entry.state = State.ACTIVE
-            entry.enqueued_ms = now
-            self._entries[entry.sequence_number] = entry
-            self._activate(entry, now)
+        for number in self._schedule.due(now):
+            entry = self._messages.get(number)
+            if entry is not None:
+                # It joins the end of the queue under a new number ("Message sequencing and timestamps").
+                self._messages.activate(entry, self.next_sequence_number())
+                entry.enqueued_ms = now
+                self._activate(entry, now)
 
     def _expire_messages(self, now: int) -> None:
-        while self._expiries and self._expiries[0][0] <= now:
-            entry = self._entries.get(heapq.heappop(self._expiries)[1])
-            # A locked message lives on until it is settled or its lock ends.
+        for number in self._expiries.due(now):
+            entry = self._messages.get(number)
+            # A locked message expires only when its lock ends without its being settled.
             if entry is not None and entry.lock is None and entry.state is not State.SCHEDULED:
-                self._take_out(entry)
+                self._remove_ready(entry)
                 self._expire(entry)
 
-    def _take_out(self, entry: Entry) -> None:
-        self._line.remove(entry)
+    def _remove_ready(self, entry: Entry) -> None:
+        self._ready.remove(entry)
 
     def _expire(self, entry: Entry) -> None:
         if self.settings.dead_letter_on_expiry and self.dead_letters is not None:
-            self._bury(entry, "TTLExpiredException", "The message expired and was dead lettered.")
+            self._move_to_dead_letters(entry, "TTLExpiredException", "The message expired and was dead lettered.")
         else:
             self._drop(entry)
+
+    # Inspect
+
+    def peek(self, from_sequence_number: int, limit: int, session_id: str | None = None) -> list[Entry]:
+        """Return messages in any state, from a sequence number on, without touching them."""
+        return self._messages.peek(from_sequence_number, limit, self._timers.now(), session_id)
+
+    def counts(self) -> Counts:
+        return self._messages.counts(len(self._locks))
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all messages."""
+        return self._messages.size_bytes
+
+    def clear(self) -> None:
+        """Delete every message; no consumer may hold one. Sequence numbers continue."""
+        self._messages.clear()
+        self._locks.clear()
+        self._ready = self._new_ready_queue()
+        self._expiries.clear()
+        self._schedule.clear()

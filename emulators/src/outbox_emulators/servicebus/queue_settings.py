@@ -1,4 +1,4 @@
-"""How a queue or subscription behaves, and who receives from it."""
+"""The settings of a queue or subscription, and who receives from it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Protocol
 
 
 class Consumer(Protocol):
-    """Whoever receives from a queue. It takes what it has credit for when it is woken."""
+    """A receiver of a queue. It takes what it has credit for when it is woken."""
 
     def wake(self) -> None:
-        """Come and take: a message may be there."""
+        """A message may be ready: take it."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """How a queue or subscription behaves. Durations are milliseconds; None is without end.
+    """How a queue or subscription behaves. Durations are milliseconds; None is without a limit.
 
     `counts_deliveries` is false for dead-letter queues.
     """

@@ -1,35 +1,38 @@
-"""Requests and their answers over a pair of links: claims-based security and management."""
+"""Requests and responses over a pair of links, as used for `$cbs` and `$management`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import uuid4
 
 from proton import Delivery, Link, Message, ProtonException, Receiver, Sender, int32, symbol
 
-from . import settlement
-from .errors import DecodeFailed, NotFound, ServiceBusError
-from .links import LinkEndpoint
-from .namespace import MANAGEMENT_SUFFIX
-
-if TYPE_CHECKING:
-    from .connection import AmqpConnection
+from outbox_emulators.servicebus import settlement
+from outbox_emulators.servicebus.connection import AmqpConnection
+from outbox_emulators.servicebus.errors import DecodeFailed, NotFound, ServiceBusError
+from outbox_emulators.servicebus.links import LinkEndpoint
+from outbox_emulators.servicebus.namespace import MANAGEMENT_SUFFIX
 
 REQUEST_CREDIT = 100
 EMPTY: Mapping[str, object] = MappingProxyType({})
 
-Answer = Callable[["AmqpConnection", Message], Message]
+Answer = Callable[[AmqpConnection, Message], Message]
 
 
 class NodeEndpoint(LinkEndpoint):
     """One of the two links to a node; that of an entity has the entity's path."""
 
+    def __init__(self, connection: AmqpConnection, link: Link, node: str) -> None:
+        super().__init__(link)
+        self.connection = connection
+        self.node = node
+
     def check(self) -> None:
         if self.path is not None:
             entity = self.path[: -len(MANAGEMENT_SUFFIX)]
-            if not self.connection.broker.namespace.knows(entity):
+            if not self.connection.broker.namespace.has(entity):
                 raise NotFound(f"The messaging entity '{entity}' could not be found.")
 
 
@@ -37,8 +40,7 @@ class RequestEndpoint(NodeEndpoint):
     """Takes requests for one node and answers them over the link that the same session has opened for answers."""
 
     def __init__(self, connection: AmqpConnection, link: Receiver, node: str, answer: Answer) -> None:
-        super().__init__(connection, link)
-        self.node = node
+        super().__init__(connection, link, node)
         self._receiver = link
         self._answer = answer
 
@@ -61,7 +63,7 @@ class RequestEndpoint(NodeEndpoint):
         settlement.answer(delivery, None)
         response = self._answer(self.connection, request)
         response.correlation_id = request.id
-        for link, endpoint in self.connection.endpoints():
+        for link, endpoint in self.connection.links.items():
             if isinstance(endpoint, ResponseEndpoint) and endpoint.answers(self, request.reply_to, link):
                 endpoint.send(response)
                 return
@@ -71,13 +73,12 @@ class ResponseEndpoint(NodeEndpoint):
     """Carries answers back to the client."""
 
     def __init__(self, connection: AmqpConnection, link: Sender, node: str) -> None:
-        super().__init__(connection, link)
-        self.node = node
+        super().__init__(connection, link, node)
         self._sender = link
         self._pending: list[Message] = []
 
     def answers(self, request: RequestEndpoint, reply_to: str | None, link: Link) -> bool:
-        """Tell whether this is the link for a request's answer: that of its session, node and reply address."""
+        """Return whether this is the link for a request's answer: that of its session, node and reply address."""
         if link.session != request.link.session or self.node != request.node:
             return False
         return reply_to is None or link.remote_target.address in (reply_to, None) or not link.remote_target.address

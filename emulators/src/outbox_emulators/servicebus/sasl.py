@@ -1,16 +1,16 @@
 """The SASL layer of a connection, before AMQP itself begins (OASIS AMQP 1.0, part 5, section 5.3).
 
-The service offers four mechanisms. Three tell nothing of the client, which puts a token to `$cbs` later; MSSBCBS
-is the service's own name for that. PLAIN carries the name and the key of an authorization rule ("AMQP 1.0 protocol
-guide", learn.microsoft.com).
+The service offers four mechanisms. Three do not authenticate the client, which puts a token to `$cbs` later;
+MSSBCBS is the service's own name for that. PLAIN carries the name and the key of an authorization rule
+("AMQP 1.0 protocol guide", learn.microsoft.com).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import codec
-from .frames import HEADER_BYTES, encode_frame
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.frames import HEADER_BYTES, encode_frame
 
 HEADER = b"AMQP\x03\x01\x00\x00"
 OFFERED = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
@@ -21,22 +21,22 @@ _OK, _REFUSED = 0, 1
 
 
 class Sasl:
-    """Answers one client's handshake. `refused` tells that the connection is to be closed."""
+    """Answers one client's handshake. When it is `refused`, the connection is to be closed."""
 
     def __init__(self, accepts_key: Callable[[str, str], bool]) -> None:
-        """`accepts_key` is asked about the name and the key of a rule, and takes note of what they grant."""
+        """`accepts_key` checks the name and the key of a rule, and grants what they allow."""
         self._accepts_key = accepts_key
         self.refused = False
 
     @staticmethod
     def concerns(frame: bytes) -> bool:
-        """Tell whether a protocol header or frame belongs to this layer."""
+        """Return whether a protocol header or frame belongs to this layer."""
         if frame.startswith(b"AMQP"):
             return frame == HEADER
         return len(frame) > HEADER_BYTES and frame[5] == _SASL_FRAME
 
     def answer(self, frame: bytes) -> bytes:
-        """Return what is to be sent in answer to the client's header or frame."""
+        """Return the answer to the client's header or frame."""
         if frame == HEADER:
             return HEADER + encode_frame(_SASL_FRAME, _MECHANISMS, [codec.encode_symbols(OFFERED)])
         try:

@@ -8,17 +8,18 @@ from types import TracebackType
 
 from aiohttp import web
 
-from .admin import Admin
-from .agenda import Agenda, AgendaRunner, Clock, system_clock
-from .attach import attach
-from .auth import DEFAULT_KEY, KEY_NAME, SharedAccess
-from .broker import Broker, Tier
-from .connection import AmqpConnection
-from .edges import DEFAULT_SEED, Edges
-from .entities import Entities
-from .errors import ConnectionForced
-from .idle_links import IdleLinks, default_idle_ms
-from .namespace import Namespace
+from outbox_emulators.servicebus.admin import Admin
+from outbox_emulators.servicebus.attach import attach
+from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, SharedAccess
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.connection import AmqpConnection
+from outbox_emulators.servicebus.edges import DEFAULT_SEED, Edges
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.errors import ConnectionForced
+from outbox_emulators.servicebus.idle_links import IdleLinks, default_idle_ms
+from outbox_emulators.servicebus.limits import Tier
+from outbox_emulators.servicebus.namespace import Namespace
+from outbox_emulators.servicebus.timers import Clock, TimerQueue, TimerRunner, system_clock
 
 LOG = logging.getLogger(__name__)
 
@@ -29,9 +30,8 @@ class ServiceBusServer:
     """An AMQP 1.0 broker with Service Bus semantics, on the running asyncio loop.
 
     Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement;
-    `edges` is the seed of what varies, None for the service's usual ways; `idle_ms` is how long a link may idle
-    (see `idle_links`).
-    Messages are kept in memory and go when it stops.
+    `edges` is the seed of the behaviour that varies, None for the usual one; `idle_ms` is how long a link may idle
+    (see `idle_links`). Messages are kept in memory and are gone when it stops.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class ServiceBusServer:
         self._port = port
         self._admin_port = admin_port
         self._key = key
-        self._agenda = Agenda(clock)
-        self._runner = AgendaRunner(self._agenda)
+        self._timers = TimerQueue(clock)
+        self._runner = TimerRunner(self._timers)
         chosen = Edges(edges)
         self.broker = Broker(
-            Namespace(entities, self._agenda, chosen),
+            Namespace(entities, self._timers, chosen),
             SharedAccess(key, lambda: clock() / 1000),
             chosen,
             tier=tier,
@@ -108,9 +108,8 @@ class ServiceBusServer:
                 for connection in connections:
                     await connection.gone.wait()
         except TimeoutError:
-            # A client that does not read would keep its connection, and the port, for ever.
-            for connection in list(self.broker.connections):
-                connection.abort()
+            # A client that does not read would keep its connection, and the port, forever.
+            self.broker.connections.cut_all()
 
     async def __aenter__(self) -> ServiceBusServer:
         await self.start()

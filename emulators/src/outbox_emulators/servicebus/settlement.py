@@ -1,4 +1,4 @@
-"""Outcomes of deliveries, as AMQP says them and as the queues do them.
+"""Outcomes of deliveries: reading them from AMQP, applying them to queues, confirming them.
 
 How Service Bus reads the outcomes: "AMQP 1.0 protocol guide", learn.microsoft.com. It echoes the outcome it has
 applied; `rejected` with an error is the answer when it could not.
@@ -12,15 +12,15 @@ from uuid import UUID
 
 from proton import Condition, Delivery, symbol
 
-from . import codec
-from .errors import ServiceBusError
-from .queue import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, MessageQueue
+from outbox_emulators.servicebus import codec, dead_letters
+from outbox_emulators.servicebus.errors import ServiceBusError
+from outbox_emulators.servicebus.queue import MessageQueue
 
 
 def condition_of(error: ServiceBusError) -> Condition:
     """The AMQP error for a refusal.
 
-    azure-servicebus reads the third field of an error without looking whether it is there, so it is always sent.
+    azure-servicebus reads the third field of an error without checking that it is there, so it is always sent.
     """
     return Condition(error.condition, error.description, {symbol("com.microsoft:is-local"): True})
 
@@ -37,7 +37,7 @@ def answer(delivery: Delivery, error: ServiceBusError | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a receiver decided about a message it holds."""
+    """How a receiver settles a message that it has locked."""
 
     state: int
     changes: Mapping[str, codec.Value] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Outcome:
     undeliverable: bool = False
 
     def apply(self, queue: MessageQueue, token: UUID) -> None:
-        """Do it. Raises MessageLockLost or SessionLockLost."""
+        """Apply the outcome to the message. Raises MessageLockLost or SessionLockLost."""
         if self.state == Delivery.ACCEPTED:
             queue.complete(token)
         elif self.state == Delivery.RELEASED:
@@ -59,7 +59,7 @@ class Outcome:
             queue.abandon(token, self.changes)
 
     def confirm(self, delivery: Delivery) -> None:
-        """Tell the receiver that it was done."""
+        """Settle the delivery with this outcome."""
         delivery.update(self.state)
         delivery.settle()
 
@@ -72,7 +72,7 @@ def read(delivery: Delivery) -> Outcome | None:
     if state == Delivery.REJECTED:
         condition = delivery.remote.condition
         info = _plain(condition.info if condition else None)
-        reason, description = info.pop(DEAD_LETTER_REASON, None), info.pop(DEAD_LETTER_DESCRIPTION, None)
+        reason, description = info.pop(dead_letters.REASON, None), info.pop(dead_letters.DESCRIPTION, None)
         return Outcome(int(state), info, reason, description)
     if state == Delivery.MODIFIED:
         changes = _plain(delivery.remote.annotations)

@@ -1,4 +1,4 @@
-"""Whether an entity takes and gives messages."""
+"""Whether an entity accepts and delivers messages."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""What can be sent to: queues, and topics that hand a copy to each subscription that wants one."""
+"""Entities: queues, and topics that deliver a copy to each subscription whose rules match."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from .agenda import Agenda
-from .edges import Edges
-from .ends import Entity, Inlet, make_outlet
-from .entities import QueueEntity, SubscriptionEntity, TopicEntity
-from .entry import Entry, State
-from .errors import MessageNotFound, NotAllowed
-from .filters import copies
-from .lines import line_maker
-from .message import Message
+from outbox_emulators.servicebus.edges import Edges
+from outbox_emulators.servicebus.ends import Entity, Inlet, make_outlet
+from outbox_emulators.servicebus.entity_types import QueueEntity, SubscriptionEntity, TopicEntity
+from outbox_emulators.servicebus.entry import Entry, State
+from outbox_emulators.servicebus.errors import MessageNotFound, NotAllowed
+from outbox_emulators.servicebus.filters import copies
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.ready_queue import ready_queue_factory
+from outbox_emulators.servicebus.timers import TimerQueue
 
 
 class Destination(Protocol):
@@ -29,19 +29,19 @@ class Destination(Protocol):
 
 
 class Queue(Entity):
-    """A queue: what is sent to it is received from it."""
+    """A queue."""
 
-    def __init__(self, entity: QueueEntity, agenda: Agenda, edges: Edges | None = None) -> None:
+    def __init__(self, entity: QueueEntity, timers: TimerQueue, edges: Edges | None = None) -> None:
         self.entity = entity
-        self.inlet = Inlet(entity.name, entity.sending, agenda)
-        lines = line_maker(edges, partitioned=entity.sending.partitioned)
-        self.outlet = make_outlet(entity.name, entity.receiving, None, agenda, lines)
+        self.inlet = Inlet(entity.name, entity.sending, timers)
+        ready_queue = ready_queue_factory(edges, partitioned=entity.sending.partitioned)
+        self.outlet = make_outlet(entity.name, entity.receiving, None, timers, ready_queue)
         self._requires_session = entity.receiving.requires_session
-        super().__init__(entity.name, entity.upkeep, agenda, self.inlet, self.outlet)
+        super().__init__(entity.name, entity.management, timers, self.inlet, self.outlet)
 
     def update(self, entity: QueueEntity) -> None:
-        """Become as described; what can be set only on creation stays."""
-        self.entity, self.upkeep = entity, entity.upkeep
+        """Apply a new description; what can be set only on creation stays."""
+        self.entity, self.management = entity, entity.management
         self.inlet.update(entity.sending)
         self.outlet.update(entity.receiving, None)
 
@@ -65,27 +65,27 @@ class Subscription(Entity):
     """One subscription of a topic."""
 
     def __init__(
-        self, topic: TopicEntity, entity: SubscriptionEntity, agenda: Agenda, edges: Edges | None = None
+        self, topic: TopicEntity, entity: SubscriptionEntity, timers: TimerQueue, edges: Edges | None = None
     ) -> None:
         self.entity = entity
         self.name = entity.name
         self.rules = entity.rules
         path = f"{topic.name}/Subscriptions/{entity.name}"
-        lines = line_maker(edges, partitioned=topic.sending.partitioned)
-        self.outlet = make_outlet(path, entity.receiving, topic.default_ttl_ms, agenda, lines)
+        ready_queue = ready_queue_factory(edges, partitioned=topic.sending.partitioned)
+        self.outlet = make_outlet(path, entity.receiving, topic.default_ttl_ms, timers, ready_queue)
         self._requires_session = entity.receiving.requires_session
-        super().__init__(path, entity.upkeep, agenda, self.outlet)
+        super().__init__(path, entity.management, timers, self.outlet)
 
     def update(self, topic: TopicEntity, entity: SubscriptionEntity) -> None:
-        """Become as described; what can be set only on creation stays, and the rules with it."""
-        self.entity, self.upkeep = entity, entity.upkeep
+        """Apply a new description; what can be set only on creation stays, and so do the rules."""
+        self.entity, self.management = entity, entity.management
         self.outlet.update(entity.receiving, topic.default_ttl_ms)
 
     def offer(self, message: Message, sequence_number: int) -> None:
-        """Take a copy of what was sent to the topic, if the rules say so."""
+        """Enqueue a copy of a message that was sent to the topic, if a rule matches."""
         for copy in copies(self.rules, message):
             if self._requires_session and copy.session_id is None:
-                self.outlet.messages.bury_new(
+                self.outlet.messages.dead_letter_new(
                     copy,
                     "Session ID is null",
                     "Session enabled entity doesn't allow a message whose session identifier is null.",
@@ -97,32 +97,32 @@ class Subscription(Entity):
 class Topic(Entity):
     """A topic. Scheduled messages wait in it; when they come due they go to the subscriptions."""
 
-    def __init__(self, entity: TopicEntity, agenda: Agenda, edges: Edges | None = None) -> None:
+    def __init__(self, entity: TopicEntity, timers: TimerQueue, edges: Edges | None = None) -> None:
         self.entity = entity
-        self.inlet = Inlet(entity.name, entity.sending, agenda)
-        self.subscriptions = [Subscription(entity, each, agenda, edges) for each in entity.subscriptions]
-        self._agenda = agenda
+        self.inlet = Inlet(entity.name, entity.sending, timers)
+        self.subscriptions = [Subscription(entity, each, timers, edges) for each in entity.subscriptions]
+        self._timers = timers
         self._edges = edges
         self._last_sequence_number = 0
         self._scheduled: dict[int, Message] = {}
-        super().__init__(entity.name, entity.upkeep, agenda, self.inlet)
+        super().__init__(entity.name, entity.management, timers, self.inlet)
 
     def update(self, entity: TopicEntity) -> None:
-        """Become as described; what can be set only on creation stays, and the subscriptions with it."""
-        self.entity, self.upkeep = entity, entity.upkeep
+        """Apply a new description; what can be set only on creation stays, and so do the subscriptions."""
+        self.entity, self.management = entity, entity.management
         self.inlet.update(entity.sending)
         for subscription in self.subscriptions:
             subscription.update(entity, subscription.entity)
 
     def delete(self) -> None:
-        """Be gone, for whoever still holds on to it, and its subscriptions too."""
+        """Mark the topic and its subscriptions as deleted for links that still use them."""
         super().delete()
         for subscription in self.subscriptions:
             subscription.delete()
 
     def subscribe(self, entity: SubscriptionEntity) -> Subscription:
-        """Make a subscription; it gets what is sent from now on."""
-        subscription = Subscription(self.entity, entity, self._agenda, self._edges)
+        """Create a subscription; it gets messages that are sent from now on."""
+        subscription = Subscription(self.entity, entity, self._timers, self._edges)
         self.subscriptions.append(subscription)
         return subscription
 
@@ -134,9 +134,9 @@ class Topic(Entity):
         self._last_sequence_number += 1
         number = self._last_sequence_number
         due = message.scheduled_ms
-        if due is not None and due > self._agenda.now():
+        if due is not None and due > self._timers.now():
             self._scheduled[number] = message
-            self._agenda.at(due, lambda: self._enqueue_scheduled(number))
+            self._timers.call_at(due, lambda: self._enqueue_scheduled(number))
         else:
             self._fan_out(message, number)
         return number
@@ -158,7 +158,7 @@ class Topic(Entity):
             del self._scheduled[number]
 
     def clear(self) -> None:
-        """Forget every message here and in the subscriptions, accepted ones included."""
+        """Delete every message here and in the subscriptions, and the duplicate detection history."""
         super().clear()
         self._scheduled.clear()
         for subscription in self.subscriptions:
@@ -166,17 +166,17 @@ class Topic(Entity):
 
     @property
     def size_bytes(self) -> int:
-        """How much the messages take, in the topic and in its subscriptions."""
+        """The size of all messages, in the topic and in its subscriptions."""
         waiting = sum(message.size for message in self._scheduled.values())
         return waiting + sum(subscription.outlet.size_bytes for subscription in self.subscriptions)
 
     @property
     def scheduled(self) -> int:
-        """How many messages wait for their time."""
+        """How many messages are scheduled."""
         return len(self._scheduled)
 
     def peek(self, from_sequence_number: int, limit: int) -> list[Entry]:
         """Return scheduled messages, the only ones a topic itself holds."""
-        now = self._agenda.now()
+        now = self._timers.now()
         numbers = sorted(number for number in self._scheduled if number >= from_sequence_number)[:limit]
         return [Entry(self._scheduled[n], n, n, now, state=State.SCHEDULED) for n in numbers]

@@ -1,4 +1,4 @@
-"""The management API over HTTP: who may ask, for what, and how the answer is written."""
+"""The management API over HTTP: authorization, routing and paging."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from urllib.parse import unquote, urlencode
 
 from aiohttp import web
 
-from ..broker import Broker
-from ..errors import Unauthorized
-from . import atom
-from .catalog import Catalog
-from .errors import ApiError, BadRequest, MethodNotAllowed, NotAuthorized
-from .resources import Resources
-from .targets import Context, Target, target_of
+from outbox_emulators.servicebus.administration import atom
+from outbox_emulators.servicebus.administration.catalog import Catalog
+from outbox_emulators.servicebus.administration.errors import ApiError, BadRequest, MethodNotAllowed, NotAuthorized
+from outbox_emulators.servicebus.administration.resources import Resources
+from outbox_emulators.servicebus.administration.targets import Context, Target, target_of
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.errors import Unauthorized
 
 _OLDEST_VERSION = "2017-04"
 _VERSION = re.compile(r"\d{4}-\d{2}")
@@ -21,7 +21,7 @@ _LARGEST_PAGE = 100
 
 
 class ManagementApi:
-    """Answers what no other route of the port does."""
+    """Handles every request that no other route of the port matches."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -31,7 +31,7 @@ class ManagementApi:
         return [web.route("*", "/{path:.*}", self.answer)]
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answer one request; what it is refused for is said in the service's <Error/>."""
+        """Answer one request; a refusal is the service's <Error/>."""
         path = unquote(request.raw_path.partition("?")[0]).strip("/")
         body = await request.read()
         try:

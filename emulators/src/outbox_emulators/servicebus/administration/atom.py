@@ -1,4 +1,4 @@
-"""Documents of the management API: what a request holds, and entries and feeds for answers."""
+"""Atom documents of the management API: descriptions in requests, entries and feeds in answers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from .errors import BadRequest
-from .xml import INSTANCE, encode
+from outbox_emulators.servicebus.administration.errors import BadRequest
+from outbox_emulators.servicebus.administration.xml import INSTANCE, encode
 
 ATOM = "http://www.w3.org/2005/Atom"
 CONNECT = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
@@ -35,7 +35,7 @@ def name(local: str, namespace: str = CONNECT) -> str:
 
 
 def moment(milliseconds: int | None) -> str:
-    """Write a moment; None is never, for which the service has the first moment .NET knows."""
+    """Write a moment; None is never, for which the service writes the first moment of .NET."""
     if milliseconds is None:
         return "0001-01-01T00:00:00Z"
     found = _EPOCH + timedelta(milliseconds=milliseconds)

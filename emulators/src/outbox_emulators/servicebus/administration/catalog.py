@@ -7,14 +7,8 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 from xml.etree.ElementTree import Element
 
-from ..broker import Broker
-from ..ends import Entity
-from ..entities import DEFAULT_RULE
-from ..errors import NotFound
-from ..filters import Rule
-from ..topic import Queue, Subscription, Topic
-from . import atom, fields
-from .descriptions import (
+from outbox_emulators.servicebus.administration import atom, fields
+from outbox_emulators.servicebus.administration.descriptions import (
     QUEUE,
     SUBSCRIPTION,
     TOPIC,
@@ -25,9 +19,15 @@ from .descriptions import (
     topic_entity,
     topic_values,
 )
-from .errors import BadRequest, Conflict, EntityNotFound
-from .idle import IdleWatch
-from .rules import read_rule
+from outbox_emulators.servicebus.administration.errors import BadRequest, Conflict, EntityNotFound
+from outbox_emulators.servicebus.administration.idle import IdleWatch
+from outbox_emulators.servicebus.administration.rules import read_rule
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.ends import Entity
+from outbox_emulators.servicebus.entity_types import DEFAULT_RULE
+from outbox_emulators.servicebus.errors import NotFound
+from outbox_emulators.servicebus.filters import Rule
+from outbox_emulators.servicebus.topic import Queue, Subscription, Topic
 
 _ENTITY_NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][\w\-./~]*[A-Za-z0-9]")
 _PART_NAME = re.compile(r"\$Default|[A-Za-z0-9]|[A-Za-z0-9][\w\-.]*[A-Za-z0-9]")
@@ -43,7 +43,7 @@ class Catalog:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._namespace = broker.namespace
-        self._idle = IdleWatch(broker.namespace.agenda, broker.is_attached, broker.delete)
+        self._idle = IdleWatch(broker.namespace.timers, broker.connections.have_link_to, broker.delete)
 
     @property
     def premium(self) -> bool:
@@ -207,7 +207,7 @@ class Catalog:
         self._idle.watch(entity)
 
     def _now(self) -> int:
-        return self._namespace.agenda.now()
+        return self._namespace.timers.now()
 
 
 def _sorted(found: Iterable[N], name: Any) -> list[N]:

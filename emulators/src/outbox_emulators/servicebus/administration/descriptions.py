@@ -1,24 +1,32 @@
-"""Descriptions of queues, topics and subscriptions: their properties, and the entities they stand for."""
+"""Descriptions of queues, topics and subscriptions: their properties, and how they become entities."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..entities import (
+from outbox_emulators.servicebus.administration.fields import (
+    BOOLEAN,
+    DURATION,
+    INTEGER,
+    STATUS,
+    TEXT,
+    Field,
+    Values,
+)
+from outbox_emulators.servicebus.entity_types import (
     DAY_MS,
     MINUTE_MS,
     DuplicateDetection,
+    ManagementSettings,
     QueueEntity,
     Receiving,
     Sending,
     SubscriptionEntity,
     TopicEntity,
-    Upkeep,
 )
-from ..filters import Rule
-from ..status import Status
-from ..topic import Queue, Subscription, Topic
-from .fields import BOOLEAN, DURATION, INTEGER, STATUS, TEXT, Field, Values
+from outbox_emulators.servicebus.filters import Rule
+from outbox_emulators.servicebus.status import Status
+from outbox_emulators.servicebus.topic import Queue, Subscription, Topic
 
 _KIB = 1024
 _STANDARD_MESSAGE_KIB, _PREMIUM_MESSAGE_KIB = 256, 1024
@@ -135,9 +143,9 @@ def _receiving(values: Values) -> Receiving:
     )
 
 
-def _upkeep(values: Values) -> Upkeep:
-    plain = Upkeep()
-    return Upkeep(
+def _upkeep(values: Values) -> ManagementSettings:
+    plain = ManagementSettings()
+    return ManagementSettings(
         auto_delete_on_idle_ms=values["AutoDeleteOnIdle"],
         window_ms=values.get("DuplicateDetectionHistoryTimeWindow", plain.window_ms),
         max_size_megabytes=values.get("MaxSizeInMegabytes", plain.max_size_megabytes),
@@ -156,8 +164,8 @@ def queue_values(queue: Queue, *, premium: bool) -> dict[str, Any]:
     entity = queue.entity
     return {
         **_unsupported(QUEUE),
-        **_sending_values(entity.sending, entity.upkeep, premium=premium),
-        **_receiving_values(entity.receiving, entity.upkeep),
+        **_sending_values(entity.sending, entity.management, premium=premium),
+        **_receiving_values(entity.receiving, entity.management),
         "Status": queue.inlet.status,
     }
 
@@ -166,8 +174,8 @@ def topic_values(topic: Topic, *, premium: bool) -> dict[str, Any]:
     entity = topic.entity
     return {
         **_unsupported(TOPIC),
-        **_sending_values(entity.sending, entity.upkeep, premium=premium),
-        **_upkeep_values(entity.upkeep),
+        **_sending_values(entity.sending, entity.management, premium=premium),
+        **_upkeep_values(entity.management),
         "DefaultMessageTimeToLive": entity.default_ttl_ms,
         "Status": topic.inlet.status,
     }
@@ -177,8 +185,8 @@ def subscription_values(subscription: Subscription) -> dict[str, Any]:
     entity = subscription.entity
     return {
         **_unsupported(SUBSCRIPTION),
-        **_receiving_values(entity.receiving, entity.upkeep),
-        _DEAD_ON_FILTER.name: entity.upkeep.dead_letter_on_filter_errors,
+        **_receiving_values(entity.receiving, entity.management),
+        _DEAD_ON_FILTER.name: entity.management.dead_letter_on_filter_errors,
         "Status": subscription.outlet.status,
     }
 
@@ -187,37 +195,37 @@ def _unsupported(fields: tuple[Field, ...]) -> dict[str, Any]:
     return {field.name: field.default for field in fields if field.unsupported}
 
 
-def _sending_values(sending: Sending, upkeep: Upkeep, *, premium: bool) -> dict[str, Any]:
+def _sending_values(sending: Sending, management: ManagementSettings, *, premium: bool) -> dict[str, Any]:
     kilobytes = _PREMIUM_MESSAGE_KIB if premium else _STANDARD_MESSAGE_KIB
     if premium and sending.max_message_bytes is not None:
         kilobytes = sending.max_message_bytes // _KIB
     return {
-        "MaxSizeInMegabytes": upkeep.max_size_megabytes,
+        "MaxSizeInMegabytes": management.max_size_megabytes,
         "RequiresDuplicateDetection": sending.duplicates is not None,
         "DuplicateDetectionHistoryTimeWindow": (
-            upkeep.window_ms if sending.duplicates is None else sending.duplicates.window_ms
+            management.window_ms if sending.duplicates is None else sending.duplicates.window_ms
         ),
-        "SupportOrdering": upkeep.ordering,
+        "SupportOrdering": management.ordering,
         "EnablePartitioning": sending.partitioned,
-        "EnableExpress": upkeep.express,
+        "EnableExpress": management.express,
         "MaxMessageSizeInKilobytes": kilobytes,
     }
 
 
-def _receiving_values(receiving: Receiving, upkeep: Upkeep) -> dict[str, Any]:
+def _receiving_values(receiving: Receiving, management: ManagementSettings) -> dict[str, Any]:
     return {
         "LockDuration": receiving.lock_ms,
         "RequiresSession": receiving.requires_session,
         "DefaultMessageTimeToLive": receiving.default_ttl_ms,
         "DeadLetteringOnMessageExpiration": receiving.dead_letter_on_expiry,
         "MaxDeliveryCount": receiving.max_delivery_count,
-        **_upkeep_values(upkeep),
+        **_upkeep_values(management),
     }
 
 
-def _upkeep_values(upkeep: Upkeep) -> dict[str, Any]:
+def _upkeep_values(management: ManagementSettings) -> dict[str, Any]:
     return {
-        "EnableBatchedOperations": upkeep.batched_operations,
-        "AutoDeleteOnIdle": upkeep.auto_delete_on_idle_ms,
-        "UserMetadata": upkeep.user_metadata,
+        "EnableBatchedOperations": management.batched_operations,
+        "AutoDeleteOnIdle": management.auto_delete_on_idle_ms,
+        "UserMetadata": management.user_metadata,
     }

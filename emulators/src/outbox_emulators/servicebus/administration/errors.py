@@ -1,4 +1,4 @@
-"""What the management API refuses, and how it says so."""
+"""The errors of the management API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ApiError(Exception):
         self.detail = detail
 
     def body(self, namespace: str) -> bytes:
-        """Encode the service's <Error/>, with the trail it leaves for its support."""
+        """Encode the service's <Error/>, with its tracking id."""
         moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
         error = ElementTree.Element("Error")
         ElementTree.SubElement(error, "Code").text = str(self.status)
@@ -45,7 +45,7 @@ class NotAuthorized(ApiError):
 
 
 class EntityNotFound(ApiError):
-    """What the request is about does not exist."""
+    """The entity does not exist."""
 
     status = 404
 

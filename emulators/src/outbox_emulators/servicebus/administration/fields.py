@@ -1,4 +1,4 @@
-"""The properties of a description: how each is written, what it may be, and when it may change."""
+"""The properties of a description: how each is encoded, its bounds, and whether it may change."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from ..properties import parse_duration
-from ..status import Status
-from . import atom
-from .errors import BadRequest
+from outbox_emulators.properties import parse_duration
+from outbox_emulators.servicebus.administration import atom
+from outbox_emulators.servicebus.administration.errors import BadRequest
+from outbox_emulators.servicebus.status import Status
 
 Values = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ def _read_duration(text: str) -> int | None:
 
 
 def write_duration(milliseconds: int | None) -> str:
-    """Write a duration of milliseconds as ISO 8601 has it; None is without end."""
+    """Write a duration of milliseconds in ISO 8601; None is without end."""
     if milliseconds is None:
         return _FOREVER
     days, rest = divmod(milliseconds, 86_400_000)
@@ -114,8 +114,8 @@ def read(
     """Return the values of a description. Raises BadRequest.
 
     `current` are those of the entity to be updated, None on creation. What a description does not name has its
-    default, but what is set on creation stays as it is. What has not changed is not checked: an entities file may
-    go beyond what may be set here.
+    default, but what is set on creation stays as it is. What has not changed is not checked, as an entities file
+    may exceed these bounds.
     """
     values: dict[str, Any] = {}
     for field in fields:

@@ -1,15 +1,22 @@
-"""Resources as the management API tells them: how entities are set up, what they hold, and when they were used."""
+"""Resources as the management API shows them: how entities are set up, what they hold, when they were used."""
 
 from __future__ import annotations
 
 from xml.etree.ElementTree import Element
 
-from ..ends import Entity, Outlet
-from ..filters import CorrelationFilter, Rule
-from ..topic import Queue, Subscription, Topic
-from . import atom, fields, xml
-from .descriptions import QUEUE, SUBSCRIPTION, TOPIC, queue_values, subscription_values, topic_values
-from .rules import write_rule
+from outbox_emulators.servicebus.administration import atom, fields, xml
+from outbox_emulators.servicebus.administration.descriptions import (
+    QUEUE,
+    SUBSCRIPTION,
+    TOPIC,
+    queue_values,
+    subscription_values,
+    topic_values,
+)
+from outbox_emulators.servicebus.administration.rules import write_rule
+from outbox_emulators.servicebus.ends import Entity, Outlet
+from outbox_emulators.servicebus.filters import CorrelationFilter, Rule
+from outbox_emulators.servicebus.topic import Queue, Subscription, Topic
 
 _FILTER_COUNTS_SINCE = "2024-05"
 
@@ -88,7 +95,7 @@ class Resources:
 
 
 def _counts(outlet: Outlet) -> tuple[int, int, int]:
-    """Return how many messages are active, dead and scheduled. What is locked or deferred counts as active."""
+    """Return how many messages are active (locked and deferred ones included), dead-lettered and scheduled."""
     live, dead = outlet.messages.counts(), outlet.dead_letters.counts()
     return live.active + live.locked + live.deferred, dead.active + dead.locked + dead.deferred, live.scheduled
 

@@ -7,13 +7,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement
 
-from ..codec import Timestamp
-from ..filters import CORRELATION_PROPERTIES, CorrelationFilter, FalseFilter, Filter, Rule, TrueFilter
-from ..properties import parse_duration
-from ..sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
-from . import atom, xml
-from .errors import BadRequest
-from .fields import write_duration
+from outbox_emulators.properties import parse_duration
+from outbox_emulators.servicebus.administration import atom, xml
+from outbox_emulators.servicebus.administration.errors import BadRequest
+from outbox_emulators.servicebus.administration.fields import write_duration
+from outbox_emulators.servicebus.codec import Timestamp
+from outbox_emulators.servicebus.filters import (
+    CORRELATION_PROPERTIES,
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    Rule,
+    TrueFilter,
+)
+from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
 
 _COMPATIBILITY = "20"
 _INT32_END = 2**31
@@ -21,13 +28,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _LocalTimestamp(Timestamp):
-    """A moment that was given without a zone, and is told without one."""
+    """A moment that was given without a zone, and is shown without one."""
 
     __slots__ = ()
 
 
 class _Duration(int):
-    """Milliseconds, told apart from a number where a value is written again."""
+    """Milliseconds, to be written as a duration again and not as a number."""
 
     __slots__ = ()
 
@@ -128,7 +135,7 @@ def _read_value(key: str, value: Element) -> Any:
 def _read_moment(text: str) -> Timestamp:
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
-        # It is taken for one in UTC, in which messages carry theirs.
+        # It is read as UTC, as the timestamps of messages are.
         return _LocalTimestamp((found.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1))
     return Timestamp((found - _EPOCH) // timedelta(milliseconds=1))
 
@@ -190,9 +197,9 @@ def _write_key_values(tag: str, values: Mapping[str, Any]) -> Element:
         kind, text = _write_value(value)
         pair = SubElement(made, atom.name("KeyValueOfstringanyType"))
         SubElement(pair, atom.name("Key")).text = key
-        # The prefix stands in a value, where ElementTree does not look: it is declared by hand.
-        told = {"xmlns:d6p1": atom.SCHEMA, atom.name("type", xml.INSTANCE): f"d6p1:{kind}"}
-        SubElement(pair, atom.name("Value"), told).text = text
+        # The prefix is in a value, where ElementTree does not look: it is declared by hand.
+        attributes = {"xmlns:d6p1": atom.SCHEMA, atom.name("type", xml.INSTANCE): f"d6p1:{kind}"}
+        SubElement(pair, atom.name("Value"), attributes).text = text
     return made
 
 

@@ -1,4 +1,4 @@
-"""What the paths of the management API name, and what can be done with each."""
+"""The resources that paths of the management API name, and what can be done with each."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from ..namespace import Namespace
-from .atom import Entry
-from .catalog import Catalog
-from .errors import BadRequest, MethodNotAllowed
-from .resources import Resources
+from outbox_emulators.servicebus.administration.atom import Entry
+from outbox_emulators.servicebus.administration.catalog import Catalog
+from outbox_emulators.servicebus.administration.errors import BadRequest, MethodNotAllowed
+from outbox_emulators.servicebus.administration.resources import Resources
+from outbox_emulators.servicebus.namespace import Namespace
 
 _BELOW_TOPIC = re.compile(
     r"(?P<topic>.+)/subscriptions(?:/(?P<subscription>[^/]+)(?P<rules>/rules(?:/(?P<rule>[^/]+))?)?)?",
@@ -20,7 +20,7 @@ _BELOW_TOPIC = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What every target needs: the entities, a way to tell them, and what the client's API version may say."""
+    """What every target needs: the entities, how they are shown, and the client's API version."""
 
     namespace: Namespace
     catalog: Catalog

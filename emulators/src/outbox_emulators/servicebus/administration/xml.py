@@ -1,4 +1,4 @@
-"""XML as the service writes it, for clients that read names by their spelling.
+"""XML with the prefixes the service uses, for clients that compare names with their prefixes.
 
 @azure/service-bus 7.9.5 looks for `entry`, `content` and `QueueDescription` without a prefix, for counts whose one
 prefix is declared on `CountDetails`, and for `i:type`. ElementTree would choose prefixes of its own for them.

@@ -14,10 +14,10 @@ from typing import Any
 
 from lark.exceptions import LarkError, VisitError
 
-from ..message import Message
-from .builder import Builder
-from .grammar import parser
-from .terms import Node, SqlError
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.sql.builder import Builder
+from outbox_emulators.servicebus.sql.grammar import parser
+from outbox_emulators.servicebus.sql.terms import Node, SqlError
 
 __all__ = ["SqlAction", "SqlError", "SqlExpression", "parse_action", "parse_filter"]
 
@@ -31,7 +31,7 @@ class SqlExpression:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def matches(self, message: Message) -> bool:
-        """Tell whether the predicate is true of a message: not false, not unknown, and not an error."""
+        """Return whether the predicate is true of a message: not false, not unknown, and not an error."""
         try:
             return self.node.evaluate(message) is True
         except (ArithmeticError, re.error):

@@ -1,4 +1,4 @@
-"""From the parsed text of a rule to functions of a message."""
+"""Compiling the parsed text of a rule to functions of a message."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from lark import Token, Transformer
 
-from ..message import Message
-from .terms import (
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.sql.terms import (
     ARITHMETIC,
     COMPARISONS,
     MISSING,

@@ -1,4 +1,4 @@
-"""What the parts of a rule's SQL come to: values, truths and properties of a message."""
+"""Evaluating the parts of a rule's SQL: values, truth values and properties of a message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..message import Message, Property
+from outbox_emulators.servicebus.message import Message, Property
 
 SYSTEM_PROPERTIES: dict[str, Property] = {
     "contenttype": Property.CONTENT_TYPE,

@@ -1,16 +1,12 @@
-"""The part of the AMQP 1.0 type system the broker reads and writes itself, on plain bytes.
-
-Proton decodes whole messages into Python objects. A broker mostly needs to know where a section begins and
-ends and to read a few fields of it, so that what was sent can be handed on byte for byte. Encodings are those
-of the OASIS AMQP 1.0 specification, part 1, section 1.6.
-"""
+"""Decoding values, and skipping over those that are not of interest."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 from uuid import UUID
+
+from outbox_emulators.servicebus.codec.types import DESCRIBED, CodecError, Symbol, Value
 
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
@@ -22,32 +18,12 @@ _I64 = struct.Struct(">q")
 _F32 = struct.Struct(">f")
 _F64 = struct.Struct(">d")
 
-# The items of an array may take no bytes at all: their number must be bounded by something else.
+# The items of an array may take no bytes at all: their number needs a bound of its own.
 _MOST_EMPTY_ITEMS = 65536
 
 _LAST_CHARACTER = 0x10FFFF
 
-DESCRIBED = 0x00
-NULL = b"\x40"
 
-
-class CodecError(ValueError):
-    """The bytes are not the AMQP 1.0 encoding they should be."""
-
-
-class Symbol(str):
-    """An AMQP symbol, told apart from a string where a value is encoded again."""
-
-    __slots__ = ()
-
-
-class Timestamp(int):
-    """Milliseconds since the Unix epoch, told apart from a number where a value is encoded again."""
-
-    __slots__ = ()
-
-
-Value = Any
 _Reader = Callable[[bytes, int], tuple[Value, int]]
 
 
@@ -227,7 +203,7 @@ _READERS: dict[int, _Reader] = {
     0xF0: _array(wide=True),
 }
 
-# The constructor's high nibble tells the width (OASIS AMQP 1.0, part 1, figure 1.3).
+# The constructor's high nibble is the width (OASIS AMQP 1.0, part 1, figure 1.3).
 _FIXED_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
 
@@ -239,7 +215,7 @@ def _reader(code: int) -> _Reader:
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Value, int]:
-    """Decode the value at `at`; return it and the offset after it. Descriptors are read over.
+    """Decode the value at `at`; return it and the offset after it. Descriptors are skipped.
 
     Raises one of `DECODE_ERRORS` when the bytes are not valid.
     """
@@ -285,88 +261,3 @@ def items(data: bytes, at: int) -> Iterator[bytes]:
         end = skip(data, at)
         yield bytes(data[at:end])
         at = end
-
-
-def encode_string(text: str) -> bytes:
-    return _encode_variable(0xA1, text.encode("utf-8"))
-
-
-def encode_symbol(text: str) -> bytes:
-    return _encode_variable(0xA3, text.encode("ascii"))
-
-
-def encode_symbols(texts: Iterable[str]) -> bytes:
-    """Encode an array of symbols, each of at most 255 characters."""
-    items = [text.encode("ascii") for text in texts]
-    body = b"\xa3" + b"".join(bytes((len(item),)) + item for item in items)
-    return bytes((0xE0, len(body) + 1, len(items))) + body
-
-
-def encode_ubyte(number: int) -> bytes:
-    return bytes((0x50, number))
-
-
-def encode_binary(data: bytes) -> bytes:
-    return _encode_variable(0xA0, data)
-
-
-def _encode_variable(code: int, data: bytes) -> bytes:
-    if len(data) < 256:
-        return bytes((code, len(data))) + data
-    return bytes((code + 0x10,)) + _U32.pack(len(data)) + data
-
-
-def encode_long(number: int) -> bytes:
-    return b"\x81" + _I64.pack(number)
-
-
-def encode_int(number: int) -> bytes:
-    return b"\x71" + _I32.pack(number)
-
-
-def encode_uint(number: int) -> bytes:
-    return b"\x70" + _U32.pack(number)
-
-
-def encode_timestamp(milliseconds: int) -> bytes:
-    """Encode a moment, in milliseconds since the Unix epoch."""
-    return b"\x83" + _I64.pack(milliseconds)
-
-
-def encode_value(value: Value) -> bytes:
-    """Encode a plain Python value with the AMQP type nearest to it. Raises CodecError when there is none."""
-    if value is None:
-        return NULL
-    if isinstance(value, bool):
-        return b"\x41" if value else b"\x42"
-    if isinstance(value, Timestamp):
-        return encode_timestamp(value)
-    if isinstance(value, int):
-        return encode_long(value)
-    if isinstance(value, float):
-        return b"\x82" + _F64.pack(value)
-    if isinstance(value, Symbol):
-        return encode_symbol(value)
-    if isinstance(value, str):
-        return encode_string(value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return encode_binary(bytes(value))
-    if isinstance(value, UUID):
-        return b"\x98" + value.bytes
-    raise CodecError(f"{type(value).__name__} has no AMQP encoding here")
-
-
-def encode_list(parts: list[bytes]) -> bytes:
-    """Encode a list of items that are encoded already."""
-    return _encode_compound(0xC0, len(parts), b"".join(parts))
-
-
-def encode_map(pairs: int, body: bytes) -> bytes:
-    """Encode a map of so many pairs, whose keys and values, in turn, are encoded already in `body`."""
-    return _encode_compound(0xC1, pairs * 2, body)
-
-
-def _encode_compound(code: int, count: int, body: bytes) -> bytes:
-    if len(body) < 255 and count < 256:
-        return bytes((code, len(body) + 1, count)) + body
-    return bytes((code + 0x10,)) + _U32.pack(len(body) + 4) + _U32.pack(count) + body

@@ -1,12 +1,12 @@
-"""Faults put to work: most wait in the registry for what they are to strike, some act at once."""
+"""Injecting faults into a broker: most are pending until something matches them, some are applied at once."""
 
 from __future__ import annotations
 
-from .broker import Broker
-from .errors import ConnectionForced, DetachForced
-from .fault_plans import FaultKind, FaultPlan
-from .faults import Fault
-from .links import DETACHED
+from outbox_emulators.faults import Fault
+from outbox_emulators.servicebus.broker import Broker
+from outbox_emulators.servicebus.errors import ConnectionForced, DetachForced
+from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
+from outbox_emulators.servicebus.links import DETACHED
 
 RESTART = "restart"
 
@@ -17,55 +17,55 @@ class FaultInjector:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def inject(self, plan: FaultPlan) -> Fault:
-        """Put a fault to work. Raises NotFound when there is no such entity, or none that the kind can strike."""
+    def inject(self, plan: FaultPlan) -> Fault[FaultPlan]:
+        """Inject a fault. Raises NotFound when there is no such entity, or the kind cannot be applied to it."""
         namespace = self._broker.namespace
         if plan.entity is not None:
             namespace.status(plan.entity)
         if plan.kind is FaultKind.DISABLE_ENTITY:
             return self._disable(plan)
         if plan.kind is FaultKind.CUT_RECEIVER:
-            return self._at_once(plan, self._broker.cut_receivers(plan.covers, reset=plan.reset))
+            return self._at_once(plan, self._broker.connections.cut_receivers(plan.covers, reset=plan.reset))
         if plan.kind is FaultKind.DETACH_IDLE:
             error = None if plan.silent else DetachForced(DETACHED)
-            return self._at_once(plan, self._broker.detach_idle(plan.covers, plan.role, error))
+            return self._at_once(plan, self._broker.connections.detach_idle(plan.covers, plan.role, error))
         if plan.kind is FaultKind.CLOSE_IDLE:
             forced = None if plan.silent else ConnectionForced("The connection was closed by the broker.")
-            return self._at_once(plan, self._broker.close_idle(plan.covers, plan.role, forced))
+            return self._at_once(plan, self._broker.connections.close_idle(plan.covers, plan.role, forced))
         if plan.kind is FaultKind.EXPIRE_LOCKS:
             queue = namespace.source(plan.entity or "").queue
             return self._at_once(plan, queue.expire_all_locks())
-        return self._broker.faults.add(plan)
+        return self._broker.faults.inject(plan)
 
     def restart(self, *, keep: bool, for_ms: int = 0) -> None:
         """Cut every connection and, for `for_ms` milliseconds, every new one.
 
-        Without `keep`, messages, sessions with their state and the history of duplicates are gone; entities, their
-        status, the counts of what was sent, and the faults stay.
+        Without `keep`, messages, sessions with their state and the duplicate detection history are deleted;
+        entities, their status, the counts of what was sent, and the faults stay.
         """
         self._broker.restart(keep=keep, for_ms=for_ms)
         self._broker.faults.applied[RESTART] += 1
 
-    def _at_once(self, plan: FaultPlan, times: int) -> Fault:
+    def _at_once(self, plan: FaultPlan, times: int) -> Fault[FaultPlan]:
         faults = self._broker.faults
-        fault = faults.add(plan)
-        faults.note(fault, times)
+        fault = faults.inject(plan)
+        faults.record(fault, times)
         faults.end(fault)
         return fault
 
-    def _disable(self, plan: FaultPlan) -> Fault:
+    def _disable(self, plan: FaultPlan) -> Fault[FaultPlan]:
         faults, path = self._broker.faults, plan.entity or ""
         others = [
             fault
-            for fault in faults.pending.values()
+            for fault in faults.pending()
             if fault.plan.kind is FaultKind.DISABLE_ENTITY and (fault.plan.entity or "").lower() == path.lower()
         ]
-        # One fault at a time holds the status: a second one takes over from the first, which undoes itself.
+        # One fault at a time sets the status: a second one replaces the first, which is undone.
         for fault in others:
             faults.end(fault)
         before = self._broker.namespace.status(path)
-        fault = faults.add(plan)
+        fault = faults.inject(plan)
         self._broker.set_status(path, plan.status)
-        faults.note(fault)
+        faults.record(fault)
         fault.undo = lambda: self._broker.restore_status(path, before, disabled_as=plan.status)
         return fault

@@ -1,4 +1,4 @@
-"""What stands in, in tests of the domain, for the clock, for messages off the wire and for receivers."""
+"""A fake clock, fake receivers, and messages as clients encode them, for tests without a network."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from typing import Any
 from proton import Message as ProtonMessage
 from proton import symbol
 
-from outbox_emulators.servicebus.agenda import Agenda
-from outbox_emulators.servicebus.message import Message, parse
+from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.sessions import Session
+from outbox_emulators.servicebus.timers import TimerQueue
 
 START_MS = 1_700_000_000_000
 
 
 class FakeClock:
-    """A clock that stands still until told to go on."""
+    """A clock that stands still until it is advanced."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS
-        self.agenda = Agenda(lambda: self.now_ms)
+        self.timers = TimerQueue(lambda: self.now_ms)
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass, and all that comes due in it happen."""
+        """Let time pass, and run what comes due."""
         self.now_ms += milliseconds
-        self.agenda.run_due()
+        self.timers.run_due()
 
 
 class Receiver:
-    """A consumer that only counts what it is told."""
+    """A consumer that only counts its calls."""
 
     def __init__(self) -> None:
         self.woken = 0

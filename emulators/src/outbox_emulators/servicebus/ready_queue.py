@@ -1,4 +1,4 @@
-"""How messages wait to be received."""
+"""The messages of a queue that are ready to be received."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 
-from .edges import Edge, Edges
-from .entry import Entry
-from .faults import partition_of
-
-PARTITIONS = 16
-"""How many the service gives a partitioned entity ("Partitioned queues and topics", learn.microsoft.com)."""
+from outbox_emulators.servicebus.edges import Edge, Edges
+from outbox_emulators.servicebus.entry import Entry
+from outbox_emulators.servicebus.partitions import PARTITIONS, partition_of
 
 
-class Line:
+class ReadyQueue:
     """The messages that wait to be received, in order of their sequence numbers.
 
-    New ones come at the end; one that was given back returns to its place.
+    New ones are added at the end; one that is requeued returns to its place.
     """
 
     def __init__(self) -> None:
@@ -36,14 +33,14 @@ class Line:
         self._length += 1
         self._fresh.append(entry)
 
-    def put_back(self, entry: Entry) -> None:
-        """Add an entry at the place its sequence number gives it."""
+    def requeue(self, entry: Entry) -> None:
+        """Add an entry at the place of its sequence number."""
         entry.waiting = True
         self._length += 1
         heapq.heappush(self._returned, (entry.sequence_number, next(self._ties), entry))
 
     def remove(self, entry: Entry) -> None:
-        """Take out an entry wherever it stands; no harm if it does not wait here."""
+        """Remove an entry wherever it is; no harm if it does not wait here."""
         if entry.waiting:
             entry.waiting = False
             self._length -= 1
@@ -76,15 +73,15 @@ class Line:
         return not self._fresh or self._returned[0][0] < self._fresh[0].sequence_number
 
 
-class PartitionedLine(Line):
-    """The messages of a partitioned entity: in order within a partition, and in none across them.
+class PartitionedReadyQueue(ReadyQueue):
+    """The messages of a partitioned entity: in order within each partition only.
 
-    What is sent without a partition key goes to the partitions in turn.
+    Messages without a session id or partition key go to the partitions in turn.
     """
 
     def __init__(self, edges: Edges) -> None:
         self._edges = edges
-        self._partitions = [Line() for _ in range(PARTITIONS)]
+        self._partitions = [ReadyQueue() for _ in range(PARTITIONS)]
 
     def __len__(self) -> int:
         return sum(map(len, self._partitions))
@@ -92,8 +89,8 @@ class PartitionedLine(Line):
     def append(self, entry: Entry) -> None:
         self._of(entry).append(entry)
 
-    def put_back(self, entry: Entry) -> None:
-        self._of(entry).put_back(entry)
+    def requeue(self, entry: Entry) -> None:
+        self._of(entry).requeue(entry)
 
     def remove(self, entry: Entry) -> None:
         self._of(entry).remove(entry)
@@ -112,17 +109,17 @@ class PartitionedLine(Line):
             self._edges.meet(Edge.PARTITIONS_INTERLEAVED)
         return entry
 
-    def _of(self, entry: Entry) -> Line:
+    def _of(self, entry: Entry) -> ReadyQueue:
         key = entry.message.routing_key
-        number = entry.sequence_number % PARTITIONS if key is None else partition_of(key, PARTITIONS)
+        number = entry.sequence_number % PARTITIONS if key is None else partition_of(key)
         return self._partitions[number]
 
 
-LineMaker = Callable[[], Line]
+ReadyQueueFactory = Callable[[], ReadyQueue]
 
 
-def line_maker(edges: Edges | None, *, partitioned: bool) -> LineMaker:
-    """Tell how the messages of an entity without sessions wait: by partition where what varies is drawn."""
+def ready_queue_factory(edges: Edges | None, *, partitioned: bool) -> ReadyQueueFactory:
+    """Return the kind of ready queue for an entity without sessions; a seed interleaves partitions."""
     if edges is None or edges.seed is None or not partitioned:
-        return Line
-    return lambda: PartitionedLine(edges)
+        return ReadyQueue
+    return lambda: PartitionedReadyQueue(edges)

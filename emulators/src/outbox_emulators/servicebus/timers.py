@@ -1,4 +1,4 @@
-"""What the broker has to do later: locks that expire, messages that come due or die, waits that end."""
+"""What the broker does later: locks and messages expire, scheduled messages come due, waits end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Agenda:
-    """Callbacks by the time they are due. It has no clock hand of its own: `run_due` must be called.
+class TimerQueue:
+    """Callbacks by the time they are due. Somebody must call `run_due`.
 
-    `on_earlier` is told whenever the first due time has become an earlier one, so that whoever calls `run_due`
-    can wake in time.
+    `on_earlier` is called whenever the first due time has become an earlier one, so that `run_due` can be called
+    in time.
     """
 
     def __init__(self, clock: Clock = system_clock) -> None:
@@ -33,49 +33,68 @@ class Agenda:
     def next_due(self) -> int | None:
         return self._heap[0][0] if self._heap else None
 
-    def at(self, when: int, callback: Callable[[], None]) -> None:
-        """Have `callback` called at `when`, in milliseconds since the epoch. It cannot be taken back."""
+    def call_at(self, when: int, callback: Callable[[], None]) -> None:
+        """Call `callback` at `when`, in milliseconds since the epoch. This cannot be cancelled."""
         earlier = not self._heap or when < self._heap[0][0]
         heapq.heappush(self._heap, (when, next(self._order), callback))
         if earlier and self.on_earlier:
             self.on_earlier(when)
 
     def run_due(self) -> None:
-        """Call what has come due."""
+        """Run the callbacks that are due."""
         now = self.now()
         while self._heap and self._heap[0][0] <= now:
             _, _, callback = heapq.heappop(self._heap)
             callback()
 
 
-class AgendaRunner:
-    """Runs an agenda on the asyncio loop."""
+class TimerRunner:
+    """Runs a timer queue on the asyncio loop."""
 
-    def __init__(self, agenda: Agenda) -> None:
-        self._agenda = agenda
+    def __init__(self, timers: TimerQueue) -> None:
+        self._timers = timers
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._agenda.on_earlier = self._arm
+        self._timers.on_earlier = self._arm
         self._rearm()
 
     def stop(self) -> None:
-        self._agenda.on_earlier = None
+        self._timers.on_earlier = None
         if self._timer:
             self._timer.cancel()
 
     def _arm(self, when: int) -> None:
         if self._timer:
             self._timer.cancel()
-        delay = max(0, when - self._agenda.now()) / 1000
+        delay = max(0, when - self._timers.now()) / 1000
         self._timer = asyncio.get_running_loop().call_later(delay, self._run)
 
     def _run(self) -> None:
         self._timer = None
-        self._agenda.run_due()
+        self._timers.run_due()
         self._rearm()
 
     def _rearm(self) -> None:
-        due = self._agenda.next_due
+        due = self._timers.next_due
         if due is not None:
             self._arm(due)
+
+
+class Alarm:
+    """One callback at the earliest of the moments it was set for; after it was called, it is to be set again."""
+
+    def __init__(self, timers: TimerQueue, callback: Callable[[], None]) -> None:
+        self._timers = timers
+        self._callback = callback
+        self._set_for: int | None = None
+
+    def set(self, when: int) -> None:
+        """Have the callback called at `when`, unless it is called before that."""
+        if self._set_for is None or when < self._set_for:
+            self._set_for = when
+            self._timers.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._set_for = None
+        self._callback()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar, overload
 
 Problems = list[str]
+C = TypeVar("C", bound=StrEnum)
+
+MAX_INTEGER = 2**31 - 1
 
 _DURATION = re.compile(
     r"P(?!$)(?:(?P<days>\d+)D)?"
     r"(?:T(?!$)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )
-_NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][\w\-./]*[A-Za-z0-9]")
 _UNITS_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 
 
@@ -67,13 +70,6 @@ class Reader:
             return []
         return [Reader(each, f"{self._at(name)}[{n}]", self._problems) for n, each in enumerate(value)]
 
-    def name(self) -> str:
-        """Read the name of an entity or a rule."""
-        name = self.string("Name", required=True)
-        if name and not _NAME.fullmatch(name) and name != "$Default":
-            self.wrong("Name", f"'{name}' may hold letters, digits and -_./ between letters or digits")
-        return name
-
     def string(self, name: str, *, required: bool = False) -> str:
         value = self._pop(name, required)
         if value is None:
@@ -97,6 +93,27 @@ class Reader:
             self.wrong(name, f"must be a whole number from {low} to {high}")
             return default
         return value
+
+    def limit(self, name: str) -> int | None:
+        """Read a whole number above 0; None when it is not there."""
+        return self.integer(name, 0, 1, MAX_INTEGER) or None
+
+    @overload
+    def choice(self, name: str, choices: type[C], default: C) -> C: ...
+
+    @overload
+    def choice(self, name: str, choices: type[C], default: None) -> C | None: ...
+
+    def choice(self, name: str, choices: type[C], default: C | None) -> C | None:
+        """Read one of several strings; without a default it is required, and None where it is wrong."""
+        value = self.string(name, required=default is None)
+        if not value:
+            return default
+        try:
+            return choices(value)
+        except ValueError:
+            self.wrong(name, f"is '{value}'; it must be one of {', '.join(str(each.value) for each in choices)}")
+            return default
 
     def duration(self, name: str, low_ms: int, high_ms: int | None) -> int | None:
         """Read an ISO 8601 duration in milliseconds; None when it is not there."""

@@ -1,0 +1,69 @@
+"""Proton's protocol engine for one connection. It does no I/O: frames go in, events and bytes to send come out."""
+
+from __future__ import annotations
+
+from proton import Collector, Condition, Connection, Event, Transport
+
+CONTAINER = "local-servicebus"
+MAX_FRAME_BYTES = 65536
+IDLE_TIMEOUT_S = 480.0
+"""The engine announces half of it, four minutes, as the service does."""
+
+
+class Engine:
+    """The server's end of an AMQP connection, its sessions, links and deliveries."""
+
+    def __init__(self) -> None:
+        self._transport = Transport(Transport.SERVER)
+        self._transport.max_frame_size = MAX_FRAME_BYTES
+        self._transport.idle_timeout = IDLE_TIMEOUT_S
+        self._connection = Connection()
+        self._connection.container = CONTAINER
+        self._collector = Collector()
+        self._connection.collect(self._collector)
+        self._transport.bind(self._connection)
+
+    def push(self, frame: bytes) -> None:
+        """Take a frame from the client. Raises proton.TransportException on a protocol error."""
+        at = 0
+        while at < len(frame) and (capacity := self._transport.capacity()) > 0:
+            self._transport.push(frame[at : at + capacity])
+            at += capacity
+
+    def peek_event(self) -> Event | None:
+        """Return the next event; it stays the next one until `pop_event`."""
+        return self._collector.peek()
+
+    def pop_event(self) -> None:
+        self._collector.pop()
+
+    def take_output(self) -> bytes:
+        """Return and remove bytes to send; none when there is nothing to send."""
+        pending = self._transport.pending()
+        data = bytes(self._transport.peek(pending) or b"") if pending > 0 else b""
+        if data:
+            self._transport.pop(len(data))
+        return data
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there will never be anything to send again."""
+        return self._transport.pending() < 0
+
+    def tick(self, now_s: float) -> float:
+        """Check the idle timeouts; return when to call this again, 0 for never. The clock is monotonic."""
+        return self._transport.tick(now_s)
+
+    def open(self) -> None:
+        self._connection.open()
+
+    def close(self, condition: Condition | None = None) -> None:
+        """Close the connection, with an error or without one."""
+        if condition is not None:
+            self._connection.condition = condition
+        self._connection.close()
+
+    @property
+    def error(self) -> Condition | None:
+        """The protocol error that ended the connection."""
+        return self._transport.condition

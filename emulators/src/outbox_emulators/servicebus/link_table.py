@@ -1,0 +1,168 @@
+"""The links of one connection: attaching them, the engine's events for them, and detaching them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from proton import Delivery, Event, Link, Session, Terminus
+
+from outbox_emulators.servicebus.auth import Claims
+from outbox_emulators.servicebus.errors import ServiceBusError, Unauthorized
+from outbox_emulators.servicebus.frames import DeliveryTracker
+from outbox_emulators.servicebus.links import LinkEndpoint
+from outbox_emulators.servicebus.role import Role
+from outbox_emulators.servicebus.settlement import condition_of
+
+LOG = logging.getLogger(__name__)
+
+
+class LinkTable:
+    """The broker's ends of a connection's links."""
+
+    def __init__(
+        self,
+        attach: Callable[[Link], LinkEndpoint],
+        deliveries: DeliveryTracker,
+        schedule_flush: Callable[[], None],
+    ) -> None:
+        """`attach` makes the endpoint of a link, or raises the ServiceBusError that refuses it."""
+        self._attach = attach
+        self._deliveries = deliveries
+        self._schedule_flush = schedule_flush
+        self._endpoints: dict[Link, LinkEndpoint] = {}
+        self._changed_s = asyncio.get_running_loop().time()
+
+    @property
+    def active_s(self) -> float:
+        """When a link was attached, carried something or ended, in seconds of the loop's clock."""
+        return max([self._changed_s, *(endpoint.active_s for endpoint in self.endpoints())])
+
+    def items(self) -> list[tuple[Link, LinkEndpoint]]:
+        return list(self._endpoints.items())
+
+    def endpoints(self) -> list[LinkEndpoint]:
+        return list(self._endpoints.values())
+
+    def handle(self, event: Event) -> None:
+        """Handle an event of a session, a link or a delivery; all others are ignored."""
+        handler = _HANDLERS.get(event.type)
+        if handler is not None:
+            handler(self, event)
+
+    def pump(self) -> None:
+        """Have every link send what it has to send."""
+        for endpoint in self.endpoints():
+            endpoint.pump()
+
+    def refuse(self, link: Link, error: ServiceBusError) -> None:
+        """Answer an attach with an attach that has neither source nor target, and a detach with the reason."""
+        LOG.info("link %s refused: %s %s", link.name, error.condition, error.description)
+        link.source.type = Terminus.UNSPECIFIED
+        link.target.type = Terminus.UNSPECIFIED
+        link.condition = condition_of(error)
+        link.close()
+        self._endpoints.pop(link, None)
+        self._schedule_flush()
+
+    def detach(self, link: Link, error: ServiceBusError | None) -> None:
+        """Detach a link, with a reason or without one."""
+        self._end(link)
+        if error is not None:
+            link.condition = condition_of(error)
+        link.close()
+        self._schedule_flush()
+
+    def close(self) -> None:
+        """End all links without a detach: the connection is gone."""
+        endpoints = self.endpoints()
+        self._endpoints.clear()
+        for endpoint in endpoints:
+            endpoint.closed()
+
+    def check_claims(self, claims: Claims) -> None:
+        """Detach the links whose token has expired and was not renewed."""
+        for link, endpoint in self.items():
+            if endpoint.path is None:
+                continue
+            try:
+                claims.check(endpoint.path)
+            except Unauthorized:
+                self.detach(link, Unauthorized("ExpiredToken: The token is expired."))
+
+    def check_entities(self) -> None:
+        """Detach the links whose entity is gone, or disabled for sending or receiving."""
+        for link, endpoint in self.items():
+            try:
+                endpoint.check()
+            except ServiceBusError as error:
+                self.detach(link, error)
+
+    def receives_from(self, covers: Callable[[str], bool]) -> bool:
+        """Return whether one of the links receives from a path that is covered."""
+        return any(
+            endpoint.role is Role.RECEIVER and endpoint.path is not None and covers(endpoint.path)
+            for endpoint in self._endpoints.values()
+        )
+
+    def _end(self, link: Link) -> None:
+        endpoint = self._endpoints.pop(link, None)
+        if endpoint is not None:
+            self._changed_s = asyncio.get_running_loop().time()
+            endpoint.closed()
+
+    def _session_opened(self, event: Event) -> None:
+        cast(Session, event.session).open()
+
+    def _session_closed(self, event: Event) -> None:
+        session = cast(Session, event.session)
+        for link in list(self._endpoints):
+            if link.session == session:
+                self._end(link)
+        session.close()
+
+    def _link_opened(self, event: Event) -> None:
+        link = cast(Link, event.link)
+        try:
+            endpoint = self._attach(link)
+            self._changed_s = endpoint.active_s
+            self._endpoints[link] = endpoint
+            endpoint.open()
+        except ServiceBusError as error:
+            self.refuse(link, error)
+
+    def _link_closed(self, event: Event) -> None:
+        link = cast(Link, event.link)
+        self._end(link)
+        link.close()
+
+    def _link_detached(self, event: Event) -> None:
+        link = cast(Link, event.link)
+        self._end(link)
+        link.detach()
+
+    def _link_flow(self, event: Event) -> None:
+        endpoint = self._endpoints.get(cast(Link, event.link))
+        if endpoint is not None:
+            endpoint.touch()
+            endpoint.pump()
+
+    def _delivery(self, event: Event) -> None:
+        delivery = cast(Delivery, event.delivery)
+        endpoint = self._endpoints.get(delivery.link)
+        if endpoint is not None:
+            endpoint.touch()
+            endpoint.on_delivery(delivery, self._deliveries.message_format)
+
+
+_HANDLERS: dict[object, Callable[[LinkTable, Event], None]] = {
+    Event.SESSION_REMOTE_OPEN: LinkTable._session_opened,
+    Event.SESSION_REMOTE_CLOSE: LinkTable._session_closed,
+    Event.LINK_REMOTE_OPEN: LinkTable._link_opened,
+    Event.LINK_REMOTE_CLOSE: LinkTable._link_closed,
+    Event.LINK_REMOTE_DETACH: LinkTable._link_detached,
+    Event.LINK_FLOW: LinkTable._link_flow,
+    Event.DELIVERY: LinkTable._delivery,
+}

@@ -1,0 +1,66 @@
+"""The peek-locks on the messages of one queue: by token, and by when they expire."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterator
+from operator import itemgetter
+from uuid import UUID
+
+from outbox_emulators.servicebus.entry import Entry, Lock
+
+
+class LockTable:
+    """Which messages are locked. Moments are milliseconds since the epoch."""
+
+    def __init__(self) -> None:
+        self._locked: dict[UUID, Entry] = {}
+        self._expiries: deque[tuple[int, UUID]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._locked)
+
+    def get(self, token: UUID) -> Entry | None:
+        """Return the message that a lock token stands for."""
+        return self._locked.get(token)
+
+    def entries(self) -> list[Entry]:
+        return list(self._locked.values())
+
+    def acquire(self, entry: Entry, until_ms: int) -> Lock:
+        """Lock a message. The lock expires only if `expire_later` is called."""
+        entry.lock = lock = Lock.new(until_ms)
+        self._locked[lock.token] = entry
+        return lock
+
+    def release(self, entry: Entry) -> None:
+        """Unlock a message, if it is locked."""
+        if entry.lock is not None:
+            del self._locked[entry.lock.token]
+            entry.lock = None
+
+    def expire_later(self, lock: Lock) -> None:
+        """Have a lock expire at the end of its time, unless it is renewed until then."""
+        expiry = (lock.until_ms, lock.token)
+        if self._expiries and lock.until_ms < self._expiries[-1][0]:
+            # Only after the lock duration was made shorter: otherwise what is locked later expires later.
+            insort(self._expiries, expiry, key=itemgetter(0))
+        else:
+            self._expiries.append(expiry)
+
+    def expired(self, now_ms: int) -> Iterator[Entry]:
+        """Yield each message whose lock has expired; it is for the caller to release it."""
+        while self._expiries and self._expiries[0][0] <= now_ms:
+            until_ms, token = self._expiries.popleft()
+            entry = self._locked.get(token)
+            if entry is not None and entry.lock is not None and entry.lock.until_ms <= until_ms:
+                yield entry
+
+    @property
+    def next_expiry(self) -> int | None:
+        return self._expiries[0][0] if self._expiries else None
+
+    def clear(self) -> None:
+        self._locked.clear()
+        self._expiries.clear()
