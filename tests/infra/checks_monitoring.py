@@ -316,7 +316,7 @@ def thresholds_can_be_changed_one_by_one_and_a_misspelt_one_is_refused(project: 
         found = rules(project.deploy(alertThresholds={threshold: value}))
         assert condition(found[name])["threshold"] == value
         assert condition(found["topic-size"])["threshold"] == ALERTS["topic-size"].threshold
-    with pytest.raises(DeploymentFailure, match="alertThresholds has a name that is none of: activeMessages, "):
+    with pytest.raises(DeploymentFailure, match="alertThresholds has an unknown name; the known ones are: activeMessages, "):
         project.deploy(alertThresholds={"lagSecond": 60}).of(LOG_RULES)
 
 

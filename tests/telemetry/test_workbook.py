@@ -106,5 +106,5 @@ def test_an_empty_workspace_shows_nothing(file: Path) -> None:
     with Workspace({}) as workspace:
         shown = workspace.ask(file.read_text(encoding="utf-8"))
 
-    nothing_came = {"Arriving": "Nothing came", "Published": 0, "Quarantined": 0, "FailedAttempts": 0}
-    assert shown == ([nothing_came] if file.stem == "arriving" else [])
+    no_events = {"Arriving": "No events", "Published": 0, "Quarantined": 0, "FailedAttempts": 0}
+    assert shown == ([no_events] if file.stem == "arriving" else [])
