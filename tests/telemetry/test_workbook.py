@@ -24,7 +24,7 @@ QUERIES = sorted((ROOT / "infra" / "queries").glob("*.kql"))
 def panel(rows: Rows, name: str) -> list[Row]:
     """The answer to one query file."""
     with Workspace(rows) as workspace:
-        return workspace.ask((ROOT / "infra" / "queries" / f"{name}.kql").read_text(encoding="utf-8"))
+        return workspace.query((ROOT / "infra" / "queries" / f"{name}.kql").read_text(encoding="utf-8"))
 
 
 def added_up(rows: Rows, name: str, column: str) -> float:
@@ -104,7 +104,7 @@ def test_what_the_host_cannot_hand_over_is_shown_with_the_start_of_its_reason() 
 @pytest.mark.parametrize("file", QUERIES, ids=lambda file: file.stem)
 def test_an_empty_workspace_shows_nothing(file: Path) -> None:
     with Workspace({}) as workspace:
-        shown = workspace.ask(file.read_text(encoding="utf-8"))
+        shown = workspace.query(file.read_text(encoding="utf-8"))
 
     no_events = {"Arriving": "No events", "Published": 0, "Quarantined": 0, "FailedAttempts": 0}
     assert shown == ([no_events] if file.stem == "arriving" else [])

@@ -1,11 +1,9 @@
-"""The tree that a Bicep file is read into."""
+"""The syntax tree of a Bicep file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
-from typing import Literal as OneOf
+from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +25,8 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Member:
+    """`target.name`, or `target.?name` if safe."""
+
     target: Expression
     name: str
     safe: bool
@@ -45,6 +45,12 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Lambda:
+    parameter: str
+    body: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     operand: Expression
 
@@ -58,6 +64,8 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
+    """`condition ? then : otherwise`."""
+
     condition: Expression
     then: Expression
     otherwise: Expression
@@ -75,23 +83,18 @@ class ObjectOf:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
+    """`[for item in source: body]`."""
+
     item: str
-    index: str | None
     source: Expression
     body: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
-    """`if (…) {…}`: a resource or module that may not be there."""
+    """`if (condition) body`: a resource or module that may not be deployed."""
 
     condition: Expression
-    body: Expression
-
-
-@dataclass(frozen=True, slots=True)
-class Lambda:
-    parameter: str
     body: Expression
 
 
@@ -102,6 +105,7 @@ Expression = (
     | Member
     | Index
     | Call
+    | Lambda
     | Not
     | Binary
     | Choice
@@ -109,9 +113,8 @@ Expression = (
     | ObjectOf
     | Loop
     | Conditional
-    | Lambda
 )
-Kind = OneOf["targetScope", "metadata", "using", "param", "var", "resource", "module", "output"]
+Kind = Literal["targetScope", "metadata", "using", "param", "var", "resource", "module", "output"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +123,8 @@ class Declaration:
 
     Attributes:
         type: The data type of a param or output, `Microsoft.X/y@version` of a resource, the path of a module.
-        value: What stands behind the equals sign; None for a param without a default.
-        decorators: Name to argument (None where there is none).
+        value: The expression after the equals sign; None for a param without a default.
+        decorators: Arguments by name; None for a decorator without an argument.
     """
 
     kind: Kind
@@ -130,18 +133,3 @@ class Declaration:
     value: Expression | None
     existing: bool = False
     decorators: dict[str, Expression | None] = field(default_factory=dict)
-
-
-def walk(node: Any) -> Iterator[Any]:
-    """Everything in a part of the tree, itself included."""
-    yield node
-    if isinstance(node, (tuple, list)):
-        inside: Any = node
-    elif isinstance(node, dict):
-        inside = node.values()
-    elif is_dataclass(node):
-        inside = (getattr(node, each.name) for each in fields(node))
-    else:
-        inside = ()
-    for each in inside:
-        yield from walk(each)
