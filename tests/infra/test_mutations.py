@@ -30,7 +30,7 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
-    Mutation(check, **change)
+    Mutation(check, *change)
     for check, changes in Project(ROOT).yaml("tests/infra/mutations.yaml").items()
     for change in changes
 ]

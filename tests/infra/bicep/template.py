@@ -72,10 +72,6 @@ def _at_runtime(resource: Resource, name: str) -> Any:
 _TYPES: dict[str, type] = {"string": str, "int": int, "bool": bool, "array": list, "object": dict}
 
 
-def _has_type(value: Any, data_type: str) -> bool:
-    return isinstance(value, _TYPES[data_type]) and (data_type == "bool" or not isinstance(value, bool))
-
-
 class _Template(Scope):
     """One file with its parameters."""
 
@@ -85,13 +81,8 @@ class _Template(Scope):
         self._declarations = parse(file.read_text(encoding="utf-8"), file.name)
         self._resources: dict[tuple[str, int], Resource] = {}
         self._modules: dict[tuple[str, int], Deployment] = {}
-        self._by_name: dict[str, Declaration] = {}
-        for each in self._declarations:
-            if (
-                each.kind in ("param", "var", "resource", "module")
-                and self._by_name.setdefault(each.name, each) != each
-            ):
-                raise BicepError(f"{file.name}: {each.name} is declared twice")
+        kinds = ("param", "var", "resource", "module")
+        self._by_name = {each.name: each for each in self._declarations if each.kind in kinds}
         self._take(parameters)
 
     def _take(self, parameters: Mapping[str, Any]) -> None:
@@ -106,7 +97,8 @@ class _Template(Scope):
 
     def _check(self, declaration: Declaration, value: Any) -> None:
         where = f"{self._file.name}: the parameter {declaration.name} is {value!r}"
-        if not _has_type(value, declaration.type):
+        wanted = _TYPES[declaration.type]
+        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
             raise BicepError(f"{where}, which is not of type {declaration.type}")
         limits = {name: self.value(limit) for name, limit in declaration.decorators.items() if limit is not None}
         if value not in limits.get("allowed", [value]):
@@ -137,13 +129,8 @@ class _Template(Scope):
 
     def outputs(self) -> dict[str, Any]:
         """The outputs, by name."""
-        found = {}
-        for declaration in self._declarations:
-            if declaration.kind == "output" and declaration.value is not None:
-                found[declaration.name] = value = self.value(declaration.value)
-                if not _has_type(value, declaration.type):
-                    raise BicepError(f"{self._file.name}: output {declaration.name} is {value!r}")
-        return found
+        declared = (each for each in self._declarations if each.kind == "output")
+        return {each.name: self.value(each.value) for each in declared if each.value is not None}
 
     def resources(self) -> Iterator[Resource]:
         """Every resource of this file and of its modules, except `existing` ones."""

@@ -7,24 +7,29 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Expression:
+    """A node of the tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Expression):
     value: str | int | bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Expression):
     """A string with `${…}` in it."""
 
     parts: tuple[str | Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(Expression):
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Member(Expression):
     """`target.name`, or `target.?name` if safe."""
 
     target: Expression
@@ -33,37 +38,37 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class Index(Expression):
     target: Expression
     index: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Expression):
     function: str
     arguments: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Lambda:
+class Lambda(Expression):
     parameter: str
     body: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(Expression):
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Expression):
     operator: str
     left: Expression
     right: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Expression):
     """`condition ? then : otherwise`."""
 
     condition: Expression
@@ -72,17 +77,17 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayOf:
+class ArrayOf(Expression):
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectOf:
+class ObjectOf(Expression):
     entries: tuple[tuple[Expression, Expression], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Expression):
     """`[for item in source: body]`."""
 
     item: str
@@ -91,29 +96,13 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Conditional:
+class Conditional(Expression):
     """`if (condition) body`: a resource or module that may not be deployed."""
 
     condition: Expression
     body: Expression
 
 
-Expression = (
-    Constant
-    | Text
-    | Name
-    | Member
-    | Index
-    | Call
-    | Lambda
-    | Not
-    | Binary
-    | Choice
-    | ArrayOf
-    | ObjectOf
-    | Loop
-    | Conditional
-)
 Kind = Literal["targetScope", "metadata", "using", "param", "var", "resource", "module", "output"]
 
 
