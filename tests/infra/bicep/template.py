@@ -69,7 +69,7 @@ def _at_runtime(resource: Resource, name: str) -> Any:
     raise BicepError(f"the runtime properties of {resource.type} are not known here")
 
 
-_TYPES: dict[str, type] = {"string": str, "int": int, "bool": bool, "array": list, "object": dict}
+_TYPES: dict[str, Any] = {"string": str, "int": int, "bool": bool, "array": list, "object": dict}
 
 
 class _Template(Scope):
