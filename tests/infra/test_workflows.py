@@ -203,8 +203,11 @@ def test_a_tag_has_to_match_the_version_of_its_component(tag: str, folder: str, 
 
 
 def test_the_real_compiler_builds_lints_and_shows_what_would_change() -> None:
-    infra = commands(read(ROOT / ".github/workflows/infra.yml"))
+    workflow = read(ROOT / ".github/workflows/infra.yml")
+    infra = commands(workflow)
 
+    [environment] = [step["env"] for step in steps(workflow) if step.get("run") == "make infra-check"]
+    assert f"--outfile {environment['COMPILED_TEMPLATE']}" in infra
     for command in (
         "az bicep build --file",
         "az bicep lint",
