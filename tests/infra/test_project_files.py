@@ -97,7 +97,9 @@ def test_the_debugger_starts_tasks_that_exist_in_the_environment_of_make() -> No
     assert {*before} <= {*tasks}
     assert {each["dependsOn"] for each in tasks.values() if "dependsOn" in each} <= {*tasks}
     commands = [each["command"] for each in tasks.values() if each["type"] == "shell"]
-    assert {command.removeprefix("make ") for command in commands} <= targets()
+    made = {command.removeprefix("make ") for command in commands if command.startswith("make ")}
+    assert made <= targets()
+    assert {*commands} - {f"make {each}" for each in made} == {".venv/bin/python -m local up --no-functions"}
     assert f"{settings['azureFunctions.pythonVenv']}/bin/python" in (ROOT / "Makefile").read_text(encoding="utf-8")
     assert settings["python.defaultInterpreterPath"].endswith("/.venv/bin/python")
     for path in (*settings["python.testing.pytestArgs"], *settings["python.analysis.extraPaths"]):
