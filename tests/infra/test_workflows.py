@@ -218,7 +218,7 @@ def test_the_real_compiler_builds_lints_and_shows_what_would_change() -> None:
         assert command in infra, command
 
 
-def test_the_app_is_published_by_the_commands_of_the_docs_after_the_tests_and_one_at_a_time() -> None:
+def test_the_app_is_deployed_by_the_documented_commands_after_the_tests_one_at_a_time() -> None:
     deploy = read(ROOT / ".github/workflows/deploy.yml")
     documented = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 
@@ -254,7 +254,7 @@ def test_the_linters_rules_are_errors() -> None:
         assert rules[rule] == {"level": "error"}
 
 
-def test_the_tests_that_can_run_anywhere_run_on_the_emulators_with_settings_they_take() -> None:
+def test_the_acceptance_tests_run_on_the_emulators_with_valid_settings() -> None:
     emulators = read(ROOT / ".github/workflows/emulators.yml")
     (step,) = [each for each in steps(emulators) if "pytest tests/acceptance" in each.get("run", "")]
     assert 'source "$SETTINGS"' in step["run"]
@@ -270,7 +270,7 @@ def test_the_tests_that_can_run_anywhere_run_on_the_emulators_with_settings_they
 
 
 def entities_subscriptions() -> list[str]:
-    """Those of the emulators' one topic that take every event, in sessions."""
+    """The subscriptions of the emulators' topic that receive every event, in sessions."""
     [namespace] = Project(ROOT).json("infra/emulators/Config.json")["UserConfig"]["Namespaces"]
     return [
         each["Name"]
