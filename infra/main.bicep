@@ -1,31 +1,31 @@
 targetScope = 'resourceGroup'
 
 metadata name = 'Outbox Relay'
-metadata description = 'An outbox in Cosmos DB, a Service Bus topic, and the function app that relays the one to the other.'
+metadata description = 'An outbox in Cosmos DB, a Service Bus topic, and the function app that publishes the outbox to the topic.'
 
 @minLength(1)
 @maxLength(32)
-@description('Which deployment this is, as trial or production: part of the names and of the tag azd-env-name.')
+@description('Name of this deployment, such as trial or production. Part of resource names and of the tag azd-env-name.')
 param environmentName string
 
-@description('Where everything is.')
+@description('Region of every resource.')
 param location string = resourceGroup().location
 
-@description('Further tags of every resource.')
+@description('Additional tags for every resource.')
 param tags object = {}
 
 // Network
 
-@description('Private endpoints for Cosmos DB, Service Bus, storage and the app, which reaches them through a virtual network; public access off. Needs serviceBusSku Premium.')
+@description('Disable public access, and create private endpoints for Cosmos DB, Service Bus, storage and the app, which connects through a virtual network. Requires serviceBusSku Premium.')
 param privateNetworking bool = false
 
-@description('Whether the endpoints of the app itself (it has no HTTP function, only deployment) can be reached from outside the virtual network.')
+@description('Whether the app\'s own endpoints are reachable from outside the virtual network. The app has no HTTP function; only deployment uses them.')
 param functionAppPublicAccess bool = !privateNetworking
 
-@description('Addresses of the virtual network, a /25 at least.')
+@description('Address prefix of the virtual network, at least a /25.')
 param addressPrefix string = '10.90.0.0/24'
 
-@description('Spread everything over the availability zones of the region, where it has them.')
+@description('Distribute resources across the availability zones of the region.')
 param zoneRedundant bool = false
 
 // Cosmos DB
@@ -37,17 +37,17 @@ param zoneRedundant bool = false
 param cosmosCapacityMode string = 'Serverless'
 
 @minValue(1000)
-@description('Most request units a second of the outbox container, in thousands, with Autoscale.')
+@description('Maximum request units per second of the outbox container with Autoscale, in multiples of 1000.')
 param cosmosMaxThroughput int = 4000
 
-@description('A second region that Cosmos DB fails over to; empty for none. Not with Serverless.')
+@description('A second region for Cosmos DB to fail over to; empty for none. Not available with Serverless.')
 param cosmosSecondaryLocation string = ''
 
 @allowed([
   'Continuous7Days'
   'Continuous30Days'
 ])
-@description('How far back the account can be restored to any second. The first tier costs nothing beside the account.')
+@description('Retention of continuous backup, within which the account can be restored to any second. The 7-day tier is free of charge.')
 param cosmosBackupTier string = 'Continuous7Days'
 param cosmosDatabase string = 'outbox'
 param cosmosContainer string = 'data'
@@ -58,10 +58,10 @@ param cosmosQuarantineContainer string = 'quarantine'
   1
   2
 ])
-@description('2 takes partition keys of 2048 bytes. 1 takes 101 bytes, and is only for containers that were created without a version: it cannot be changed.')
+@description('2 allows partition keys of 2048 bytes. 1 allows 101 bytes; use it only for existing containers that were created without a version, which cannot be changed.')
 param cosmosPartitionKeyVersion int = 2
 
-@description('Lock the lease and quarantine containers against deletion. It takes the right Microsoft.Authorization/locks/write, which Owner and User Access Administrator have.')
+@description('Lock the lease and quarantine containers against deletion. Requires the permission Microsoft.Authorization/locks/write, which Owner and User Access Administrator have.')
 param lockContainers bool = true
 
 // Service Bus
@@ -79,23 +79,23 @@ param serviceBusSku string = 'Standard'
   8
   16
 ])
-@description('Messaging units, on Premium.')
+@description('Messaging units of a Premium namespace.')
 param serviceBusMessagingUnits int = 1
 param serviceBusTopic string = 'domain-events'
 
-@description('ISO 8601 duration, PT20S to P7D: for how long a message sent again is known and dropped. It has to outlast the longest outage after which the relay sends again. The price: every id is kept for so long and each send compared with them, in the room and the throughput of the topic.')
+@description('ISO 8601 duration, PT20S to P7D, within which Service Bus drops a message with an id that it has already accepted. Make it longer than the longest outage after which the relay retries. Service Bus keeps every id for that time and compares each message with them, which takes space and throughput of the topic.')
 param duplicateDetectionWindow string = 'P1D'
 
-@description('Megabytes: 1024 to 5120 on Standard (times 16, as the topic is partitioned), up to 81920 on Premium.')
+@description('Maximum topic size in megabytes: 1024 to 5120 on Standard (for each of the 16 partitions), up to 81920 on Premium.')
 param topicMaxSizeInMegabytes int = 5120
 
-@description('ISO 8601 duration for which a message waits for its consumer before it goes to the dead letters.')
+@description('ISO 8601 duration after which a message that no consumer has settled is dead-lettered.')
 param messageTimeToLive string = 'P14D'
 
-@description('Kilobytes of the largest message, on Premium.')
+@description('Maximum message size in kilobytes, on Premium.')
 param maxMessageSizeInKilobytes int = 1024
 
-@description('The subscriptions: name, and if wanted action (one event to subscribe to, else all), maxDeliveryCount (10), lockDuration (PT1M), messageTimeToLive, receiverPrincipalIds (the consumers, each may receive from this subscription and no other).')
+@description('Subscriptions. Each has a name, and optionally an action (the only event to receive; default: every event), maxDeliveryCount (10), lockDuration (PT1M), messageTimeToLive and receiverPrincipalIds (consumers that may receive from this subscription).')
 param subscriptions array = [
   {
     name: 'all'
@@ -114,7 +114,7 @@ param relayPollDelayMs int = 500
 param relaySenders int = 32
 param relaySendTimeoutS int = 30
 
-@description('Seconds for one attempt at a batch, less than functionTimeout of host.json.')
+@description('Seconds before an attempt at a batch of documents ends. Must be less than functionTimeout in host.json.')
 param relayAttemptTimeoutS int = 480
 
 @allowed([
@@ -122,7 +122,7 @@ param relayAttemptTimeoutS int = 480
   'park'
   'block'
 ])
-@description('What becomes of a partition key\'s later events when one can never be sent: they go on, are set aside too until it is released, or wait.')
+@description('What happens to later events of a partition key when one of its events can never be sent: skip publishes them, park quarantines them until the first is released, block makes them wait.')
 param relayOnPoison string = 'skip'
 
 @allowed([
@@ -131,7 +131,7 @@ param relayOnPoison string = 'skip'
 ])
 param relayMessageFormat string = 'plain'
 
-@description('The source of CloudEvents, as /contacts; only with relayMessageFormat cloudevents.')
+@description('The source of CloudEvents, such as /contacts. Only with relayMessageFormat cloudevents.')
 param relayCloudEventsSource string = ''
 
 @allowed([
@@ -143,14 +143,14 @@ param instanceMemoryMB int = 2048
 
 @minValue(1)
 @maxValue(1000)
-@description('More instances than the outbox has physical partitions would have nothing to do.')
+@description('Maximum number of instances. Instances beyond the number of physical partitions of the outbox stay idle.')
 param maximumInstanceCount int = 40
 
 @minValue(0)
-@description('Instances that never sleep. With 0 the first event after a quiet time waits for a cold start, and a Python app with a Cosmos DB trigger does not always wake (azure-functions-host issue 11308); zoneRedundant wants 2.')
+@description('Number of always-ready instances. With 0, the first event after an idle period waits for a cold start, and a Python app with a Cosmos DB trigger does not always scale from zero (azure-functions-host issue 11308). zoneRedundant requires 2.')
 param alwaysReadyInstances int = 1
 
-@description('Replace instances batch by batch when the app changes, letting attempts under way finish. In preview, and not in every region; without it, all instances restart at once.')
+@description('Replace instances in batches when the app changes, so that running attempts finish. In preview, and not in every region. Otherwise all instances restart at once.')
 param rollingUpdates bool = false
 
 // People and services
@@ -158,7 +158,7 @@ param rollingUpdates bool = false
 @description('Principal ids of the services that write the outbox.')
 param writerPrincipalIds array = []
 
-@description('Principal ids of those who run python -m relay check, smoke, quarantine and replay.')
+@description('Principal ids of operators, who run python -m relay check, smoke, quarantine and replay.')
 param operatorPrincipalIds array = []
 
 @allowed([
@@ -168,13 +168,13 @@ param operatorPrincipalIds array = []
 ])
 param operatorPrincipalType string = 'User'
 
-@description('Who is told of alerts.')
+@description('E-mail addresses that receive alerts.')
 param operatorEmails array = []
 
-@description('Where the operators read docs/runbook.md, as the address of your copy: each alert gives it with its own section.')
+@description('Address of your copy of docs/runbook.md. Each alert links to its section there.')
 param runbook string = 'docs/runbook.md'
 
-@description('Thresholds of alerts that differ from the defaults: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), leaseWarnings (10), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
+@description('Alert thresholds to override, by name. The defaults are: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), leaseWarnings (10), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
 param alertThresholds object = {}
 
 @minValue(30)
@@ -182,13 +182,13 @@ param alertThresholds object = {}
 param logRetentionInDays int = 30
 
 @minValue(-1)
-@description('Gigabytes of logs and metrics a day; what comes after them is dropped until the next day, and alerts on it are blind. -1 for no limit.')
+@description('Daily quota of logs and metrics in gigabytes; -1 for no limit. Telemetry beyond it is dropped until the next day, and alerts on it do not fire.')
 param dailyLogQuotaInGigabytes int = 5
 
-@description('Let Cosmos DB sum up its requests (DataPlaneRequests5M, in preview), so that the alert silent sees an outbox that is written to and not relayed.')
+@description('Export five-minute summaries of Cosmos DB requests (DataPlaneRequests5M, in preview), so that the alert silent detects writes to the outbox that are not published.')
 param summarizeWrites bool = false
 
-// Names that modules are told, and do not hear from one another: what-if can then look into every module.
+// Names are computed here, not taken from module outputs, so that what-if can evaluate every module.
 var resourceToken = toLower(uniqueString(subscription().id, resourceGroup().id, environmentName))
 var allTags = union({ 'azd-env-name': environmentName, application: 'outbox-relay' }, tags)
 var identityName = 'id-relay-${resourceToken}'
@@ -199,11 +199,11 @@ var serviceBusName = 'sbns-relay-${resourceToken}'
 var functionAppName = 'func-relay-${resourceToken}'
 var networkName = 'vnet-relay-${resourceToken}'
 var deploymentContainer = 'app-package'
-// ISO 8601 to seconds. The relay is told the window of the topic itself, so that the two cannot differ.
+// ISO 8601 to seconds. The relay's setting is derived from the topic's window, so that the two cannot differ.
 var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
 var serverless = cosmosCapacityMode == 'Serverless'
 
-// Private endpoints of Service Bus exist on Premium alone; serverless accounts have one region.
+// Service Bus has private endpoints on Premium only. A serverless account has one region.
 var allowedSku = (privateNetworking && serviceBusSku != 'Premium') ? fail('privateNetworking needs serviceBusSku Premium: Standard has no private endpoints, and its public access cannot be closed') : serviceBusSku
 var allowedSecondaryLocation = (serverless && !empty(cosmosSecondaryLocation)) ? fail('cosmosSecondaryLocation needs cosmosCapacityMode Autoscale: a serverless account has one region') : cosmosSecondaryLocation
 
@@ -304,7 +304,7 @@ module serviceBus 'modules/servicebus.bicep' = {
   }
 }
 
-// One after another: Service Bus refuses changes of one topic that overlap (409, subcode 40901).
+// Deployed serially: Service Bus rejects concurrent changes to one topic (409, subcode 40901).
 // https://learn.microsoft.com/azure/service-bus-messaging/service-bus-resource-manager-exceptions
 @batchSize(1)
 module topicSubscriptions 'modules/subscription.bicep' = [for entry in subscriptions: {
@@ -347,7 +347,7 @@ module cosmosEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) 
     networkId: network!.outputs.id
     subnetId: network!.outputs.endpointSubnetId
   }
-  // Both change the account, which lets one at a time.
+  // Both modules change the account, which allows one change at a time.
   dependsOn: [
     cosmosAccess
   ]
@@ -398,7 +398,7 @@ module functionAppEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork
   }
 }
 
-// After every right and every private endpoint: the host starts at once, and would find closed doors.
+// After every role assignment and private endpoint: the host starts immediately and needs access.
 module functionApp 'modules/functions.bicep' = {
   name: 'function-app'
   params: {
@@ -500,10 +500,10 @@ module workbook 'modules/workbook.bicep' = {
   }
 }
 
-// For people and tools: the names are those of docs/settings.md, so that python -m relay takes them as they are.
-// Without COSMOS__credential, whose managed identity exists only on Azure: an operator is found by az login.
+// The output names are those of docs/settings.md, so that python -m relay accepts them unchanged. COSMOS__credential is left
+// out: the managed identity exists only on Azure, and operators authenticate with az login.
 
-@description('What python -m relay --env-file and local.settings.json take, as one object: ARM may change the case of the outputs\' own names, never of names within an output.')
+@description('The settings for python -m relay --env-file and local.settings.json as one object: ARM may change the case of output names, but not of names within an output.')
 output settings object = {
   COSMOS__accountEndpoint: cosmos.outputs.endpoint
   COSMOS_DATABASE: cosmosDatabase

@@ -1,9 +1,9 @@
-// What `azd up` takes: the values of its environment (azd env set NAME value), with those of a trial where none is set.
+// Parameters of `azd up`, from its environment (azd env set NAME value). The defaults are those of a trial.
 using './main.bicep'
 
 var operator = readEnvironmentVariable('AZURE_PRINCIPAL_ID', '')
 var private = bool(readEnvironmentVariable('PRIVATE_NETWORKING', 'false'))
-// The default has to be a literal: with a choice of two, the compiler reports BCP427 where the variable is not set.
+// The default must be a literal: with a conditional expression the compiler reports BCP427 if the variable is not set.
 var publicAccess = readEnvironmentVariable('FUNCTION_APP_PUBLIC_ACCESS', '')
 var email = readEnvironmentVariable('OPERATOR_EMAIL', '')
 

@@ -1,4 +1,4 @@
-// Production: private, over several zones, always awake.
+// Production: private networking, zone redundancy, always-ready instances.
 using './main.bicep'
 
 param environmentName = 'production'
@@ -16,7 +16,7 @@ param serviceBusMessagingUnits = 1
 param duplicateDetectionWindow = 'P1D'
 param topicMaxSizeInMegabytes = 81920
 
-// One entry a consumer; its managed identity's principal id goes into receiverPrincipalIds.
+// One entry for each consumer, with the principal id of its managed identity in receiverPrincipalIds.
 param subscriptions = [
   {
     name: 'all'
@@ -32,11 +32,11 @@ param subscriptions = [
 ]
 
 param writerPrincipalIds = []
-// Ids of groups: the type below goes with them. For single users it is User.
+// Object ids of groups. For users, change the type below to User.
 param operatorPrincipalIds = []
 param operatorPrincipalType = 'Group'
 param operatorEmails = []
 param logRetentionInDays = 90
 param dailyLogQuotaInGigabytes = 20
-// In preview: set it to false where the deployment of diagnostic settings is refused for it.
+// In preview: set it to false if the deployment of diagnostic settings fails because of it.
 param summarizeWrites = true

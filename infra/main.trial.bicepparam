@@ -1,4 +1,4 @@
-// A trial: what costs next to nothing while nothing happens, reachable from anywhere by those who have a role.
+// A trial: costs almost nothing while idle, and is reachable from any network with an assigned role.
 using './main.bicep'
 
 param environmentName = 'trial'
@@ -6,5 +6,5 @@ param serviceBusSku = 'Standard'
 param cosmosCapacityMode = 'Serverless'
 param cosmosBackupTier = 'Continuous7Days'
 param duplicateDetectionWindow = 'P1D'
-// So that the resource group can be deleted as a whole.
+// Without locks the whole resource group can be deleted.
 param lockContainers = false

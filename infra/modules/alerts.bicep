@@ -1,4 +1,4 @@
-metadata description = 'Who is told when the relay is in trouble, and of what. Each rule has a section of its name in docs/runbook.md.'
+metadata description = 'Alert rules and the action group they notify. docs/runbook.md has a section for each rule.'
 
 param location string
 param tags object
@@ -12,50 +12,50 @@ param functionAppId string
 @description('The container of business documents and events.')
 param outboxContainer string
 
-@description('Megabytes that the topic may hold in all, partitions included.')
+@description('Maximum size of the topic in megabytes, over all its partitions.')
 param topicCapacityInMegabytes int
 
-@description('E-mail addresses; with none, alerts show in the portal alone.')
+@description('E-mail addresses to notify. Without any, alerts appear only in the portal.')
 param operatorEmails array
 
-@description('Where docs/runbook.md is read, the beginning of the address that each alert gives.')
+@description('Address of docs/runbook.md, to which each alert links.')
 param runbook string
 
-@description('Thresholds that are to differ from the defaults below, by their names.')
+@description('Thresholds to override, by name.')
 param thresholds object
 
 var defaults = {
-  // An idle relay takes less than a second and a cold start some tens: five minutes are a backlog that consumers notice.
+  // Lag is less than a second normally, and tens of seconds after a cold start. Five minutes are a backlog that consumers notice.
   lagSeconds: 300
-  // A working day in which somebody can still act before Cosmos DB deletes the event.
+  // Leaves a working day to act before Cosmos DB deletes the event.
   headroomHours: 24
-  // Each is an event that nobody was told of.
+  // Each one is an event that was not published.
   quarantined: 0
-  // Retries come within a second to a minute: more in 15 minutes is no passing fault, but an outage or a wrong setting.
+  // Retries follow within seconds to a minute: more failures in 15 minutes mean an outage or a wrong setting.
   failedAttempts: 5
-  // The trigger gives one each 13 seconds for a document that it cannot hand over, and now and then one in passing, as
-  // when an instance is stopped.
+  // The trigger logs one every 13 seconds for a document that it cannot deliver, and an occasional one otherwise, such as when
+  // an instance stops.
   leaseWarnings: 10
-  // Each is an event that a consumer could not take.
+  // Each one is an event that a consumer did not process.
   deadLetters: 0
-  // The SDKs wait and try again: some in 15 minutes delay events by seconds, a hundred a quarter of an hour's.
+  // The SDKs retry: a few in 15 minutes delay events by seconds, a hundred by many minutes.
   throttledRequests: 100
-  // What all subscriptions together have not received: a burst is gone within minutes, the backlog of a consumer that is
-  // away is not.
+  // Messages of all subscriptions that wait for a consumer. A burst is consumed within minutes; the backlog of a stopped
+  // consumer is not.
   activeMessages: 1000
-  // A namespace takes 5000, of which each sender of each instance is one; then it refuses new ones.
+  // A namespace accepts 5000 connections and refuses more. Each sender of each instance takes one.
   // https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
   connections: 4000
-  // A full topic refuses sends. The sessions of a partitioned topic fill its partitions unevenly, hence not later.
+  // A full topic refuses sends. The margin is large because sessions fill the topic's partitions unevenly.
   topicSizePercent: 60
 }
 var merged = union(defaults, thresholds)
-var limits = length(merged) > length(defaults) ? fail('alertThresholds has a name that is none of: ${join(map(items(defaults), entry => entry.key), ', ')}') : merged
+var limits = length(merged) > length(defaults) ? fail('alertThresholds has an unknown name; the known ones are: ${join(map(items(defaults), entry => entry.key), ', ')}') : merged
 
-// A hundredth of a megabyte, in bytes.
+// One percent of a megabyte, in bytes.
 var percentOfMegabyte = 10485
 
-// From the queries that the workbook shows too. Each yields a number, or one row for each finding.
+// Rules on the queries, which the workbook shows too. Each query returns a number, or one row for each finding.
 var logAlerts = [
   {
     name: 'lag'
@@ -73,7 +73,7 @@ var logAlerts = [
   }
   {
     name: 'ttl-headroom'
-    says: 'Cosmos DB will soon delete events that have not been relayed: they would be lost.'
+    says: 'Cosmos DB will soon delete events that have not been published. They would be lost.'
     severity: 0
     query: loadTextContent('../queries/headroom.kql')
     measure: { metricMeasureColumn: 'HeadroomHours' }
@@ -87,7 +87,7 @@ var logAlerts = [
   }
   {
     name: 'quarantine'
-    says: 'Documents that cannot become messages were put into quarantine: nobody was told of them.'
+    says: 'Events that cannot be sent were quarantined and are not published.'
     severity: 2
     query: loadTextContent('../queries/quarantine.kql')
     measure: { metricMeasureColumn: 'Quarantined' }
@@ -97,12 +97,12 @@ var logAlerts = [
     dimensions: ['Reason']
     window: 'PT15M'
     frequency: 'PT5M'
-    // It does not go away by itself, so it is not reported as resolved.
+    // It does not resolve by itself.
     resolves: false
   }
   {
     name: 'failing'
-    says: 'Attempts fail, and their events come again until they do not.'
+    says: 'Attempts fail. Their events are retried until they succeed.'
     severity: 1
     query: loadTextContent('../queries/failing.kql')
     measure: { metricMeasureColumn: 'Failures' }
@@ -116,7 +116,7 @@ var logAlerts = [
   }
   {
     name: 'undelivered'
-    says: 'The host cannot hand a document to the relay; nothing of its physical partition goes on.'
+    says: 'The Functions host cannot deliver a document to the relay. No later event of its physical partition is published.'
     severity: 1
     query: loadTextContent('../queries/undelivered.kql')
     measure: { metricMeasureColumn: 'Warnings' }
@@ -130,7 +130,7 @@ var logAlerts = [
   }
   {
     name: 'silent'
-    says: 'The relay receives nothing although there is something to do.'
+    says: 'The relay receives no documents although there is work to do.'
     severity: 1
     query: replace(loadTextContent('../queries/silent.kql'), '$(container)', outboxContainer)
     measure: {}
@@ -144,7 +144,7 @@ var logAlerts = [
   }
   {
     name: 'quota'
-    says: 'The daily quota of the workspace is reached: telemetry is dropped until tomorrow, and alerts on it are blind.'
+    says: 'The workspace has reached its daily quota. Telemetry is dropped until the next day, and alerts on it do not fire.'
     severity: 1
     query: loadTextContent('../queries/quota.kql')
     measure: { metricMeasureColumn: 'Refusals' }
@@ -154,17 +154,17 @@ var logAlerts = [
     dimensions: []
     window: 'PT15M'
     frequency: 'PT5M'
-    // The workspace says it once, and it holds until the next day.
+    // The workspace logs it once, and it applies until the next day.
     resolves: false
   }
 ]
 
-// What the services measure themselves. These metrics cannot be sent to the workspace (column DS Export of
-// https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/metrics-index), so no query sees them.
+// Rules on platform metrics, which cannot be exported to the workspace (column DS Export of
+// https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/metrics-index), so no query can use them.
 var metricAlerts = [
   {
     name: 'dead-letters'
-    says: 'Messages were dead-lettered: a consumer did not take them, or they expired.'
+    says: 'Messages were dead-lettered: a consumer did not process them, or they expired.'
     severity: 2
     resourceId: serviceBusNamespaceId
     metric: 'DeadletteredMessages'
@@ -183,10 +183,10 @@ var metricAlerts = [
   }
   {
     name: 'backlog'
-    says: 'Messages wait in the topic: the consumer of a subscription is slow or away.'
+    says: 'Messages accumulate in the topic: a consumer is slow or stopped.'
     severity: 3
     resourceId: serviceBusNamespaceId
-    // The sum over the subscriptions of the topic. Azure Monitor has no such metric of a single subscription.
+    // The sum over all subscriptions of the topic. Azure Monitor has no such metric for one subscription.
     // https://github.com/Azure/azure-service-bus/issues/119
     metric: 'ActiveMessages'
     namespace: 'Microsoft.ServiceBus/namespaces'
@@ -204,12 +204,12 @@ var metricAlerts = [
   }
   {
     name: 'connections'
-    says: 'The namespace nears its limit of connections; beyond it, the relay and the consumers are refused.'
+    says: 'The namespace approaches its connection limit, beyond which the relay and consumers cannot connect.'
     severity: 2
     resourceId: serviceBusNamespaceId
     metric: 'ActiveConnections'
     namespace: 'Microsoft.ServiceBus/namespaces'
-    // The only aggregation there is; over more than a minute it would add up the same connections again.
+    // The only available aggregation. Over more than one minute it would count a connection more than once.
     timeAggregation: 'Total'
     threshold: limits.connections
     dimensions: []
@@ -218,7 +218,7 @@ var metricAlerts = [
   }
   {
     name: 'servicebus-throttling'
-    says: 'Service Bus refuses requests, as its capacity is used up.'
+    says: 'Service Bus throttles requests.'
     severity: 3
     resourceId: serviceBusNamespaceId
     metric: 'ThrottledRequests'
@@ -231,7 +231,7 @@ var metricAlerts = [
   }
   {
     name: 'cosmos-throttling'
-    says: 'Cosmos DB refuses requests (429), as its request units are used up.'
+    says: 'Cosmos DB throttles requests (429): the request units are used up.'
     severity: 3
     resourceId: cosmosAccountId
     metric: 'TotalRequests'
@@ -250,7 +250,7 @@ var metricAlerts = [
   }
   {
     name: 'topic-size'
-    says: 'The topic fills up; when it is full, it refuses sends and relaying stops.'
+    says: 'The topic fills up. A full topic refuses sends, and publishing stops.'
     severity: 1
     resourceId: serviceBusNamespaceId
     metric: 'Size'
@@ -299,7 +299,7 @@ resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rul
     ]
     evaluationFrequency: rule.frequency
     windowSize: rule.window
-    // A workspace has some tables only when their first row has come.
+    // Some tables exist in a workspace only after their first row has arrived.
     skipQueryValidation: true
     criteria: {
       allOf: [
@@ -361,13 +361,13 @@ resource metricRules 'Microsoft.Insights/metricAlerts@2018-03-01' = [for rule in
   }
 }]
 
-// Nothing else tells of an app that was stopped: it sends no telemetry, and its metrics cannot be told from those of a quiet one.
+// No other rule detects a stopped app: it sends no telemetry, and its metrics look like those of an idle one.
 resource stopped 'Microsoft.Insights/activityLogAlerts@2020-10-01' = {
   name: 'relay-stopped-${resourceToken}'
   location: 'global'
   tags: tags
   properties: {
-    description: 'Outbox Relay: stopped. Somebody stopped the function app: no event is published. ${runbook}#stopped'
+    description: 'Outbox Relay: stopped. The function app was stopped, so no event is published. ${runbook}#stopped'
     enabled: true
     scopes: [
       functionAppId

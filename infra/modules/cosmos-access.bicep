@@ -1,4 +1,4 @@
-metadata description = 'Who may do what in the outbox. Data plane roles of Cosmos DB itself: Azure roles give no access to data.'
+metadata description = 'Access to the outbox by data plane roles of Cosmos DB. Azure roles give no access to data.'
 
 param accountName string
 param database string
@@ -6,14 +6,14 @@ param dataContainer string
 param leaseContainer string
 param quarantineContainer string
 
-@description('Resource id and principal id of the identity of the function app. Names are made of the former, which what-if knows.')
+@description('Resource id and principal id of the function app\'s identity. Names of role assignments derive from the resource id, which what-if knows.')
 param relayIdentityId string
 param relayPrincipalId string
 
 @description('Principal ids of the services that write the outbox.')
 param writerPrincipalIds array
 
-@description('Principal ids of those who run python -m relay.')
+@description('Principal ids of operators, who run python -m relay.')
 param operatorPrincipalIds array
 
 resource account 'Microsoft.DocumentDB/databaseAccounts@2025-04-15' existing = {
@@ -28,9 +28,9 @@ var quarantineScope = '${databaseScope}/colls/${quarantineContainer}'
 var dataReader = '${account.id}/sqlRoleDefinitions/00000000-0000-0000-0000-000000000001'
 var dataContributor = '${account.id}/sqlRoleDefinitions/00000000-0000-0000-0000-000000000002'
 
-// Metadata tells names, partition keys and physical partitions, never an item. It is wanted at the database, not only
-// at the containers: the trigger's change feed processor has read the database too (SDK 3.31.2), and was refused with
-// 403, substatus 5301, when its role was given at the container. The account's scope is not needed.
+// Metadata covers names, partition keys and physical partitions, never items. It must be readable at the database, not only
+// at the containers: a change feed processor (SDK 3.31.2) reads the database too, and gets 403, substatus 5301, with a role
+// at the container only. The account's scope is not needed.
 // https://github.com/Azure/azure-cosmos-dotnet-v3/issues/3638 and pull 3566
 resource metadataReader 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinitions@2024-11-15' = {
   parent: account
@@ -51,8 +51,8 @@ resource metadataReader 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinition
   }
 }
 
-// The relay adds records, asks which keys are parked and what is to be set aside, and touches and removes such entries. It has no
-// right to the change feed or to stored procedures there. Which action a patch takes is not documented, hence items/*.
+// The relay creates records, queries parked keys and events to set aside, and updates and deletes those entries. The role does not
+// include the change feed or stored procedures. The action that a patch needs is not documented, hence items/*.
 // https://learn.microsoft.com/azure/cosmos-db/reference-data-plane-security
 resource quarantineWriter 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinitions@2024-11-15' = {
   parent: account
@@ -116,7 +116,7 @@ var writersData = [for principalId in writerPrincipalIds: {
   roleDefinitionId: dataContributor
   scope: dataScope
 }]
-// The smoke test writes an event, quarantine discard deletes a record: both need more than reading.
+// The smoke test writes an event, and quarantine discard deletes a record.
 var operatorsOutbox = [for principalId in operatorPrincipalIds: {
   who: principalId
   principalId: principalId
@@ -124,7 +124,7 @@ var operatorsOutbox = [for principalId in operatorPrincipalIds: {
   scope: databaseScope
 }]
 
-// One after another: Cosmos DB takes an exclusive lock on the account for each, and refuses a second with 412.
+// Deployed serially: Cosmos DB locks the account for each assignment and rejects a concurrent one with 412.
 // https://github.com/hashicorp/terraform-provider-azurerm/issues/15842
 @batchSize(1)
 resource rights 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = [for right in concat(relayRights, writersMetadata, writersData, operatorsOutbox): {

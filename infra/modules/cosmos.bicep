@@ -1,4 +1,4 @@
-metadata description = 'The outbox: a Cosmos DB account that knows no keys, its database and its three containers.'
+metadata description = 'The outbox: a Cosmos DB account without key authentication, its database and its three containers.'
 
 param name string
 param location string
@@ -14,7 +14,7 @@ param quarantineContainer string
 ])
 param capacityMode string
 
-@description('Most request units a second of the outbox container, where the capacity mode is Autoscale.')
+@description('Maximum request units per second of the outbox container, with Autoscale.')
 param maxThroughput int
 
 @description('A second region to fail over to; empty for none.')
@@ -32,10 +32,10 @@ param publicAccess bool
   1
   2
 ])
-@description('2 takes partition keys of 2048 bytes, 1 of 101 bytes. Fixed when a container is created.')
+@description('2 allows partition keys of 2048 bytes, 1 of 101 bytes. Fixed when a container is created.')
 param partitionKeyVersion int
 
-@description('Whether leases and quarantine are locked against deletion. Takes the right Microsoft.Authorization/locks/write.')
+@description('Whether to lock the lease and quarantine containers against deletion. Requires Microsoft.Authorization/locks/write.')
 param lockContainers bool
 
 var serverless = capacityMode == 'Serverless'
@@ -50,9 +50,9 @@ var secondary = {
   isZoneRedundant: false
 }
 var dataOptions = serverless ? {} : { autoscaleSettings: { maxThroughput: maxThroughput } }
-// 1000 is the least that autoscale takes; leases and quarantine never need more.
+// 1000 is the minimum of autoscale, and enough for leases and quarantine.
 var smallOptions = serverless ? {} : { autoscaleSettings: { maxThroughput: 1000 } }
-// The id and _ts of a document are always indexed.
+// Cosmos DB always indexes a document's id and _ts.
 // https://learn.microsoft.com/azure/cosmos-db/index-policy#include-exclude-paths
 var onlyIds = {
   automatic: true
@@ -74,7 +74,7 @@ resource account 'Microsoft.DocumentDB/databaseAccounts@2025-04-15' = {
     databaseAccountOfferType: 'Standard'
     locations: empty(secondaryLocation) ? [primary] : [primary, secondary]
     enableAutomaticFailover: !empty(secondaryLocation)
-    // One region writes: with several, the change feed has no order that holds within a partition key.
+    // With several write regions, the change feed does not keep the order within a partition key.
     enableMultipleWriteLocations: false
     consistencyPolicy: {
       defaultConsistencyLevel: 'Session'
@@ -115,12 +115,12 @@ resource data 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@202
         paths: [
           '/partitionKey'
         ]
-        // Without it a container takes keys of 101 bytes only: a key may have 128 characters, of up to 3 bytes each.
+        // Without a version, keys are limited to 101 bytes. A key may have 128 characters of up to 3 bytes each.
         // https://learn.microsoft.com/azure/cosmos-db/large-partition-keys
         version: partitionKeyVersion
       }
-      // Indexed as a whole, as Cosmos DB does by default: services query their documents, which share paths with events.
-      // Time to live on, without a default: each event's own ttl rules, and business documents stay.
+      // Indexed completely (the default), because services query their documents, which share paths with events.
+      // Time to live is on without a default: each event's own ttl applies, and business documents do not expire.
       defaultTtl: -1
     }
     options: dataOptions
@@ -133,7 +133,7 @@ resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
   properties: {
     resource: {
       id: leaseContainer
-      // The change feed processor accepts no other partition key.
+      // The change feed processor requires this partition key.
       partitionKey: {
         kind: 'Hash'
         paths: [
@@ -141,12 +141,12 @@ resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
         ]
         version: partitionKeyVersion
       }
-      // Time to live on, without a default. The processor takes a lock with a ttl of 30 s while it sets up its leases; where
-      // time to live is off, the lock of a host that was killed there never expires, and every later host waits for ever,
-      // without a line of log. Leases have no ttl: they stay. The trigger sets -1 on a container that it creates itself.
+      // Time to live is on without a default. The processor creates a lock document with a ttl of 30 s while it initializes its
+      // leases. With time to live off, the lock of a host that is killed at that point never expires, and every later host
+      // waits forever without logging. Leases have no ttl and do not expire. The trigger sets -1 on containers that it creates.
       // Azure/azure-cosmos-dotnet-v3, ChangeFeedProcessor/LeaseManagement/DocumentServiceLeaseStoreCosmos.cs
       defaultTtl: -1
-      // Leases are found by the beginning of their id, which is always indexed, and are replaced every few seconds.
+      // Leases are queried by id prefix, which is always indexed, and replaced every few seconds.
       indexingPolicy: onlyIds
     }
     options: smallOptions
@@ -159,7 +159,7 @@ resource quarantine 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containe
   properties: {
     resource: {
       id: quarantineContainer
-      // No time to live: what is set aside stays until somebody releases or discards it.
+      // No time to live: a quarantined event stays until an operator releases or discards it.
       partitionKey: {
         kind: 'Hash'
         paths: [
@@ -167,7 +167,7 @@ resource quarantine 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containe
         ]
         version: partitionKeyVersion
       }
-      // What the relay and python -m relay ask for, and not the quarantined documents, which are read by id.
+      // Only the properties that queries of the relay use. Quarantined documents are read by id.
       indexingPolicy: union(onlyIds, {
         includedPaths: map(['type', 'reason', 'partitionKey', 'quarantinedAt'], name => { path: '/${name}/?' })
       })
@@ -176,14 +176,15 @@ resource quarantine 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containe
   }
 }
 
-// Without leases every event is published again, without quarantine nobody knows what was not. A lock also stops the deletion
-// of the database, the account and the resource group: infra/README.md says how to take a deployment down.
+// Without the leases every event would be published again; without quarantine, events that were not published would be lost. A
+// lock also prevents the deletion of the database, the account and the resource group: infra/README.md says how to delete a
+// deployment.
 resource leasesLock 'Microsoft.Authorization/locks@2020-05-01' = if (lockContainers) {
   name: 'keep-leases'
   scope: leases
   properties: {
     level: 'CanNotDelete'
-    notes: 'Holds how far the relay has come: without it every event is published again.'
+    notes: 'Holds the checkpoints of the relay. Without it every event is published again.'
   }
 }
 
@@ -192,7 +193,7 @@ resource quarantineLock 'Microsoft.Authorization/locks@2020-05-01' = if (lockCon
   scope: quarantine
   properties: {
     level: 'CanNotDelete'
-    notes: 'Holds the events that were not published: without it nobody knows of them.'
+    notes: 'Holds the events that could not be published. Without it they are lost.'
   }
 }
 

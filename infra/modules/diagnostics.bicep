@@ -1,4 +1,4 @@
-metadata description = 'What each resource says about itself, sent to the workspace.'
+metadata description = 'Diagnostic settings: the logs and metrics that each resource sends to the workspace.'
 
 param workspaceId string
 param cosmosAccountName string
@@ -6,7 +6,7 @@ param serviceBusNamespaceName string
 param storageAccountName string
 param functionAppName string
 
-@description('Whether Cosmos DB sums up its requests over five minutes (DataPlaneRequests5M, a category in preview).')
+@description('Whether to export five-minute summaries of Cosmos DB requests (DataPlaneRequests5M, a category in preview).')
 param summarizeWrites bool
 
 var settingName = 'to-log-analytics'
@@ -38,8 +38,8 @@ resource functionApp 'Microsoft.Web/sites@2025-03-01' existing = {
   name: functionAppName
 }
 
-// Not DataPlaneRequests: one row for each request of the change feed would cost more than the outbox. Summed up over five
-// minutes it tells whether anything is written, which the alert of a silent relay asks where it can.
+// Not DataPlaneRequests, whose row for each change feed request would cost more than the outbox. The five-minute summaries show
+// whether the outbox is written to, which the alert silent uses.
 var summaries = summarizeWrites ? [{ category: 'DataPlaneRequests5M', enabled: true }] : []
 
 resource fromCosmos 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
@@ -78,7 +78,7 @@ resource fromServiceBus 'Microsoft.Insights/diagnosticSettings@2021-05-01-previe
   }
 }
 
-// Who replaced the deployed package is worth knowing; who read it is not.
+// Records who replaces the deployed package. Reads are not recorded.
 resource fromBlobs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: settingName
   scope: blobs
@@ -97,7 +97,7 @@ resource fromBlobs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = 
   }
 }
 
-// The host's own log: what is left to look at when the telemetry itself does not arrive.
+// The host's own log arrives even if the app's telemetry does not.
 resource fromFunctionApp 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: settingName
   scope: functionApp

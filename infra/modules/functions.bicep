@@ -1,4 +1,4 @@
-metadata description = 'The function app on Flex Consumption: reaches everything by its identity, and cannot be deployed to by password.'
+metadata description = 'The function app on Flex Consumption. It authenticates with its identity, and basic authentication for deployment is off.'
 
 param name string
 param planName string
@@ -12,32 +12,32 @@ param storageBlobEndpoint string
 param deploymentContainer string
 param applicationInsightsConnectionString string
 
-@description('The settings of the relay, by name (docs/settings.md).')
+@description('Settings of the relay, by name (docs/settings.md).')
 param relaySettings object
 
 @description('512, 2048 or 4096.')
 param instanceMemoryMB int
 param maximumInstanceCount int
 
-@description('Instances that never sleep. With 0 the app goes to sleep between changes, and may not wake for the next one.')
+@description('Number of always-ready instances. With 0 the app scales to zero when idle, and may not start again for the next change.')
 param alwaysReadyInstances int
 param zoneRedundant bool
 param publicAccess bool
 
-@description('Subnet for what the app sends; empty for none.')
+@description('Id of the subnet for outbound traffic; empty for none.')
 param integrationSubnetId string
 
-@description('Replace instances batch by batch, letting attempts under way finish, instead of all at once. In preview.')
+@description('Replace instances in batches, so that running attempts finish. In preview.')
 param rollingUpdates bool
 
 var alwaysReady = alwaysReadyInstances > 0 ? [{ name: 'function:relay', instanceCount: alwaysReadyInstances }] : []
 var network = empty(integrationSubnetId) ? {} : { virtualNetworkSubnetId: integrationSubnetId }
 
-// Left out unless it is asked for: a region that does not know it could refuse the app. The default is to recreate.
+// Omitted by default, because a region without the preview might reject the app. The default strategy is to recreate.
 // https://learn.microsoft.com/azure/azure-functions/flex-consumption-site-updates
 var updates = rollingUpdates ? { siteUpdateStrategy: { type: 'RollingUpdate' } } : {}
 
-// FUNCTIONS_WORKER_RUNTIME and FUNCTIONS_EXTENSION_VERSION are not for Flex Consumption: functionAppConfig says it.
+// Flex Consumption uses functionAppConfig instead of FUNCTIONS_WORKER_RUNTIME and FUNCTIONS_EXTENSION_VERSION.
 // https://learn.microsoft.com/azure/azure-functions/functions-app-settings#flex-consumption-plan-deprecations
 var hostSettings = {
   AzureWebJobsStorage__blobServiceUri: storageBlobEndpoint
@@ -46,7 +46,7 @@ var hostSettings = {
   APPLICATIONINSIGHTS_CONNECTION_STRING: applicationInsightsConnectionString
   APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identityClientId};Authorization=AAD'
   PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY: 'true'
-  // Else every library's log is exported, that of the exporter itself too: each export makes rows for the next one.
+  // Otherwise every library's logs are exported, including the exporter's own, so that each export causes more rows.
   PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME: 'relay'
 }
 var identitySettings = {

@@ -1,4 +1,4 @@
-metadata description = 'The identity of the function app: it holds every right the relay has, and no secret.'
+metadata description = 'The identity of the function app, to which all its roles are assigned.'
 
 param name string
 param location string

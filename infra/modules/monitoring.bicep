@@ -1,4 +1,4 @@
-metadata description = 'Where telemetry goes: a Log Analytics workspace and Application Insights on it, which takes no instrumentation key for a password.'
+metadata description = 'A Log Analytics workspace, and Application Insights on it with Entra authentication only.'
 
 param workspaceName string
 param applicationInsightsName string
@@ -6,10 +6,10 @@ param location string
 param tags object
 param retentionInDays int
 
-@description('Gigabytes a day that the workspace takes in, and no more until the next day; -1 for no limit.')
+@description('Daily quota of the workspace in gigabytes; -1 for no limit.')
 param dailyQuotaInGigabytes int
 
-@description('Resource id and principal id of the identity of the function app. Names are made of the former, which what-if knows.')
+@description('Resource id and principal id of the function app\'s identity. Names of role assignments derive from the resource id, which what-if knows.')
 param relayIdentityId string
 param relayPrincipalId string
 
@@ -60,5 +60,5 @@ resource relayMayPublish 'Microsoft.Authorization/roleAssignments@2022-04-01' = 
 output workspaceId string = workspace.id
 output applicationInsightsId string = applicationInsights.id
 output applicationInsightsName string = applicationInsights.name
-// Says where to send, and with local authentication off admits nobody.
+// Contains the endpoint. With local authentication off, it grants no access.
 output applicationInsightsConnectionString string = applicationInsights.properties.ConnectionString

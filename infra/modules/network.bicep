@@ -1,10 +1,10 @@
-metadata description = 'A virtual network: one subnet for what the function app sends, one for the private endpoints.'
+metadata description = 'A virtual network with one subnet for outbound traffic of the function app and one for private endpoints.'
 
 param name string
 param location string
 param tags object
 
-@description('At least a /25: each of the two subnets takes a /26.')
+@description('At least a /25: each of the two subnets is a /26.')
 param addressPrefix string
 
 resource network 'Microsoft.Network/virtualNetworks@2025-05-01' = {
@@ -22,7 +22,7 @@ resource network 'Microsoft.Network/virtualNetworks@2025-05-01' = {
         name: 'snet-integration'
         properties: {
           addressPrefix: cidrSubnet(addressPrefix, 26, 0)
-          // Flex Consumption wants this delegation, not the Microsoft.Web/serverFarms of the other plans.
+          // Flex Consumption requires this delegation, other plans Microsoft.Web/serverFarms.
           // https://learn.microsoft.com/azure/azure-functions/flex-consumption-how-to#enable-virtual-network-integration
           delegations: [
             {

@@ -1,4 +1,4 @@
-metadata description = 'A private endpoint of one resource, with the private DNS zone that makes its usual name point there.'
+metadata description = 'A private endpoint of one resource, and the private DNS zone that resolves its public name to it.'
 
 param name string
 param location string

@@ -1,4 +1,4 @@
-metadata description = 'The namespace and the topic. What ordering and exactly-once rest on is set here, and can be set only at creation.'
+metadata description = 'The namespace and the topic. Ordering and deduplication depend on properties that can be set only when the topic is created.'
 
 param name string
 param location string
@@ -14,24 +14,24 @@ param sku string
 param messagingUnits int
 param topicName string
 
-@description('ISO 8601 duration, PT20S to P7D. Every message id is kept this long and each send is looked up among them: a longer window costs throughput and room in the topic; a shorter one lets a longer outage duplicate.')
+@description('ISO 8601 duration, PT20S to P7D, for which Service Bus keeps message ids to detect duplicates. A longer window costs throughput and space in the topic; with a shorter one, retries after a long outage cause duplicates.')
 param duplicateDetectionWindow string
 
-@description('Megabytes. 1024 to 5120 on Standard, where a partitioned topic has 16 times as much; up to 81920 on Premium.')
+@description('Maximum size in megabytes: 1024 to 5120 on Standard (for each of the 16 partitions), up to 81920 on Premium.')
 param maxSizeInMegabytes int
 
-@description('ISO 8601 duration after which a message that nobody has settled expires, into the dead letters.')
+@description('ISO 8601 duration after which a message that no consumer has settled is dead-lettered.')
 param messageTimeToLive string
 
-@description('Kilobytes of the largest message on Premium, 1024 to 102400; Standard takes 256.')
+@description('Maximum message size in kilobytes on Premium, 1024 to 102400. On Standard it is 256.')
 param maxMessageSizeInKilobytes int
 param publicAccess bool
 
-@description('Resource id and principal id of the identity of the function app. Names are made of the former, which what-if knows.')
+@description('Resource id and principal id of the function app\'s identity. Names of role assignments derive from the resource id, which what-if knows.')
 param relayIdentityId string
 param relayPrincipalId string
 
-@description('Principal ids of those who run python -m relay.')
+@description('Principal ids of operators, who run python -m relay.')
 param operatorPrincipalIds array
 param operatorPrincipalType string
 
@@ -63,21 +63,21 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
   }
 }
 
-// Duplicate detection and partitioning are fixed when the topic is created. A redeployment with another value is
-// refused by Service Bus (400, the property of an existing topic cannot be changed) and changes nothing: deploy a
-// topic of another name and move the subscribers (infra/README.md). The window itself may be changed at any time.
+// Duplicate detection and partitioning are fixed when the topic is created. Service Bus rejects a redeployment with another
+// value (400) and changes nothing: deploy a topic with another name and move the subscribers (infra/README.md). The window can
+// be changed at any time.
 resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
   parent: namespace
   name: topicName
   properties: union({
     requiresDuplicateDetection: true
     duplicateDetectionHistoryTimeWindow: duplicateDetectionWindow
-    // On a partitioned topic duplicates are told by partition key and message id, as the outbox tells documents.
-    // Premium has no partitioned topics in an unpartitioned namespace: there, ids must be unique by themselves.
+    // A partitioned topic detects duplicates by partition key and message id, which identify a document in the outbox too.
+    // A topic on Premium is not partitioned: there, message ids must be unique across partition keys.
     enablePartitioning: !premium
-    // Where a topic is not partitioned (Premium), it hands messages to its subscriptions by several pumps at once, out of
-    // order, unless this is set. On a partitioned topic (Standard) it has no effect: there, a session's messages are in
-    // order because its id is their partition key, so they are of one partition.
+    // A topic that is not partitioned (Premium) forwards messages to its subscriptions concurrently and out of order, unless
+    // this is set. It has no effect on a partitioned topic (Standard), where a session's messages are in order because the
+    // session id is their partition key.
     // https://github.com/Azure/azure-service-bus/issues/56
     supportOrdering: true
     defaultMessageTimeToLive: messageTimeToLive
@@ -87,7 +87,7 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
   }, premiumOnly)
 }
 
-// On the topic, not on the namespace: the relay sends here and does nothing else.
+// Scoped to the topic, not to the namespace: the relay only sends to this topic.
 resource relayMaySend 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(topic.id, relayIdentityId, dataSender)
   scope: topic
@@ -98,7 +98,7 @@ resource relayMaySend 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   }
 }
 
-// To read the topic's properties (python -m relay check) takes the Manage right, which only this role has.
+// Reading the topic's properties (python -m relay check) requires the Manage claim, which only this role has.
 resource operatorsOwnTopic 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principalId in operatorPrincipalIds: {
   name: guid(topic.id, principalId, dataOwner)
   scope: topic

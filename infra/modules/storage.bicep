@@ -1,4 +1,4 @@
-metadata description = 'The storage account of the Functions host: its locks and the deployed package. No events pass through it.'
+metadata description = 'The storage account of the Functions host, for its locks and the deployed package. It contains no events.'
 
 param name string
 param location string
@@ -7,11 +7,11 @@ param deploymentContainer string
 param zoneRedundant bool
 param publicAccess bool
 
-@description('Resource id and principal id of the identity of the function app. Names are made of the former, which what-if knows.')
+@description('Resource id and principal id of the function app\'s identity. Names of role assignments derive from the resource id, which what-if knows.')
 param relayIdentityId string
 param relayPrincipalId string
 
-// Storage Blob Data Owner: what the Functions host needs of AzureWebJobsStorage, and to read its package.
+// Storage Blob Data Owner, which the Functions host needs for AzureWebJobsStorage and to read its package.
 // https://learn.microsoft.com/azure/azure-functions/functions-reference#connecting-to-host-storage-with-an-identity
 var storageBlobDataOwner = 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
 

@@ -1,19 +1,19 @@
-metadata description = 'One subscription of the topic, what it filters, and who may receive from it.'
+metadata description = 'A subscription of the topic, its filter, and the consumers that may receive from it.'
 
 param namespaceName string
 param topicName string
 param name string
 
-@description('The action (the message subject) to subscribe to; empty for every event.')
+@description('The action (message subject) to receive; empty for every event.')
 param action string
 
-@description('ISO 8601 duration, PT5M at most, for which a receiver holds a message or a session.')
+@description('ISO 8601 duration, at most PT5M, for which a receiver locks a message or a session.')
 param lockDuration string
 
-@description('Deliveries of one message before it goes to the dead letters.')
+@description('Number of deliveries after which a message is dead-lettered.')
 param maxDeliveryCount int
 
-@description('ISO 8601 duration. The topic\'s own is the upper limit.')
+@description('ISO 8601 duration, limited by the topic\'s own.')
 param messageTimeToLive string
 
 @description('Principal ids of the consumers of this subscription.')
@@ -44,8 +44,8 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' existing = {
   name: topicName
 }
 
-// Sessions are fixed when the subscription is created: a redeployment with another value is refused.
-// No autoDeleteOnIdle: a subscription that deletes itself while its consumer is away loses that consumer's events.
+// requiresSession is fixed when the subscription is created: Service Bus rejects a redeployment with another value.
+// No autoDeleteOnIdle: a subscription that is deleted while its consumer is stopped loses that consumer's events.
 resource subscription 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = {
   parent: topic
   name: name
@@ -61,8 +61,8 @@ resource subscription 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024
   }
 }
 
-// Every subscription is born with the rule $Default, which lets everything through. A filter under another name would
-// stand beside it and filter nothing: so it takes its place.
+// Service Bus creates every subscription with the rule $Default, which accepts every message. Rules are combined with OR, so a
+// filter must replace $Default.
 resource rule 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = {
   parent: subscription
   name: '$Default'

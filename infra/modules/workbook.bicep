@@ -1,4 +1,4 @@
-metadata description = 'What an operator opens first. The queries are those of the alerts, and more of their kind; the rest is what the services measure themselves.'
+metadata description = 'The workbook that operators open first: the queries of the alerts and others, and platform metrics.'
 
 param location string
 param tags object
@@ -12,13 +12,13 @@ param cosmosAccountId string
 @description('The container of business documents and events.')
 param outboxContainer string
 
-@description('Where docs/runbook.md is read.')
+@description('Address of docs/runbook.md.')
 param runbook string
 
 var serviceBus = 'microsoft.servicebus/namespaces'
 var cosmos = 'microsoft.documentdb/databaseaccounts'
 
-// Numbers of the workbook's format: how a metric is summed up.
+// Aggregations of metrics, as the workbook format numbers them.
 var total = 1
 var maximum = 3
 var average = 4
@@ -32,7 +32,7 @@ var ofTheTopic = [
   }
 ]
 
-// Five rows of panels, 100 wide each. The first one answers: is everything arriving, how late, what is stuck.
+// Six rows of panels, each 100 wide. The first shows whether everything arrives, how late, and what is stuck.
 var logPanels = [
   {
     row: 1
@@ -43,14 +43,14 @@ var logPanels = [
   }
   {
     row: 1
-    title: 'How late? Seconds from commit to acceptance'
+    title: 'Lag: seconds from commit to acceptance'
     query: loadTextContent('../queries/lag.kql')
     visualization: 'timechart'
     width: '30'
   }
   {
     row: 1
-    title: 'What is stuck, and what to do'
+    title: 'Failing attempts, and what to do'
     query: loadTextContent('../queries/failing.kql')
     visualization: 'table'
     width: '40'
@@ -64,7 +64,7 @@ var logPanels = [
   }
   {
     row: 2
-    title: 'Into quarantine, by reason'
+    title: 'Quarantined events, by reason'
     query: loadTextContent('../queries/quarantine.kql')
     visualization: 'timechart'
     width: '33'
@@ -78,28 +78,28 @@ var logPanels = [
   }
   {
     row: 3
-    title: 'Documents of the change feed'
+    title: 'Documents received from the change feed'
     query: loadTextContent('../queries/documents.kql')
     visualization: 'timechart'
     width: '50'
   }
   {
     row: 3
-    title: 'Sends: events in each, milliseconds'
+    title: 'Sends: count, events per send, milliseconds'
     query: loadTextContent('../queries/sends.kql')
     visualization: 'timechart'
     width: '50'
   }
   {
     row: 6
-    title: 'Silent although there is something to do (the last 30 minutes; best empty)'
+    title: 'Work to do, but nothing received (last 30 minutes; empty is good)'
     query: replace(loadTextContent('../queries/silent.kql'), '$(container)', outboxContainer)
     visualization: 'table'
     width: '25'
   }
   {
     row: 6
-    title: 'Documents that the host cannot hand over, by lease (best empty)'
+    title: 'Documents that the host cannot deliver, by lease (empty is good)'
     query: loadTextContent('../queries/undelivered.kql')
     visualization: 'table'
     width: '25'
@@ -113,7 +113,7 @@ var logPanels = [
   }
   {
     row: 6
-    title: 'Telemetry dropped beyond the daily quota (best empty)'
+    title: 'Telemetry dropped beyond the daily quota (empty is good)'
     query: loadTextContent('../queries/quota.kql')
     visualization: 'table'
     width: '25'
@@ -123,7 +123,7 @@ var logPanels = [
 var metricPanels = [
   {
     row: 4
-    title: 'Topic: messages in and out'
+    title: 'Topic: incoming and outgoing messages'
     resourceType: serviceBus
     resourceId: serviceBusNamespaceId
     metrics: [
@@ -135,7 +135,7 @@ var metricPanels = [
   }
   {
     row: 4
-    title: 'Topic: waiting, and dead letters'
+    title: 'Topic: active and dead-lettered messages'
     resourceType: serviceBus
     resourceId: serviceBusNamespaceId
     metrics: [
@@ -147,7 +147,7 @@ var metricPanels = [
   }
   {
     row: 4
-    title: 'Topic: size, bytes'
+    title: 'Topic: size in bytes'
     resourceType: serviceBus
     resourceId: serviceBusNamespaceId
     metrics: [
@@ -169,7 +169,7 @@ var metricPanels = [
   }
   {
     row: 5
-    title: 'Cosmos DB: requests by status (429 is throttled)'
+    title: 'Cosmos DB: requests by status (429: throttled)'
     resourceType: cosmos
     resourceId: cosmosAccountId
     metrics: [
@@ -191,7 +191,7 @@ var metricPanels = [
   }
   {
     row: 5
-    title: 'Cosmos DB: share of the provisioned request units (none when serverless)'
+    title: 'Cosmos DB: share of provisioned request units (not with Serverless)'
     resourceType: cosmos
     resourceId: cosmosAccountId
     metrics: [
@@ -220,7 +220,7 @@ var logItems = [for panel in logPanels: {
         workspaceId
       ]
       visualization: panel.visualization
-      noDataMessage: 'Nothing in this time range.'
+      noDataMessage: 'No data in this time range.'
     }
   }
 }]
@@ -260,7 +260,7 @@ var head = [
     type: 1
     name: 'head'
     content: {
-      json: 'Topic **${topicName}**, fed from container **${outboxContainer}**. What to do about each alert: ${runbook}'
+      json: 'Topic **${topicName}**, published from container **${outboxContainer}**. Runbook: ${runbook}'
     }
   }
   {

@@ -1,4 +1,4 @@
-"""What the relay reports, read from its source: its instruments and the fields of its log records."""
+"""The relay's metrics and log fields, read from its source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relay.telemetry import instruments as telemetry
 
 
 def instruments() -> dict[str, str]:
-    """The relay's instruments: name to kind, as `relay.lag` to `histogram`."""
+    """The relay's instruments by name, such as `relay.lag`, with their kind, such as `histogram`."""
     found = {}
     for node in ast.walk(_tree(telemetry.__file__)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -23,18 +23,18 @@ def instruments() -> dict[str, str]:
 
 
 def attributes(document: str) -> dict[str, set[str]]:
-    """The attributes of each instrument, as docs/telemetry.md tells them."""
+    """The attributes of each instrument in docs/telemetry.md."""
     rows = re.findall(r"^\| `(relay\.[\w.]+)` \| [\w ]+ \| `[^`]+` \| ([^|]*)\|", document, re.MULTILINE)
     return {name: set(re.findall(r"`(\w+)`", listed)) for name, listed in rows}
 
 
 def attribute_names() -> set[str]:
-    """The names that the relay gives to attributes of metrics."""
+    """The names of all attributes of metrics."""
     return _keys(telemetry.__file__)
 
 
 def log_fields() -> set[str]:
-    """The names that the relay gives to fields of log records."""
+    """The names of all fields of log records."""
     return _keys(attempt.__file__)
 
 

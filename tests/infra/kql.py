@@ -1,4 +1,4 @@
-"""The queries of alerts and workbook: read, tried on empty tables, and looked into."""
+"""KQL queries: validated on empty tables, and analyzed."""
 
 from __future__ import annotations
 
@@ -19,57 +19,56 @@ _COLUMNS_IN_LOWER_CASE = {column.lower() for column in _COLUMNS}
 
 
 class KqlError(ValueError):
-    """A query that would be refused, or would look for what is not there; the message says what and where."""
+    """A query is invalid or uses an unknown column. The message names the query and the problem."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """One query, which runs.
+    """A valid query.
 
     Raises:
-        KqlError: It does not, or gives a name to what it does not use.
+        KqlError: The query is invalid, or declares a name that it does not use.
     """
 
     name: str
     text: str
 
     def __post_init__(self) -> None:
-        said = _refusal(self.text)
-        if said:
-            raise KqlError(f"{self.name}: {said}")
+        if problem := _problem(self.text):
+            raise KqlError(f"{self.name}: {problem}")
         for token, after in self._pairs():
-            # The engine takes no notice of case in a column's name; Log Analytics does.
+            # Column names are case-sensitive in Log Analytics, but not in duckdb.
             if after != "(" and token not in _COLUMNS and token.lower() in _COLUMNS_IN_LOWER_CASE:
-                raise KqlError(f"{self.name}: no column {token}, by case")
+                raise KqlError(f"{self.name}: no column {token}: column names are case-sensitive")
         for name in self.lets:
             if self.tokens.count(name) < 2:
                 raise KqlError(f"{self.name}: {name} is not used")
 
     @cached_property
     def header(self) -> str:
-        """The comment that it begins with."""
+        """The comment at the beginning."""
         lines = self.text.splitlines()
         end = next((at for at, line in enumerate(lines) if not line.startswith("// ")), len(lines))
         return " ".join(line[3:] for line in lines[:end])
 
     @cached_property
     def tokens(self) -> list[str]:
-        """Its tokens, without comments."""
+        """The tokens, without comments."""
         return [token for token in _TOKENS.findall(self.text) if not token.startswith("//")]
 
     @cached_property
     def lets(self) -> set[str]:
-        """What it gives a name to."""
+        """The names that `let` declares."""
         return {after for before, after in self._pairs() if before == "let"}
 
     @cached_property
     def tables(self) -> set[str]:
-        """The tables it reads."""
+        """The tables that it reads."""
         return set(self.tokens) & set(SCHEMAS)
 
     @cached_property
     def metrics(self) -> set[str]:
-        """The names that it compares AppMetrics' Name with."""
+        """The metric names that it compares with."""
         found = set(re.findall(r'\bName == "([^"]+)"', self.text))
         for listed in re.findall(r"\bName in \(([^)]*)\)", self.text):
             found |= set(re.findall(r'"([^"]+)"', listed))
@@ -84,7 +83,7 @@ class Query:
 
     @cached_property
     def columns(self) -> set[str]:
-        """The columns that it makes itself."""
+        """The columns that it computes."""
         return {before for before, after in self._pairs() if after == "=" and before not in self.lets}
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
@@ -92,11 +91,11 @@ class Query:
 
 
 @cache
-def _refusal(text: str) -> str:
-    """Why a query cannot run on tables without rows; empty where it can."""
+def _problem(text: str) -> str:
+    """Why a query cannot run on empty tables; an empty string if it can."""
     with Workspace({}) as workspace:
         try:
-            workspace.ask(text)
+            workspace.query(text)
         except (duckdb_kql.KqlError, duckdb.Error) as error:
             return str(error)
     return ""

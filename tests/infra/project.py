@@ -1,4 +1,4 @@
-"""The project as the checks see it: a folder with `infra/` in it, and what that would deploy."""
+"""The project that the checks examine: its files, and what `infra/` would deploy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from tests.infra import syntax, tree
-from tests.infra.deployment import Deployment, Resource, deploy, read_parameters
+from tests.infra.bicep import tree
+from tests.infra.bicep.deployment import Deployment, Resource
+from tests.infra.bicep.parameters import read_parameters
+from tests.infra.bicep.parser import parse
+from tests.infra.bicep.template import deploy
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,7 +28,7 @@ ROLES = {
     "Cosmos DB Built-in Data Reader": "00000000-0000-0000-0000-000000000001",
     "Cosmos DB Built-in Data Contributor": "00000000-0000-0000-0000-000000000002",
 }
-"""As https://learn.microsoft.com/azure/role-based-access-control/built-in-roles has them, and Cosmos DB's own."""
+"""https://learn.microsoft.com/azure/role-based-access-control/built-in-roles, and those of Cosmos DB."""
 
 COSMOS = "Microsoft.DocumentDB/databaseAccounts"
 CONTAINERS = f"{COSMOS}/sqlDatabases/containers"
@@ -39,11 +42,14 @@ IDENTITIES = "Microsoft.ManagedIdentity/userAssignedIdentities"
 ROLE_ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
 LOCKS = "Microsoft.Authorization/locks"
 DIAGNOSTICS = "Microsoft.Insights/diagnosticSettings"
+WORKSPACE = "Microsoft.OperationalInsights/workspaces"
+COMPONENT = "Microsoft.Insights/components"
+ACTION_GROUP = "Microsoft.Insights/actionGroups"
 
 
 @dataclass(frozen=True)
 class Project:
-    """One folder with the project's files; the checks can be run on a changed copy of them."""
+    """A folder with the project's files, or with a changed copy of them."""
 
     root: Path
 
@@ -60,20 +66,20 @@ class Project:
         }
 
     def declarations(self, file: str) -> dict[str, tree.Declaration]:
-        """The declarations of a file but its outputs, by name."""
-        return {each.name: each for each in syntax.parse(self.files[file], file) if each.kind != "output"}
+        """The declarations of a file except its outputs, by name."""
+        return {each.name: each for each in parse(self.files[file], file) if each.kind != "output"}
 
     def parameters(self, name: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """What a parameter file gives."""
+        """The parameters that a parameter file sets."""
         return read_parameters(self.infra / name, environment)
 
     def deploy(self, **parameters: Any) -> Deployment:
-        """A deployment with these parameters, and the trial's where nothing is said."""
+        """A deployment with the trial's parameters and these."""
         return deploy(self.infra / "main.bicep", self.parameters("main.trial.bicepparam") | parameters)
 
     @cached_property
     def bare(self) -> Deployment:
-        """With nothing said but what has to be."""
+        """A deployment with the required parameters only."""
         return deploy(self.infra / "main.bicep", {"environmentName": "bare"})
 
     @cached_property
@@ -103,13 +109,23 @@ _CHECKS: dict[str, Check] = {}
 
 
 def check(function: Check) -> Check:
-    """Make it one of the checks: it raises AssertionError where the project is not as its name says."""
+    """Register a check, which raises AssertionError if the project is not as its name says."""
     _CHECKS[function.__name__] = function
     return function
 
 
+def check_each(function: Callable[[Deployment], None]) -> None:
+    """Register a check that holds for both the trial's deployment and production's."""
+
+    def run(project: Project) -> None:
+        for deployment in project.both:
+            function(deployment)
+
+    _CHECKS[function.__name__] = run
+
+
 def checks() -> dict[str, Check]:
-    """Every check, by its name."""
+    """Every check, by name."""
     return dict(_CHECKS)
 
 

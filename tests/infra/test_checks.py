@@ -1,32 +1,28 @@
-"""What `infra/` would deploy, for a trial and for production, held against what the guarantees rest on."""
+"""Runs every check on what `infra/` would deploy."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.infra import (
-    checks_cosmos,
-    checks_functions,
-    checks_monitoring,
-    checks_names,
-    checks_security,
-    checks_servicebus,
-    checks_workbook,
+from tests.infra.checks import (
+    alerts,
+    app,
+    cosmos,
+    names,
+    network,
+    queries,
+    security,
+    servicebus,
+    settings,
+    workbook,
 )
 from tests.infra.project import ROOT, Project, checks
 
-# One process reads the files and translates the queries for all of a group.
+# In one process, files are parsed and queries translated once.
 pytestmark = pytest.mark.xdist_group("infra")
 
-MODULES = (
-    checks_cosmos,
-    checks_functions,
-    checks_monitoring,
-    checks_names,
-    checks_security,
-    checks_servicebus,
-    checks_workbook,
-)
+MODULES = (alerts, app, cosmos, names, network, queries, security, servicebus, settings, workbook)
+"""Importing a module registers its checks."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What the checks of monitoring rest on: the reader of queries refuses what is wrong, the runbook can be typed."""
+"""Invalid queries are rejected, and the commands, scripts, links and names of the runbook are valid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUNNING = 'AppMetrics\n| where Name == "relay.lag"\n| summarize Late = max(Max) 
         (RUNNING.replace("where", "were"), "could not parse"),
         (RUNNING.replace("max(Max)", "most(Max)"), "unsupported KQL construct 'aggregate:most'"),
         (RUNNING.replace("Max)", "Maximum)"), 'column "Maximum" not found'),
-        (RUNNING.replace("Name", "name"), "no column name, by case"),
+        (RUNNING.replace("Name", "name"), "no column name: column names are case-sensitive"),
         (RUNNING.replace("AppMetrics", "customMetrics"), "customMetrics does not exist"),
         (RUNNING.replace('"relay.lag"', '"relay.lag'), "could not parse"),
         (RUNNING + "|", "could not parse"),
@@ -38,14 +38,14 @@ RUNNING = 'AppMetrics\n| where Name == "relay.lag"\n| summarize Late = max(Max) 
         (RUNNING + ";\n" + RUNNING, "only a single query"),
     ],
 )
-def test_a_query_that_cannot_run_is_refused(text: str, says: str) -> None:
+def test_an_invalid_query_is_rejected(text: str, says: str) -> None:
     Query("running.kql", RUNNING)
 
     with pytest.raises(KqlError, match=says):
         Query("broken.kql", text)
 
 
-def test_a_query_tells_what_it_asks_for() -> None:
+def test_a_query_lists_what_it_uses() -> None:
     query = Query(
         "x.kql",
         "// How late? In seconds.\n// And more.\nlet least = 1;\nAppMetrics\n"
@@ -60,7 +60,7 @@ def test_a_query_tells_what_it_asks_for() -> None:
     assert (query.lets, query.columns) == ({"least"}, {"Why"})
 
 
-def test_the_relays_instruments_and_fields_are_found_in_its_source() -> None:
+def test_the_relays_instruments_and_log_fields_are_found_in_its_source() -> None:
     kinds = instruments.instruments()
 
     assert len(kinds) == 11
@@ -71,7 +71,7 @@ def test_the_relays_instruments_and_fields_are_found_in_its_source() -> None:
 
 
 def relay_commands() -> list[str]:
-    """Each command line of the relay in the two pages, with values for its placeholders."""
+    """Each relay command of docs/runbook.md, with values for its placeholders."""
     text = OPERATIONS.replace("<id>", "7e20efc45ddd").replace("<reason>", "message-refused")
     found = re.findall(r"python -m relay ([a-z]+ [^\n`|#>]*--[^\n`|#>]*)", text)
     assert len(found) >= 12
@@ -79,11 +79,11 @@ def relay_commands() -> list[str]:
 
 
 @pytest.mark.parametrize("command", relay_commands())
-def test_every_relay_command_of_the_runbook_is_one(command: str) -> None:
+def test_every_relay_command_of_the_runbook_is_valid(command: str) -> None:
     parser().parse_args(shlex.split(command))
 
 
-def test_every_script_of_the_runbook_finds_what_it_imports() -> None:
+def test_every_script_of_the_runbook_can_import_its_modules() -> None:
     scripts = re.findall(r"python - <<'PY'\n(.+?)\nPY$", OPERATIONS, re.MULTILINE | re.DOTALL)
 
     assert scripts
@@ -93,7 +93,7 @@ def test_every_script_of_the_runbook_finds_what_it_imports() -> None:
         exec(compile(ast.Module(imports, []), "runbook.md", "exec"), {})
 
 
-def test_every_query_that_the_runbook_asks_is_there() -> None:
+def test_every_query_of_the_runbook_exists() -> None:
     asked = set(re.findall(r"^ask (\w+)", OPERATIONS, re.MULTILINE)) | set(re.findall(r"`ask (\w+)", OPERATIONS))
 
     assert asked == {"failing", "headroom", "host", "lag", "quarantine", "quota", "sends", "silent", "undelivered"}
@@ -101,10 +101,25 @@ def test_every_query_that_the_runbook_asks_is_there() -> None:
         assert (ROOT / f"infra/queries/{name}.kql").is_file()
 
 
-def test_every_parameter_that_the_operator_is_told_to_change_is_there() -> None:
+def test_every_parameter_of_the_runbook_exists() -> None:
     declared = {name for name, each in Project(ROOT).declarations("main.bicep").items() if each.kind == "param"}
     thresholds = set(re.findall(r"^\| `(\w+)` \| \d+ \|", OPERATIONS, re.MULTILINE))
     named = set(re.findall(r"`([a-z]+[A-Z]\w*)(?: = [^`]*)?`", OPERATIONS)) - {"receiverPrincipalIds"}
 
     assert len(named) > 15
     assert named <= declared | thresholds
+
+
+def test_every_link_of_the_runbook_has_a_target() -> None:
+    headings = re.findall(r"^#+ (.+)$", OPERATIONS, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+    for anchor in re.findall(r"\]\(#([\w-]+)\)", OPERATIONS):
+        assert anchor in anchors
+    for path, anchor in re.findall(r"\]\(([\w./-]+\.md)(?:#([\w-]+))?\)", OPERATIONS):
+        text = (ROOT / "docs" / path).resolve().read_text(encoding="utf-8")
+        found = {
+            re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+            for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        }
+        assert not anchor or anchor in found, f"{path}#{anchor}"

@@ -1,4 +1,4 @@
-"""The checks can fail: each load-bearing line is changed in a copy, and the check that guards it has to notice."""
+"""The checks can fail: for each change of a load-bearing line in a copy, the check that guards it fails."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import NamedTuple
 import pytest
 
 from relay.errors import SettingsError
-from tests.infra.evaluation import BicepError
+from tests.infra.bicep.expressions import BicepError
 from tests.infra.project import ROOT, Check, Project, checks
 from tests.infra.test_checks import MODULES
 
-# One process reads the files and translates the queries for all of a group.
+# In one process, files are parsed and queries translated once.
 pytestmark = pytest.mark.xdist_group("infra")
 
 
 class Mutation(NamedTuple):
-    """In `file`, a path from `infra/`, `old` becomes `new`: then `check` has to fail."""
+    """`check` must fail if `old` is replaced by `new` in `file`, a path relative to `infra/`."""
 
     check: str
     file: str
@@ -30,20 +30,20 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
-    Mutation(check, **change)
+    Mutation(check, *change)
     for check, changes in Project(ROOT).yaml("tests/infra/mutations.yaml").items()
     for change in changes
 ]
 BESIDE = ("docs", "azure.yaml", "local.settings.sample.json")
-"""What checks read too, and no mutation changes."""
+"""Other files that the checks read."""
 
-# A change may make the relay refuse its settings, or a name go missing, before anything is compared.
+# A change may also make the relay reject its settings, or remove a name, before a check compares anything.
 NOTICES = (AssertionError, BicepError, SettingsError, KeyError, ValueError, pytest.fail.Exception)
 
 
 @pytest.fixture(scope="module")
 def untouched() -> Callable[[Check], None]:
-    """Runs a check on the project as it is; what has passed once is not run again."""
+    """Runs a check on the unchanged project, once."""
     project = Project(ROOT)
 
     @cache
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def changed(file: Path, text: str) -> Iterator[None]:
-    """Put another text into a file, and its own back at the end."""
+    """Replace the text of a file, and restore it afterwards."""
     original = file.read_text(encoding="utf-8")
     file.write_text(text, encoding="utf-8")
     try:
@@ -77,11 +77,13 @@ def changed(file: Path, text: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     "mutation", MUTATIONS, ids=lambda each: f"{Path(each.file).stem}: {each.new.strip()[:50]}"
 )
-def test_a_changed_line_is_noticed(mutation: Mutation, folder: Path, untouched: Callable[[Check], None]) -> None:
+def test_a_changed_line_fails_its_check(
+    mutation: Mutation, folder: Path, untouched: Callable[[Check], None]
+) -> None:
     copy = Project(folder)
     file = copy.infra / mutation.file
     text = file.read_text(encoding="utf-8")
-    assert mutation.old in text, "the line that this mutation changes is there no more"
+    assert mutation.old in text, "the line that this mutation changes no longer exists"
     check = checks()[mutation.check]
     untouched(check)
 
@@ -89,7 +91,7 @@ def test_a_changed_line_is_noticed(mutation: Mutation, folder: Path, untouched: 
         check(copy)
 
 
-def test_most_checks_have_a_mutation_that_they_notice() -> None:
+def test_most_checks_have_a_mutation_that_fails_them() -> None:
     assert MODULES
     guarded = {mutation.check for mutation in MUTATIONS}
     assert guarded <= set(checks())

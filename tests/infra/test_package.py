@@ -1,4 +1,4 @@
-"""What azd does with the project's folder: it restores the app's requirements, and uploads the app alone."""
+"""azd restores the app's requirements, and uploads only the app."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ UNVERSIONED = (
     "outbox_relay_app.egg-info",
     "outbox-relay_env",
 )
-"""What else may be there: `azd restore` makes the last one, an environment named after the folder."""
+"""Other files that may exist. `azd restore` creates the last one, an environment named after the folder."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The root as setuptools sees it: its files, and a package in each folder that has one."""
+    """The root as setuptools sees it: its files, and a package for each folder with modules."""
     for file in ROOT.iterdir():
         if file.is_dir() and list(file.glob("*.py")):
             (tmp_path / file.name).mkdir()
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def built(folder: Path) -> subprocess.CompletedProcess[str]:
-    """The first step of `pip install .`, which looks for packages and dependencies, without a network.
+    """Runs the first step of `pip install .`, which finds packages and dependencies, without a network.
 
     azd prefers pyproject.toml to requirements.txt: `Restore` in Azure/azure-dev,
     cli/azd/pkg/project/framework_service_python.go, and `InstallProject` in cli/azd/pkg/tools/python/python.go.
@@ -69,7 +69,7 @@ def test_a_restore_installs_the_requirements_of_the_app(folder: Path) -> None:
     assert not (egg_info / "top_level.txt").read_text(encoding="utf-8").strip(), "a module would be installed"
 
 
-def test_a_restore_fails_where_setuptools_has_to_guess_the_packages(folder: Path) -> None:
+def test_a_restore_fails_without_an_explicit_list_of_packages(folder: Path) -> None:
     file = folder / "pyproject.toml"
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace("[tool.setuptools]\npackages = []\n", ""), encoding="utf-8")
@@ -85,22 +85,27 @@ def ignored() -> list[str]:
 
 
 def versioned() -> set[str]:
-    """The first part of each path that git has."""
+    """The first part of each path in the repository."""
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=50, check=True
     ).stdout
     return {path.partition("/")[0] for path in listed.splitlines()}
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no clone: git cannot tell what is in it")
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
 def test_azd_uploads_the_app_and_nothing_else() -> None:
     there = versioned() | set(UNVERSIONED)
 
     assert {name for name in there if not any(fnmatch(name, pattern) for pattern in ignored())} == DEPLOYED
 
 
-def test_the_commands_of_the_docs_pack_the_same() -> None:
-    for file in ("docs/deployment.md", "infra/README.md", ".github/workflows/deploy.yml"):
+def test_every_documented_command_packs_the_same_files() -> None:
+    for file in (
+        "docs/deployment.md",
+        "infra/README.md",
+        ".github/workflows/deploy.yml",
+        ".github/workflows/release.yml",
+    ):
         text = (ROOT / file).read_text(encoding="utf-8")
         packed = re.findall(r"zip -r \S+ (.+?) -x '\*/__pycache__/\*'", text)
         assert packed, file

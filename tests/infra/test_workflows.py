@@ -1,11 +1,14 @@
-"""The workflows can only run on GitHub. What can be told here: they read, ask for little, and call what exists."""
+"""Only GitHub can run the workflows. These tests check their syntax, permissions, pins and commands."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +34,40 @@ def read(file: Path) -> Any:
 
 
 def steps(workflow: Any) -> list[Any]:
-    return [step for job in workflow["jobs"].values() for step in job["steps"]]
+    return [step for job in workflow["jobs"].values() for step in job.get("steps", [])]
 
 
 def commands(workflow: Any) -> str:
     return "\n".join(step.get("run", "") for step in steps(workflow))
 
 
-def test_there_is_one_for_the_code_the_app_the_infrastructure_and_the_emulators() -> None:
-    assert [file.name for file in WORKFLOWS] == ["ci.yml", "deploy.yml", "emulators.yml", "infra.yml"]
+def test_there_is_a_workflow_for_each_purpose() -> None:
+    assert [file.stem for file in WORKFLOWS] == ["ci", "deploy", "emulators", "infra", "release"]
 
 
-def test_a_workflow_may_read_and_only_what_logs_in_gets_a_token(workflow: Any) -> None:
+PERMISSIONS = {
+    "azure/login": {"id-token": "write"},
+    "actions/attest-build-provenance": {"id-token": "write", "attestations": "write"},
+    "pypa/gh-action-pypi-publish": {"id-token": "write"},
+}
+"""What an action needs beside reading the repository."""
+
+
+def needed(job: Any) -> dict[str, str] | None:
+    """The least permissions of a job; None where the workflow's own suffice."""
+    found: dict[str, str] = {}
+    for step in job.get("steps", []):
+        found |= PERMISSIONS.get(step.get("uses", "").partition("@")[0], {})
+        if "gh release create" in step.get("run", ""):
+            found |= {"contents": "write"}
+    checks_out = any(step.get("uses", "").startswith("actions/checkout@") for step in job.get("steps", []))
+    return ({"contents": "read"} if checks_out else {}) | found if found else None
+
+
+def test_every_job_has_the_least_permissions(workflow: Any) -> None:
     assert workflow["permissions"] == {"contents": "read"}
-    for job in workflow["jobs"].values():
-        logs_in = any(step.get("uses", "").startswith("azure/login@") for step in job["steps"])
-        assert job.get("permissions") == ({"contents": "read", "id-token": "write"} if logs_in else None)
+    for name, job in workflow["jobs"].items():
+        assert job.get("permissions") == needed(job), name
 
 
 def test_there_is_no_secret_in_a_workflow(workflow: Any) -> None:
@@ -55,18 +76,35 @@ def test_there_is_no_secret_in_a_workflow(workflow: Any) -> None:
 
 def test_every_job_ends_in_bounded_time(workflow: Any) -> None:
     for job in workflow["jobs"].values():
-        assert 0 < job["timeout-minutes"] <= 60
+        # A job that calls a workflow has the time limits of that one's jobs.
+        assert ("uses" in job) is ("timeout-minutes" not in job)
+        assert 0 < job.get("timeout-minutes", 1) <= 60
 
 
-def test_actions_are_pinned_and_a_checkout_leaves_no_credentials(workflow: Any) -> None:
+PINNED = re.compile(r"uses: ([\w-]+/[\w-]+)@([0-9a-f]{40}) # (v\d+\.\d+\.\d+)")
+
+
+def test_every_action_is_pinned_by_commit_with_its_version_beside_it() -> None:
+    pins: dict[str, set[tuple[str, str]]] = {}
+    for file in WORKFLOWS:
+        for line in re.findall(r"uses: .*", file.read_text(encoding="utf-8")):
+            if line.startswith("uses: ./"):
+                assert (ROOT / line.removeprefix("uses: ")).is_file(), line
+                continue
+            pinned = PINNED.fullmatch(line)
+            assert pinned, f"{file.name}: {line}"
+            pins.setdefault(pinned[1], set()).add((pinned[2], pinned[3]))
+    assert len(pins) >= 8
+    assert all(len(versions) == 1 for versions in pins.values()), pins
+
+
+def test_a_checkout_leaves_no_credentials(workflow: Any) -> None:
     for step in steps(workflow):
-        if "uses" in step:
-            assert re.fullmatch(r"[\w-]+/[\w-]+@(v\d+|[0-9a-f]{40})", step["uses"]), step["uses"]
         if step.get("uses", "").startswith("actions/checkout@"):
             assert step["with"]["persist-credentials"] is False
 
 
-def test_what_an_outsider_writes_is_never_put_into_a_script(workflow: Any) -> None:
+def test_scripts_contain_no_expressions_which_outsiders_could_inject_into(workflow: Any) -> None:
     assert "${{" not in commands(workflow)
 
 
@@ -75,20 +113,19 @@ def test_every_make_target_exists(workflow: Any) -> None:
     targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
     called = set(re.findall(r"\bmake ([a-z-]+)", commands(workflow)))
 
-    assert called
     assert called <= targets
 
 
 def test_every_file_that_is_named_exists(workflow: Any) -> None:
-    for name in re.findall(
-        r"\b(?:infra/[\w./-]+\.\w+|local\.settings\.sample\.json)", json.dumps(workflow, default=str)
-    ):
+    named = r"\b(?:infra/[\w./-]+\.\w+|local\.settings\.sample\.json|requirements[\w-]*\.txt)|(?<!\S)\.ci/\w+"
+    for name in re.findall(named, f"{json.dumps(workflow, default=str)}\n{commands(workflow)}"):
         assert (ROOT / name).exists(), name
 
 
 def test_every_folder_of_tests_that_is_run_exists(workflow: Any) -> None:
-    for folder in re.findall(r"python -m pytest (\S+)", commands(workflow)):
-        assert list((ROOT / folder).glob("test_*.py")), folder
+    for line in re.findall(r"python -m pytest (.+)", commands(workflow)):
+        for folder in re.findall(r"tests/\S+", line):
+            assert list((ROOT / folder).glob("test_*.py")), folder
 
 
 @pytest.mark.timeout(120)
@@ -107,17 +144,70 @@ def test_every_command_of_the_project_exists_with_its_options(workflow: Any) -> 
             assert option in shown.stdout, f"{package} {command} {option}"
 
 
-def test_the_code_is_tested_on_the_oldest_python_and_on_that_of_azure() -> None:
-    ci = read(ROOT / ".github/workflows/ci.yml")
+def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_on_the_rest() -> None:
+    jobs = read(ROOT / ".github/workflows/ci.yml")["jobs"]
+    full, unit = jobs["full"], jobs["unit"]["strategy"]["matrix"]
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8").split("\n")
 
-    assert ci["jobs"]["test"]["strategy"]["matrix"]["python"] == ["3.11", "3.13"]
-    for target in ("lint", "types", "worker-test", "test"):
-        assert f"make {target}" in commands(ci).splitlines()
+    assert full["strategy"]["matrix"]["python"] == ["3.11", "3.13"]
+    assert ".ci/run" in [step.get("run") for step in full["steps"]]
+    for target in ("setup", "lint", "types", "worker-test", "test"):
+        assert f"make {target}" in (line.removesuffix(" &") for line in script)
+    assert {system.partition("-")[0] for system in unit["system"]} == {"ubuntu", "macos", "windows"}
+    assert unit["python"] == ["3.11", "3.12", "3.13", "3.14"]
+    skipped = {each["python"] for each in unit["exclude"] if each["system"].startswith("ubuntu")}
+    assert skipped == set(full["strategy"]["matrix"]["python"])
 
 
-def test_the_real_compiler_builds_lints_and_tells_what_would_change() -> None:
-    infra = commands(read(ROOT / ".github/workflows/infra.yml"))
+COMPONENTS = {"app": "pyproject.toml", "outbox": "outbox/pyproject.toml", "emulators": "emulators/pyproject.toml"}
 
+
+def test_a_tag_releases_the_component_that_it_names_after_the_tests() -> None:
+    release = read(ROOT / ".github/workflows/release.yml")
+    deploy = read(ROOT / ".github/workflows/deploy.yml")
+    documented = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+    # YAML 1.1 reads the key `on` as true.
+    assert release[True]["push"]["tags"] == [f"{name}-v*" for name in COMPONENTS]
+    assert deploy[True]["push"]["tags"] == ["app-v*"]
+    assert release["jobs"]["test"]["uses"] == "./.github/workflows/ci.yml"
+    for job in ("pypi", "github"):
+        assert release["jobs"][job]["needs"] == ["test", "build"]
+    for name, file in COMPONENTS.items():
+        version = tomllib.loads((ROOT / file).read_text(encoding="utf-8"))["project"]["version"]
+        assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+        assert f"| `{file}` | `{name}-v{version}` |" in documented
+
+
+@pytest.mark.parametrize(
+    ("tag", "folder"), [("app-v{}", "."), ("outbox-v{}", "outbox"), ("emulators-v{}", "emulators")]
+)
+def test_a_tag_has_to_match_the_version_of_its_component(tag: str, folder: str, tmp_path: Path) -> None:
+    steps_of_build = read(ROOT / ".github/workflows/release.yml")["jobs"]["build"]["steps"]
+    [script] = [step["run"] for step in steps_of_build if "version=" in step.get("run", "")]
+    version = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    for each in COMPONENTS.values():
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        (tmp_path / each).write_text((ROOT / each).read_text(encoding="utf-8"), encoding="utf-8")
+
+    def compared(name: str) -> int:
+        shutil.rmtree(tmp_path / "dist", ignore_errors=True)
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {"PATH": path, "GITHUB_REF_NAME": name, "GITHUB_ENV": str(tmp_path / "env")}
+        shell = ["bash", "-e", "-o", "pipefail", "-c", script]
+        return subprocess.run(shell, cwd=tmp_path, env=environment, timeout=60, check=False).returncode
+
+    assert compared(tag.format(version)) == 0
+    assert (tmp_path / "env").read_text(encoding="utf-8") == f"FOLDER={folder}\n"
+    assert compared(tag.format("99.0.0")) != 0
+
+
+def test_the_real_compiler_builds_lints_and_shows_what_would_change() -> None:
+    workflow = read(ROOT / ".github/workflows/infra.yml")
+    infra = commands(workflow)
+
+    [environment] = [step["env"] for step in steps(workflow) if step.get("run") == "make infra-check"]
+    assert f"--outfile {environment['COMPILED_TEMPLATE']}" in infra
     for command in (
         "az bicep build --file",
         "az bicep lint",
@@ -128,7 +218,7 @@ def test_the_real_compiler_builds_lints_and_tells_what_would_change() -> None:
         assert command in infra, command
 
 
-def test_the_app_is_published_by_the_commands_of_the_docs_after_the_tests_and_one_at_a_time() -> None:
+def test_the_app_is_deployed_by_the_documented_commands_after_the_tests_one_at_a_time() -> None:
     deploy = read(ROOT / ".github/workflows/deploy.yml")
     documented = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
 
@@ -164,7 +254,7 @@ def test_the_linters_rules_are_errors() -> None:
         assert rules[rule] == {"level": "error"}
 
 
-def test_the_tests_that_can_run_anywhere_run_on_the_emulators_with_settings_they_take() -> None:
+def test_the_acceptance_tests_run_on_the_emulators_with_valid_settings() -> None:
     emulators = read(ROOT / ".github/workflows/emulators.yml")
     (step,) = [each for each in steps(emulators) if "pytest tests/acceptance" in each.get("run", "")]
     assert 'source "$SETTINGS"' in step["run"]
@@ -180,7 +270,7 @@ def test_the_tests_that_can_run_anywhere_run_on_the_emulators_with_settings_they
 
 
 def entities_subscriptions() -> list[str]:
-    """Those of the emulators' one topic that take every event, in sessions."""
+    """The subscriptions of the emulators' topic that receive every event, in sessions."""
     [namespace] = Project(ROOT).json("infra/emulators/Config.json")["UserConfig"]["Namespaces"]
     return [
         each["Name"]

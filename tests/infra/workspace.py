@@ -1,4 +1,4 @@
-"""A Log Analytics workspace in memory. KQL is run by duckdb-kql, which refuses what it does not know."""
+"""An in-memory Log Analytics workspace. duckdb-kql runs the queries, and rejects KQL that it does not support."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "StatusCode": "int",
     },
 }
-"""Tables, and those of their columns that the queries may read, with their types.
+"""The tables, and the columns that queries may use, with their types.
 
 https://learn.microsoft.com/azure/azure-monitor/reference/tables/appexceptions, /appmetrics, /apptraces,
-/functionapplogs and /cdbdataplanerequests5m. _LogOperation is what each workspace makes of its table Operation:
+/functionapplogs and /cdbdataplanerequests5m. _LogOperation is a view of the table Operation:
 https://learn.microsoft.com/azure/azure-monitor/logs/daily-cap and /monitor-workspace.
 """
 
@@ -74,15 +74,14 @@ _SQL_TYPES = {
     "string": "VARCHAR",
 }
 
-# One by one they would take a millisecond each.
+# A single-row insert takes a millisecond.
 _ROWS_AT_ONCE = 250
 
 
 class Workspace:
-    """Holds the rows of some tables; close it, or use it as a context manager.
+    """The rows of some tables. A context manager.
 
-    A workspace has a table of a resource's own logs only when its first row has come: those in `missing` are not
-    there.
+    A table of resource logs exists only after its first row has arrived. Tables in `missing` do not exist.
     """
 
     def __init__(self, rows: Rows, *, missing: frozenset[str] = frozenset()) -> None:
@@ -101,13 +100,13 @@ class Workspace:
     ) -> None:
         self._connection.close()
 
-    def ask(self, query: str) -> list[Row]:
-        """The rows that a query yields.
+    def query(self, text: str) -> list[Row]:
+        """The rows that a query returns.
 
         Raises:
-            duckdb_kql.KqlError: It is no query, or one that Log Analytics would refuse.
+            duckdb_kql.KqlError: The query is invalid or not supported.
         """
-        answer = self._connection.execute(_in_sql(query, self._missing))
+        answer = self._connection.execute(_in_sql(text, self._missing))
         columns = [described[0] for described in answer.description]
         return [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
 
@@ -123,7 +122,7 @@ class Workspace:
 
 @cache
 def _in_sql(query: str, missing: frozenset[str]) -> str:
-    """Translating takes longer than running."""
+    """The query in SQL. Cached, as translating takes longer than running."""
     schema = {table: list(columns) for table, columns in SCHEMAS.items() if table not in missing}
     return str(duckdb_kql.to_sql(query, schema=schema))
 

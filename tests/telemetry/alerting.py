@@ -8,8 +8,8 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from tests.infra.checks_monitoring import LOG_RULES, condition
-from tests.infra.deployment import Resource
+from tests.infra.bicep.deployment import Resource
+from tests.infra.checks.alerts import LOG_RULES, condition
 from tests.infra.project import ROOT, Project
 from tests.infra.workspace import Row, Rows, Workspace
 from tests.telemetry.tables import ago
@@ -59,7 +59,7 @@ def _firing(rule: Resource, workspace: Workspace) -> set[tuple[Any, ...]]:
     """
     asked = condition(rule)
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for answer in workspace.ask(asked["query"]):
+    for answer in workspace.query(asked["query"]):
         groups[tuple(answer[each["name"]] for each in asked["dimensions"])].append(answer)
     beyond = _OPERATORS[asked["operator"]]
     summed_up = _AGGREGATIONS[asked["timeAggregation"]]

@@ -24,7 +24,7 @@ QUERIES = sorted((ROOT / "infra" / "queries").glob("*.kql"))
 def panel(rows: Rows, name: str) -> list[Row]:
     """The answer to one query file."""
     with Workspace(rows) as workspace:
-        return workspace.ask((ROOT / "infra" / "queries" / f"{name}.kql").read_text(encoding="utf-8"))
+        return workspace.query((ROOT / "infra" / "queries" / f"{name}.kql").read_text(encoding="utf-8"))
 
 
 def added_up(rows: Rows, name: str, column: str) -> float:
@@ -53,14 +53,14 @@ async def lived(worker: WorkerMaker, ingestion: Ingestion, servicebus: ServiceBu
 
 async def test_every_panel_shows_what_happened(lived: Rows) -> None:
     assert panel(lived, "arriving") == [
-        {"Arriving": "No: attempts fail", "Published": 34, "Rejected": 1, "FailedAttempts": 1}
+        {"Arriving": "No: attempts fail", "Published": 34, "Quarantined": 1, "FailedAttempts": 1}
     ]
     documents = {name: added_up(lived, "documents", name) for name in ("Received", "Ignored", "Redelivered")}
     assert documents == {"Received": 33 + 4 + 4, "Ignored": 2, "Redelivered": 4}
-    assert added_up(lived, "documents", "Rejected") == 1
+    assert added_up(lived, "documents", "Quarantined") == 1
     assert {row["Action"] for row in panel(lived, "events")} == {"ContactCreatedEvent", "ContactNameUpdatedEvent"}
     assert added_up(lived, "events", "Published") == 34
-    assert [(row["Reason"], row["Rejected"]) for row in panel(lived, "quarantine")] == [("data-not-object", 1)]
+    assert [(row["Reason"], row["Quarantined"]) for row in panel(lived, "quarantine")] == [("data-not-object", 1)]
     [failing] = panel(lived, "failing")
     assert (failing["Error"], failing["Failures"], failing["MostUnsent"], failing["Still"]) == (
         "ConfigurationError",
@@ -104,7 +104,7 @@ def test_what_the_host_cannot_hand_over_is_shown_with_the_start_of_its_reason() 
 @pytest.mark.parametrize("file", QUERIES, ids=lambda file: file.stem)
 def test_an_empty_workspace_shows_nothing(file: Path) -> None:
     with Workspace({}) as workspace:
-        shown = workspace.ask(file.read_text(encoding="utf-8"))
+        shown = workspace.query(file.read_text(encoding="utf-8"))
 
-    nothing_came = {"Arriving": "Nothing came", "Published": 0, "Rejected": 0, "FailedAttempts": 0}
-    assert shown == ([nothing_came] if file.stem == "arriving" else [])
+    no_events = {"Arriving": "No events", "Published": 0, "Quarantined": 0, "FailedAttempts": 0}
+    assert shown == ([no_events] if file.stem == "arriving" else [])

@@ -1,4 +1,4 @@
-"""Names that have to agree: between Bicep, the emulators' files, the samples, the relay and the documents."""
+"""Names that must agree between Bicep, the emulators' files, the samples, the relay and the documentation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from relay.cli.times import parse_duration
 from relay.settings import Settings
-from tests.infra.checks_functions import CONNECTION_STRINGS, known_settings
+from tests.infra.bicep.deployment import Deployment
+from tests.infra.checks.settings import CONNECTION_STRINGS, known_settings
 from tests.infra.project import (
     CONTAINERS,
     COSMOS,
@@ -19,6 +20,7 @@ from tests.infra.project import (
     Project,
     app_settings,
     check,
+    check_each,
 )
 
 ABBREVIATIONS = {
@@ -67,7 +69,7 @@ def everything_that_can_have_tags_has_them(project: Project) -> None:
 
 
 @check
-def the_topic_and_its_subscriptions_are_those_of_the_emulators(project: Project) -> None:
+def the_emulators_have_the_deployed_topic_and_subscriptions(project: Project) -> None:
     topic = entities(project)
     own = project.trial.one(TOPICS)
     labels = {}
@@ -95,10 +97,10 @@ def the_topic_and_its_subscriptions_are_those_of_the_emulators(project: Project)
 
 
 @check
-def containers_and_topic_are_those_of_the_local_settings_sample(project: Project) -> None:
+def the_local_settings_sample_has_the_deployed_names(project: Project) -> None:
     sample = project.json("local.settings.sample.json")["Values"]
     settings = app_settings(project.trial)
-    # The Service Bus emulator takes ten connections, and each sender is one. Its topic has another window.
+    # The Service Bus emulator accepts ten connections, and each sender takes one. Its topic has another window.
     own = {"RELAY_SENDERS", "RELAY_DUPLICATE_WINDOW_S"}
     shared = {name for name in sample if name in settings} - own
     window = parse_duration(entities(project)["Properties"]["DuplicateDetectionHistoryTimeWindow"])
@@ -110,14 +112,13 @@ def containers_and_topic_are_those_of_the_local_settings_sample(project: Project
     assert set(sample) <= known
 
 
-@check
-def containers_and_settings_tell_the_same_names(project: Project) -> None:
-    for deployment in project.both:
-        settings = app_settings(deployment)
-        wanted = [settings[f"COSMOS_{name}"] for name in ("CONTAINER", "LEASE_CONTAINER", "QUARANTINE_CONTAINER")]
-        assert [each.name.rpartition("/")[2] for each in deployment.of(CONTAINERS)] == wanted
-        assert deployment.one(f"{COSMOS}/sqlDatabases").name.rpartition("/")[2] == settings["COSMOS_DATABASE"]
-        assert deployment.one(TOPICS).name.rpartition("/")[2] == settings["SERVICEBUS_TOPIC"]
+@check_each
+def settings_name_the_deployed_containers_and_topic(deployment: Deployment) -> None:
+    settings = app_settings(deployment)
+    wanted = [settings[f"COSMOS_{name}"] for name in ("CONTAINER", "LEASE_CONTAINER", "QUARANTINE_CONTAINER")]
+    assert [each.name.rpartition("/")[2] for each in deployment.of(CONTAINERS)] == wanted
+    assert deployment.one(f"{COSMOS}/sqlDatabases").name.rpartition("/")[2] == settings["COSMOS_DATABASE"]
+    assert deployment.one(TOPICS).name.rpartition("/")[2] == settings["SERVICEBUS_TOPIC"]
 
 
 @check
@@ -129,13 +130,13 @@ def every_setting_is_documented_with_the_default_that_is_deployed(project: Proje
 
     assert set(documented) == known_settings(settings)
     for name, default in documented.items():
-        # The relay's own default of the window is the service's; it is told the topic's.
+        # The relay's default window is the service's; it is deployed with the topic's.
         if default and name not in {*CONNECTION_STRINGS, "RELAY_DUPLICATE_WINDOW_S"}:
             assert settings[name] == default, name
 
 
 @check
-def outputs_are_settings_that_the_relay_takes_as_they_are(project: Project) -> None:
+def outputs_are_valid_settings_of_the_relay(project: Project) -> None:
     for deployment in project.both:
         outputs, settings = deployment.outputs, app_settings(deployment)
         known = known_settings(settings)
@@ -146,7 +147,7 @@ def outputs_are_settings_that_the_relay_takes_as_they_are(project: Project) -> N
         assert set(outputs) - known == {"settings", "SERVICE_RELAY_NAME", "AZURE_LOCATION", "AZURE_RESOURCE_GROUP"}
         read = Settings.from_environment(plain)
         assert (read.cosmos_lease_container, read.servicebus_topic) == ("leases", "domain-events")
-    # What an operator releases or replays goes out as the app would send it.
+    # An operator's release or replay sends events as the app does.
     events = project.deploy(relayMessageFormat="cloudevents", relayCloudEventsSource="/c", relayOnPoison="park")
     by_operator = Settings.from_environment(events.outputs["settings"])
     by_app = Settings.from_environment(app_settings(events))
@@ -155,16 +156,16 @@ def outputs_are_settings_that_the_relay_takes_as_they_are(project: Project) -> N
 
 
 @check
-def what_azd_keeps_of_an_environment_is_no_misspelt_setting(project: Project) -> None:
-    asked = set(re.findall(r"readEnvironmentVariable\('(\w+)'", (project.infra / "main.bicepparam").read_text()))
-    kept = dict.fromkeys(asked | {"AZURE_SUBSCRIPTION_ID", "AZURE_TENANT_ID"}, "x")
+def an_azd_environment_contains_no_misspelled_setting(project: Project) -> None:
+    read = set(re.findall(r"readEnvironmentVariable\('(\w+)'", (project.infra / "main.bicepparam").read_text()))
+    kept = dict.fromkeys(read | {"AZURE_SUBSCRIPTION_ID", "AZURE_TENANT_ID"}, "x")
     outputs = {name: value for name, value in project.trial.outputs.items() if isinstance(value, str)}
 
     assert Settings.from_environment(kept | outputs).cosmos_database == "outbox"
 
 
 @check
-def azd_alone_deploys_a_trial_and_heeds_its_environment(project: Project) -> None:
+def azd_deploys_a_trial_by_default_and_reads_its_environment(project: Project) -> None:
     bare = project.parameters("main.bicepparam")
     given = project.parameters(
         "main.bicepparam",
@@ -188,19 +189,19 @@ def azd_alone_deploys_a_trial_and_heeds_its_environment(project: Project) -> Non
 
 
 @check
-def every_resource_provider_is_registered_by_the_commands_of_the_docs(project: Project) -> None:
+def the_documentation_registers_every_resource_provider(project: Project) -> None:
     text = (project.root / "docs/deployment.md").read_text(encoding="utf-8")
     [loop] = re.findall(r"for provider in ([^;]+);", text)
     deployed = {each.type.partition("/")[0] for each in project.production.resources}
 
-    # Microsoft.App runs Flex Consumption apps, without a resource of its own; Authorization is always registered.
+    # Microsoft.App runs Flex Consumption apps without a resource of its own. Authorization is always registered.
     assert set(re.findall(r"Microsoft\.\w+", loop)) == {*deployed, "Microsoft.App"} - {"Microsoft.Authorization"}
     readme = (project.infra / "README.md").read_text(encoding="utf-8")
     assert readme.count("deployment.md#register-the-resource-providers") == 2
 
 
 @check
-def azd_opens_a_private_app_for_deployment_only_where_it_is_told_to(project: Project) -> None:
+def azd_opens_a_private_app_only_on_request(project: Project) -> None:
     for environment, opened in (
         ({}, True),
         ({"FUNCTION_APP_PUBLIC_ACCESS": "false"}, False),
@@ -212,7 +213,7 @@ def azd_opens_a_private_app_for_deployment_only_where_it_is_told_to(project: Pro
 
 
 @check
-def every_resource_type_and_version_is_in_the_table_of_what_was_checked(project: Project) -> None:
+def the_readme_lists_every_resource_type_and_version(project: Project) -> None:
     used = set()
     for text in project.files.values():
         used |= set(re.findall(r"^resource \w+ '([^']+)'", text, re.MULTILINE))

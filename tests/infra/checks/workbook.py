@@ -1,50 +1,44 @@
-"""The workbook: it has to show what the alerts ask, in full, and platform metrics as they are documented."""
+"""The workbook: it shows every query of the alerts, and platform metrics."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from tests.infra.checks_monitoring import (
-    COMPONENT,
-    LOG_RULES,
-    PLATFORM_METRICS,
-    WORKSPACE,
-    condition,
-    queries,
-)
-from tests.infra.deployment import Deployment
-from tests.infra.project import COSMOS, SERVICE_BUS, Project, check
+from tests.infra.bicep.deployment import Deployment
+from tests.infra.checks.alerts import LOG_RULES, PLATFORM_METRICS, condition
+from tests.infra.checks.queries import queries
+from tests.infra.project import COMPONENT, COSMOS, SERVICE_BUS, WORKSPACE, Project, check, check_each
 
 WORKBOOK = "Microsoft.Insights/workbooks"
 
 AGGREGATIONS = {1: "Total", 3: "Maximum", 4: "Average", 7: "Count"}
-"""How a workbook numbers them."""
+"""Aggregations, as the workbook format numbers them."""
 
 
 def panels(deployment: Deployment, kind: int) -> list[dict[str, Any]]:
-    """The workbook's items of a type: 3 has a query, 10 has metrics."""
+    """The workbook's items of a type: 3 is a query, 10 are metrics."""
     content = json.loads(deployment.one(WORKBOOK).at("properties.serializedData"))
     assert content["version"] == "Notebook/1.0"
     return [item for item in content["items"] if item["type"] == kind]
 
 
 @check
-def alerts_and_workbook_ask_what_is_in_the_files_and_leave_none_out(project: Project) -> None:
+def alerts_and_workbook_use_every_query_file(project: Project) -> None:
     deployment = project.deploy(cosmosContainer="own")
     files = {query.text.replace("$(container)", "own"): name for name, query in queries(project).items()}
     in_alerts = {condition(rule)["query"] for rule in deployment.of(LOG_RULES)}
     in_workbook = {item["content"]["query"] for item in panels(deployment, 3)}
 
     assert in_alerts | in_workbook == set(files)
-    assert in_alerts <= in_workbook, "what an alert sees has to be seen in the workbook too"
+    assert in_alerts <= in_workbook, "the workbook must show every query of an alert"
     assert len(in_alerts) == len(deployment.of(LOG_RULES))
     for query in in_alerts | in_workbook:
         assert "$(" not in query
 
 
 @check
-def the_first_row_answers_what_an_operator_asks_first(project: Project) -> None:
+def the_first_row_shows_arrival_lag_and_failures(project: Project) -> None:
     deployment = project.deploy(cosmosContainer="$(container)")
     names = {query.text: name for name, query in queries(project).items()}
     first = panels(deployment, 3)[:3]
@@ -53,28 +47,27 @@ def the_first_row_answers_what_an_operator_asks_first(project: Project) -> None:
     assert sum(int(item["customWidth"]) for item in first) == 100
 
 
-@check
-def the_workbook_shows_every_row_in_full_and_from_the_right_place(project: Project) -> None:
-    for deployment in project.both:
-        content = json.loads(deployment.one(WORKBOOK).at("properties.serializedData"))
-        wide = [int(item["customWidth"]) for item in content["items"] if "customWidth" in item]
-        filled = 0
-        for width in wide:
-            filled += width
-            assert filled <= 100, "a row is wider than the page"
-            filled %= 100
-        assert (filled, sum(wide)) == (0, 600)
-        assert len({item["name"] for item in content["items"]}) == len(content["items"])
-        for item in panels(deployment, 3):
-            assert item["content"]["crossComponentResources"] == [deployment.one(WORKSPACE).id]
-            assert item["content"]["timeContextFromParameter"] == "TimeRange"
-        [parameters] = panels(deployment, 9)
-        assert [each["name"] for each in parameters["content"]["parameters"]] == ["TimeRange"]
-        assert deployment.one(WORKBOOK).at("properties.sourceId") == deployment.one(COMPONENT).id
+@check_each
+def the_rows_fill_the_page_and_query_the_workspace(deployment: Deployment) -> None:
+    content = json.loads(deployment.one(WORKBOOK).at("properties.serializedData"))
+    wide = [int(item["customWidth"]) for item in content["items"] if "customWidth" in item]
+    filled = 0
+    for width in wide:
+        filled += width
+        assert filled <= 100, "a row is wider than the page"
+        filled %= 100
+    assert (filled, sum(wide)) == (0, 600)
+    assert len({item["name"] for item in content["items"]}) == len(content["items"])
+    for item in panels(deployment, 3):
+        assert item["content"]["crossComponentResources"] == [deployment.one(WORKSPACE).id]
+        assert item["content"]["timeContextFromParameter"] == "TimeRange"
+    [parameters] = panels(deployment, 9)
+    assert [each["name"] for each in parameters["content"]["parameters"]] == ["TimeRange"]
+    assert deployment.one(WORKBOOK).at("properties.sourceId") == deployment.one(COMPONENT).id
 
 
 @check
-def the_workbook_shows_platform_metrics_as_they_are_documented(project: Project) -> None:
+def the_workbook_uses_platform_metrics_as_documented(project: Project) -> None:
     shown = set()
     for item in panels(project.trial, 10):
         content = item["content"]

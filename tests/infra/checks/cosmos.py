@@ -1,11 +1,11 @@
-"""What the outbox must be, and who may do what in it."""
+"""The outbox in Cosmos DB, and the roles in it."""
 
 from __future__ import annotations
 
 import re
 
-from tests.infra import tree
-from tests.infra.deployment import Deployment
+from tests.infra.bicep import tree
+from tests.infra.bicep.deployment import Deployment
 from tests.infra.project import (
     CONTAINERS,
     COSMOS,
@@ -15,6 +15,7 @@ from tests.infra.project import (
     STORAGE,
     Project,
     check,
+    check_each,
     container,
     relay_identity,
 )
@@ -22,14 +23,13 @@ from tests.infra.project import (
 ACTIONS = "Microsoft.DocumentDB/databaseAccounts"
 
 
-@check
-def the_account_takes_no_keys_and_no_old_tls(project: Project) -> None:
-    for deployment in project.both:
-        account = deployment.one(COSMOS)
-        assert account.at("kind") == "GlobalDocumentDB"
-        assert account.at("properties.disableLocalAuth") is True
-        assert account.at("properties.disableKeyBasedMetadataWriteAccess") is True
-        assert account.at("properties.minimalTlsVersion") == "Tls12"
+@check_each
+def the_account_has_no_key_authentication_and_no_old_tls(deployment: Deployment) -> None:
+    account = deployment.one(COSMOS)
+    assert account.at("kind") == "GlobalDocumentDB"
+    assert account.at("properties.disableLocalAuth") is True
+    assert account.at("properties.disableKeyBasedMetadataWriteAccess") is True
+    assert account.at("properties.minimalTlsVersion") == "Tls12"
 
 
 @check
@@ -42,16 +42,15 @@ def the_account_is_backed_up_continuously(project: Project) -> None:
     assert tiers == ["Continuous7Days", "Continuous30Days"]
 
 
-@check
-def one_region_writes_and_sessions_are_consistent(project: Project) -> None:
-    for deployment in project.both:
-        account = deployment.one(COSMOS)
-        assert account.at("properties.enableMultipleWriteLocations") is False
-        assert account.at("properties.consistencyPolicy.defaultConsistencyLevel") == "Session"
+@check_each
+def one_region_writes_with_session_consistency(deployment: Deployment) -> None:
+    account = deployment.one(COSMOS)
+    assert account.at("properties.enableMultipleWriteLocations") is False
+    assert account.at("properties.consistencyPolicy.defaultConsistencyLevel") == "Session"
 
 
 @check
-def a_second_region_takes_over_by_itself(project: Project) -> None:
+def a_second_region_takes_over_automatically(project: Project) -> None:
     alone = project.trial.one(COSMOS)
     account = project.deploy(cosmosCapacityMode="Autoscale", cosmosSecondaryLocation="northeurope").one(COSMOS)
 
@@ -64,7 +63,7 @@ def a_second_region_takes_over_by_itself(project: Project) -> None:
 
 
 @check
-def production_is_spread_over_zones(project: Project) -> None:
+def production_is_zone_redundant(project: Project) -> None:
     for deployment, spread in ((project.trial, False), (project.production, True)):
         [place] = deployment.one(COSMOS).at("properties.locations")
         assert place["isZoneRedundant"] is spread
@@ -72,26 +71,24 @@ def production_is_spread_over_zones(project: Project) -> None:
         assert deployment.one(STORAGE).at("sku.name") == ("Standard_ZRS" if spread else "Standard_LRS")
 
 
-@check
-def business_documents_stay_and_each_event_has_its_own_time_to_live(project: Project) -> None:
-    for deployment in project.both:
-        data = container(deployment, "data")
-        assert data.at("properties.resource.defaultTtl") == -1
-        assert data.at("properties.resource.partitionKey.paths") == ["/partitionKey"]
-        assert "indexingPolicy" not in data.at("properties.resource"), "services query their documents"
+@check_each
+def business_documents_do_not_expire_and_each_event_has_its_own_time_to_live(deployment: Deployment) -> None:
+    data = container(deployment, "data")
+    assert data.at("properties.resource.defaultTtl") == -1
+    assert data.at("properties.resource.partitionKey.paths") == ["/partitionKey"]
+    assert "indexingPolicy" not in data.at("properties.resource"), "services query their documents"
+
+
+@check_each
+def leases_do_not_expire_but_the_initialization_lock_does(deployment: Deployment) -> None:
+    leases = container(deployment, "leases")
+    # Off, the processor's initialization lock (ttl 30) outlives a killed host; above 0, leases expire.
+    assert leases.at("properties.resource.defaultTtl") == -1
+    assert leases.at("properties.resource.partitionKey.paths") == ["/id"]
 
 
 @check
-def leases_are_kept_by_id_and_the_lock_beside_them_expires(project: Project) -> None:
-    for deployment in project.both:
-        leases = container(deployment, "leases")
-        # Off, the processor's initialization lock (ttl 30) outlives a killed host; above 0, leases expire.
-        assert leases.at("properties.resource.defaultTtl") == -1
-        assert leases.at("properties.resource.partitionKey.paths") == ["/id"]
-
-
-@check
-def every_container_takes_partition_keys_of_2048_bytes(project: Project) -> None:
+def every_container_allows_partition_keys_of_2048_bytes(project: Project) -> None:
     for deployment in project.both:
         keys = [each.at("properties.resource.partitionKey") for each in deployment.of(CONTAINERS)]
         assert [(key["kind"], key["version"]) for key in keys] == [("Hash", 2)] * 3
@@ -101,9 +98,9 @@ def every_container_takes_partition_keys_of_2048_bytes(project: Project) -> None
 
 
 def indexed(deployment: Deployment, name: str) -> set[str]:
-    """The properties of a container that its policy indexes, beside `id` and `_ts`, which always are."""
+    """The properties of a container that its policy indexes, beside `id` and `_ts`, which are always indexed."""
     policy = container(deployment, name).at("properties.resource.indexingPolicy")
-    assert policy is not None, f"{name} is indexed as a whole"
+    assert policy is not None, f"{name} indexes every property"
     assert (policy["automatic"], policy["indexingMode"]) == (True, "consistent")
     assert policy["excludedPaths"] == [{"path": "/*"}]
     paths = [re.fullmatch(r"/(\w+)/\?", each["path"]) for each in policy["includedPaths"]]
@@ -111,16 +108,16 @@ def indexed(deployment: Deployment, name: str) -> set[str]:
 
 
 @check
-def what_is_asked_of_quarantine_and_leases_is_indexed_and_nothing_else(project: Project) -> None:
-    asked = queried_properties()
-    assert asked >= {"id", "type", "reason", "partitionKey", "quarantinedAt"}
+def quarantine_and_leases_index_only_queried_properties(project: Project) -> None:
+    queried = queried_properties()
+    assert queried >= {"id", "type", "reason", "partitionKey", "quarantinedAt"}
     for deployment in project.both:
         assert indexed(deployment, "leases") == set()
-        assert indexed(deployment, "quarantine") == asked - {"id", "_ts"}
+        assert indexed(deployment, "quarantine") == queried - {"id", "_ts"}
 
 
 def queried_properties() -> set[str]:
-    """What the operators' commands filter and order by, but for those on the outbox (`committed.py`)."""
+    """What queries of leases and quarantine filter and order by (`committed.py` queries the outbox)."""
     compared = re.compile(r"\bc\.(\w+) ?(?:=|<|>|IN\b)|(?:ORDER BY|[A-Z_]+\() ?c\.(\w+)")
     found = set()
     for file in sorted((ROOT / "relay").rglob("*.py")):
@@ -131,8 +128,8 @@ def queried_properties() -> set[str]:
 
 
 @check
-def leases_and_quarantine_cannot_be_deleted_where_they_are_locked(project: Project) -> None:
-    assert project.trial.of(LOCKS) == [], "a trial has to be easy to take down"
+def leases_and_quarantine_are_locked_except_in_a_trial(project: Project) -> None:
+    assert project.trial.of(LOCKS) == [], "a trial must be easy to delete"
     for deployment in (project.bare, project.production):
         locks = deployment.of(LOCKS)
         assert {lock.scope for lock in locks} == {
@@ -141,12 +138,11 @@ def leases_and_quarantine_cannot_be_deleted_where_they_are_locked(project: Proje
         assert {lock.at("properties.level") for lock in locks} == {"CanNotDelete"}
 
 
-@check
-def what_is_quarantined_stays(project: Project) -> None:
-    for deployment in project.both:
-        quarantine = container(deployment, "quarantine")
-        assert "defaultTtl" not in quarantine.at("properties.resource")
-        assert quarantine.at("properties.resource.partitionKey.paths") == ["/partitionKey"]
+@check_each
+def quarantined_events_do_not_expire(deployment: Deployment) -> None:
+    quarantine = container(deployment, "quarantine")
+    assert "defaultTtl" not in quarantine.at("properties.resource")
+    assert quarantine.at("properties.resource.partitionKey.paths") == ["/partitionKey"]
 
 
 @check
@@ -162,7 +158,7 @@ def throughput_is_serverless_or_autoscale(project: Project) -> None:
 
 
 def rights(deployment: Deployment, principal: str) -> set[tuple[frozenset[str], str]]:
-    """What a principal may do: the actions (or the name of a built-in role), and where."""
+    """The roles of a principal: the actions (or the name of a built-in role), and the scope."""
     defined = {
         resource.id: frozenset(resource.at("properties.permissions")[0]["dataActions"])
         for resource in deployment.of(f"{COSMOS}/sqlRoleDefinitions")
@@ -193,21 +189,20 @@ READER = frozenset({"Cosmos DB Built-in Data Reader"})
 CONTRIBUTOR = frozenset({"Cosmos DB Built-in Data Contributor"})
 
 
+@check_each
+def the_relay_has_the_least_roles_in_the_outbox(deployment: Deployment) -> None:
+    _, principal = relay_identity(deployment)
+
+    assert rights(deployment, principal) == {
+        (METADATA, "/dbs/outbox"),
+        (READER, "/dbs/outbox/colls/data"),
+        (CONTRIBUTOR, "/dbs/outbox/colls/leases"),
+        (QUARANTINE, "/dbs/outbox/colls/quarantine"),
+    }
+
+
 @check
-def the_relay_reads_data_keeps_leases_and_quarantine_and_no_more(project: Project) -> None:
-    for deployment in project.both:
-        _, principal = relay_identity(deployment)
-
-        assert rights(deployment, principal) == {
-            (METADATA, "/dbs/outbox"),
-            (READER, "/dbs/outbox/colls/data"),
-            (CONTRIBUTOR, "/dbs/outbox/colls/leases"),
-            (QUARANTINE, "/dbs/outbox/colls/quarantine"),
-        }
-
-
-@check
-def writers_write_data_and_operators_the_whole_outbox(project: Project) -> None:
+def writers_may_write_data_and_operators_the_whole_outbox(project: Project) -> None:
     deployment = project.deploy(writerPrincipalIds=["writer"], operatorPrincipalIds=["operator"])
 
     assert rights(deployment, "writer") == {
@@ -226,7 +221,7 @@ def names_of_role_assignments_are_distinct(project: Project) -> None:
 
 
 @check
-def role_assignments_and_subscriptions_are_made_one_after_another(project: Project) -> None:
+def role_assignments_and_subscriptions_are_deployed_serially(project: Project) -> None:
     places = (("modules/cosmos-access.bicep", "rights"), ("main.bicep", "topicSubscriptions"))
     for file, name in places:
         declaration = project.declarations(file)[name]

@@ -1,117 +1,109 @@
-"""The tree that a Bicep file is read into."""
+"""The syntax tree of a Bicep file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
-from typing import Literal as OneOf
+from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Expression:
+    """A node of the tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Expression):
     value: str | int | bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Expression):
     """A string with `${…}` in it."""
 
     parts: tuple[str | Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(Expression):
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Member(Expression):
+    """`target.name`, or `target.?name` if safe."""
+
     target: Expression
     name: str
     safe: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class Index(Expression):
     target: Expression
     index: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Expression):
     function: str
     arguments: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Lambda(Expression):
+    parameter: str
+    body: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Expression):
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Expression):
     operator: str
     left: Expression
     right: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Expression):
+    """`condition ? then : otherwise`."""
+
     condition: Expression
     then: Expression
     otherwise: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayOf:
+class ArrayOf(Expression):
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectOf:
+class ObjectOf(Expression):
     entries: tuple[tuple[Expression, Expression], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Expression):
+    """`[for item in source: body]`."""
+
     item: str
-    index: str | None
     source: Expression
     body: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Conditional:
-    """`if (…) {…}`: a resource or module that may not be there."""
+class Conditional(Expression):
+    """`if (condition) body`: a resource or module that may not be deployed."""
 
     condition: Expression
     body: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Lambda:
-    parameter: str
-    body: Expression
-
-
-Expression = (
-    Constant
-    | Text
-    | Name
-    | Member
-    | Index
-    | Call
-    | Not
-    | Binary
-    | Choice
-    | ArrayOf
-    | ObjectOf
-    | Loop
-    | Conditional
-    | Lambda
-)
-Kind = OneOf["targetScope", "metadata", "using", "param", "var", "resource", "module", "output"]
+Kind = Literal["targetScope", "metadata", "using", "param", "var", "resource", "module", "output"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +112,8 @@ class Declaration:
 
     Attributes:
         type: The data type of a param or output, `Microsoft.X/y@version` of a resource, the path of a module.
-        value: What stands behind the equals sign; None for a param without a default.
-        decorators: Name to argument (None where there is none).
+        value: The expression after the equals sign; None for a param without a default.
+        decorators: Arguments by name; None for a decorator without an argument.
     """
 
     kind: Kind
@@ -130,18 +122,3 @@ class Declaration:
     value: Expression | None
     existing: bool = False
     decorators: dict[str, Expression | None] = field(default_factory=dict)
-
-
-def walk(node: Any) -> Iterator[Any]:
-    """Everything in a part of the tree, itself included."""
-    yield node
-    if isinstance(node, (tuple, list)):
-        inside: Any = node
-    elif isinstance(node, dict):
-        inside = node.values()
-    elif is_dataclass(node):
-        inside = (getattr(node, each.name) for each in fields(node))
-    else:
-        inside = ()
-    for each in inside:
-        yield from walk(each)

@@ -1,0 +1,127 @@
+"""Evaluates Bicep expressions."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tests.infra.bicep import functions, tree
+from tests.infra.bicep.tree import Expression
+
+
+class BicepError(Exception):
+    """The compiler or Azure Resource Manager would reject this. The message says why."""
+
+
+class Reference(ABC):
+    """A resource or module that an expression refers to."""
+
+    @abstractmethod
+    def member(self, name: str) -> Any:
+        """The value of `reference.name`."""
+
+
+class Scope:
+    """Values by name, and the value of an expression that uses them.
+
+    `special` adds functions that depend on the file. They receive the expressions of their arguments.
+    """
+
+    def __init__(
+        self,
+        names: Mapping[str, Any],
+        special: Mapping[str, Callable[[tuple[Expression, ...]], Any]] | None = None,
+        outer: Scope | None = None,
+    ) -> None:
+        self.names = dict(names)
+        self._special = special or {}
+        self._outer = outer
+
+    def lookup(self, name: str) -> Any:
+        if name in self.names:
+            return self.names[name]
+        if self._outer is None:
+            raise BicepError(f"the name {name} is not declared")
+        return self._outer.lookup(name)
+
+    def inner(self, names: Mapping[str, Any]) -> Scope:
+        """A scope with the item of a loop or the parameter of a lambda."""
+        return Scope(names, self._special, self)
+
+    def each(self, loop: tree.Loop) -> Iterator[Scope]:
+        """The scope of each iteration of a loop."""
+        for item in self.value(loop.source):
+            yield self.inner({loop.item: item})
+
+    def value(self, expression: Expression) -> Any:
+        match expression:
+            case tree.Constant(value):
+                return value
+            case tree.Text(parts):
+                return "".join(part if isinstance(part, str) else self._text(self.value(part)) for part in parts)
+            case tree.Name(name):
+                return self.lookup(name)
+            case tree.Member(target, name, safe):
+                return self._member(self.value(target), name, safe=safe)
+            case tree.Index(target, index):
+                return self.value(target)[self.value(index)]
+            case tree.Call(function, arguments):
+                special = self._special.get(function)
+                return special(arguments) if special else functions.call(function, [*map(self.value, arguments)])
+            case tree.Lambda(parameter, body):
+                return lambda item: self.inner({parameter: item}).value(body)
+            case tree.Not(operand):
+                return not self.value(operand)
+            case tree.Binary(symbol, left, right):
+                return self._binary(symbol, left, right)
+            case tree.Choice(condition, then, otherwise):
+                return self.value(then if self.value(condition) else otherwise)
+            case tree.ArrayOf(items):
+                return [self.value(item) for item in items]
+            case tree.ObjectOf(entries):
+                return {self.value(key): self.value(value) for key, value in entries}
+            case tree.Loop():
+                return [scope.value(expression.body) for scope in self.each(expression)]
+        raise BicepError(f"{type(expression).__name__} has no value here")
+
+    @staticmethod
+    def _text(value: Any) -> str:
+        if isinstance(value, (str, int)):
+            return str(functions.call("string", [value]))
+        raise BicepError(f"{value!r} cannot be interpolated")
+
+    @staticmethod
+    def _member(target: Any, name: str, *, safe: bool) -> Any:
+        if isinstance(target, Reference):
+            return target.member(name)
+        if isinstance(target, dict) and name in target:
+            return target[name]
+        if safe:
+            return None
+        raise BicepError(f"no {name} in {target!r}")
+
+    def _binary(self, symbol: str, left: Expression, right: Expression) -> Any:
+        first = self.value(left)
+        match symbol:
+            case "&&":
+                return first and self.value(right)
+            case "||":
+                return first or self.value(right)
+            case "??":
+                return self.value(right) if first is None else first
+        return _OPERATORS[symbol](first, self.value(right))
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}

@@ -1,0 +1,161 @@
+"""Secrets, roles and monitoring of the whole deployment, and the parameter values that it rejects."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.infra.bicep.deployment import Deployment
+from tests.infra.bicep.expressions import BicepError
+from tests.infra.bicep.functions import DeploymentFailure
+from tests.infra.bicep.parser import parse
+from tests.infra.project import (
+    ACTION_GROUP,
+    COMPONENT,
+    COSMOS,
+    DIAGNOSTICS,
+    ROLE_ASSIGNMENTS,
+    ROLES,
+    SERVICE_BUS,
+    SITES,
+    STORAGE,
+    WORKSPACE,
+    Project,
+    app_settings,
+    azure_rights,
+    check,
+    check_each,
+    relay_identity,
+)
+
+GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@check
+def no_key_is_read(project: Project) -> None:
+    for name, text in project.files.items():
+        for word in ("listkeys", "listconnectionstrings", "listsecrets", "listaccountsas", ".list", "getsecret("):
+            assert word not in text.lower(), f"{name} has {word}"
+
+
+@check
+def there_is_no_secret_parameter(project: Project) -> None:
+    for name, text in project.files.items():
+        for declaration in parse(text, name):
+            assert "secure" not in declaration.decorators, f"{name}: {declaration.name}"
+            if declaration.kind == "param":
+                secret = re.search(r"password|secret|(?<!partition)key", declaration.name, re.IGNORECASE)
+                assert not secret, declaration.name
+
+
+@check_each
+def no_connection_string_with_a_key_is_deployed(deployment: Deployment) -> None:
+    text = json.dumps([dict(resource.body) for resource in deployment.resources])
+    assert not re.search(r"AccountKey=|SharedAccessKey|SharedAccessSignature|DefaultEndpointsProtocol", text)
+    assert not {"COSMOS", "SERVICEBUS", "AzureWebJobsStorage"} & set(app_settings(deployment))
+
+
+@check
+def role_definition_ids_are_the_documented_ones(project: Project) -> None:
+    written = {guid for text in project.files.values() for guid in GUID.findall(text)}
+    documented = (project.infra / "README.md").read_text(encoding="utf-8")
+
+    assert written == set(ROLES.values())
+    for name, identifier in ROLES.items():
+        assert re.search(rf"\| {re.escape(name)} \| `{identifier}` \|", documented), name
+
+
+@check_each
+def the_relay_has_three_azure_roles_and_no_more(deployment: Deployment) -> None:
+    _, principal = relay_identity(deployment)
+    assert sorted(name for name, _ in azure_rights(deployment, principal)) == [
+        "Azure Service Bus Data Sender",
+        "Monitoring Metrics Publisher",
+        "Storage Blob Data Owner",
+    ]
+
+
+@check
+def every_azure_role_states_the_type_of_its_principal(project: Project) -> None:
+    subscriptions = [{"name": "all", "receiverPrincipalIds": ["consumer"]}]
+    deployment = project.deploy(subscriptions=subscriptions, operatorPrincipalIds=["operator"])
+    kinds = {
+        (each.at("properties.principalId"), each.at("properties.principalType"))
+        for each in deployment.of(ROLE_ASSIGNMENTS)
+    }
+    _, relay = relay_identity(deployment)
+
+    # Without it, a role for a new identity is rejected until the directory has replicated.
+    assert kinds == {(relay, "ServicePrincipal"), ("consumer", "ServicePrincipal"), ("operator", "User")}
+
+
+@check_each
+def only_the_identity_may_publish_telemetry(deployment: Deployment) -> None:
+    insights = deployment.one(COMPONENT)
+    workspace = deployment.one(WORKSPACE)
+    _, principal = relay_identity(deployment)
+    assert insights.at("properties.DisableLocalAuth") is True
+    assert insights.at("properties.WorkspaceResourceId") == workspace.id
+    assert workspace.at("properties.features.disableLocalAuth") is True
+    assert ("Monitoring Metrics Publisher", insights.id) in azure_rights(deployment, principal)
+
+
+@check
+def every_service_exports_its_logs_and_metrics(project: Project) -> None:
+    for deployment in project.both:
+        workspace = deployment.one(WORKSPACE)
+        settings = deployment.of(DIAGNOSTICS)
+        watched = {COSMOS, SERVICE_BUS, SITES, f"{STORAGE}/blobServices"}
+        assert {setting.scope for setting in settings} == {deployment.one(kind).id for kind in watched}
+        exported = {}
+        for setting in settings:
+            assert setting.at("properties.workspaceId") == workspace.id
+            sources = setting.at("properties.logs") + (setting.at("properties.metrics") or [])
+            assert all(source["enabled"] is True for source in sources)
+            exported[setting.scope] = [source.get("category") or source["categoryGroup"] for source in sources]
+        summaries = ["DataPlaneRequests5M"] if deployment is project.production else []
+        assert exported == {
+            deployment.one(COSMOS).id: [
+                "ControlPlaneRequests",
+                "PartitionKeyStatistics",
+                *summaries,
+                "AllMetrics",
+            ],
+            deployment.one(SERVICE_BUS).id: ["allLogs", "AllMetrics"],
+            deployment.one(f"{STORAGE}/blobServices").id: ["StorageWrite", "StorageDelete"],
+            deployment.one(SITES).id: ["FunctionAppLogs", "AllMetrics"],
+        }
+
+
+@check
+def operators_are_notified_by_email(project: Project) -> None:
+    group = project.deploy(operatorEmails=["ops@example.org"]).one(ACTION_GROUP)
+
+    assert group.at("properties.enabled") is True
+    assert [receiver["emailAddress"] for receiver in group.at("properties.emailReceivers")] == ["ops@example.org"]
+
+
+@check
+def a_second_region_of_a_serverless_account_is_rejected_with_the_reason(project: Project) -> None:
+    with pytest.raises(DeploymentFailure, match="needs cosmosCapacityMode Autoscale"):
+        project.deploy(cosmosSecondaryLocation="northeurope")
+
+
+@check
+def values_that_azure_rejects_are_not_allowed(project: Project) -> None:
+    for name, value in (
+        ("serviceBusSku", "Basic"),
+        ("serviceBusMessagingUnits", 3),
+        ("cosmosCapacityMode", "Provisioned"),
+        ("cosmosBackupTier", "Periodic"),
+        ("instanceMemoryMB", 1024),
+        ("maximumInstanceCount", 0),
+        ("relayMessageFormat", "xml"),
+        ("relayOnPoison", "ignore"),
+        ("logRetentionInDays", 7),
+        ("environmentName", ""),
+    ):
+        with pytest.raises(BicepError, match=name):
+            project.deploy(**{name: value})

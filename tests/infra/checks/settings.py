@@ -1,0 +1,132 @@
+"""The settings of the function app, which the relay itself parses."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from relay.cli.times import parse_duration
+from relay.settings import Settings
+from tests.infra.bicep.deployment import Deployment
+from tests.infra.project import TOPICS, Project, app_settings, check, check_each, relay_identity
+
+HOST_SETTINGS = {
+    "AzureWebJobsStorage__blobServiceUri",
+    "AzureWebJobsStorage__credential",
+    "AzureWebJobsStorage__clientId",
+    "APPLICATIONINSIGHTS_CONNECTION_STRING",
+    "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
+    "PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY",
+    "PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME",
+}
+CONNECTION_STRINGS = {"COSMOS", "SERVICEBUS"}
+
+
+class _Recorder(dict[str, str]):
+    """An environment that records which names are read."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        super().__init__(values)
+        self.read: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.read.add(key)
+        return super().get(key, default)
+
+
+def known_settings(values: dict[str, str]) -> set[str]:
+    """The names that `relay/settings.py` reads from the environment."""
+    recorder = _Recorder(values)
+    Settings.from_environment(recorder)
+    return recorder.read
+
+
+@check_each
+def every_setting_of_the_relay_is_set_and_no_unknown_one(deployment: Deployment) -> None:
+    settings = app_settings(deployment)
+    known = known_settings(settings)
+
+    assert set(settings) - HOST_SETTINGS == known - CONNECTION_STRINGS
+    assert set(settings) >= HOST_SETTINGS
+
+
+@check_each
+def the_relay_understands_its_settings(deployment: Deployment) -> None:
+    client, _ = relay_identity(deployment)
+    settings = Settings.from_environment(app_settings(deployment))
+
+    for connection in (settings.cosmos, settings.servicebus):
+        assert connection.identity is not None
+        assert (connection.identity.managed, connection.identity.client_id) == (True, client)
+    assert re.fullmatch(r"https://cosmos-relay-\w+\.documents\.azure\.com:443/", settings.cosmos.address or "")
+    assert re.fullmatch(r"sbns-relay-\w+\.servicebus\.windows\.net", settings.servicebus.address or "")
+
+
+@check
+def deployed_defaults_are_the_relays_own(project: Project) -> None:
+    settings = app_settings(project.trial)
+    # The window is the topic's, which is longer than the service's default.
+    given = {name: settings[name] for name in settings if "__" in name or name == "RELAY_DUPLICATE_WINDOW_S"}
+
+    assert Settings.from_environment(settings) == Settings.from_environment(given)
+
+
+@check
+def the_relays_duplicate_window_is_the_topics(project: Project) -> None:
+    others = (project.deploy(duplicateDetectionWindow=window) for window in ("PT20S", "PT1H30M", "P7D"))
+    for deployment in (project.bare, *project.both, *others):
+        window = parse_duration(deployment.one(TOPICS).at("properties.duplicateDetectionHistoryTimeWindow"))
+        settings = Settings.from_environment(app_settings(deployment))
+        assert settings.duplicate_window_s == window.total_seconds()
+
+
+@check
+def an_attempt_ends_before_the_host_would_end_it(project: Project) -> None:
+    hours, minutes, seconds = (int(part) for part in project.json("host.json")["functionTimeout"].split(":"))
+    for deployment in project.both:
+        settings = Settings.from_environment(app_settings(deployment))
+        assert settings.send_timeout_s < settings.attempt_timeout_s < hours * 3600 + minutes * 60 + seconds
+
+
+@check
+def every_parameter_of_the_relay_reaches_its_setting(project: Project) -> None:
+    deployment = project.deploy(
+        relayEventType="fact",
+        relayMaxItems=7,
+        relayPollDelayMs=70,
+        relaySenders=9,
+        relaySendTimeoutS=11,
+        relayAttemptTimeoutS=99,
+        relayOnPoison="park",
+        relayMessageFormat="cloudevents",
+        relayCloudEventsSource="/contacts",
+        cosmosDatabase="d",
+        cosmosContainer="c",
+        cosmosLeaseContainer="l",
+        cosmosQuarantineContainer="q",
+        serviceBusTopic="t",
+    )
+    settings = Settings.from_environment(app_settings(deployment))
+
+    assert (settings.event_type, settings.max_items, settings.poll_delay_ms) == ("fact", 7, 70)
+    assert (settings.senders, settings.send_timeout_s, settings.cloudevents_source) == (9, 11, "/contacts")
+    assert (settings.attempt_timeout_s, settings.on_poison) == (99, "park")
+    assert (settings.cosmos_database, settings.cosmos_container) == ("d", "c")
+    assert (settings.cosmos_lease_container, settings.cosmos_quarantine_container) == ("l", "q")
+    assert settings.servicebus_topic == "t"
+
+
+@check_each
+def the_host_authenticates_with_the_identity(deployment: Deployment) -> None:
+    settings, (client, _) = app_settings(deployment), relay_identity(deployment)
+    assert settings["AzureWebJobsStorage__credential"] == "managedidentity"
+    assert settings["AzureWebJobsStorage__clientId"] == client
+    assert settings["AzureWebJobsStorage__blobServiceUri"].startswith("https://strelay")
+    assert settings["APPLICATIONINSIGHTS_AUTHENTICATION_STRING"] == f"ClientId={client};Authorization=AAD"
+    assert settings["PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY"] == "true"
+
+
+@check_each
+def only_the_relays_logs_are_exported(deployment: Deployment) -> None:
+    package = Settings.__module__.partition(".")[0]
+    assert app_settings(deployment)["PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME"] == package
