@@ -1,4 +1,4 @@
-"""Invalid queries are rejected, and the commands, scripts, links and names of the runbook are valid."""
+"""Invalid queries are rejected, and the commands, scripts and names of the operators' pages are valid."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_relays_instruments_and_log_fields_are_found_in_its_source() -> None
 
 
 def relay_commands() -> list[str]:
-    """Each relay command of docs/runbook.md, with values for its placeholders."""
+    """Each relay command of the two pages, with values for its placeholders."""
     text = OPERATIONS.replace("<id>", "7e20efc45ddd").replace("<reason>", "message-refused")
     found = re.findall(r"python -m relay ([a-z]+ [^\n`|#>]*--[^\n`|#>]*)", text)
     assert len(found) >= 12
@@ -108,18 +108,3 @@ def test_every_parameter_of_the_runbook_exists() -> None:
 
     assert len(named) > 15
     assert named <= declared | thresholds
-
-
-def test_every_link_of_the_runbook_has_a_target() -> None:
-    headings = re.findall(r"^#+ (.+)$", OPERATIONS, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
-
-    for anchor in re.findall(r"\]\(#([\w-]+)\)", OPERATIONS):
-        assert anchor in anchors
-    for path, anchor in re.findall(r"\]\(([\w./-]+\.md)(?:#([\w-]+))?\)", OPERATIONS):
-        text = (ROOT / "docs" / path).resolve().read_text(encoding="utf-8")
-        found = {
-            re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
-            for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-        }
-        assert not anchor or anchor in found, f"{path}#{anchor}"
