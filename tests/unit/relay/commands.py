@@ -275,9 +275,9 @@ class Deployment:
         self.outbox = MemoryOutbox(self.feed)
         self.shelf = Shelf()
         self.topic = ToldTopic()
-        for module in ("quarantine", "replay", "set_aside"):
+        for module in ("quarantine.command", "quarantine.set_aside", "replay.command"):
             monkeypatch.setattr(f"relay.cli.{module}.open_outbox", self._open_outbox)
-        for module in ("quarantine", "replay"):
+        for module in ("quarantine.command", "replay.command"):
             monkeypatch.setattr(f"relay.cli.{module}.open_records", self._open_records)
             monkeypatch.setattr(f"relay.cli.{module}.ordered_sender", self._open_sender)
 

@@ -453,8 +453,8 @@ async def test_a_clean_up_that_hangs_is_given_up_and_told(stage: Stage, monkeypa
         await asyncio.Event().wait()
 
     stage.delete_item = hang  # type: ignore[method-assign]
-    for module in ("smoke", "oversized"):
-        monkeypatch.setattr(f"relay.cli.{module}._CLEAN_UP_S", 0.01)
+    for module in ("command", "oversized"):
+        monkeypatch.setattr(f"relay.cli.smoke.{module}._CLEAN_UP_S", 0.01)
 
     async with asyncio.timeout(20):
         data = (await smoke("--oversized", "--pause", "0", "--json")).json
