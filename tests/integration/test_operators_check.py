@@ -28,7 +28,7 @@ def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str,
     return {
         "COSMOS": cosmos.connection_string,
         "SERVICEBUS": servicebus.connection_string,
-        "LOCAL_SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+        "SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
         "RELAY_DUPLICATE_WINDOW_S": "300",
     }
 
@@ -183,7 +183,7 @@ async def test_a_topic_and_subscriptions_made_wrong_are_found(cosmos: CosmosServ
         environment = {
             "COSMOS": cosmos.connection_string,
             "SERVICEBUS": servicebus.connection_string,
-            "LOCAL_SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+            "SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
         }
         run = await relay_command(environment, "check", *WINDOW, "--json")
 
@@ -234,15 +234,15 @@ async def test_without_the_right_to_manage_the_properties_are_unknown_and_the_re
 async def test_without_a_management_endpoint_the_properties_are_unknown(
     environment: dict[str, str], cosmos: CosmosServer
 ) -> None:
-    del environment["LOCAL_SERVICEBUS_ADMIN"]
+    del environment["SERVICEBUS_ADMIN"]
 
     untold = await relay_command(environment, "check", "--json")
     nobody = await relay_command(environment, "check", "--servicebus-admin", "http://127.0.0.1:1", "--json")
     another = await relay_command(environment, "check", "--servicebus-admin", cosmos.endpoint, "--json")
 
     assert [(run.code, len(levels(run, "unknown"))) for run in (untold, nobody, another)] == [(1, 1)] * 3
-    assert "serves it on another port" in levels(untold, "unknown")[0]
-    assert "no management endpoint answers" in levels(nobody, "unknown")[0]
+    for run in (untold, nobody):
+        assert "no management endpoint answers" in levels(run, "unknown")[0]
 
 
 async def test_an_address_that_is_none_is_exit_code_2(environment: dict[str, str]) -> None:

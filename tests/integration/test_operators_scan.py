@@ -20,7 +20,7 @@ def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str,
     return {
         "COSMOS": cosmos.connection_string,
         "SERVICEBUS": servicebus.connection_string,
-        "LOCAL_SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+        "SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
         "RELAY_DUPLICATE_WINDOW_S": "300",
     }
 

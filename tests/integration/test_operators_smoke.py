@@ -36,7 +36,7 @@ def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str,
     return {
         "COSMOS": cosmos.connection_string,
         "SERVICEBUS": servicebus.connection_string,
-        "LOCAL_SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+        "SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
         "RELAY_POLL_DELAY_MS": "100",
     }
 
@@ -221,7 +221,7 @@ async def test_with_several_subscriptions_one_must_be_named(environment: dict[st
 
 
 async def test_where_subscriptions_cannot_be_listed_one_must_be_named(environment: dict[str, str]) -> None:
-    del environment["LOCAL_SERVICEBUS_ADMIN"]
+    del environment["SERVICEBUS_ADMIN"]
 
     run = await relay_command(environment, "smoke")
 

@@ -9,13 +9,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from relay.cli.check.inspection import (
-    LOCAL_ADMINISTRATION,
-    administration_address,
-    container_settings,
-    read_cosmos,
-    read_servicebus,
-)
+from relay.cli.check.administration import ADMIN_VARIABLE, administration_address
+from relay.cli.check.inspection import container_settings, read_cosmos, read_servicebus
 from relay.cli.check.judgement import Demands, Finding, Level, judge_cosmos, judge_servicebus
 from relay.cli.check.scan import Scan, scan
 from relay.cli.results import ExitCode, Result
@@ -62,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--servicebus-admin",
         metavar="ADDRESS",
-        help="the Service Bus management endpoint, where it is not where SERVICEBUS says: a URL (with the "
-        f"credentials of SERVICEBUS) or a connection string; {LOCAL_ADMINISTRATION} by default",
+        help="the Service Bus management endpoint, if its address is not the one in SERVICEBUS: a URL, used with "
+        f"the credentials of SERVICEBUS, or a connection string (default: ${ADMIN_VARIABLE})",
     )
     parser.add_argument(
         "--scan", action="store_true", help="look for documents that the Functions host cannot hand over"

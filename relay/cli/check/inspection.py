@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 from xml.etree.ElementTree import ParseError
 
 from azure.core.exceptions import (
@@ -25,6 +24,7 @@ from azure.servicebus.exceptions import (
 )
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
+from relay.cli.check.administration import administration_connection
 from relay.cli.check.facts import (
     ContainerFacts,
     CosmosFacts,
@@ -38,19 +38,16 @@ from relay.cli.check.facts import (
 from relay.cli.containers import connected
 from relay.cli.times import parse_duration
 from relay.connections import (
-    names_emulator,
     servicebus_administration_client,
     servicebus_client,
 )
-from relay.errors import UsageError, classify, first_line
+from relay.errors import classify, first_line
 from relay.settings import Connection, Settings
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
 
 T = TypeVar("T")
-
-LOCAL_ADMINISTRATION = "LOCAL_SERVICEBUS_ADMIN"
 
 # One question to one service, the SDK's retries included.
 _TIMEOUT_S = 20.0
@@ -112,18 +109,15 @@ async def read_servicebus(settings: Settings, administration: str | None) -> Ser
     """The topic and its subscriptions as the management endpoint describes them, and whether a link to it opens.
 
     Args:
-        settings: The app's.
-        administration: Where the management endpoint is, if not where `SERVICEBUS` says: a URL or a connection
-            string.
+        settings: The app's settings.
+        administration: The address of the management endpoint, a URL or a connection string; None where
+            `SERVICEBUS` has it.
 
     Raises:
         UsageError: `administration` is neither.
     """
     connection = administration_connection(settings.servicebus, administration)
     sending = await _ask_in_time(lambda: _open_link(settings), _link_gap)
-    if connection is None:
-        gap = Gap(Why.UNREACHABLE, "SERVICEBUS leads to an emulator, which serves it on another port")
-        return ServiceBusFacts(gap, gap, sending)
     topic = await _ask_in_time(lambda: _read_topic(connection, settings.servicebus_topic), _administration_gap)
     if isinstance(topic, Gap):
         return ServiceBusFacts(topic, topic, sending)
@@ -131,42 +125,6 @@ async def read_servicebus(settings: Settings, administration: str | None) -> Ser
         lambda: _read_subscriptions(connection, settings.servicebus_topic), _administration_gap
     )
     return ServiceBusFacts(topic, subscriptions, sending)
-
-
-def administration_address(given: str | None, environment: Mapping[str, str]) -> str | None:
-    """Where the management endpoint is by option or environment; None where it is where `SERVICEBUS` says."""
-    return given or environment.get(LOCAL_ADMINISTRATION, "").strip() or None
-
-
-def administration_connection(connection: Connection, address: str | None) -> Connection | None:
-    """How to reach the management endpoint; None where that cannot be known.
-
-    Args:
-        connection: The setting `SERVICEBUS`, whose credentials are used for a URL.
-        address: A connection string, or a URL: `http://` for an emulator, `https://` for a namespace.
-
-    Raises:
-        UsageError: `address` is neither, or does not go with `connection`.
-    """
-    secret = connection.connection_string
-    if address is None:
-        return None if secret is not None and names_emulator(secret) else connection
-    if "=" in address:
-        return Connection(connection_string=address)
-    parts = urlsplit(address if "//" in address else f"https://{address}")
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError("--servicebus-admin: give a URL such as http://127.0.0.1:5300, or a connection string")
-    if secret is None:
-        if parts.scheme == "http":
-            raise UsageError("--servicebus-admin: a URL with http:// needs SERVICEBUS as a connection string")
-        return Connection(address=parts.netloc, identity=connection.identity)
-    kept = [
-        part
-        for part in secret.split(";")
-        if part and part.partition("=")[0].lower() not in ("endpoint", "usedevelopmentemulator", "entitypath")
-    ]
-    emulator = ["UseDevelopmentEmulator=true"] if parts.scheme == "http" else []
-    return Connection(connection_string=";".join([f"Endpoint=sb://{parts.netloc}", *kept, *emulator]))
 
 
 async def _read_topic(connection: Connection, name: str) -> TopicFacts:

@@ -250,7 +250,7 @@ def _other_namespace(subject: str) -> Finding:
         Level.UNKNOWN,
         f"the properties of {subject} cannot be read: the management endpoint does not know the topic, though it "
         "can be sent to",
-        "Name this namespace's management endpoint with --servicebus-admin.",
+        "Set --servicebus-admin to the management endpoint of this namespace.",
     )
 
 
@@ -267,7 +267,7 @@ def _administration_gap(subject: str, gap: Gap) -> Finding:
     return Finding(
         Level.UNKNOWN,
         f"the properties of {subject} cannot be read: no management endpoint answers: {gap.said}",
-        "Name the endpoint with --servicebus-admin.",
+        "Set --servicebus-admin, or SERVICEBUS_ADMIN, to the address of the management endpoint.",
     )
 
 

@@ -22,6 +22,7 @@ from relay.cli.quarantine.records import open_records
 from relay.cli.replay.state import Invalid, ReplayIdentity, ReplayState
 from relay.cli.results import ExitCode, Result
 from relay.cli.times import format_time, parse_time
+from relay.connection_strings import ConnectionString
 from relay.cosmos.leases import Positions
 from relay.errors import UsageError
 from relay.events import MAX_KEY_LENGTH, Document, DomainEvent, InvalidEvent
@@ -167,11 +168,8 @@ def _state(identity: ReplayIdentity, file: Path | None, *, dry_run: bool) -> Rep
 def _namespace(connection: Connection) -> str:
     if connection.connection_string is None:
         return connection.address or ""
-    for part in connection.connection_string.split(";"):
-        name, _, value = part.partition("=")
-        if name.strip().lower() == "endpoint":
-            return urlsplit(value).netloc
-    return ""
+    endpoint = ConnectionString(connection.connection_string).get("Endpoint")
+    return urlsplit(endpoint or "").netloc
 
 
 class _Replay:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from relay.cli.check.inspection import administration_address
+from relay.cli.check.administration import administration_address
 from relay.cli.console import Console
 from relay.cli.containers import open_container, telling_service_errors
 from relay.cli.quarantine.records import Filter, Head, Records, open_records

@@ -21,8 +21,9 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
+from relay.cli.check.administration import administration_address
 from relay.cli.check.facts import ContainerFacts, Gap, LockFacts, SubscriptionFacts, TopicFacts, Why
-from relay.cli.check.inspection import administration_address, read_cosmos, read_servicebus
+from relay.cli.check.inspection import read_cosmos, read_servicebus
 from relay.cli.check.judgement import Level
 from relay.cli.check.scan import scan
 from relay.errors import ServiceError
@@ -303,23 +304,12 @@ async def test_why_the_topic_cannot_be_sent_to(namespace: Namespace, error: Exce
     assert (facts.sending.why, isinstance(facts.topic, TopicFacts)) == (why, True)
 
 
-@pytest.mark.usefixtures("namespace")
-async def test_an_emulator_whose_management_endpoint_is_not_named_is_told() -> None:
-    emulator = ENVIRONMENT["SERVICEBUS"].replace("namespace.test/", "127.0.0.1") + ";UseDevelopmentEmulator=true"
-
-    facts = await read_servicebus(Settings.from_environment({**ENVIRONMENT, "SERVICEBUS": emulator}), None)
-
-    assert isinstance(facts.topic, Gap)
-    assert (facts.topic.why, facts.sending) == (Why.UNREACHABLE, 262_144)
-    assert facts.topic == facts.subscriptions
-
-
 @pytest.mark.parametrize(
     ("given", "environment", "address"),
     [
-        ("a", {"LOCAL_SERVICEBUS_ADMIN": "b"}, "a"),
-        (None, {"LOCAL_SERVICEBUS_ADMIN": " b "}, "b"),
-        (None, {"LOCAL_SERVICEBUS_ADMIN": " "}, None),
+        ("a", {"SERVICEBUS_ADMIN": "b"}, "a"),
+        (None, {"SERVICEBUS_ADMIN": " b "}, "b"),
+        (None, {"SERVICEBUS_ADMIN": " "}, None),
         (None, {}, None),
     ],
 )

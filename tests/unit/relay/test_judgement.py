@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from relay.cli.check.administration import administration_connection
 from relay.cli.check.command import exit_code
 from relay.cli.check.facts import (
     ContainerFacts,
@@ -18,7 +19,6 @@ from relay.cli.check.facts import (
     TopicFacts,
     Why,
 )
-from relay.cli.check.inspection import administration_connection
 from relay.cli.check.judgement import Demands, Finding, Level, judge_cosmos, judge_servicebus
 from relay.cli.results import ExitCode
 from relay.errors import UsageError
@@ -263,7 +263,7 @@ NAMESPACE = "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;Share
     ("servicebus", "option", "expected"),
     [
         (NAMESPACE, None, NAMESPACE),
-        (EMULATOR, None, None),
+        (EMULATOR, None, EMULATOR),
         (
             EMULATOR,
             "http://127.0.0.1:5300",
@@ -279,11 +279,11 @@ NAMESPACE = "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;Share
     ],
 )
 def test_the_management_endpoint_is_where_the_option_says_with_the_settings_credentials(
-    servicebus: str, option: str | None, expected: str | None
+    servicebus: str, option: str | None, expected: str
 ) -> None:
     found = administration_connection(Connection(connection_string=servicebus), option)
 
-    assert (found.connection_string if found else None) == expected
+    assert found.connection_string == expected
 
 
 def test_with_an_identity_the_management_endpoint_is_the_namespace_unless_told_otherwise() -> None:
@@ -293,7 +293,7 @@ def test_with_an_identity_the_management_endpoint_is_the_namespace_unless_told_o
     assert administration_connection(connection, "https://m.example.net") == replace(
         connection, address="m.example.net"
     )
-    with pytest.raises(UsageError, match="needs SERVICEBUS as a connection string"):
+    with pytest.raises(UsageError, match="requires SERVICEBUS to be a connection string"):
         administration_connection(connection, "http://127.0.0.1:5300")
 
 
