@@ -89,7 +89,7 @@ async def test_a_setting_that_says_more_than_the_topics_window_is_an_error(envir
     run = await relay_command(environment | {"RELAY_DUPLICATE_WINDOW_S": "600"}, "check", *WINDOW)
 
     assert run.code == 1
-    assert "detects duplicates within PT5M, but RELAY_DUPLICATE_WINDOW_S says PT10M" in run.out
+    assert "detects duplicates within PT5M, but RELAY_DUPLICATE_WINDOW_S is PT10M" in run.out
     assert "-> Set RELAY_DUPLICATE_WINDOW_S to 300." in run.out
 
 
@@ -105,7 +105,7 @@ async def test_a_window_shorter_than_asked_for_is_an_error_with_its_remedy(envir
         "error    SERVICEBUS_TOPIC 'domain-events' detects duplicates within PT5M only, not within PT10M"
         in run.out
     )
-    assert "         -> Set its duplicate detection history time window to PT10M at least" in run.out
+    assert "         -> Set its duplicate detection history time window to at least PT10M" in run.out
     assert run.out.splitlines()[-1] == "16 ok, 4 warning, 0 unknown, 1 error"
 
 
@@ -133,7 +133,8 @@ async def test_containers_that_are_not_there_or_not_right_are_found(
 
     assert run.code == 1
     assert [what.split(":")[0] for what in levels(run, "error")] == [
-        "COSMOS_CONTAINER 'short-lived' has a default time to live of 3600 s",
+        "COSMOS_CONTAINER 'short-lived' has a default time to live of 3600 s, after which business documents are "
+        "deleted",
         "COSMOS_LEASE_CONTAINER 'by-other' has the partition key /other, not /id",
         "COSMOS_LEASE_CONTAINER 'by-other' has time to live off",
         "COSMOS_QUARANTINE_CONTAINER 'nowhere' does not exist",
@@ -190,7 +191,7 @@ async def test_a_topic_and_subscriptions_made_wrong_are_found(cosmos: CosmosServ
     assert run.code == 1
     assert sorted(what.split(":")[0] for what in levels(run, "error")) == [
         "SERVICEBUS_TOPIC 'domain-events' does not detect duplicates",
-        "subscription 'forgetful' drops what expires",
+        "subscription 'forgetful' drops expired messages",
         "subscription 'plain' does not require sessions",
     ]
 

@@ -105,4 +105,4 @@ async def test_without_leases_it_is_unknown(environment: dict[str, str]) -> None
     run = await scan(environment)
 
     (finding,) = [each for each in run.json["findings"] if each["level"] == "unknown"]
-    assert (run.code, "has no leases of the outbox container" in finding["what"]) == (1, True)
+    assert (run.code, "has no leases for the outbox container" in finding["what"]) == (1, True)

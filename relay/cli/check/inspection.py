@@ -1,4 +1,4 @@
-"""Reads the facts that `check` judges, with the rights at hand, and changes nothing."""
+"""Reads what `check` needs to know, with the rights that the caller has, and changes nothing."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# One question to one service, the SDK's retries included.
+# One request to one service, including the SDK's retries.
 _TIMEOUT_S = 20.0
 
-# What a question may fail with: the services' errors, the network's, and answers that are not what was asked for.
+# What a request can fail with: errors of the service, of the network, and responses of another kind.
 _FAILURES = (AzureError, ServiceBusError, OSError, ParseError, ValueError)
 
 
@@ -61,15 +61,15 @@ async def read_cosmos(settings: Settings) -> CosmosFacts:
     try:
         async with asyncio.timeout(_TIMEOUT_S), connected(settings.cosmos) as client:
             database = client.get_database_client(settings.cosmos_database)
-            found = await _ask(database.read, _cosmos_gap)
+            found = await _request(database.read, _cosmos_gap)
             if isinstance(found, Gap) and found.why is not Why.FORBIDDEN:
                 return CosmosFacts(found, {})
             containers = {
-                setting: await _ask(database.get_container_client(name).read, _cosmos_gap)
+                setting: await _request(database.get_container_client(name).read, _cosmos_gap)
                 for setting, name in container_settings(settings).items()
             }
             leases = database.get_container_client(settings.cosmos_lease_container)
-            locks = await _ask(lambda: _read_locks(leases), _cosmos_gap)
+            locks = await _request(lambda: _read_locks(leases), _cosmos_gap)
     except _FAILURES as error:
         return CosmosFacts(_cosmos_gap(error), {})
     return CosmosFacts(
@@ -83,7 +83,7 @@ async def read_cosmos(settings: Settings) -> CosmosFacts:
 
 
 async def _read_locks(leases: ContainerProxy) -> list[LockFacts]:
-    """Documents `<prefix>.lock`, as the change feed processor names them: one a trigger."""
+    """The documents `<prefix>.lock`, as the change feed processor names them: one per trigger."""
     rows = leases.query_items("SELECT c.id, c._ts FROM c WHERE ENDSWITH(c.id, '.lock')")
     now = time.time()
     return [LockFacts(row["id"], now - row["_ts"]) async for row in rows]
@@ -106,7 +106,7 @@ def _container_facts(properties: dict[str, Any]) -> ContainerFacts:
 
 
 async def read_servicebus(settings: Settings, administration: str | None) -> ServiceBusFacts:
-    """The topic and its subscriptions as the management endpoint describes them, and whether a link to it opens.
+    """The topic and its subscriptions as the management endpoint describes them, and whether a link opens.
 
     Args:
         settings: The app's settings.
@@ -117,11 +117,11 @@ async def read_servicebus(settings: Settings, administration: str | None) -> Ser
         UsageError: `administration` is neither.
     """
     connection = administration_connection(settings.servicebus, administration)
-    sending = await _ask_in_time(lambda: _open_link(settings), _link_gap)
-    topic = await _ask_in_time(lambda: _read_topic(connection, settings.servicebus_topic), _administration_gap)
+    sending = await _request_in_time(lambda: _open_link(settings), _link_gap)
+    topic = await _request_in_time(lambda: _read_topic(connection, settings.servicebus_topic), _administration_gap)
     if isinstance(topic, Gap):
         return ServiceBusFacts(topic, topic, sending)
-    subscriptions = await _ask_in_time(
+    subscriptions = await _request_in_time(
         lambda: _read_subscriptions(connection, settings.servicebus_topic), _administration_gap
     )
     return ServiceBusFacts(topic, subscriptions, sending)
@@ -138,7 +138,7 @@ async def _read_subscriptions(connection: Connection, topic: str) -> list[Subscr
 
 
 def topic_facts(properties: TopicProperties) -> TopicFacts:
-    """What matters of a topic's properties."""
+    """The properties of a topic that `check` looks at."""
     return TopicFacts(
         status=_text(properties.status),
         duplicate_detection=properties.requires_duplicate_detection,
@@ -149,7 +149,7 @@ def topic_facts(properties: TopicProperties) -> TopicFacts:
 
 
 def subscription_facts(properties: SubscriptionProperties) -> SubscriptionFacts:
-    """What matters of a subscription's properties."""
+    """The properties of a subscription that `check` looks at."""
     return SubscriptionFacts(
         name=properties.name,
         status=_text(properties.status),
@@ -168,7 +168,7 @@ def _duration(value: timedelta | str | None) -> timedelta | None:
 
 
 async def _open_link(settings: Settings) -> int:
-    """Opening a link to the topic takes the right to send, and sends nothing."""
+    """Open a link to the topic, which requires the right to send, and send nothing."""
     async with (
         servicebus_client(settings.servicebus) as client,
         client.get_topic_sender(settings.servicebus_topic) as sender,
@@ -176,19 +176,19 @@ async def _open_link(settings: Settings) -> int:
         return (await sender.create_message_batch()).max_size_in_bytes
 
 
-async def _ask(question: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
+async def _request(request: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
     try:
-        return await question()
+        return await request()
     except _FAILURES as error:
         return gap_of(error)
 
 
-async def _ask_in_time(question: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
+async def _request_in_time(request: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
     async def bounded() -> T:
         async with asyncio.timeout(_TIMEOUT_S):
-            return await question()
+            return await request()
 
-    return await _ask(bounded, gap_of)
+    return await _request(bounded, gap_of)
 
 
 def _cosmos_gap(error: Exception) -> Gap:
@@ -205,7 +205,7 @@ def _cosmos_gap(error: Exception) -> Gap:
 
 
 def _administration_gap(error: Exception) -> Gap:
-    """401 is also what a key without the Manage right gets, which the app does not need: no proof of anything."""
+    """A key without the Manage right gets 401 too, so 401 does not mean that the credentials are wrong."""
     if isinstance(error, ResourceNotFoundError):
         return Gap(Why.MISSING, first_line(error))
     status = error.status_code if isinstance(error, HttpResponseError) else None
@@ -215,10 +215,10 @@ def _administration_gap(error: Exception) -> Gap:
 
 
 def names_missing_entity(error: Exception) -> bool:
-    """Whether Service Bus says that there is no such entity.
+    """Whether Service Bus reports that the entity does not exist.
 
-    It answers so where the client puts its token, with 404, and azure-servicebus (7.15.0) calls that an error of
-    authentication; the error inside has the status (azure-sdk-for-python issues 304 and 451).
+    It answers the client's put-token request with 404, which azure-servicebus (7.15.0) raises as an authentication
+    error; the inner error has the status (azure-sdk-for-python issues 304 and 451).
     """
     inner = error.inner_exception if isinstance(error, ServiceBusError) else None
     return isinstance(error, MessagingEntityNotFoundError) or getattr(inner, "status_code", None) == 404

@@ -23,8 +23,8 @@ from azure.servicebus.exceptions import (
 
 from relay.cli.check.administration import administration_address
 from relay.cli.check.facts import ContainerFacts, Gap, LockFacts, SubscriptionFacts, TopicFacts, Why
+from relay.cli.check.findings import Level
 from relay.cli.check.inspection import read_cosmos, read_servicebus
-from relay.cli.check.judgement import Level
 from relay.cli.check.scan import scan
 from relay.errors import ServiceError
 from relay.settings import Settings
@@ -366,7 +366,7 @@ async def test_a_service_that_cannot_be_reached_has_an_exit_code_of_its_own(name
     [
         (["--min-window", "601"], {}, "within PT10M only, not within PT10M1S"),
         (["--min-ttl", "P15D"], {}, "keeps messages for P14D"),
-        ([], {"RELAY_DUPLICATE_WINDOW_S": "601"}, "RELAY_DUPLICATE_WINDOW_S says PT10M1S"),
+        ([], {"RELAY_DUPLICATE_WINDOW_S": "601"}, "RELAY_DUPLICATE_WINDOW_S is PT10M1S"),
     ],
 )
 async def test_what_is_asked_of_the_topic_can_be_more(
@@ -454,7 +454,7 @@ async def test_each_lease_is_read_from_where_it_stands(account: Account) -> None
 
     (finding,) = found.findings
     assert (found.documents, found.obstacles, finding.level) == (3, [], Level.OK)
-    assert "can hand over all 3 document(s)" in finding.what
+    assert "can deliver all 3 document(s)" in finding.what
     told, beginning, epk = account.read_from
     assert (told["continuation"], list(told["headers"].values())) == ('"5"', ["0"])
     for reading, bounds in ((beginning, ("10", "20")), (epk, ("20", "FF"))):
@@ -469,7 +469,7 @@ async def test_without_leases_the_feed_is_not_scanned(account: Account) -> None:
 
     (finding,) = found.findings
     assert (found.documents, found.obstacles, finding.level) == (0, [], Level.UNKNOWN)
-    assert "has no leases of the outbox container" in finding.what
+    assert "has no leases for the outbox container" in finding.what
     assert account.read_from == []
 
 
