@@ -143,7 +143,7 @@ async def test_an_id_that_is_not_there_or_not_one_is_told(environment: dict[str,
     ambiguous = await relay_command(environment, "quarantine", "release", "")
 
     assert (nowhere.code, nowhere.out) == (1, "nowhere is not in quarantine\n")
-    assert (ambiguous.code, "40 records begin with ''" in ambiguous.err) == (2, True)
+    assert (ambiguous.code, "40 records have an id that begins with ''" in ambiguous.err) == (2, True)
 
 
 async def test_release_publishes_in_order_of_arrival_and_removes_what_was_accepted(

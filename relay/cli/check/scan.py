@@ -78,8 +78,8 @@ class Obstacle:
             f"document {self.id!r} with the partition key {self.partition_key!r} (type {self.type!r}, _lsn "
             f"{self.lsn}) {why}: the lease {self.lease!r} stops there, and nothing behind it is relayed",
             f"Delete it from the container '{container}', or replace it with a flatter document with smaller "
-            "numbers. The documents behind it are then relayed without further action. If it is an event, its subscribers "
-            "never receive it: publish its content in another form.",
+            "numbers. The documents behind it are then relayed without further action. If it is an event, its "
+            "subscribers never receive it: publish its content in another form.",
         )
 
 

@@ -15,7 +15,7 @@ from azure.servicebus._pyamqp.error import TokenAuthFailure
 from relay.cli.committed import Outbox
 from relay.cli.ordered import OrderedSender
 from relay.cli.quarantine.holdings import Order, Parked
-from relay.cli.quarantine.records import Filter, Head, in_order
+from relay.cli.quarantine.records import Filter, RecordSummary, in_order
 from relay.cosmos.leases import LeasePosition, Positions
 from relay.errors import UsageError
 from relay.ledger import AcceptedLedger
@@ -179,22 +179,22 @@ class Shelf:
     """
 
     def __init__(self) -> None:
-        self._heads: dict[str, Head] = {}
+        self._summaries: dict[str, RecordSummary] = {}
         self._documents: dict[str, dict[str, Any]] = {}
         self.parked_keys: list[str] = []
         self.orders_: list[Order] = []
         self.gone: set[str] = set()
         self.coming: list[dict[str, Any]] = []
         self.behind = False
-        self._removed: list[Head] = []
+        self._removed: list[RecordSummary] = []
         self.holdings = self
 
     def put(self, document: dict[str, Any], reason: str = "message-refused", *, version: str = "") -> str:
         """A record of a document; another of the same document needs another `version`."""
         identifier = record_id(document["id"] + version)
-        key, at = document["partitionKey"], f"2026-02-09T11:00:00.{len(self._heads):06}Z"
+        key, at = document["partitionKey"], f"2026-02-09T11:00:00.{len(self._summaries):06}Z"
         place = (document["_lsn"], document.get("order", 0)) if "_lsn" in document else None
-        self._heads[identifier] = Head(
+        self._summaries[identifier] = RecordSummary(
             identifier, key, reason, "said", at, 0, "i1", document["id"], 0, committed=place
         )
         self._documents[identifier] = document
@@ -203,40 +203,42 @@ class Shelf:
     @property
     def left(self) -> list[str]:
         """The ids of the documents still in quarantine, in order of arrival."""
-        return [str(head.document_id) for head in self._heads.values()]
+        return [str(summary.document_id) for summary in self._summaries.values()]
 
     async def count(self, chosen: Filter) -> int:
-        return len(await self.heads(chosen))
+        return len(await self.find(chosen))
 
-    async def heads(self, chosen: Filter, limit: int | None = None) -> list[Head]:
+    async def find(self, chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
         found = [
-            head
-            for head in (*self._removed, *self._heads.values())
-            if chosen.reason in (None, head.reason) and chosen.partition_key in (None, head.partition_key)
+            summary
+            for summary in (*self._removed, *self._summaries.values())
+            if chosen.reason in (None, summary.reason) and chosen.partition_key in (None, summary.partition_key)
         ]
         self._removed.clear()
         return in_order(found[:limit])
 
-    async def named(self, ids: list[str]) -> tuple[list[Head], list[str]]:
-        found: dict[str, Head] = {}
+    async def find_by_ids(self, ids: list[str]) -> tuple[list[RecordSummary], list[str]]:
+        found: dict[str, RecordSummary] = {}
         missing = []
         for beginning in ids:
-            heads = [head for head in self._heads.values() if head.id.startswith(beginning)]
-            if len(heads) > 1:
-                raise UsageError(f"{len(heads)} records begin with {beginning!r}: give more of the id")
-            missing += [] if heads else [beginning]
-            found |= {head.id: head for head in heads}
+            summaries = [summary for summary in self._summaries.values() if summary.id.startswith(beginning)]
+            if len(summaries) > 1:
+                raise UsageError(
+                    f"{len(summaries)} records have an id that begins with {beginning!r}: give more of the id"
+                )
+            missing += [] if summaries else [beginning]
+            found |= {summary.id: summary for summary in summaries}
         return in_order(found.values()), missing
 
-    async def document(self, head: Head) -> dict[str, Any] | None:
-        if head.document_id in self.gone:
-            self._heads.pop(head.id, None)
-        return self._documents[head.id] if head.id in self._heads else None
+    async def document(self, summary: RecordSummary) -> dict[str, Any] | None:
+        if summary.document_id in self.gone:
+            self._summaries.pop(summary.id, None)
+        return self._documents[summary.id] if summary.id in self._summaries else None
 
-    async def remove(self, head: Head) -> None:
-        del self._heads[head.id]
+    async def remove(self, summary: RecordSummary) -> None:
+        del self._summaries[summary.id]
         if self.behind:
-            self._removed.append(head)
+            self._removed.append(summary)
         if self.coming:
             self.put(self.coming.pop(0), "key-parked")
 
@@ -248,7 +250,7 @@ class Shelf:
         }
 
     async def unpark(self, key: str) -> bool:
-        if key in self.parked_keys and any(head.partition_key == key for head in self._heads.values()):
+        if key in self.parked_keys and any(summary.partition_key == key for summary in self._summaries.values()):
             return False
         self.parked_keys = [parked for parked in self.parked_keys if parked != key]
         return True

@@ -55,7 +55,7 @@ def test_the_exit_codes_are_those_that_scripts_rely_on() -> None:
     ("words", "says"),
     [
         (["smoke", "--timeout", "0"], "--timeout: give a duration above zero"),
-        (["quarantine", "release"], "say which records"),
+        (["quarantine", "release"], "choose records: give ids"),
         (["replay", "--from", "2", "--to", "1"], "is empty: --from must lie before --to"),
     ],
 )

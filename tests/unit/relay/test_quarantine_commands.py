@@ -143,7 +143,7 @@ async def test_people_are_told_what_stays_and_why(deployment: Deployment) -> Non
         f"  {record_id('c-1')[:12]}  was removed by somebody else",
     ]
     assert lines[4] == "  ffff  is not in quarantine"
-    assert lines[5] == "These partition keys did not get through; run the same command again:"
+    assert lines[5] == "Sends failed for these partition keys; run the same command again:"
     assert lines[6].startswith("  'b': 1 not sent: ")
 
 
@@ -161,7 +161,7 @@ async def test_of_two_versions_neither_is_called_the_one_to_discard_as_none_may_
         [],
     )
     assert run["stillInvalid"][0]["detail"] == (
-        "another version of this document comes first: discard the one that is wrong"
+        "an earlier record has another version of this document: discard the wrong one"
     )
 
 
@@ -227,7 +227,7 @@ async def test_a_parked_key_goes_out_in_order_and_is_parked_no_more(deployment: 
 
     run = await deployment.run(*RELEASE_ALL)
 
-    assert (run.code, run.out.splitlines()[1:]) == (0, ["  partition key 'p' is parked no more"])
+    assert (run.code, run.out.splitlines()[1:]) == (0, ["  partition key 'p' is no longer parked"])
     assert deployment.topic.ids("p") == [f"p-{number:02}" for number in range(60)]
     assert (deployment.shelf.left, deployment.shelf.parked_keys) == ([], [])
     assert run.err.endswith("released: 61 of 61\n")
@@ -337,7 +337,7 @@ async def test_a_chosen_record_of_a_parked_key_waits_for_those_before_it(deploym
     assert goes.code == 1
     assert goes.out.splitlines() == [
         "released 2, still invalid 1, not sent 0",
-        f"  {ids[3][:12]}  key-parked: an earlier record of its parked key comes first",
+        f"  {ids[3][:12]}  key-parked: an earlier record of its parked key must be released or discarded first",
         "  partition key 'p' stays parked, with 2 record(s): "
         "python -m relay quarantine release --all --partition-key p",
     ]
@@ -532,7 +532,7 @@ async def test_discarding_the_last_record_of_a_parked_key_lets_it_go_on(deployme
     assert (run.code, deployment.shelf.parked_keys) == (0, ["q", "r"])
     assert run.out.splitlines() == [
         "discarded 2",
-        "partition key 'p' is parked no more",
+        "partition key 'p' is no longer parked",
         "partition key 'q' stays parked until its other records are released",
     ]
 
@@ -580,7 +580,7 @@ async def test_an_event_that_is_being_retried_is_ordered_once(deployment: Deploy
     said = ": the relay sets the event 'a-1' aside at its next attempt\n"
     assert [(run.code, run.out) for run in (first, second)] == [
         (0, "ordered" + said),
-        (0, "was ordered before" + said),
+        (0, "already ordered" + said),
     ]
     assert [(order.partition_key, order.event_id) for order in deployment.shelf.orders_] == [("a", "a-1")]
 
@@ -621,7 +621,7 @@ async def test_what_is_no_event_of_the_outbox_is_ordered_only_by_force(
     assert (refused["exitCode"], refused["found"], refused["passed"]) == (1, found, None)
     assert (refused["ordered"], deployment.shelf.orders_) == (False, [])
     told = await deployment.run("quarantine", "add", "a", identifier, "--yes")
-    assert told.out.endswith("--force orders it all the same.\nNothing was ordered.\n")
+    assert told.out.endswith("--force writes the order anyway.\nNothing was ordered.\n")
     forced = await deployment.data("quarantine", "add", "a", identifier, "--yes", "--force")
 
     assert (forced["exitCode"], forced["ordered"], len(deployment.shelf.orders_)) == (0, True, 1)

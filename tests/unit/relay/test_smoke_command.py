@@ -22,11 +22,11 @@ from azure.servicebus.exceptions import (
 )
 
 from relay.cli.check.facts import Gap, ServiceBusFacts, SubscriptionFacts, Why
-from relay.cli.quarantine.records import Filter, Head
+from relay.cli.quarantine.records import Filter, RecordSummary
 from relay.cli.smoke import subscriptions
-from relay.cli.smoke.command import Smoke, result_of
 from relay.cli.smoke.comparison import Difference
 from relay.cli.smoke.oversized import Oversized
+from relay.cli.smoke.report import Smoke, result_of
 from relay.cli.smoke.subscriptions import Session, choose, open_session
 from relay.errors import ServiceError, UsageError
 from relay.events import DomainEvent
@@ -136,15 +136,15 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     async def opened_records(_: Settings) -> AsyncIterator[Shelf]:
         yield stage.shelf
 
-    heads = stage.shelf.heads
+    find = stage.shelf.find
 
-    async def looked_into(chosen: Filter, limit: int | None = None) -> list[Head]:
+    async def looked_into(chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
         if stage.unreadable:
             stage.unreadable -= 1
             raise ServiceError("the container 'quarantine' cannot be read")
-        return await heads(chosen, limit)
+        return await find(chosen, limit)
 
-    monkeypatch.setattr(stage.shelf, "heads", looked_into)
+    monkeypatch.setattr(stage.shelf, "find", looked_into)
     monkeypatch.setattr("relay.cli.smoke.command.time", SimpleNamespace(monotonic=lambda: stage.now))
     monkeypatch.setattr("relay.cli.smoke.command.open_session", opened_session)
     monkeypatch.setattr("relay.cli.smoke.command.open_container", opened)
@@ -175,7 +175,7 @@ async def test_an_event_that_arrives_unaltered_is_all_that_is_asked_for(stage: S
     run = await smoke("--timeout", "30")
     data = (await smoke("--json")).json
 
-    assert (run.code, run.err) == (0, "Waiting for the canary on 'all', 30 s at most.\n")
+    assert (run.code, run.err) == (0, "Waiting for the canary on 'all', at most 30 s.\n")
     assert run.out.startswith("ok: the event arrived on 'all' unaltered, ")
     assert (data["exitCode"], data["arrived"], data["differences"], data["remedies"]) == (0, True, [], [])
     assert 0 <= data["latencyMs"] < 10_000
@@ -202,7 +202,7 @@ async def test_an_event_that_does_not_come_is_told_with_where_to_look(stage: Sta
     data = (await smoke("--json")).json
 
     lines = run.out.splitlines()
-    assert (run.code, lines[0]) == (1, "missing: no message came to 'all' within 5 s")
+    assert (run.code, lines[0]) == (1, "missing: no message arrived on 'all' within 5 s")
     assert all(line.startswith("-> ") for line in lines[1:])
     assert (data["arrived"], data["latencyMs"], data["quarantined"]) == (False, None, None)
     assert data["remedies"] == [line[3:] for line in lines[1:]]
@@ -253,7 +253,7 @@ async def test_what_cannot_be_deleted_is_told(stage: Stage, error: Exception) ->
     run = await smoke()
 
     (identifier,) = stage.written
-    assert (run.code, f"left behind, and gone within 3600 s: document '{identifier}' of 'smoke-" in run.out) == (
+    assert (run.code, f"not deleted, expires within 3600 s: document '{identifier}' of 'smoke-" in run.out) == (
         0,
         True,
     )
@@ -326,11 +326,11 @@ async def test_an_oversized_event_goes_to_quarantine_and_small_ones_after_a_paus
 
     assert (run.code, run.out.splitlines()[1:]) == (
         0,
-        ["ok: an oversized event went to quarantine, and 5 small ones after it arrived"],
+        ["ok: an oversized event was quarantined, and 5 small ones after it arrived"],
     )
     assert (data["exitCode"], data["remedies"]) == (0, [])
     assert data["oversized"] == {"reason": "message-too-large", "sent": 5, "arrived": 5, "quarantined": []}
-    assert run.err.endswith("The canary arrived. Sending an event that is too large, and small ones after it.\n")
+    assert run.err.endswith("The canary arrived. Writing an event that is too large, and small ones after it.\n")
     assert stage.kinds == ["canary", "large", *["small"] * 5] * 2
     assert (stage.written, stage.shelf.left, paused) == ({}, [], [7, 0])
 
@@ -465,12 +465,12 @@ async def test_a_clean_up_that_hangs_is_given_up_and_told(stage: Stage, monkeypa
 @pytest.mark.parametrize(
     ("reason", "sent", "arrived", "quarantined", "ok", "says"),
     [
-        ("message-too-large", 5, 5, [], True, "ok: an oversized event went to quarantine, and 5 small ones"),
+        ("message-too-large", 5, 5, [], True, "ok: an oversized event was quarantined, and 5 small ones"),
         ("message-too-large", 5, 4, [], False, "only 4 of 5 small ones arrived (none quarantined)"),
         ("message-too-large", 5, 3, ["x", "y"], False, "only 3 of 5 small ones arrived (x, y)"),
         ("message-too-large", 0, 0, [], False, "only 0 of 0"),
         ("set-aside", 5, 5, [], False, "quarantined: the oversized event, as set-aside, not as message-too-large"),
-        (None, 0, 0, [], False, "missing: the oversized event did not come to the quarantine"),
+        (None, 0, 0, [], False, "missing: the oversized event was not quarantined"),
     ],
 )
 def test_what_became_of_the_oversized_event_is_told(
