@@ -160,7 +160,7 @@ async def test_when_no_app_runs_it_says_where_to_look_and_takes_the_event_back(
 
     assert run.code == 1
     assert run.out.startswith("missing: no message arrived on 'all' within 1 s")
-    assert "See that the function app runs" in run.out
+    assert "Check that the function app runs" in run.out
     assert await documents(outbox) == []
 
 
@@ -334,14 +334,14 @@ async def test_small_events_that_are_refused_after_it_are_told(
     oversized = run.json["oversized"]
     assert (oversized["arrived"], oversized["sent"]) == (0, 2)
     assert oversized["quarantined"] == ["data-not-object"] * 2
-    assert any("goes on refusing" in remedy for remedy in run.json["remedies"])
+    assert any("keeps refusing" in remedy for remedy in run.json["remedies"])
     assert await documents(quarantine) == []
 
 
 async def test_an_oversized_event_is_not_sent_where_it_would_block(environment: dict[str, str]) -> None:
     run = await relay_command(environment | {"RELAY_ON_POISON": "block"}, "smoke", "--oversized")
 
-    assert (run.code, "would stop the relay" in run.err) == (2, True)
+    assert (run.code, "would block the relay" in run.err) == (2, True)
 
 
 async def test_a_session_whose_lock_is_lost_is_locked_again(

@@ -56,7 +56,7 @@ def test_the_exit_codes_are_those_that_scripts_rely_on() -> None:
     [
         (["smoke", "--timeout", "0"], "--timeout: give a duration above zero"),
         (["quarantine", "release"], "choose records: give ids"),
-        (["replay", "--from", "2", "--to", "1"], "is empty: --from must lie before --to"),
+        (["replay", "--from", "2", "--to", "1"], "is empty: --from must be before --to"),
     ],
 )
 async def test_each_command_does_its_own_and_tells_under_its_name_what_makes_no_sense(

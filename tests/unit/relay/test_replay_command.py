@@ -161,7 +161,7 @@ async def test_a_dry_run_counts_and_sends_nothing(deployment: Deployment, tmp_pa
         "         3  partition key 'a0'",
     ]
     assert len([line for line in lines if "  partition key 'z" in line or "  partition key" in line]) == 50
-    assert lines[-2] == "  and 10 more partition keys: --json lists all"
+    assert lines[-2] == "  and 10 more partition keys; --json lists all"
     assert lines[-1].startswith("  invalid: document 'a0-4' of 'a0': data-not-object: ")
     assert run.err == "events read: 63 of 63\n"
     assert (run.code, data["exitCode"], data["dryRun"]) == (1, 1, True)
@@ -189,7 +189,7 @@ async def test_what_the_relay_has_not_passed_is_left_to_it_unless_forced(
     assert (left["exitCode"], left["ahead"], deployment.topic.ids("a")) == (1, {"a": 2}, ["a-1"])
     told = await deployment.run(*words)
     assert "2 event(s) of 1 partition key(s) were left to the relay" in told.out
-    assert "1 event(s) were dealt with by an earlier run.\n" in told.out
+    assert "1 event(s) were handled by an earlier run.\n" in told.out
     deployment.outbox.passed = 3
     later = await deployment.data(*words)
 
@@ -279,10 +279,10 @@ async def test_a_key_that_fails_stops_there_and_goes_on_with_the_next_run(
     lines = run.out.splitlines()
     assert lines[:2] == [
         "5 event(s) published, 0 invalid, 2 not sent",
-        "These partition keys did not get through:",
+        "Sends failed for these partition keys:",
     ]
     assert lines[2].startswith("  'a': 2 not sent: ")
-    assert lines[3:] == ["Run it again when that is put right: the same command goes on from here."]
+    assert lines[3:] == ["Fix the cause and run the command again: the same command continues from here."]
     deployment.topic.by_id.clear()
     again = await deployment.data(*words)
 
@@ -308,7 +308,7 @@ async def test_where_nothing_gets_through_it_stops(deployment: Deployment, tmp_p
 
     run = await deployment.run(*words)
     assert (run.code, deployment.topic.accepted) == (3, {})
-    assert "Nothing gets through any more: stopped before the end of the range.\n" in run.out
+    assert "No send succeeds any more: stopped before the end of the range.\n" in run.out
     assert not {"f-1", "a-2", "z-1"} & {name for transfer in deployment.topic.transfers for name in transfer}
     data = await deployment.data(*words)
     assert (data["exitCode"], data["stopped"], data["matched"] < 13) == (3, True, True)
@@ -326,7 +326,7 @@ async def test_what_the_feed_did_not_bring_is_told_and_the_replay_is_not_finishe
     words = (*REPLAY, "--state", str(tmp_path / "state"))
 
     run = await deployment.run(*words)
-    assert (run.code, "2 event(s) of the range were not read: run it again.\n" in run.out) == (1, True)
+    assert (run.code, "2 event(s) of the range were not read: run the command again.\n" in run.out) == (1, True)
     deployment.feed.hidden = set()
     again = await deployment.data(*words)
 
@@ -351,7 +351,7 @@ async def test_a_replay_that_is_finished_is_not_done_again(deployment: Deploymen
 
     people, data = await deployment.run(*words), await deployment.data(*words)
 
-    assert people.out == "This replay was finished before: 2 event(s) published, nothing left to do.\n"
+    assert people.out == "An earlier run has finished this replay: 2 event(s) published, nothing left to do.\n"
     assert (data["exitCode"], data["published"], data["dryRun"], data["stopped"]) == (0, 2, False, False)
     assert deployment.topic.ids("a") == ["a-1", "a-2"]
 
@@ -379,7 +379,7 @@ async def test_what_is_committed_after_the_second_in_which_the_replay_was_begun_
     run = await deployment.run("replay", "--from", "1000", "--to", until)
 
     assert (run.code, deployment.topic.ids("a")) == (0, [f"a-{number}" for number in ids])
-    told = ["The range ends in the future: what is committed after the replay began is not part of it."]
+    told = ["The range ends in the future: events committed after the start of the replay are not in it."]
     assert run.out.splitlines()[1:] == told * remarks
 
 
