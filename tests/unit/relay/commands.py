@@ -277,7 +277,7 @@ class Deployment:
         self.outbox = MemoryOutbox(self.feed)
         self.shelf = Shelf()
         self.topic = ToldTopic()
-        for module in ("quarantine.command", "quarantine.set_aside", "replay.command"):
+        for module in ("quarantine.command", "replay.command", "quarantine.set_aside"):
             monkeypatch.setattr(f"relay.cli.{module}.open_outbox", self._open_outbox)
         for module in ("quarantine.command", "replay.command"):
             monkeypatch.setattr(f"relay.cli.{module}.open_records", self._open_records)
