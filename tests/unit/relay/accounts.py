@@ -17,7 +17,7 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from outbox_emulators.cosmos import items_api, query_api
+from outbox_emulators.cosmos import feed_api, items_api, query_api
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.clock import Clock
 from outbox_emulators.cosmos.edges import Edges
@@ -65,6 +65,23 @@ class ToldContainer:
         """All items, as they were created."""
         return [item async for item in self._read(query_api.read_feed, b"")]
 
+    def put(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Create an item, whatever the next answers are."""
+        return _item(self._call(items_api.create_or_upsert, body["partitionKey"], _sent(body)))
+
+    def take(self, item: str, partition_key: str) -> None:
+        """Delete an item, whatever the next answers are."""
+        self._call(items_api.delete, partition_key, b"", item)
+
+    def items(self) -> list[dict[str, Any]]:
+        """All items, in the order of their last changes."""
+        found: list[dict[str, Any]] = []
+        headers = {"a-im": "Incremental Feed", "x-ms-documentdb-partitionkeyrangeid": "0"}
+        while (reply := feed_api.read_change_feed(self._account, _request(headers, b""))).status == 200:
+            found += json.loads(reply.body)["Documents"]
+            headers["if-none-match"] = reply.headers["etag"]
+        return found
+
     async def create_item(self, body: dict[str, Any]) -> dict[str, Any]:
         return _item(self._send(items_api.create_or_upsert, body["partitionKey"], _sent(body)))
 
@@ -109,6 +126,11 @@ class ToldContainer:
         self, handle: Callable[[Account, Request], Reply], key: str, body: bytes, *item: str, **flags: str
     ) -> Reply:
         self._next_answer()
+        return self._call(handle, key, body, *item, **flags)
+
+    def _call(
+        self, handle: Callable[[Account, Request], Reply], key: str, body: bytes, *item: str, **flags: str
+    ) -> Reply:
         headers = {"x-ms-documentdb-partitionkey": json.dumps([key]), **flags}
         try:
             return handle(self._account, _request(headers, body, *item))

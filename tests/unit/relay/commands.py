@@ -14,16 +14,18 @@ from azure.servicebus._pyamqp.error import TokenAuthFailure
 
 from relay.cli.committed import Outbox
 from relay.cli.ordered import OrderedSender
-from relay.cli.quarantine.holdings import Order, Parked
-from relay.cli.quarantine.records import Filter, RecordSummary, in_order
+from relay.cli.quarantine.holdings import Order
+from relay.cli.quarantine.records import Filter, Records, RecordSummary, in_order
+from relay.cosmos import holds
 from relay.cosmos.leases import LeasePosition, Positions
-from relay.errors import UsageError
+from relay.cosmos.quarantine_record import RECORD_TYPE
 from relay.ledger import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.publisher import Publisher
 from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
+from tests.unit.relay.accounts import ToldContainer
 from tests.unit.relay.topics import ToldTopic
 
 ENVIRONMENT = {
@@ -167,106 +169,89 @@ class MemoryOutbox(Outbox):
         return Positions(self._feed, leases)
 
 
-class Shelf:
-    """The quarantine: records in order of arrival, parked keys, orders.
+class Shelf(Records):
+    """The quarantine on a container in memory.
 
     Attributes:
-        parked_keys: The parked keys.
-        orders_: The pending orders.
         gone: Ids of documents whose records somebody removes between the listing and the reading.
         coming: Documents that the relay stores as soon as a record was removed.
         behind: Whether a listing has what was removed since the one before it.
     """
 
     def __init__(self) -> None:
-        self._summaries: dict[str, RecordSummary] = {}
-        self._documents: dict[str, dict[str, Any]] = {}
-        self.parked_keys: list[str] = []
-        self.orders_: list[Order] = []
+        self._items = ToldContainer()
+        super().__init__(self._items.proxy)
         self.gone: set[str] = set()
         self.coming: list[dict[str, Any]] = []
         self.behind = False
         self._removed: list[RecordSummary] = []
-        self.holdings = self
+        self._stored = 0
 
     def put(self, document: dict[str, Any], reason: str = "message-refused", *, version: str = "") -> str:
         """A record of a document; another of the same document needs another `version`."""
         identifier = record_id(document["id"] + version)
-        key, at = document["partitionKey"], f"2026-02-09T11:00:00.{len(self._summaries):06}Z"
-        place = (document["_lsn"], document.get("order", 0)) if "_lsn" in document else None
-        self._summaries[identifier] = RecordSummary(
-            identifier, key, reason, "said", at, 0, "i1", document["id"], 0, committed=place
+        place = {"lsn": document["_lsn"], "order": document.get("order", 0)} if "_lsn" in document else {}
+        self._items.put(
+            {
+                "id": identifier,
+                "partitionKey": document["partitionKey"],
+                "type": RECORD_TYPE,
+                "reason": reason,
+                "detail": "said",
+                "quarantinedAt": f"2026-02-09T11:00:00.{self._stored:06}Z",
+                "position": 0,
+                "invocationId": "i1",
+                "document": document,
+                **place,
+            }
         )
-        self._documents[identifier] = document
+        self._stored += 1
         return identifier
 
     @property
     def left(self) -> list[str]:
         """The ids of the documents still in quarantine, in order of arrival."""
-        return [str(summary.document_id) for summary in self._summaries.values()]
+        return [item["document"]["id"] for item in self._items.items() if item["type"] == RECORD_TYPE]
 
-    async def count(self, chosen: Filter) -> int:
-        return len(await self.find(chosen))
+    @property
+    def parked_keys(self) -> list[str]:
+        """The parked keys, in the order in which they were parked."""
+        return [item["partitionKey"] for item in self._items.items() if item["type"] == holds.PARKED_TYPE]
+
+    @parked_keys.setter
+    def parked_keys(self, keys: list[str]) -> None:
+        for key in self.parked_keys:
+            self._items.take(holds.PARKED_ID, key)
+        for number, key in enumerate(keys):
+            since = f"2026-02-09T11:00:00.{number:06}Z"
+            self._items.put(holds.marker(key, record_id("because")) | {"since": since})
+
+    @property
+    def pending(self) -> list[Order]:
+        """The pending orders."""
+        found = [item for item in self._items.items() if item["type"] == holds.ORDER_TYPE]
+        return [Order(item["id"], item["partitionKey"], item["eventId"], item["orderedAt"]) for item in found]
+
+    @pending.setter
+    def pending(self, orders: list[Order]) -> None:
+        for order in orders:
+            self._items.put({**order.data(), "type": holds.ORDER_TYPE})
 
     async def find(self, chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
-        found = [
-            summary
-            for summary in (*self._removed, *self._summaries.values())
-            if chosen.reason in (None, summary.reason) and chosen.partition_key in (None, summary.partition_key)
-        ]
-        self._removed.clear()
-        return in_order(found[:limit])
-
-    async def find_by_ids(self, ids: list[str]) -> tuple[list[RecordSummary], list[str]]:
-        found: dict[str, RecordSummary] = {}
-        missing = []
-        for beginning in ids:
-            summaries = [summary for summary in self._summaries.values() if summary.id.startswith(beginning)]
-            if len(summaries) > 1:
-                raise UsageError(
-                    f"{len(summaries)} records have an id that begins with {beginning!r}: give more of the id"
-                )
-            missing += [] if summaries else [beginning]
-            found |= {summary.id: summary for summary in summaries}
-        return in_order(found.values()), missing
+        removed, self._removed = self._removed, []
+        return in_order([*removed, *await super().find(chosen, limit)])
 
     async def document(self, summary: RecordSummary) -> dict[str, Any] | None:
         if summary.document_id in self.gone:
-            self._summaries.pop(summary.id, None)
-        return self._documents[summary.id] if summary.id in self._summaries else None
+            await super().remove(summary)
+        return await super().document(summary)
 
     async def remove(self, summary: RecordSummary) -> None:
-        del self._summaries[summary.id]
+        await super().remove(summary)
         if self.behind:
             self._removed.append(summary)
         if self.coming:
             self.put(self.coming.pop(0), "key-parked")
-
-    async def parked(self, partition_key: str | None = None) -> dict[str, Parked]:
-        return {
-            key: Parked(key, "2026-02-09T11:00:00.000000Z", record_id("because"))
-            for key in self.parked_keys
-            if partition_key in (None, key)
-        }
-
-    async def unpark(self, key: str) -> bool:
-        if key in self.parked_keys and any(summary.partition_key == key for summary in self._summaries.values()):
-            return False
-        self.parked_keys = [parked for parked in self.parked_keys if parked != key]
-        return True
-
-    async def orders(self, partition_key: str | None = None) -> list[Order]:
-        return [order for order in self.orders_ if partition_key in (None, order.partition_key)]
-
-    async def add(self, partition_key: str, event_id: str) -> bool:
-        order = Order(f"set-aside:{record_id(event_id)}", partition_key, event_id, "2026-02-09T11:00:00Z")
-        if order in self.orders_:
-            return False
-        self.orders_.append(order)
-        return True
-
-    async def withdraw(self, order: Order) -> None:
-        self.orders_.remove(order)
 
 
 class Deployment:

@@ -417,7 +417,7 @@ async def test_a_key_without_a_record_is_let_go_by_a_release_of_all_and_by_no_ot
 async def test_list_shows_records_parked_keys_and_orders(deployment: Deployment) -> None:
     put(deployment, "a-1", "p-1", "p-2")
     deployment.shelf.parked_keys = ["p"]
-    deployment.shelf.orders_ = [Order(f"set-aside:{record_id('x')}", "a", "x", "2026-02-09T11:00:00Z")]
+    deployment.shelf.pending = [Order(f"set-aside:{record_id('x')}", "a", "x", "2026-02-09T11:00:00Z")]
 
     every = await deployment.run("quarantine", "list")
     some = await deployment.data("quarantine", "list", "--partition-key", "p", "--limit", "1")
@@ -525,7 +525,7 @@ async def test_discarding_nothing_asks_nothing(deployment: Deployment) -> None:
 
 async def test_discarding_the_last_record_of_a_parked_key_lets_it_go_on(deployment: Deployment) -> None:
     ids = put(deployment, "p-1", "q-1", "q-2", parked=True)
-    deployment.shelf.parked_keys.append("r")
+    deployment.shelf.parked_keys += ["r"]
 
     run = await deployment.run("quarantine", "discard", *ids[:2], "--yes")
 
@@ -540,12 +540,12 @@ async def test_discarding_the_last_record_of_a_parked_key_lets_it_go_on(deployme
 async def test_orders_are_withdrawn_by_their_ids_and_records_beside_them_discarded(deployment: Deployment) -> None:
     ids = put(deployment, "a-1", "a-2")
     orders = [Order(f"set-aside:{name}", "a", name, "2026-02-09T11:00:00Z") for name in ("ab1", "ab2", "cd")]
-    deployment.shelf.orders_ = orders[:]
+    deployment.shelf.pending = orders[:]
 
     ambiguous = await deployment.run("quarantine", "discard", "set-aside:ab", "--yes")
-    assert (ambiguous.code, deployment.shelf.orders_) == (2, orders)
+    assert (ambiguous.code, deployment.shelf.pending) == (2, orders)
     refused = await deployment.run("quarantine", "discard", "set-aside:cd", typed="no\n")
-    assert (refused.code, deployment.shelf.orders_) == (1, orders)
+    assert (refused.code, deployment.shelf.pending) == (1, orders)
     assert refused.err.splitlines() == [
         "set-aside:cd  2026-02-09T11:00:00Z  pending  partition key 'a', document 'cd'",
         "Withdraw 1 order(s)? Type yes to go on: ",
@@ -556,15 +556,15 @@ async def test_orders_are_withdrawn_by_their_ids_and_records_beside_them_discard
 
     assert (both["exitCode"], both["missing"]) == (1, ["set-aside:x"])
     assert (both["withdrawn"], both["discarded"]) == (["set-aside:ab1"], [ids[0]])
-    assert (deployment.shelf.orders_, deployment.shelf.left) == ([orders[1]], ["a-2"])
+    assert (deployment.shelf.pending, deployment.shelf.left) == ([orders[1]], ["a-2"])
 
 
 async def test_discarding_all_keeps_the_orders(deployment: Deployment) -> None:
     put(deployment, "a-1")
-    deployment.shelf.orders_ = [Order("set-aside:ab1", "a", "x", "2026-02-09T11:00:00Z")]
+    deployment.shelf.pending = [Order("set-aside:ab1", "a", "x", "2026-02-09T11:00:00Z")]
 
     assert (await deployment.run("quarantine", "discard", "--all", "--yes")).code == 0
-    assert (len(deployment.shelf.orders_), deployment.shelf.left) == (1, [])
+    assert (len(deployment.shelf.pending), deployment.shelf.left) == (1, [])
 
 
 # add
@@ -582,7 +582,7 @@ async def test_an_event_that_is_being_retried_is_ordered_once(deployment: Deploy
         (0, "ordered" + said),
         (0, "already ordered" + said),
     ]
-    assert [(order.partition_key, order.event_id) for order in deployment.shelf.orders_] == [("a", "a-1")]
+    assert [(order.partition_key, order.event_id) for order in deployment.shelf.pending] == [("a", "a-1")]
 
 
 @pytest.mark.parametrize(("passed", "told"), [(0, False), (1, True), (None, None)])
@@ -619,12 +619,12 @@ async def test_what_is_no_event_of_the_outbox_is_ordered_only_by_force(
 
     refused = await deployment.data("quarantine", "add", "a", identifier, "--yes")
     assert (refused["exitCode"], refused["found"], refused["passed"]) == (1, found, None)
-    assert (refused["ordered"], deployment.shelf.orders_) == (False, [])
+    assert (refused["ordered"], deployment.shelf.pending) == (False, [])
     told = await deployment.run("quarantine", "add", "a", identifier, "--yes")
     assert told.out.endswith("--force writes the order anyway.\nNothing was ordered.\n")
     forced = await deployment.data("quarantine", "add", "a", identifier, "--yes", "--force")
 
-    assert (forced["exitCode"], forced["ordered"], len(deployment.shelf.orders_)) == (0, True, 1)
+    assert (forced["exitCode"], forced["ordered"], len(deployment.shelf.pending)) == (0, True, 1)
 
 
 async def test_an_order_is_given_only_after_a_yes(deployment: Deployment) -> None:
@@ -634,4 +634,4 @@ async def test_an_order_is_given_only_after_a_yes(deployment: Deployment) -> Non
     nobody = await deployment.run("quarantine", "add", "a", "a-1")
 
     assert (refused["exitCode"], refused["ordered"], nobody.code) == (1, False, 2)
-    assert deployment.shelf.orders_ == []
+    assert deployment.shelf.pending == []

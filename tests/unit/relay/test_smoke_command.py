@@ -33,17 +33,17 @@ from relay.events import DomainEvent
 from relay.servicebus import messages
 from relay.settings import Settings
 from tests.support.operators import relay_command
+from tests.unit.relay.accounts import ToldContainer
 from tests.unit.relay.commands import ENVIRONMENT, Shelf, cosmos_error
 
 SETTINGS = Settings.from_environment(ENVIRONMENT)
 DOCUMENT = {"id": "d", "partitionKey": "smoke-k"}
 
 
-class Stage:
+class Stage(ToldContainer):
     """The deployed app, the outbox and the subscription in one: what is written comes out, or does not.
 
     Attributes:
-        written: The documents in the outbox now.
         kinds: What was written so far: "canary", "large" or "small".
         messages: What the session gives next.
         now: The time, in seconds: waiting for what does not come is all that takes some.
@@ -61,7 +61,7 @@ class Stage:
     id = "data"
 
     def __init__(self) -> None:
-        self.written: dict[str, dict[str, Any]] = {}
+        super().__init__()
         self.messages: list[Any] = []
         self.now = 1000.0
         self.arrives_at = 0.0
@@ -75,14 +75,13 @@ class Stage:
         self.shelf = Shelf()
         self.kinds: list[str] = []
 
-    async def create_item(self, document: dict[str, Any]) -> dict[str, Any]:
+    async def create_item(self, body: dict[str, Any]) -> dict[str, Any]:
         if self.refuses_to_create is not None:
             raise self.refuses_to_create
-        self.written[document["id"]] = document
-        text = document["data"].get("text")
+        stored = await super().create_item(body)
+        text = body["data"].get("text")
         kind = "canary" if text is None else "large" if len(text) > 1_000_000 else "small"
         self.kinds.append(kind)
-        stored = {**document, "_ts": 1}
         if kind in self.quarantines:
             self.shelf.put(stored, self.quarantines[kind])
         elif kind not in self.swallows:
@@ -90,10 +89,15 @@ class Stage:
             self.messages.append(_received(event))
         return stored
 
-    async def delete_item(self, identifier: str, partition_key: str) -> None:
+    async def delete_item(self, item: str, partition_key: str, **condition: Any) -> None:
         if self.refuses_to_delete is not None:
             raise self.refuses_to_delete
-        assert self.written.pop(identifier)["partitionKey"] == partition_key
+        await super().delete_item(item, partition_key, **condition)
+
+    @property
+    def written(self) -> dict[str, dict[str, Any]]:
+        """The documents in the outbox now, by id."""
+        return {item["id"]: item for item in self.items()}
 
     async def receive(self, within_s: float) -> Any:
         if self.messages and self.arrives_at <= self.now + within_s:
