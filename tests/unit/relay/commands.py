@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
@@ -59,9 +60,11 @@ def record_id(identifier: str) -> str:
 class Feed:
     """The container of the outbox: a change feed in pages, from two physical partitions.
 
+    `tests/contracts/test_outbox_feeds.py` compares it with a container behind the SDK.
+
     Attributes:
         documents: What was committed, in order.
-        page: The items of a page.
+        page: The most items of a page.
         hidden: Ids that a query counts, but the feed does not bring.
         expiring: Ids of documents that expire once they were counted.
         fleeting: Ids of documents that expire once they were read.
@@ -120,15 +123,17 @@ class Feed:
         )
         self.documents = [document for document in self.documents if document["id"] not in self.expiring]
 
-    def query_items_change_feed(self, feed_range: dict[str, Any], start_time: Any, **_: Any) -> _Reading:
+    def query_items_change_feed(
+        self, feed_range: dict[str, Any], start_time: datetime, max_item_count: int = 100
+    ) -> _Reading:
         self.started.append(start_time.timestamp())
         found = [
             document
             for document in self._within(feed_range)
-            if document["id"] not in self.hidden and document["_ts"] >= start_time.timestamp()
+            if document["id"] not in self.hidden and document["_ts"] > start_time.timestamp()
         ]
         self.documents = [document for document in self.documents if document["id"] not in self.fleeting]
-        return _Reading(found, self.page)
+        return _Reading(found, min(self.page, max_item_count))
 
     def _within(self, feed_range: dict[str, Any]) -> Iterator[dict[str, Any]]:
         bounds = feed_range["Range"]
