@@ -10,15 +10,11 @@ from typing import Any
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
-from azure.servicebus._pyamqp.error import AMQPLinkError
 from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
-    ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
     ServiceBusConnectionError,
-    ServiceBusError,
-    SessionLockLostError,
 )
 
 from relay.cli.check.facts import Gap, ServiceBusFacts, SubscriptionFacts, Why
@@ -35,6 +31,7 @@ from relay.settings import Settings
 from tests.support.operators import relay_command
 from tests.unit.relay.accounts import ToldContainer
 from tests.unit.relay.commands import ENVIRONMENT, Shelf, cosmos_error
+from tests.unit.relay.receivers import Receiver, Subscription, refusals
 
 SETTINGS = Settings.from_environment(ENVIRONMENT)
 DOCUMENT = {"id": "d", "partitionKey": "smoke-k"}
@@ -523,56 +520,24 @@ async def test_the_subscription_is_the_one_named_or_the_only_one(
         assert await choose(SETTINGS, wanted, None) == chosen
 
 
-class Receiver:
-    """A subscription's receiver, which answers these in turn, each a list of messages or an error."""
-
-    def __init__(self, *answers: Any) -> None:
-        self._answers = list(answers)
-        self.session = object()
-        self.waits: list[float] = []
-        self.completed: list[Any] = []
-        self.closed = False
-
-    async def receive_messages(self, count: int, max_wait_time: float) -> Any:
-        self.waits.append(max_wait_time)
-        await asyncio.sleep(0)
-        found = self._answers.pop(0) if self._answers else []
-        if isinstance(found, Exception):
-            raise found
-        if found[count:]:
-            self._answers.insert(0, found[count:])
-        return found[:count]
-
-    async def complete_message(self, message: Any) -> None:
-        self.completed.append(message)
-
-    async def __aenter__(self) -> Receiver:
-        if self._answers and isinstance(self._answers[0], Exception):
-            raise self._answers.pop(0)
-        return self
-
-    async def close(self) -> None:
-        self.closed = True
-
-
 def session_of(*receivers: Receiver) -> Session:
     """A session that is locked by each of these in turn."""
     waiting = list(receivers)
 
     async def lock() -> Any:
-        return waiting.pop(0)
+        return await waiting.pop(0).__aenter__()
 
     return Session(lock)
 
 
 async def test_a_session_gives_its_next_message_completed() -> None:
-    receiver = Receiver([], ["m1", "m2"])
+    receiver = Receiver(Subscription.of("m1", "m2"), quiet=1)
     session = session_of(receiver)
 
-    first: Any = await session.receive(30)
-    assert (first, receiver.completed) == ("m1", ["m1"])
-    second: Any = await session.receive(30)
-    assert (second, receiver.completed) == ("m2", ["m1", "m2"])
+    for completed in (["m1"], ["m1", "m2"]):
+        message = await session.receive(30)
+        assert message is not None
+        assert (message.message_id, receiver.completed) == (completed[-1], completed)
     # A long wait is made of short ones, so that its end is met.
     assert all(0 < wait <= 10 for wait in receiver.waits)
 
@@ -588,18 +553,20 @@ async def test_a_session_without_a_message_is_waited_for_no_longer_than_asked() 
 @pytest.mark.parametrize("error", [ServiceBusConnectionError(message="lost"), OSError("lost")])
 async def test_a_session_that_is_lost_is_the_services_trouble(error: Exception) -> None:
     with pytest.raises(ServiceError, match="could not be received from"):
-        await session_of(Receiver(error)).receive(30)
+        await session_of(Receiver(fails=error)).receive(30)
 
 
 async def test_a_session_whose_lock_is_lost_is_locked_again() -> None:
-    lost, again = Receiver(SessionLockLostError(message="lost")), Receiver(["m1"])
+    subscription = Subscription.of("m1")
+    lost, again = Receiver(subscription), Receiver(subscription)
+    session = session_of(lost, again)
+    await session.locked()
+    lost.lose_lock()
 
-    message: Any = await session_of(lost, again).receive(30)
+    message = await session.receive(30)
 
-    assert (message, lost.closed, again.completed) == ("m1", True, ["m1"])
-
-
-NOT_ALLOWED = AMQPLinkError(condition=b"amqp:not-allowed")
+    assert message is not None
+    assert (message.message_id, lost.closed, again.completed) == ("m1", True, ["m1"])
 
 
 def opens(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -631,13 +598,14 @@ class Renewer:
 async def test_a_sessions_lock_is_held_somewhat_longer_than_asked_and_then_given_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    receiver = Receiver(["m1"])
+    receiver = Receiver(Subscription.of("m1"))
     opens(receiver, monkeypatch)
     monkeypatch.setattr(subscriptions, "AutoLockRenewer", Renewer)
 
     async with open_session(SETTINGS, "all", "k", 100) as session:
-        message: Any = await session.receive(1)
-        assert (message, receiver.closed) == ("m1", False)
+        message = await session.receive(1)
+        assert message is not None
+        assert (message.message_id, receiver.closed) == ("m1", False)
 
     assert 110 <= Renewer.renewed_s[receiver.session] <= 400
     assert receiver.closed
@@ -646,20 +614,22 @@ async def test_a_sessions_lock_is_held_somewhat_longer_than_asked_and_then_given
 @pytest.mark.parametrize(
     ("error", "kind", "says"),
     [
+        (refusals()["no subscription"], UsageError, "does not exist"),
         (MessagingEntityNotFoundError(message="none"), UsageError, "does not exist"),
         (MessagingEntityDisabledError(message="closed"), UsageError, "is disabled for receiving"),
-        (ServiceBusError("no sessions", error=NOT_ALLOWED), UsageError, "does not require sessions"),
+        (refusals()["no sessions"], UsageError, "does not require sessions"),
         (ServiceBusAuthorizationError(message="no"), ServiceError, "may not be received from"),
-        (ServiceBusAuthenticationError(message="no"), ServiceError, "the namespace refused the credentials"),
+        (refusals()["wrong key"], ServiceError, "the namespace refused the credentials"),
         (ClientAuthenticationError("no"), ServiceError, "Could not acquire a token"),
-        (ServiceBusConnectionError(message="lost"), ServiceError, "cannot be received from"),
+        (refusals()["held"], ServiceError, "cannot be received from"),
+        (refusals()["unreachable"], ServiceError, "cannot be received from"),
         (OSError("lost"), ServiceError, "cannot be received from"),
     ],
 )
 async def test_why_a_session_cannot_be_opened(
     error: Exception, kind: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receiver = Receiver(error)
+    receiver = Receiver(refuses=error)
     opens(receiver, monkeypatch)
 
     with pytest.raises(kind) as raised:
