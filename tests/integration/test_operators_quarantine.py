@@ -352,7 +352,7 @@ async def test_discard_asks_and_only_yes_discards(environment: dict[str, str], q
 
     no = await relay_command(environment, "quarantine", "discard", "--all", "--json", typed="no\n")
 
-    assert "Discard 12 record(s) for good? Type yes to go on: " in no.err
+    assert "Discard 12 record(s) for good? Type yes to continue: " in no.err
     assert "document 'k-0'" in no.err
     assert "and 2 more" in no.err
     assert (no.code, no.json["discarded"], no.json["refused"]) == (1, [], True)

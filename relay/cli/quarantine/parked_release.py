@@ -51,7 +51,9 @@ class ParkedRelease:
             if len(went) < len(ready) or chosen is not None:
                 break
         left = await self._left(partition_key, done)
-        told = {kept.summary.id for kept in outcome.still_invalid} | {summary.id for summary in outcome.not_sent}
+        reported = {kept.summary.id for kept in outcome.still_invalid} | {
+            summary.id for summary in outcome.not_sent
+        }
         outcome.still_invalid += [
             StillInvalid(
                 summary,
@@ -59,7 +61,7 @@ class ParkedRelease:
                 "an earlier record of its parked key must be released or discarded first",
             )
             for summary in left
-            if chosen is not None and summary.id in chosen and summary.id not in told
+            if chosen is not None and summary.id in chosen and summary.id not in reported
         ]
         outcome.parked[partition_key] = len(left)
 

@@ -127,7 +127,8 @@ def _remarks(state: ReplayState, counts: ReplayCounts) -> list[str]:
         lines.append(
             f"{counts.ahead.total()} event(s) of {len(counts.ahead)} partition key(s) were left to the relay, "
             "whose leases have not passed them yet: published now, they would overtake the events before them. "
-            "Run the command again when the relay has caught up. If no relay uses this lease container, add --force."
+            "Run the command again when the relay has caught up. If no relay uses this lease container, add "
+            "--force."
         )
     if counts.parked:
         lines.append(

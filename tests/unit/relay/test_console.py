@@ -124,7 +124,7 @@ def test_the_streams_are_those_of_the_process_unless_others_are_given(
 
     printed = capsys.readouterr()
     assert (sure, json.loads(printed.out)["exitCode"]) == (True, 0)
-    assert printed.err == "Sure? Type yes to go on: "
+    assert printed.err == "Sure? Type yes to continue: "
 
 
 def test_only_at_a_terminal_somebody_can_be_asked() -> None:

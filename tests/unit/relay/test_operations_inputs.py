@@ -98,7 +98,7 @@ def test_what_stands_for_never_in_service_bus_is_a_duration_too() -> None:
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "10M", "P1Y", "P1M", "-5", "PT10", "ten"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration: write it as PT10M"):
+    with pytest.raises(ValueError, match="is not a duration: write it as PT10M"):
         parse_duration(text)
 
 
@@ -123,7 +123,7 @@ def test_a_time_is_iso_8601_in_utc_or_seconds(text: str, seconds: float) -> None
     "text", ["", "yesterday", "1969-01-01", "-5", "99999999999999999", "9" * 30, "2026-02-30"]
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time: write it as"):
+    with pytest.raises(ValueError, match="is not a time: write it as"):
         parse_time(text)
 
 
@@ -174,7 +174,7 @@ def test_help_gives_examples(words: list[str], capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["check"], "Check the settings and what they name in Azure."),
+        (["check"], "Validate the settings and the resources they name."),
         (["quarantine", "show"], "Show one record with its whole document."),
     ],
 )

@@ -548,7 +548,7 @@ async def test_orders_are_withdrawn_by_their_ids_and_records_beside_them_discard
     assert (refused.code, deployment.shelf.pending) == (1, orders)
     assert refused.err.splitlines() == [
         "set-aside:cd  2026-02-09T11:00:00Z  pending  partition key 'a', document 'cd'",
-        "Withdraw 1 order(s)? Type yes to go on: ",
+        "Withdraw 1 order(s)? Type yes to continue: ",
     ]
     alone = await deployment.run("quarantine", "discard", "set-aside:cd", "--yes")
     assert (alone.code, alone.out) == (0, "withdrew the order set-aside:cd\n")

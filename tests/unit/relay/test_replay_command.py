@@ -93,7 +93,7 @@ async def test_an_empty_range_is_wrong_usage(deployment: Deployment, since: str,
     [
         (["--from", "1000"], "required: --to"),
         (["--to", "2000"], "required: --from"),
-        (["--from", "1000", "--to", "now"], "'now' is no time: write it as 2026-02-09T11:37:00Z"),
+        (["--from", "1000", "--to", "now"], "'now' is not a time: write it as 2026-02-09T11:37:00Z"),
     ],
 )
 async def test_a_range_has_a_beginning_and_an_end(
