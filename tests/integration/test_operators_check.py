@@ -109,7 +109,7 @@ async def test_a_window_shorter_than_asked_for_is_an_error_with_its_remedy(envir
     assert run.out.splitlines()[-1] == "16 ok, 4 warning, 0 unknown, 1 error"
 
 
-async def test_wrong_settings_are_all_told_and_nothing_else_is_asked() -> None:
+async def test_wrong_settings_are_all_reported_and_nothing_else_is_asked() -> None:
     run = await relay_command({"RELAY_SENDER": "3"}, "check", "--json")
 
     assert run.code == 2
@@ -237,12 +237,12 @@ async def test_without_a_management_endpoint_the_properties_are_unknown(
 ) -> None:
     del environment["SERVICEBUS_ADMIN"]
 
-    untold = await relay_command(environment, "check", "--json")
+    without = await relay_command(environment, "check", "--json")
     nobody = await relay_command(environment, "check", "--servicebus-admin", "http://127.0.0.1:1", "--json")
     another = await relay_command(environment, "check", "--servicebus-admin", cosmos.endpoint, "--json")
 
-    assert [(run.code, len(levels(run, "unknown"))) for run in (untold, nobody, another)] == [(1, 1)] * 3
-    for run in (untold, nobody):
+    assert [(run.code, len(levels(run, "unknown"))) for run in (without, nobody, another)] == [(1, 1)] * 3
+    for run in (without, nobody):
         assert "no management endpoint answers" in levels(run, "unknown")[0]
 
 
@@ -252,7 +252,7 @@ async def test_an_address_that_is_none_is_exit_code_2(environment: dict[str, str
     assert (run.code, "give a URL" in run.err) == (2, True)
 
 
-async def test_services_that_cannot_be_reached_are_exit_code_3_and_each_is_told(
+async def test_services_that_cannot_be_reached_are_exit_code_3_and_each_is_reported(
     environment: dict[str, str], cosmos: CosmosServer, servicebus: ServiceBusServer
 ) -> None:
     await cosmos.stop()

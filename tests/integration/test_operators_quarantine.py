@@ -136,7 +136,7 @@ async def test_show_puts_a_document_in_parts_together(environment: dict[str, str
     assert run.json["record"]["document"] == huge
 
 
-async def test_an_id_that_is_not_there_or_not_one_is_told(environment: dict[str, str]) -> None:
+async def test_an_id_that_is_not_there_or_not_one_is_reported(environment: dict[str, str]) -> None:
     await put(environment, *events("k", 40))
 
     nowhere = await relay_command(environment, "quarantine", "show", "nowhere")
@@ -364,7 +364,7 @@ async def test_discard_asks_and_only_yes_discards(environment: dict[str, str], q
     assert await left(quarantine) == []
 
 
-async def test_discard_where_nobody_can_be_asked_is_refused_unless_told_yes(
+async def test_discard_where_nobody_can_be_asked_is_refused_without_yes(
     environment: dict[str, str], quarantine: ContainerProxy
 ) -> None:
     await put(environment, event("a", "k"), reason=Reason.ID_EMPTY)

@@ -388,7 +388,7 @@ async def test_a_topic_that_refuses_everything_stops_it_with_exit_code_3(
     assert "Set the topic's status to Active" in run.json["failures"][0]["error"]
 
 
-async def test_documents_that_cannot_be_published_are_told_and_hold_up_nobody(
+async def test_documents_that_cannot_be_published_are_reported_and_hold_up_nobody(
     environment: dict[str, str],
     data: ContainerProxy,
     servicebus: ServiceBusServer,
@@ -445,7 +445,7 @@ async def test_an_event_that_expires_while_it_runs_is_not_missed(
     assert (run.code, run.json["matched"], run.json["unread"]) == (0, 1, 0)
 
 
-async def test_events_that_the_feed_did_not_bring_are_told_and_the_replay_is_not_finished(
+async def test_events_that_the_feed_did_not_bring_are_reported_and_the_replay_is_not_finished(
     environment: dict[str, str], data: ContainerProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await commit(data, new("e1", "k"))

@@ -164,7 +164,7 @@ async def test_when_no_app_runs_it_says_where_to_look_and_takes_the_event_back(
     assert await documents(outbox) == []
 
 
-async def test_an_event_that_was_quarantined_is_told_with_its_reason_and_its_record_removed(
+async def test_an_event_that_was_quarantined_is_reported_with_its_reason_and_its_record_removed(
     environment: dict[str, str],
     outbox: ContainerProxy,
     quarantine: ContainerProxy,
@@ -172,7 +172,7 @@ async def test_an_event_that_was_quarantined_is_told_with_its_reason_and_its_rec
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def refuse_the_canary() -> None:
-        # The command runs in this process and does not tell when it has written: each look lets it go on.
+        # The command runs in this process and does not report when it has written: each look lets it go on.
         async with asyncio.timeout(10):
             while not (found := await documents(outbox)):
                 pass
@@ -252,7 +252,7 @@ async def test_a_subscription_without_sessions_is_refused_before_anything_is_wri
     assert await documents(outbox) == []
 
 
-async def test_a_subscription_that_does_not_exist_is_told(environment: dict[str, str]) -> None:
+async def test_a_subscription_that_does_not_exist_is_reported(environment: dict[str, str]) -> None:
     run = await relay_command(environment, "smoke", "--subscription", "nowhere")
 
     assert run.code == 2
@@ -313,7 +313,7 @@ async def test_where_poison_parks_its_key_nothing_stays_parked(
     assert await documents(quarantine) == []
 
 
-async def test_small_events_that_are_refused_after_it_are_told(
+async def test_small_events_that_are_refused_after_it_are_reported(
     environment: dict[str, str],
     quarantine: ContainerProxy,
     monkeypatch: pytest.MonkeyPatch,

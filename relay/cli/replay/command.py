@@ -189,10 +189,10 @@ class _Replay:
                         return self._counts
             await self._compare(feed_range, count, self._counts.matched - found)
         progress.finish(self._counts.matched)
-        counts = self._counts
-        if self._sender is not None and not (self._sender.failures or counts.unread or counts.left):
+        left_over = self._counts.unread or self._counts.left
+        if self._sender is not None and not (self._sender.failures or left_over):
             self._state.finish()
-        return counts
+        return self._counts
 
     async def _compare(self, feed_range: dict[str, Any], count: int, found: int) -> None:
         """Documents may expire after they were counted; those that still exist should have been read."""

@@ -162,7 +162,7 @@ class _Reading:
 
 
 class MemoryOutbox(Outbox):
-    """An outbox on a feed; the relay has passed everything up to `passed`, unless nobody can tell (None)."""
+    """An outbox on a feed; the relay has passed everything up to `passed`, or nobody knows (None)."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = cast(ContainerProxy, feed)
@@ -174,7 +174,7 @@ class MemoryOutbox(Outbox):
         return Positions(self._feed, leases)
 
 
-class Shelf(Records):
+class InMemoryRecords(Records):
     """The quarantine on a container in memory.
 
     Attributes:
@@ -265,7 +265,7 @@ class Deployment:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.feed = Feed()
         self.outbox = MemoryOutbox(self.feed)
-        self.shelf = Shelf()
+        self.records = InMemoryRecords()
         self.topic = ToldTopic()
         for module in ("quarantine.command", "replay.command", "quarantine.set_aside"):
             monkeypatch.setattr(f"relay.cli.{module}.open_outbox", self._open_outbox)
@@ -288,8 +288,8 @@ class Deployment:
         yield self.outbox
 
     @asynccontextmanager
-    async def _open_records(self, _: Settings) -> AsyncIterator[Shelf]:
-        yield self.shelf
+    async def _open_records(self, _: Settings) -> AsyncIterator[InMemoryRecords]:
+        yield self.records
 
     @asynccontextmanager
     async def _open_sender(self, _: Settings, *, with_original_id: bool = False) -> AsyncIterator[OrderedSender]:

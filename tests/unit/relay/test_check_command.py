@@ -113,7 +113,7 @@ async def test_a_container_that_cannot_be_read_leaves_the_others(account: Accoun
 
 
 @pytest.mark.parametrize(("container", "gap"), [(None, True), (cosmos_error(404), False)])
-async def test_locks_that_cannot_be_read_are_told_unless_the_container_is(
+async def test_locks_that_cannot_be_read_are_reported_unless_the_container_is(
     account: Account, container: Exception | None, gap: bool
 ) -> None:
     account.items["leases"] = cosmos_error(403)
@@ -215,7 +215,7 @@ def test_the_option_outweighs_the_environment(
     assert administration_address(given, environment) == address
 
 
-# what is told
+# what is reported
 
 
 async def check(*words: str) -> Run:
@@ -351,8 +351,8 @@ async def test_each_lease_is_read_from_where_it_stands(account: Account) -> None
     (finding,) = found.findings
     assert (found.documents, found.obstacles, finding.level) == (3, [], Level.OK)
     assert "can deliver all 3 document(s)" in finding.what
-    told, beginning, epk = account.read_from
-    assert (told["continuation"], list(told["headers"].values())) == ('"5"', ["0"])
+    shown, beginning, epk = account.read_from
+    assert (shown["continuation"], list(shown["headers"].values())) == ('"5"', ["0"])
     for reading, bounds in ((beginning, ("10", "20")), (epk, ("20", "FF"))):
         assert reading["feed_range"] == {
             "Range": {"min": bounds[0], "max": bounds[1], "isMinInclusive": True, "isMaxInclusive": False}

@@ -290,7 +290,7 @@ def test_the_management_endpoint_is_where_the_option_says_with_the_settings_cred
     assert found.connection_string == expected
 
 
-def test_with_an_identity_the_management_endpoint_is_the_namespace_unless_told_otherwise() -> None:
+def test_with_an_identity_the_management_endpoint_is_the_namespace_by_default() -> None:
     connection = Connection(address="n.servicebus.windows.net", identity=Identity(managed=True, client_id=None))
 
     assert administration_connection(connection, None) == connection

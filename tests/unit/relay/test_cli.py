@@ -101,12 +101,12 @@ def test_the_process_s_environment_and_env_files_are_read(
 
     code = in_process("check", "--env-file", str(tmp_path / "one"), "--env-file", str(tmp_path / "two"))
 
-    told = capsys.readouterr().out
-    assert (code, "RELAY_SENDERS" in told, "RELAY_MAX_ITEMS" in told) == (2, True, False)
-    assert "COSMOS is not set" not in told
+    shown = capsys.readouterr().out
+    assert (code, "RELAY_SENDERS" in shown, "RELAY_MAX_ITEMS" in shown) == (2, True, False)
+    assert "COSMOS is not set" not in shown
 
 
-def test_an_interruption_is_told_and_has_a_code_of_its_own(
+def test_an_interruption_is_reported_and_has_a_code_of_its_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def interrupted(*_: object) -> None:

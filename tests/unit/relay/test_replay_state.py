@@ -173,12 +173,12 @@ def test_a_file_that_is_no_state_file_is_refused_and_left_alone(tmp_path: Path, 
     assert file.read_text() == text
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="cannot be read or written"):
         ReplayState.begin(IDENTITY, tmp_path / "nowhere" / "replay.state")
 
 
-def test_a_file_that_cannot_be_written_any_more_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_any_more_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "replay.state"
     state = ReplayState.begin(IDENTITY, file)
     file.unlink()
