@@ -1,4 +1,4 @@
-"""`python -m relay`: what operators run."""
+"""`python -m relay`: the commands for operators."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from relay.connection_strings import ConnectionString
 from relay.errors import SettingsError
 
 MAX_SENDERS = 256
@@ -206,7 +207,7 @@ class _Reader:
 
     def _check_connection_string(self, name: str, value: str, parts: tuple[str, ...]) -> None:
         # The message names parts only: the value contains a key.
-        present = {part.partition("=")[0].strip() for part in value.split(";") if part.partition("=")[2]}
+        present = ConnectionString(value).parts
         missing = [part for part in parts if part not in present]
         if missing:
             self.problems.append(f"{name} is no connection string: it lacks {' and '.join(missing)}")

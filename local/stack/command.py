@@ -72,7 +72,12 @@ async def _serve(options: StackOptions, probe_port: int, env_file: Path, rates_e
         admin_url = f"http://127.0.0.1:{stack.servicebus.details['admin_port']}"
         write_env_file(
             env_file,
-            {**stack.settings, "LOCAL_STACK_READY": ready_url, "LOCAL_SERVICEBUS_ADMIN": admin_url},
+            {
+                **stack.settings,
+                "SERVICEBUS_ADMIN": admin_url,
+                "LOCAL_STACK_READY": ready_url,
+                "LOCAL_SERVICEBUS_ADMIN": admin_url,
+            },
         )
         print("The local stack is ready.")
         print(f"  COSMOS      {stack.settings['COSMOS']}")

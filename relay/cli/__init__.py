@@ -1,4 +1,4 @@
-"""`python -m relay`: check and try a deployment, see to the quarantine, publish again.
+"""`python -m relay`: commands that check and test a deployment, manage the quarantine, and publish events again.
 
-Start at `relay.cli.main`. The function app imports nothing of this.
+Start at `relay.cli.main`. The function app does not import this package.
 """

@@ -1,12 +1,10 @@
 """The outbox documents of a time range, in commit order.
 
-The order comes from the change feed: within a physical partition, and so within a partition key, it is the order
-of commits. A query cannot give it: `_ts` has whole seconds, so `ORDER BY c._ts` leaves open what came first within
-one second, and within one transactional batch always. The query serves for what it is good at, counting.
+The change feed has the order of commits within a physical partition, and so within a partition key. A query does
+not: `_ts` has whole seconds, so `ORDER BY c._ts` does not order the commits of one second. A query only counts.
 
-Within one commit, whose documents have one `_lsn`, the feed's order is not specified: there the documents' own
-`order` decides, where all of them have it.
-"""
+Within one commit, whose documents share an `_lsn`, the order of the feed is not specified. There the documents'
+own `order` decides, if all of them have it."""
 
 from __future__ import annotations
 
@@ -28,16 +26,16 @@ if TYPE_CHECKING:
 
 _PAGE_ITEMS = 500
 
-# The feed is started this much before the range: it is the filter here that decides, not the service's rounding.
+# The feed is started this much before the range, so that the filter here decides, not the rounding of the service.
 _START_MARGIN_S = 5
 
-# A range that ended this long ago is not written to any more, whatever the clocks say.
+# Nothing is committed any more to a range that ended this long ago, even if clocks differ.
 _SETTLED_S = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which documents: of a type, `since <= _ts < until` (whole seconds since 1970), of a key, with an action."""
+    """The documents of a type with `since <= _ts < until` (whole seconds since 1970), a key, and an action."""
 
     event_type: str
     since: int
@@ -46,7 +44,7 @@ class Range:
     action: str | None = None
 
     def holds(self, document: Document) -> bool:
-        """Whether the document is one of them."""
+        """Whether the document is in the range."""
         data = document.get("data")
         return (
             document.get("type") == self.event_type
@@ -56,7 +54,7 @@ class Range:
         )
 
     def query(self) -> tuple[str, list[dict[str, Any]]]:
-        """What counts them, and its parameters: the same conditions."""
+        """The query that counts the documents of the range, and its parameters."""
         conditions = ["c.type = @type", "c._ts >= @since", "c._ts < @until"]
         values: dict[str, Any] = {"@type": self.event_type, "@since": self.since, "@until": self.until}
         if self.partition_key is not None:
@@ -71,7 +69,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A document as it is now: its type, and its place in the change feed where the feed tells it."""
+    """A document as it is now: its type, and its `_lsn` if the change feed has it."""
 
     type: object
     lsn: int | None
@@ -85,31 +83,31 @@ class Outbox:
         self._leases = leases
 
     async def positions(self) -> Positions:
-        """How far the relay has come."""
+        """The positions of the relay's leases."""
         with telling_service_errors(self._leases.id):
             return await read_positions(self._leases, self._container)
 
     async def resource_id(self) -> str:
-        """The container's `_rid`: another container of the same name has another."""
+        """The container's `_rid`, which another container of the same name does not have."""
         with telling_service_errors(self._container.id):
             return str((await self._container.read())["_rid"])
 
     async def feed_ranges(self, chosen: Range) -> list[dict[str, Any]]:
-        """The parts of the container to read one after another; only that of its partition key if it has one."""
+        """The feed ranges to read one after another; only one if the range has a partition key."""
         with telling_service_errors(self._container.id):
             if chosen.partition_key is not None:
                 return [await self._container.feed_range_from_partition_key(chosen.partition_key)]
             return [feed_range async for feed_range in self._container.read_feed_ranges()]
 
     async def count(self, chosen: Range, feed_range: dict[str, Any]) -> int:
-        """How many documents of the range there are now."""
+        """The current number of documents of the range."""
         text, parameters = chosen.query()
         with telling_service_errors(self._container.id):
             counts = self._container.query_items(text, parameters=parameters, feed_range=feed_range)
             return sum([int(str(count)) async for count in counts])
 
     async def find(self, partition_key: str, identifier: str) -> Stored | None:
-        """Look for a document; None where there is none. Ids with `/`, `?` or `#` are found too.
+        """A document by its id, which may have `/`, `?` or `#`; None if there is none.
 
         Raises:
             ServiceError: The container cannot be read.
@@ -137,14 +135,14 @@ class Outbox:
     ) -> AsyncGenerator[list[Document], None]:
         """The documents of the range in commit order, page by page.
 
-        Reading ends with the feed, or when all `count` documents have come. It does not end at the first document
-        that is too young: behind a merge of physical partitions, older ones may follow. A range whose end is
-        not long past is read to the end of the feed, as a document may still move there.
+        Reading ends when all `count` documents were read, or at the end of the feed. It does not end at the first
+        document that is too young: after a merge of physical partitions, older documents may follow. A range that
+        ended recently, or has not ended, is read to the end of the feed, as an updated document moves there.
         """
         settled = chosen.until < time.time() - _SETTLED_S
         start = datetime.fromtimestamp(max(0, chosen.since - _START_MARGIN_S), UTC)
         found = 0
-        # A page may end within a commit: its last one waits for what comes next.
+        # A page may end within a commit, so its last commit waits for the next page.
         commit: list[Document] = []
         if settled and count == 0:
             return
@@ -167,7 +165,7 @@ class Outbox:
 
 
 def _split_last_commit(documents: list[Document]) -> tuple[list[Document], list[Document]]:
-    """The documents of all commits but the last, and those of the last, which may not be whole yet."""
+    """The documents of all commits but the last, and those of the last, which may be incomplete."""
     last = documents[-1].get("_lsn") if documents else None
     start = len(documents)
     while last is not None and start and documents[start - 1].get("_lsn") == last:

@@ -10,36 +10,36 @@ from typing import TextIO
 
 from relay.cli.results import Result
 
-# A terminal is kept lively; a log gets a line now and then.
+# A terminal is updated often, a log now and then.
 _TERMINAL_EVERY_S = 0.2
 _LOG_EVERY_S = 10.0
 
 
 @dataclass(slots=True)
 class Progress:
-    """Tells how far long work has come: one line that changes on a terminal, a line now and then elsewhere.
+    """The progress of a long operation: a line that changes on a terminal, a line now and then elsewhere.
 
     Attributes:
         what: What is counted, such as "events published".
-        total: How many there will be; None where that is not known.
+        total: The final count; None if it is not known.
     """
 
     what: str
     total: int | None
     stream: TextIO
-    _told_at: float = field(default_factory=time.monotonic)
+    _shown_at: float = field(default_factory=time.monotonic)
     _width: int = 0
 
     def update(self, done: int) -> None:
-        """Tell that so many are done, unless that was told a moment ago."""
+        """Show this count, unless one was shown a moment ago."""
         every = _TERMINAL_EVERY_S if self.stream.isatty() else _LOG_EVERY_S
-        if time.monotonic() - self._told_at >= every:
-            self._told_at = time.monotonic()
-            self._tell(self._line(done))
+        if time.monotonic() - self._shown_at >= every:
+            self._shown_at = time.monotonic()
+            self._write(self._line(done))
 
     def finish(self, done: int) -> None:
-        """Tell the last count."""
-        self._tell(self._line(done))
+        """Show the last count."""
+        self._write(self._line(done))
         if self.stream.isatty():
             self.stream.write("\n")
             self.stream.flush()
@@ -47,7 +47,7 @@ class Progress:
     def _line(self, done: int) -> str:
         return f"{self.what}: {done}" + ("" if self.total is None else f" of {self.total}")
 
-    def _tell(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         if self.stream.isatty():
             self.stream.write("\r" + line.ljust(self._width))
             self._width = len(line)
@@ -57,7 +57,7 @@ class Progress:
 
 
 class Console:
-    """Where a command's words go."""
+    """Where a command writes its output, and where it reads answers."""
 
     def __init__(
         self,
@@ -73,25 +73,25 @@ class Console:
         self._in = stdin or sys.stdin
 
     def note(self, text: str) -> None:
-        """A remark on the way, on standard error."""
+        """Write a remark to standard error."""
         print(text, file=self._err, flush=True)
 
     def progress(self, what: str, total: int | None) -> Progress:
-        """A count of long work, on standard error."""
+        """Count a long operation on standard error."""
         return Progress(what, total, self._err)
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody sits at standard input."""
+        """Whether standard input is a terminal."""
         return self._in.isatty()
 
     def confirm(self, question: str) -> bool:
-        """Ask, on standard error; only a whole `yes` is one."""
-        print(f"{question} Type yes to go on: ", end="", file=self._err, flush=True)
+        """Ask on standard error; only a whole `yes` confirms."""
+        print(f"{question} Type yes to continue: ", end="", file=self._err, flush=True)
         return self._in.readline().strip().lower() == "yes"
 
     def show(self, command: str, result: Result) -> None:
-        """Print a result: one JSON object, or its lines."""
+        """Print a result, as one JSON object or as lines."""
         if self._as_json:
             whole = {"command": command, "exitCode": int(result.code), **result.data}
             print(json.dumps(whole, ensure_ascii=False, indent=2), file=self._out, flush=True)

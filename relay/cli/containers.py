@@ -1,4 +1,4 @@
-"""Connections to Cosmos DB for the length of a command, and its errors in words for operators."""
+"""Connections to Cosmos DB for the duration of a command, and errors of the SDK as ServiceErrors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def connected(connection: Connection) -> AsyncIterator[CosmosClient]:
-    """A client that has found its account. Its own context manager leaves connections open when that fails."""
+    """A client that has connected to its account. The SDK's own context manager leaves connections open on
+    failure."""
     client = cosmos_client(connection)
     try:
         await client.__aenter__()
@@ -53,7 +54,7 @@ async def open_container(settings: Settings, name: str) -> AsyncIterator[Contain
 
 @contextmanager
 def telling_service_errors(container: str) -> Iterator[None]:
-    """Turn what the SDK raises into a ServiceError that says what to look at."""
+    """Raise errors of the SDK as a ServiceError that names what to check."""
     try:
         yield
     except (AzureError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Env files: the settings for one command, without exporting them."""
+"""Env files: settings for one command that are not in its environment."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def with_files(environment: Mapping[str, str], files: Iterable[Path]) -> dict[str, str]:
-    """`environment` with the values of `files`: a file outweighs it, a later file an earlier one.
+    """`environment` with the values of `files`, which take precedence, a later file over an earlier one.
 
     Raises:
-        UsageError: A file cannot be read, or a line of it is no assignment.
+        UsageError: A file cannot be read, or a line is not an assignment.
     """
     merged = dict(environment)
     for file in files:
@@ -29,16 +29,16 @@ def with_files(environment: Mapping[str, str], files: Iterable[Path]) -> dict[st
 
 
 def parse(text: str, name: str) -> dict[str, str]:
-    """The assignments of an env file: `NAME=value` or `export NAME='value'`, one a line; `#` starts a comment.
+    """The assignments of an env file: `NAME=value` or `export NAME='value'`, one per line; `#` starts a comment.
 
-    Quotes and backslashes mean what they mean to a POSIX shell. Nothing is expanded: a `$` stays a `$`.
+    Quotes and backslashes have their meaning in a POSIX shell. Nothing is expanded: a `$` stays a `$`.
 
     Args:
-        text: The file's text.
-        name: What errors call it.
+        text: The text of the file.
+        name: The name of the file, for errors.
 
     Raises:
-        UsageError: With the number of the line that is no assignment. Its value, perhaps a secret, is not told.
+        UsageError: A line is not an assignment. The message has its number, but not its text, which may be secret.
     """
     values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -57,7 +57,7 @@ def _assignment(line: str) -> tuple[str, str] | None:
         return None
     words = shlex.shlex(line, posix=True)
     words.whitespace_split = True
-    words.commenters = ""  # to shlex a # within a word is one too, to a shell it is not
+    words.commenters = ""  # for shlex a # within a word starts a comment, for a shell it does not
     word = words.get_token()
     if word == "export":
         word = words.get_token()

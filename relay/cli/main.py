@@ -1,4 +1,4 @@
-"""The command line: its commands, its options, its exit codes."""
+"""The command line: commands, options, exit codes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ examples:
   python -m relay smoke --subscription all
   python -m relay replay --from 2026-02-09T11:00Z --to 2026-02-09T12:00Z --dry-run
 
-The settings are those of the function app, from the environment or from --env-file; docs/settings.md lists them.
-Every command takes --json. `python -m relay COMMAND --help` tells more of each.
+The commands use the settings of the function app, from the environment or from --env-file; docs/settings.md lists
+them. `python -m relay COMMAND --help` describes each command.
 
 {EXIT_CODES}"""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """The parser of the whole command line."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
         "--env-file",
@@ -43,14 +43,14 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="FILE",
-        help="read settings from this file of NAME=value lines too; it goes before the environment, a later file "
-        "before an earlier one",
+        help="read settings from this file of NAME=value lines; the file takes precedence over the environment, "
+        "and a later file over an earlier one",
     )
-    common.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
-    common.add_argument("--verbose", action="store_true", help="log what the SDKs do, on standard error")
+    common.add_argument("--json", action="store_true", help="print one JSON object")
+    common.add_argument("--verbose", action="store_true", help="show the log of the SDKs on standard error")
     top = argparse.ArgumentParser(
         prog="python -m relay",
-        description="Look after an Outbox Relay: check it, try it, see to its quarantine, publish again.",
+        description="Check and test an Outbox Relay, manage its quarantine, and publish events again.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -66,19 +66,20 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
 
-    check.add_arguments(add("check", "check the settings and what they name in Azure", check.EXAMPLES, common))
+    check.add_arguments(add("check", "validate the settings and the resources they name", check.EXAMPLES, common))
     smoke.add_arguments(
-        add("smoke", "send one event through the deployed app, and compare what arrives", smoke.EXAMPLES, common)
+        add("smoke", "send one event through the deployed app and compare what arrives", smoke.EXAMPLES, common)
     )
     quarantine.add_arguments(
-        add("quarantine", "list, show, release or discard what is in quarantine", quarantine.EXAMPLES), common
+        add("quarantine", "manage documents that could not be published", quarantine.EXAMPLES), common
     )
-    replay.add_arguments(add("replay", "publish again what is still in the outbox", replay.EXAMPLES, common))
+    replay.add_arguments(add("replay", "publish events of the outbox again", replay.EXAMPLES, common))
     return top
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one command with the process's environment; returns the exit code. Wrong usage raises SystemExit(2)."""
+    """Run one command with the environment of the process; returns the exit code. Wrong usage raises
+    SystemExit(2)."""
     arguments = parser().parse_args(words)
     _set_up_logging(verbose=arguments.verbose)
     console = Console(as_json=arguments.json)
@@ -91,7 +92,7 @@ def main(words: Sequence[str]) -> int:
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], console: Console) -> int:
-    """Run one command and print what became of it; returns the exit code."""
+    """Run one command and print its result; returns the exit code."""
     result = await _result(arguments, environment, console)
     console.show(_name(arguments), result)
     return int(result.code)
@@ -132,5 +133,5 @@ def _set_up_logging(*, verbose: bool) -> None:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     if not verbose:
-        # Whatever the SDKs cannot do comes out as an error of the command: no need to tell it twice.
+        # The command reports the errors of the SDKs itself.
         logging.getLogger("azure").setLevel(logging.CRITICAL)

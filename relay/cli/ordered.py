@@ -1,4 +1,4 @@
-"""Sends chunk after chunk of events; a partition key that did not get through is not sent for again."""
+"""Sends chunks of events in order; nothing more is sent for a partition key whose send failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relay.servicebus.messages import Encoder
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
 
-# There is no retry policy of a host around a command. These ride out a throttled moment, not an outage.
+# A command has no retry policy of a host around it. These pauses cover a moment of throttling, not an outage.
 _PAUSES_S = (0.5, 2.0)
 
 # So many partition keys in a row without one that got through are an outage, not one broker of the topic.
@@ -26,11 +26,11 @@ _OUTAGE = 3
 
 @dataclass(slots=True)
 class Sent:
-    """What became of one chunk.
+    """The result of one chunk.
 
     Attributes:
-        through: By partition key, the events dealt with: accepted or rejected. The beginning of what was given.
-        rejected: Those among them that Service Bus will never accept.
+        through: The events that were accepted or rejected, by partition key: the first of those given.
+        rejected: Those of them that Service Bus will never accept.
     """
 
     through: dict[str, list[Event]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Failure:
-    """A partition key that is not sent for again: the error that stopped it, and its events not sent."""
+    """A partition key whose send failed: the error, and the number of its events that were not sent."""
 
     error: SendError
     unsent: int
@@ -55,8 +55,8 @@ class OrderedSender:
     """Keeps the order of each partition key across chunks, as the trigger's checkpoint does for the app.
 
     Attributes:
-        failures: The partition keys that did not get through, by key.
-        gave_up: Nothing gets through: there is no sense in another chunk.
+        failures: The partition keys whose sends failed.
+        gave_up: No send succeeds, so another chunk would be pointless.
     """
 
     def __init__(self, publisher: Publisher, pauses_s: Sequence[float] = _PAUSES_S) -> None:
@@ -120,7 +120,7 @@ class OrderedSender:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the failures amount to: 3 where it is the service, 1 where it is some partition keys."""
+        """The exit code for the failures: 3 if the service is down, 1 if some partition keys failed."""
         if not self.failures:
             return ExitCode.OK
         return ExitCode.SERVICE if self.gave_up or self._accepted == 0 else ExitCode.FINDINGS

@@ -1,4 +1,4 @@
-"""What a command gives back: an exit code, the facts for scripts, and the lines for people."""
+"""The result of a command: an exit code, data for scripts, and lines for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ExitCode(IntEnum):
-    """Scripts rely on these: they do not change."""
+    """Scripts depend on these values."""
 
     OK = 0
     FINDINGS = 1
@@ -20,20 +20,20 @@ class ExitCode(IntEnum):
 
 EXIT_CODES = """\
 exit codes:
-  0    all well, everything asked for was done
-  1    findings, or something was not done; the output says what
-  2    wrong usage, or wrong settings; nothing was done
-  3    Cosmos DB or Service Bus could not be reached, or refused
+  0    success
+  1    there are findings, or part of the work was not done; the output has the details
+  2    wrong usage or wrong settings; nothing was done
+  3    Cosmos DB or Service Bus could not be reached, or refused the request
   130  interrupted (Ctrl-C)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a command.
+    """The result of a command.
 
     Attributes:
-        code: The process's exit code.
-        data: What `--json` prints, beside `command` and `exitCode`.
+        code: The exit code of the process.
+        data: What `--json` prints in addition to `command` and `exitCode`.
         lines: What is printed without `--json`.
     """
 

@@ -1,4 +1,4 @@
-"""Points in time and durations as operators write them."""
+"""Times and durations on the command line."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def parse_duration(text: str) -> timedelta:
     """A duration in ISO 8601 (`PT10M`, `P1DT12H`) or in seconds (`600`).
 
     Raises:
-        ValueError: It is neither. Years and months are refused: their length depends on the calendar.
+        ValueError: It is neither, or has years or months, whose length depends on the calendar.
     """
     stripped = text.strip().upper()
     if re.fullmatch(r"\d+(\.\d+)?", stripped):
         return timedelta(seconds=float(stripped))
     match = _DURATION.fullmatch(stripped)
     if match is None or stripped.endswith(("P", "T")):
-        raise ValueError(f"{text!r} is no duration: write it as PT10M, P1DT12H, or in seconds")
+        raise ValueError(f"{text!r} is not a duration: write it as PT10M, P1DT12H, or in seconds")
     return timedelta(**{unit: float(amount) for unit, amount in match.groupdict(default="0").items()})
 
 
@@ -38,10 +38,10 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_time(text: str) -> float:
-    """Seconds since 1970 of a time in ISO 8601 (UTC unless it has an offset) or of such seconds as they are.
+    """The seconds since 1970 of a time in ISO 8601 (UTC unless it has an offset) or in seconds since 1970.
 
     Raises:
-        ValueError: It is neither, or lies outside the years 1970 to 9999.
+        ValueError: It is neither, or not within the years 1970 to 9999.
     """
     stripped = text.strip()
     try:
@@ -54,7 +54,7 @@ def parse_time(text: str) -> float:
     except (ValueError, OverflowError, OSError):
         seconds = -1.0
     if seconds < 0:
-        raise ValueError(f"{text!r} is no time: write it as 2026-02-09T11:37:00Z, or in seconds since 1970")
+        raise ValueError(f"{text!r} is not a time: write it as 2026-02-09T11:37:00Z, or in seconds since 1970")
     return seconds
 
 

@@ -9,6 +9,7 @@ import certifi
 from azure.core.settings import settings as azure_settings
 from azure.servicebus.aio import ServiceBusClient
 
+from relay.connection_strings import ConnectionString
 from relay.identity import by_identity
 from relay.settings import Connection
 
@@ -46,17 +47,11 @@ def servicebus_administration_client(connection: Connection) -> ServiceBusAdmini
 
     options: dict[str, Any] = {"retry_total": 1}
     if connection.connection_string is not None:
-        if names_emulator(connection.connection_string):
+        if ConnectionString(connection.connection_string).uses_emulator:
             options["transport"] = _plain_http_transport()
         return ServiceBusAdministrationClient.from_connection_string(connection.connection_string, **options)
     address, credential = by_identity(connection)
     return ServiceBusAdministrationClient(address, credential, **options)
-
-
-def names_emulator(connection_string: str) -> bool:
-    """Whether this Service Bus connection string leads to an emulator, which speaks without TLS."""
-    parts = (part.partition("=") for part in connection_string.split(";"))
-    return any(name.strip().lower() == "usedevelopmentemulator" and value == "true" for name, _, value in parts)
 
 
 def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:

@@ -51,8 +51,8 @@ def parked(*documents: dict[str, Any]) -> list[Rejected]:
 
 async def stored(container: ContainerProxy, key: str) -> list[tuple[str, str]]:
     """The records of a key, document id and reason of each, in order of arrival."""
-    heads = await Records(container).heads(Filter(partition_key=key))
-    return [(head.document_id or "(in parts)", head.reason) for head in heads]
+    summaries = await Records(container).find(Filter(partition_key=key))
+    return [(summary.document_id or "(in parts)", summary.reason) for summary in summaries]
 
 
 async def release(container: ContainerProxy, key: str) -> None:

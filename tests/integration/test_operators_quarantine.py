@@ -137,14 +137,14 @@ async def test_show_puts_a_document_in_parts_together(environment: dict[str, str
     assert run.json["record"]["document"] == huge
 
 
-async def test_an_id_that_is_not_there_or_not_one_is_told(environment: dict[str, str]) -> None:
+async def test_an_id_that_is_not_there_or_not_one_is_reported(environment: dict[str, str]) -> None:
     await put(environment, *events("k", 40))
 
     nowhere = await relay_command(environment, "quarantine", "show", "nowhere")
     ambiguous = await relay_command(environment, "quarantine", "release", "")
 
     assert (nowhere.code, nowhere.out) == (1, "nowhere is not in quarantine\n")
-    assert (ambiguous.code, "40 records begin with ''" in ambiguous.err) == (2, True)
+    assert (ambiguous.code, "40 records have an id that begins with ''" in ambiguous.err) == (2, True)
 
 
 async def test_release_publishes_in_order_of_arrival_and_removes_what_was_accepted(
@@ -353,7 +353,7 @@ async def test_discard_asks_and_only_yes_discards(environment: dict[str, str], q
 
     no = await relay_command(environment, "quarantine", "discard", "--all", "--json", typed="no\n")
 
-    assert "Discard 12 record(s) for good? Type yes to go on: " in no.err
+    assert "Discard 12 record(s) for good? Type yes to continue: " in no.err
     assert "document 'k-0'" in no.err
     assert "and 2 more" in no.err
     assert (no.code, no.json["discarded"], no.json["refused"]) == (1, [], True)
@@ -365,7 +365,7 @@ async def test_discard_asks_and_only_yes_discards(environment: dict[str, str], q
     assert await left(quarantine) == []
 
 
-async def test_discard_where_nobody_can_be_asked_is_refused_unless_told_yes(
+async def test_discard_where_nobody_can_be_asked_is_refused_without_yes(
     environment: dict[str, str], quarantine: ContainerProxy
 ) -> None:
     await put(environment, event("a", "k"), reason=Reason.ID_EMPTY)

@@ -338,7 +338,7 @@ async def test_a_replay_that_is_finished_is_not_done_again(
 
     assert (run.code, run.out) == (
         0,
-        "This replay was finished before: 1 event(s) published, nothing left to do.\n",
+        "An earlier run has finished this replay: 1 event(s) published, nothing left to do.\n",
     )
     assert (await topic_counts(servicebus.admin_port))["accepted"] == 1
 
@@ -388,7 +388,7 @@ async def test_a_topic_that_refuses_everything_stops_it_with_exit_code_3(
     assert "Set the topic's status to Active" in run.json["failures"][0]["error"]
 
 
-async def test_documents_that_cannot_be_published_are_told_and_hold_up_nobody(
+async def test_documents_that_cannot_be_published_are_reported_and_hold_up_nobody(
     environment: dict[str, str],
     data: ContainerProxy,
     servicebus: ServiceBusServer,
@@ -445,7 +445,7 @@ async def test_an_event_that_expires_while_it_runs_is_not_missed(
     assert (run.code, run.json["matched"], run.json["unread"]) == (0, 1, 0)
 
 
-async def test_events_that_the_feed_did_not_bring_are_told_and_the_replay_is_not_finished(
+async def test_events_that_the_feed_did_not_bring_are_reported_and_the_replay_is_not_finished(
     environment: dict[str, str], data: ContainerProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await commit(data, new("e1", "k"))
@@ -501,7 +501,7 @@ async def test_a_range_without_anything_in_it_is_exit_code_2(
 ) -> None:
     run = await relay_command(environment, "replay", *words)
 
-    assert (run.code, "is empty: --from must lie before --to" in run.err) == (2, True)
+    assert (run.code, "is empty: --from must be before --to" in run.err) == (2, True)
 
 
 async def test_the_state_file_of_another_replay_is_exit_code_2(
@@ -514,7 +514,7 @@ async def test_the_state_file_of_another_replay_is_exit_code_2(
     run = await relay_command(environment, "replay", *HOUR, "--as-new", "--state", state, "--json")
 
     assert run.code == 2
-    assert "belongs to another replay: it differs in as_new" in run.json["error"]
+    assert "belongs to another replay, which differs in as_new" in run.json["error"]
     assert (await topic_counts(servicebus.admin_port))["accepted"] == 1
 
 

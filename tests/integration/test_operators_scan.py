@@ -20,7 +20,7 @@ def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str,
     return {
         "COSMOS": cosmos.connection_string,
         "SERVICEBUS": servicebus.connection_string,
-        "LOCAL_SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+        "SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
         "RELAY_DUPLICATE_WINDOW_S": "300",
     }
 
@@ -105,4 +105,4 @@ async def test_without_leases_it_is_unknown(environment: dict[str, str]) -> None
     run = await scan(environment)
 
     (finding,) = [each for each in run.json["findings"] if each["level"] == "unknown"]
-    assert (run.code, "has no leases of the outbox container" in finding["what"]) == (1, True)
+    assert (run.code, "has no leases for the outbox container" in finding["what"]) == (1, True)

@@ -100,8 +100,8 @@ async def test_it_says_whether_the_relay_has_passed_the_event(
     waiting = await relay_command(environment, "quarantine", "add", "k", "late", "--yes", "--json")
 
     assert [run.json["passed"] for run in (unknown, passed, waiting)] == [None, True, False]
-    assert "The relay has passed this event already" in for_people.out
-    assert "was ordered before" in for_people.out
+    assert "The relay has already passed this event" in for_people.out
+    assert "already ordered" in for_people.out
 
 
 async def test_it_asks_and_only_yes_orders(environment: dict[str, str], trigger: TriggerLeases) -> None:

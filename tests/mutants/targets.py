@@ -6,6 +6,7 @@ from __future__ import annotations
 _RELAY = {
     "__main__": ("main",),
     "brake": ("brake",),
+    "connection_strings": ("connection_strings",),
     "cosmos/changes": ("changes",),
     "cosmos/client": ("connections",),
     "cosmos/containers": ("containers",),
@@ -44,11 +45,14 @@ _RELAY = {
 
 # By module of relay/cli, the test files of tests/.
 _CLI = {
-    "check/command": ("unit/relay/test_judgement", "unit/relay/test_check_command"),
-    "check/facts": ("unit/relay/test_judgement",),
-    "check/inspection": ("unit/relay/test_judgement", "unit/relay/test_check_command"),
-    "check/judgement": ("unit/relay/test_judgement",),
+    "check/administration": ("unit/relay/test_check_findings",),
+    "check/command": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
+    "check/cosmos_findings": ("unit/relay/test_check_findings",),
+    "check/facts": ("unit/relay/test_check_findings",),
+    "check/findings": ("unit/relay/test_check_findings",),
+    "check/inspection": ("unit/relay/test_check_command",),
     "check/scan": ("unit/relay/test_operations_scan", "unit/relay/test_check_command"),
+    "check/servicebus_findings": ("unit/relay/test_check_findings",),
     "committed": (
         *("unit/relay/test_replay_order", "unit/relay/test_replay_command"),
         *("unit/relay/test_quarantine_commands", "integration/test_operators_replay"),
@@ -59,22 +63,26 @@ _CLI = {
     "main": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
     "ordered": ("unit/relay/test_ordered",),
     "quarantine/command": ("unit/relay/test_quarantine_commands", "unit/relay/test_operations_inputs"),
+    "quarantine/discard": ("unit/relay/test_quarantine_commands",),
     "quarantine/holdings": (
         *("integration/test_operators_holdings", "integration/test_operators_parked"),
         "integration/test_operators_set_aside",
     ),
+    "quarantine/listing": ("unit/relay/test_quarantine_commands",),
     "quarantine/parked_release": ("unit/relay/test_quarantine_commands",),
     "quarantine/records": ("unit/relay/test_records", "integration/test_operators_quarantine"),
     "quarantine/release": ("unit/relay/test_quarantine_commands",),
     "quarantine/set_aside": ("unit/relay/test_quarantine_commands", "unit/relay/test_operations_inputs"),
     "quarantine/successors": ("unit/relay/test_successors",),
     "replay/command": ("unit/relay/test_replay_command", "unit/relay/test_replay_state"),
+    "replay/report": ("unit/relay/test_replay_command",),
     "replay/state": ("unit/relay/test_replay_state",),
     "results": ("unit/relay/test_cli",),
     "smoke/canary": ("unit/relay/test_smoke_comparison",),
     "smoke/command": ("unit/relay/test_smoke_command",),
     "smoke/comparison": ("unit/relay/test_smoke_comparison",),
     "smoke/oversized": ("unit/relay/test_smoke_command",),
+    "smoke/report": ("unit/relay/test_smoke_command",),
     "smoke/subscriptions": ("unit/relay/test_smoke_command",),
     "times": ("unit/relay/test_operations_inputs",),
 }

@@ -1,4 +1,4 @@
-"""`python -m relay check`: are the settings right, and is what they name as the relay needs it?"""
+"""`python -m relay check`: validates settings and resources against what the guarantees require."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from relay.cli.check.inspection import (
-    LOCAL_ADMINISTRATION,
-    administration_address,
-    container_settings,
-    read_cosmos,
-    read_servicebus,
-)
-from relay.cli.check.judgement import Demands, Finding, Level, judge_cosmos, judge_servicebus
+from relay.cli.check.administration import ADMIN_VARIABLE, administration_address
+from relay.cli.check.cosmos_findings import check_cosmos
+from relay.cli.check.findings import Finding, Level
+from relay.cli.check.inspection import container_settings, read_cosmos, read_servicebus
 from relay.cli.check.scan import Scan, scan
+from relay.cli.check.servicebus_findings import Requirements, check_servicebus
 from relay.cli.results import ExitCode, Result
 from relay.cli.times import parse_duration
 from relay.errors import SettingsError
@@ -31,49 +28,50 @@ examples:
   python -m relay check --scan
   python -m relay check --json | jq '.findings[] | select(.level != "ok")'
 
-Nothing is changed, and no message is sent. Each finding is one of
+The command changes nothing and sends no message. Each finding has a level:
   ok       as it should be
-  warning  works, with a danger that is named       (exit code 1 only with --strict)
-  unknown  cannot be read with the rights at hand   (exit code 1, or 0 with --allow-unknown)
-  error    has to be put right, the remedy is named (exit code 1)
-With --scan the change feed is read from the leases' positions to its end, for documents that the Functions host
-cannot hand over: a lease stops in front of such a document without a failed invocation. On a large backlog this
-takes time and request units.
-The properties of the topic and its subscriptions can be read only with the Manage right, which the app itself
-does not need."""
+  warning  works, with a risk that the finding names   (exit code 1 only with --strict)
+  unknown  cannot be read with the rights you have     (exit code 1, or 0 with --allow-unknown)
+  error    must be fixed; the finding names the remedy (exit code 1)
+
+--scan reads the change feed from the positions of the leases to its end, and finds documents that the Functions
+host cannot deliver: a lease stops at such a document, and no invocation fails. On a large backlog this takes time
+and request units.
+
+Reading the properties of the topic and its subscriptions requires the Manage right. The app does not need it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `check`."""
+    """Add the options of `check`."""
     parser.add_argument(
         "--min-window",
         type=parse_duration,
         default=timedelta(minutes=10),
         metavar="DURATION",
-        help="least duplicate detection window, as PT10M or in seconds (PT10M)",
+        help="the shortest acceptable duplicate detection window, as PT10M or in seconds (default: PT10M)",
     )
     parser.add_argument(
         "--min-ttl",
         type=parse_duration,
         default=timedelta(days=1),
         metavar="DURATION",
-        help="how long messages should live at least, else a warning (P1D)",
+        help="warn where messages live for less than this (default: P1D)",
     )
     parser.add_argument(
         "--servicebus-admin",
         metavar="ADDRESS",
-        help="the Service Bus management endpoint, where it is not where SERVICEBUS says: a URL (with the "
-        f"credentials of SERVICEBUS) or a connection string; {LOCAL_ADMINISTRATION} by default",
+        help="the Service Bus management endpoint, if its address is not the one in SERVICEBUS: a URL, used with "
+        f"the credentials of SERVICEBUS, or a connection string (default: ${ADMIN_VARIABLE})",
     )
     parser.add_argument(
-        "--scan", action="store_true", help="look for documents that the Functions host cannot hand over"
+        "--scan", action="store_true", help="find the documents that the Functions host cannot deliver"
     )
-    parser.add_argument("--strict", action="store_true", help="warnings count as findings too")
-    parser.add_argument("--allow-unknown", action="store_true", help="what cannot be read is no finding")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 on warnings too")
+    parser.add_argument("--allow-unknown", action="store_true", help="do not exit with 1 on what cannot be read")
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Result:
-    """Check the settings first; where they are right, what they name.
+    """Check the settings and, if they are valid, the resources that they name.
 
     Raises:
         UsageError: `--servicebus-admin` is no address.
@@ -85,15 +83,15 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
         return _result(ExitCode.USAGE, findings)
     administration = administration_address(arguments.servicebus_admin, environment)
     cosmos, servicebus = await asyncio.gather(read_cosmos(settings), read_servicebus(settings, administration))
-    demands = Demands(
-        window=arguments.min_window,
-        relied_on=timedelta(seconds=settings.duplicate_window_s),
-        ttl=arguments.min_ttl,
+    required = Requirements(
+        min_window=arguments.min_window,
+        configured_window=timedelta(seconds=settings.duplicate_window_s),
+        min_ttl=arguments.min_ttl,
     )
     findings = [
         Finding(Level.OK, "the settings are complete and well-formed"),
-        *judge_cosmos(cosmos, settings.cosmos_database, container_settings(settings)),
-        *judge_servicebus(servicebus, settings.servicebus_topic, demands),
+        *check_cosmos(cosmos, settings.cosmos_database, container_settings(settings)),
+        *check_servicebus(servicebus, settings.servicebus_topic, required),
     ]
     scanned = await scan(settings) if arguments.scan else None
     if scanned is not None:
@@ -103,7 +101,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
 
 
 def exit_code(findings: list[Finding], *, strict: bool, allow_unknown: bool) -> ExitCode:
-    """The exit code that these findings amount to."""
+    """The exit code for these findings."""
     if any(finding.unavailable for finding in findings):
         return ExitCode.SERVICE
     counted = {Level.ERROR}

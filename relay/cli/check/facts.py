@@ -1,4 +1,4 @@
-"""What `check` has read of a deployment; told apart from why something could not be read."""
+"""What `check` reads of a deployment: facts, and gaps where a fact could not be read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from enum import StrEnum
 
 
 class Why(StrEnum):
-    """Why there is no fact."""
+    """Why a fact could not be read."""
 
-    MISSING = "missing"  # the service says that it is not there, or is closed
-    FORBIDDEN = "forbidden"  # it may be there, but these rights do not suffice to see it
-    REFUSED = "refused"  # the credentials themselves were not accepted
+    MISSING = "missing"  # the service reports that it does not exist, or is disabled
+    FORBIDDEN = "forbidden"  # it may exist, but these rights are not enough to see it
+    REFUSED = "refused"  # the credentials were not accepted
     UNREACHABLE = "unreachable"
 
 
@@ -22,8 +22,8 @@ class Gap:
     """A fact that could not be read.
 
     Attributes:
-        why: Of what kind.
-        said: What the service or the SDK said.
+        why: The kind of failure.
+        said: The message of the service or the SDK.
     """
 
     why: Why
@@ -35,7 +35,7 @@ class ContainerFacts:
     """A container's definition.
 
     Attributes:
-        partition_key: Its paths, in their order; several for a hierarchical key.
+        partition_key: Its paths in order; several for a hierarchical key.
         default_ttl: Seconds; -1 for on without a default, None for off.
     """
 
@@ -45,7 +45,7 @@ class ContainerFacts:
 
 @dataclass(frozen=True, slots=True)
 class LockFacts:
-    """A lock under which a host creates its leases: the id of its document, and its age in seconds."""
+    """The lock that a host holds while it creates its leases: its document id, and its age in seconds."""
 
     id: str
     age_s: float
@@ -53,10 +53,10 @@ class LockFacts:
 
 @dataclass(frozen=True, slots=True)
 class CosmosFacts:
-    """The database, and its containers by the setting that names each. Without a database there are none.
+    """The database, and its containers by the setting that names each; none if the database cannot be read.
 
     Attributes:
-        locks: The locks in the lease container; none where it is not there.
+        locks: The locks in the lease container; none if the container does not exist.
     """
 
     database: Gap | None
@@ -66,7 +66,7 @@ class CosmosFacts:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """A topic's definition; None where the service does not tell a property."""
+    """A topic's definition; None for a property that the service does not report."""
 
     status: str | None
     duplicate_detection: bool | None
@@ -77,7 +77,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionFacts:
-    """A subscription's definition; None where the service does not tell a property."""
+    """A subscription's definition; None for a property that the service does not report."""
 
     name: str
     status: str | None
@@ -88,10 +88,10 @@ class SubscriptionFacts:
 
 @dataclass(frozen=True, slots=True)
 class ServiceBusFacts:
-    """What the management endpoint tells, and what opening a link to the topic tells.
+    """What the management endpoint reports, and whether a link to the topic opens.
 
     Attributes:
-        sending: The largest batch in bytes that the topic's link takes.
+        sending: The largest batch in bytes that the link to the topic takes.
     """
 
     topic: TopicFacts | Gap

@@ -1,13 +1,12 @@
-"""Reads the facts that `check` judges, with the rights at hand, and changes nothing."""
+"""Reads what `check` needs to know, with the rights that the caller has, and changes nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 from xml.etree.ElementTree import ParseError
 
 from azure.core.exceptions import (
@@ -25,6 +24,7 @@ from azure.servicebus.exceptions import (
 )
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
+from relay.cli.check.administration import administration_connection
 from relay.cli.check.facts import (
     ContainerFacts,
     CosmosFacts,
@@ -37,9 +37,8 @@ from relay.cli.check.facts import (
 )
 from relay.cli.containers import connected
 from relay.cli.times import parse_duration
-from relay.errors import UsageError, first_line
+from relay.errors import first_line
 from relay.servicebus.client import (
-    names_emulator,
     servicebus_administration_client,
     servicebus_client,
 )
@@ -51,12 +50,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOCAL_ADMINISTRATION = "LOCAL_SERVICEBUS_ADMIN"
-
-# One question to one service, the SDK's retries included.
+# One request to one service, including the SDK's retries.
 _TIMEOUT_S = 20.0
 
-# What a question may fail with: the services' errors, the network's, and answers that are not what was asked for.
+# What a request can fail with: errors of the service, of the network, and responses of another kind.
 _FAILURES = (AzureError, ServiceBusError, OSError, ParseError, ValueError)
 
 
@@ -65,15 +62,15 @@ async def read_cosmos(settings: Settings) -> CosmosFacts:
     try:
         async with asyncio.timeout(_TIMEOUT_S), connected(settings.cosmos) as client:
             database = client.get_database_client(settings.cosmos_database)
-            found = await _ask(database.read, _cosmos_gap)
+            found = await _request(database.read, _cosmos_gap)
             if isinstance(found, Gap) and found.why is not Why.FORBIDDEN:
                 return CosmosFacts(found, {})
             containers = {
-                setting: await _ask(database.get_container_client(name).read, _cosmos_gap)
+                setting: await _request(database.get_container_client(name).read, _cosmos_gap)
                 for setting, name in container_settings(settings).items()
             }
             leases = database.get_container_client(settings.cosmos_lease_container)
-            locks = await _ask(lambda: _read_locks(leases), _cosmos_gap)
+            locks = await _request(lambda: _read_locks(leases), _cosmos_gap)
     except _FAILURES as error:
         return CosmosFacts(_cosmos_gap(error), {})
     return CosmosFacts(
@@ -87,7 +84,7 @@ async def read_cosmos(settings: Settings) -> CosmosFacts:
 
 
 async def _read_locks(leases: ContainerProxy) -> list[LockFacts]:
-    """Documents `<prefix>.lock`, as the change feed processor names them: one a trigger."""
+    """The documents `<prefix>.lock`, as the change feed processor names them: one per trigger."""
     rows = leases.query_items("SELECT c.id, c._ts FROM c WHERE ENDSWITH(c.id, '.lock')")
     now = time.time()
     return [LockFacts(row["id"], now - row["_ts"]) async for row in rows]
@@ -110,64 +107,25 @@ def _container_facts(properties: dict[str, Any]) -> ContainerFacts:
 
 
 async def read_servicebus(settings: Settings, administration: str | None) -> ServiceBusFacts:
-    """The topic and its subscriptions as the management endpoint describes them, and whether a link to it opens.
+    """The topic and its subscriptions as the management endpoint describes them, and whether a link opens.
 
     Args:
-        settings: The app's.
-        administration: Where the management endpoint is, if not where `SERVICEBUS` says: a URL or a connection
-            string.
+        settings: The app's settings.
+        administration: The address of the management endpoint, a URL or a connection string; None where
+            `SERVICEBUS` has it.
 
     Raises:
         UsageError: `administration` is neither.
     """
     connection = administration_connection(settings.servicebus, administration)
-    sending = await _ask_in_time(lambda: _open_link(settings), _link_gap)
-    if connection is None:
-        gap = Gap(Why.UNREACHABLE, "SERVICEBUS leads to an emulator, which serves it on another port")
-        return ServiceBusFacts(gap, gap, sending)
-    topic = await _ask_in_time(lambda: _read_topic(connection, settings.servicebus_topic), _administration_gap)
+    sending = await _request_in_time(lambda: _open_link(settings), _link_gap)
+    topic = await _request_in_time(lambda: _read_topic(connection, settings.servicebus_topic), _administration_gap)
     if isinstance(topic, Gap):
         return ServiceBusFacts(topic, topic, sending)
-    subscriptions = await _ask_in_time(
+    subscriptions = await _request_in_time(
         lambda: _read_subscriptions(connection, settings.servicebus_topic), _administration_gap
     )
     return ServiceBusFacts(topic, subscriptions, sending)
-
-
-def administration_address(given: str | None, environment: Mapping[str, str]) -> str | None:
-    """Where the management endpoint is by option or environment; None where it is where `SERVICEBUS` says."""
-    return given or environment.get(LOCAL_ADMINISTRATION, "").strip() or None
-
-
-def administration_connection(connection: Connection, address: str | None) -> Connection | None:
-    """How to reach the management endpoint; None where that cannot be known.
-
-    Args:
-        connection: The setting `SERVICEBUS`, whose credentials are used for a URL.
-        address: A connection string, or a URL: `http://` for an emulator, `https://` for a namespace.
-
-    Raises:
-        UsageError: `address` is neither, or does not go with `connection`.
-    """
-    secret = connection.connection_string
-    if address is None:
-        return None if secret is not None and names_emulator(secret) else connection
-    if "=" in address:
-        return Connection(connection_string=address)
-    parts = urlsplit(address if "//" in address else f"https://{address}")
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError("--servicebus-admin: give a URL such as http://127.0.0.1:5300, or a connection string")
-    if secret is None:
-        if parts.scheme == "http":
-            raise UsageError("--servicebus-admin: a URL with http:// needs SERVICEBUS as a connection string")
-        return Connection(address=parts.netloc, identity=connection.identity)
-    kept = [
-        part
-        for part in secret.split(";")
-        if part and part.partition("=")[0].lower() not in ("endpoint", "usedevelopmentemulator", "entitypath")
-    ]
-    emulator = ["UseDevelopmentEmulator=true"] if parts.scheme == "http" else []
-    return Connection(connection_string=";".join([f"Endpoint=sb://{parts.netloc}", *kept, *emulator]))
 
 
 async def _read_topic(connection: Connection, name: str) -> TopicFacts:
@@ -181,7 +139,7 @@ async def _read_subscriptions(connection: Connection, topic: str) -> list[Subscr
 
 
 def topic_facts(properties: TopicProperties) -> TopicFacts:
-    """What matters of a topic's properties."""
+    """The properties of a topic that `check` looks at."""
     return TopicFacts(
         status=_text(properties.status),
         duplicate_detection=properties.requires_duplicate_detection,
@@ -192,7 +150,7 @@ def topic_facts(properties: TopicProperties) -> TopicFacts:
 
 
 def subscription_facts(properties: SubscriptionProperties) -> SubscriptionFacts:
-    """What matters of a subscription's properties."""
+    """The properties of a subscription that `check` looks at."""
     return SubscriptionFacts(
         name=properties.name,
         status=_text(properties.status),
@@ -211,7 +169,7 @@ def _duration(value: timedelta | str | None) -> timedelta | None:
 
 
 async def _open_link(settings: Settings) -> int:
-    """Opening a link to the topic takes the right to send, and sends nothing."""
+    """Open a link to the topic, which requires the right to send, and send nothing."""
     async with (
         servicebus_client(settings.servicebus) as client,
         client.get_topic_sender(settings.servicebus_topic) as sender,
@@ -219,19 +177,19 @@ async def _open_link(settings: Settings) -> int:
         return (await sender.create_message_batch()).max_size_in_bytes
 
 
-async def _ask(question: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
+async def _request(request: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
     try:
-        return await question()
+        return await request()
     except _FAILURES as error:
         return gap_of(error)
 
 
-async def _ask_in_time(question: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
+async def _request_in_time(request: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
     async def bounded() -> T:
         async with asyncio.timeout(_TIMEOUT_S):
-            return await question()
+            return await request()
 
-    return await _ask(bounded, gap_of)
+    return await _request(bounded, gap_of)
 
 
 def _cosmos_gap(error: Exception) -> Gap:
@@ -248,7 +206,7 @@ def _cosmos_gap(error: Exception) -> Gap:
 
 
 def _administration_gap(error: Exception) -> Gap:
-    """401 is also what a key without the Manage right gets, which the app does not need: no proof of anything."""
+    """A key without the Manage right gets 401 too, so 401 does not mean that the credentials are wrong."""
     if isinstance(error, ResourceNotFoundError):
         return Gap(Why.MISSING, first_line(error))
     status = error.status_code if isinstance(error, HttpResponseError) else None
@@ -258,10 +216,10 @@ def _administration_gap(error: Exception) -> Gap:
 
 
 def names_missing_entity(error: Exception) -> bool:
-    """Whether Service Bus says that there is no such entity.
+    """Whether Service Bus reports that the entity does not exist.
 
-    It answers so where the client puts its token, with 404, and azure-servicebus (7.15.0) calls that an error of
-    authentication; the error inside has the status (azure-sdk-for-python issues 304 and 451).
+    It answers the client's put-token request with 404, which azure-servicebus (7.15.0) raises as an authentication
+    error; the inner error has the status (azure-sdk-for-python issues 304 and 451).
     """
     inner = error.inner_exception if isinstance(error, ServiceBusError) else None
     return isinstance(error, MessagingEntityNotFoundError) or getattr(inner, "status_code", None) == 404

@@ -1,9 +1,9 @@
-"""Finds the documents that the Functions host cannot hand over, and that so stop their physical partition.
+"""Finds the documents that the Functions host cannot deliver, and that therefore stop their physical partition.
 
-The host parses each page of the change feed with Newtonsoft.Json before the function is called: a page is an
-array, which counts, and 64 levels are the most (`JsonSerializerSettings.MaxDepth`; azure-functions-dotnet-worker
-issue 1226); an integer has 380 characters at most (`JsonTextReader`). A page with a document beyond that is read
-again every 13 s, without a failed invocation. Cosmos DB itself stores 128 levels.
+The host parses each page of the change feed with Newtonsoft.Json before it calls the function. A page is an array,
+which counts as a level, and 64 levels are the limit (`JsonSerializerSettings.MaxDepth`;
+azure-functions-dotnet-worker issue 1226). An integer has at most 380 characters (`JsonTextReader`). A page that
+exceeds a limit is read again every 13 s, and no invocation fails. Cosmos DB itself stores 128 levels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.cli.check.judgement import Finding, Level
+from relay.cli.check.findings import Finding, Level
 from relay.cli.containers import open_database, telling_service_errors
 from relay.cosmos.leases import LeasePosition, read_positions
 from relay.errors import OperationError
@@ -23,7 +23,7 @@ from relay.settings import Settings
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
 
-# Levels of a document, itself counted: with the page's array 64.
+# The levels of a document, counting itself; the array of the page makes 64.
 MAX_DEPTH = 63
 MAX_INTEGER_CHARACTERS = 380
 
@@ -33,15 +33,15 @@ _RANGE_ID = "x-ms-documentdb-partitionkeyrangeid"
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A document that the host cannot hand over.
+    """A document that the host cannot deliver.
 
     Attributes:
         id: The document's id.
         partition_key: Its partition key.
-        type: Its type: it need not be an event.
-        lsn: Its place in the change feed; None where the feed does not tell.
-        lease: The lease that does not get past it.
-        depth: Its levels, itself counted.
+        type: Its type; it need not be an event.
+        lsn: Its place in the change feed; None if the feed does not report it.
+        lease: The lease that stops at it.
+        depth: Its levels, counting itself.
         integer_characters: The length of its longest integer.
     """
 
@@ -66,20 +66,20 @@ class Obstacle:
         }
 
     def finding(self, container: str) -> Finding:
-        """What to say of it."""
+        """The finding that names it."""
         why = (
-            f"is nested {self.depth} levels deep, where the Functions host reads {MAX_DEPTH}"
+            f"is nested {self.depth} levels deep, and the Functions host reads {MAX_DEPTH}"
             if self.depth > MAX_DEPTH
-            else f"has an integer of {self.integer_characters} characters, where the Functions host reads "
+            else f"has an integer of {self.integer_characters} characters, and the Functions host reads "
             f"{MAX_INTEGER_CHARACTERS}"
         )
         return Finding(
             Level.ERROR,
             f"document {self.id!r} with the partition key {self.partition_key!r} (type {self.type!r}, _lsn "
-            f"{self.lsn}) {why}: the lease {self.lease!r} cannot get past it, and nothing behind it is relayed",
-            f"Delete it from the container '{container}', or replace it by a flatter one with smaller numbers; "
-            "what is behind it is then relayed by itself. If it is an event, its subscribers never learn of it: "
-            "publish what it says in another form.",
+            f"{self.lsn}) {why}: the lease {self.lease!r} stops there, and nothing behind it is relayed",
+            f"Delete it from the container '{container}', or replace it with a flatter document with smaller "
+            "numbers. The documents behind it are then relayed without further action. If it is an event, its "
+            "subscribers never receive it: publish its content in another form.",
         )
 
 
@@ -88,9 +88,9 @@ class Scan:
     """What the scan found.
 
     Attributes:
-        documents: How many documents lie behind the leases' positions.
-        obstacles: Those that cannot be handed over, in the order of the leases, then of the feed.
-        findings: What to say.
+        documents: How many documents are behind the positions of the leases.
+        obstacles: Those that cannot be delivered, by lease, then in the order of the feed.
+        findings: What `check` reports.
     """
 
     documents: int
@@ -99,7 +99,7 @@ class Scan:
 
 
 async def scan(settings: Settings) -> Scan:
-    """Read the change feed from the positions of the relay's leases to its end, and judge each document."""
+    """Read the change feed from the positions of the relay's leases to its end, and measure each document."""
     obstacles: list[Obstacle] = []
     documents = 0
     try:
@@ -111,17 +111,17 @@ async def scan(settings: Settings) -> Scan:
                 for lease in positions.leases:
                     async for document in _behind(container, lease):
                         documents += 1
-                        obstacles += _judge(document, lease)
+                        obstacles += _obstacles(document, lease)
     except OperationError as error:
         return Scan(documents, obstacles, [_unread(str(error), settings)])
     if not positions.leases:
         nothing = (
-            f"COSMOS_LEASE_CONTAINER '{settings.cosmos_lease_container}' has no leases of the outbox container"
+            f"COSMOS_LEASE_CONTAINER '{settings.cosmos_lease_container}' has no leases for the outbox container"
         )
         return Scan(0, [], [_unread(nothing, settings)])
     if obstacles:
         return Scan(documents, obstacles, [each.finding(settings.cosmos_container) for each in obstacles])
-    said = f"the Functions host can hand over all {documents} document(s) that its leases have not passed"
+    said = f"the Functions host can deliver all {documents} document(s) that its leases have not passed"
     return Scan(documents, [], [Finding(Level.OK, said)])
 
 
@@ -129,7 +129,7 @@ def _unread(said: str, settings: Settings) -> Finding:
     return Finding(
         Level.UNKNOWN,
         f"the change feed of '{settings.cosmos_container}' was not scanned: {said}",
-        "Scan again once a host has created the leases, with an identity that may read both containers.",
+        "Scan again when a host has created the leases, with an identity that can read both containers.",
     )
 
 
@@ -148,7 +148,7 @@ async def _behind(container: ContainerProxy, lease: LeasePosition) -> AsyncItera
             yield document
 
 
-def _judge(document: Mapping[str, Any], lease: LeasePosition) -> Iterator[Obstacle]:
+def _obstacles(document: Mapping[str, Any], lease: LeasePosition) -> Iterator[Obstacle]:
     depth, characters = measure(document)
     if depth > MAX_DEPTH or characters > MAX_INTEGER_CHARACTERS:
         yield Obstacle(
@@ -163,11 +163,11 @@ def _judge(document: Mapping[str, Any], lease: LeasePosition) -> Iterator[Obstac
 
 
 def measure(document: Mapping[str, Any]) -> tuple[int, int]:
-    """The levels of a document, itself counted, and the characters of its longest integer."""
+    """The levels of a document, counting itself, and the characters of its longest integer."""
     depth = characters = 0
     layer: list[Any] = [document]
     while layer:
-        # 19 characters are less than any limit, and cheaper to tell than to count.
+        # Fewer than 19 characters are within any limit, and comparing is cheaper than counting them.
         large = [value for value in layer if type(value) is int and abs(value) >= 10**18]
         characters = max([characters, *(len(str(value)) for value in large)])
         containers = [value for value in layer if isinstance(value, dict | list)]
@@ -178,7 +178,7 @@ def measure(document: Mapping[str, Any]) -> tuple[int, int]:
 
 @contextmanager
 def _integers_of_any_length() -> Iterator[None]:
-    """Python refuses to read more than 4 300 digits by default."""
+    """By default Python refuses to parse more than 4 300 digits."""
     limit = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
     try:

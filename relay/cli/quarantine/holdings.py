@@ -1,4 +1,4 @@
-"""Parked keys and orders to set events aside, as operators see and change them."""
+"""Parked partition keys and orders to set events aside, as the commands read and change them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Order:
     ordered_at: str
 
     def data(self) -> dict[str, str]:
-        """For `--json`, under the names that the container uses."""
+        """For `--json`, under the names in the container."""
         return {
             "id": self.id,
             "partitionKey": self.partition_key,
@@ -41,7 +41,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A parked key.
+    """A parked partition key.
 
     Attributes:
         partition_key: The key.
@@ -54,30 +54,30 @@ class Parked:
     because: str
 
     def data(self) -> dict[str, str]:
-        """For `--json`, under the names that the container uses."""
+        """For `--json`, under the names in the container."""
         return {"partitionKey": self.partition_key, "since": self.since, "because": self.because}
 
 
 class Holdings:
-    """Reads and changes what is held back."""
+    """Reads and changes the parked keys and the orders."""
 
     def __init__(self, container: ContainerProxy) -> None:
         self._container = container
 
     async def parked(self, partition_key: str | None = None) -> dict[str, Parked]:
-        """The parked keys, by key, in the order in which they were parked; only this one if it is given."""
+        """The parked keys by key, the longest parked first; only `partition_key` if it is given."""
         rows = await self._rows(holds.PARKED_TYPE, partition_key)
         found = [Parked(row["partitionKey"], row["since"], row["because"]) for row in rows]
         return {each.partition_key: each for each in sorted(found, key=lambda each: each.since)}
 
     async def orders(self, partition_key: str | None = None) -> list[Order]:
-        """The pending orders, the oldest first; only those of this partition key if it is given."""
+        """The pending orders, the oldest first; only those of `partition_key` if it is given."""
         rows = await self._rows(holds.ORDER_TYPE, partition_key)
         found = [Order(row["id"], row["partitionKey"], row["eventId"], row["orderedAt"]) for row in rows]
         return sorted(found, key=lambda order: order.ordered_at)
 
     async def add(self, partition_key: str, event_id: str) -> bool:
-        """Order an event to be set aside; returns whether that is new."""
+        """Write an order to set an event aside; returns False if it exists already."""
         from azure.cosmos.exceptions import CosmosResourceExistsError
 
         with telling_service_errors(self._container.id):
@@ -88,7 +88,7 @@ class Holdings:
         return True
 
     async def withdraw(self, order: Order) -> None:
-        """Remove an order; one that is gone already stays gone."""
+        """Remove an order, if it still exists."""
         from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
         with telling_service_errors(self._container.id):
@@ -98,13 +98,13 @@ class Holdings:
                 return
 
     async def unpark(self, partition_key: str) -> bool:
-        """Let a key go on, if none of its records is left.
+        """Unpark a key that has no record left.
 
-        The relay changes the marker with each record that it stores, so removing it as it was read before the
-        records were counted fails where one has come meanwhile.
+        The relay changes the marker with each record that it stores. The marker is removed only as it was read
+        before the records were counted, so a record that is stored in between keeps the key parked.
 
         Returns:
-            Whether the key is not parked now: False where there is a record of it, also a new one.
+            False if the key is still parked: it has a record, perhaps a new one.
         """
         from azure.core import MatchConditions
         from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosResourceNotFoundError
@@ -112,7 +112,7 @@ class Holdings:
         with telling_service_errors(self._container.id):
             try:
                 marker = await self._container.read_item(holds.PARKED_ID, partition_key=partition_key)
-                # After that read, the session token makes a replica answer that knows at least as much.
+                # The session token of that read makes the count at least as recent.
                 if await self._count_records(partition_key):
                     return False
                 await self._container.delete_item(

@@ -1,4 +1,4 @@
-"""Releases parked keys: in order, to the last record, and only then the key itself."""
+"""Releases the records of parked keys in order, and unparks a key when no record is left."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence, Set
 from itertools import takewhile
 
 from relay.cli.ordered import OrderedSender
-from relay.cli.quarantine.records import Filter, Head, Records
-from relay.cli.quarantine.release import CHUNK, Kept, Release, load, repeated
+from relay.cli.quarantine.records import Filter, Records, RecordSummary
+from relay.cli.quarantine.release import CHUNK, ReleaseOutcome, StillInvalid, load, repeated
 from relay.events import Event, EventName, Reason
 
-# While the key is parked the relay goes on storing its new events. A release that does not catch up ends here.
+# The relay keeps storing new events of a parked key. This bounds a release that does not catch up.
 _ROUNDS = 50
 
 
 class ParkedRelease:
-    """Releases the records of parked keys, and tells in a `Release` what became of them."""
+    """Releases the records of parked keys, and adds the results to a `ReleaseOutcome`."""
 
-    def __init__(self, records: Records, sender: OrderedSender, event_type: str, outcome: Release) -> None:
+    def __init__(self, records: Records, sender: OrderedSender, event_type: str, outcome: ReleaseOutcome) -> None:
         self._records = records
         self._sender = sender
         self._event_type = event_type
@@ -25,14 +25,15 @@ class ParkedRelease:
         self._sent: set[EventName] = set()
 
     async def release(self, partition_key: str, chosen: Set[str] | None) -> None:
-        """Publish a parked key's records in order, and remove each once it was accepted.
+        """Publish the records of a parked key in order, and remove each when it is accepted.
 
-        A record that is still not fit to be sent holds up those behind it, and so does one that is not chosen.
-        The key goes on by itself once no record is left.
+        A record that is still invalid, or not chosen, blocks those behind it. The key is unparked when no record
+        is left.
 
         Args:
             partition_key: The key.
-            chosen: The ids of the records to release; None for all, those that come meanwhile included.
+            chosen: The ids of the records to release; None for all, including those that arrive during the
+                release.
 
         Raises:
             ServiceError: The quarantine container cannot be read or written.
@@ -40,69 +41,75 @@ class ParkedRelease:
         outcome = self._outcome
         done: set[str] = set()
         for _ in range(_ROUNDS):
-            heads = await self._left(partition_key, done)
-            ready = heads if chosen is None else list(takewhile(lambda head: head.id in chosen, heads))
+            summaries = await self._left(partition_key, done)
+            ready = summaries if chosen is None else list(takewhile(lambda each: each.id in chosen, summaries))
             went = await self._release_in_order(ready)
-            done |= {head.id for head in went}
+            done |= {summary.id for summary in went}
             if len(went) == len(ready) and await self._records.holdings.unpark(partition_key):
                 outcome.unparked.append(partition_key)
                 return
             if len(went) < len(ready) or chosen is not None:
                 break
         left = await self._left(partition_key, done)
-        told = {kept.head.id for kept in outcome.kept} | {head.id for head in outcome.untried}
-        outcome.kept += [
-            Kept(head, str(Reason.KEY_PARKED), "an earlier record of its parked key comes first")
-            for head in left
-            if chosen is not None and head.id in chosen and head.id not in told
+        reported = {kept.summary.id for kept in outcome.still_invalid} | {
+            summary.id for summary in outcome.not_sent
+        }
+        outcome.still_invalid += [
+            StillInvalid(
+                summary,
+                str(Reason.KEY_PARKED),
+                "an earlier record of its parked key must be released or discarded first",
+            )
+            for summary in left
+            if chosen is not None and summary.id in chosen and summary.id not in reported
         ]
         outcome.parked[partition_key] = len(left)
 
-    async def _left(self, partition_key: str, done: Set[str]) -> list[Head]:
-        # A replica may be behind with what was just removed.
-        heads = await self._records.heads(Filter(partition_key=partition_key))
-        return [head for head in heads if head.id not in done]
+    async def _left(self, partition_key: str, done: Set[str]) -> list[RecordSummary]:
+        # A replica may still return what was just removed.
+        summaries = await self._records.find(Filter(partition_key=partition_key))
+        return [summary for summary in summaries if summary.id not in done]
 
-    async def _release_in_order(self, heads: Sequence[Head]) -> list[Head]:
-        """Returns those that are in quarantine no more: all, or those before the first that stays."""
-        went: list[Head] = []
-        for start in range(0, len(heads), CHUNK):
-            chunk = heads[start : start + CHUNK]
+    async def _release_in_order(self, summaries: Sequence[RecordSummary]) -> list[RecordSummary]:
+        """Returns the records that left quarantine: all, or those before the first that stays."""
+        went: list[RecordSummary] = []
+        for start in range(0, len(summaries), CHUNK):
+            chunk = summaries[start : start + CHUNK]
             its_part = await self._release_chunk(chunk)
             went += its_part
             if len(its_part) < len(chunk):
                 break
         return went
 
-    async def _release_chunk(self, heads: Sequence[Head]) -> list[Head]:
-        went: list[Head] = []
-        loaded: list[tuple[Head, Event]] = []
-        for head in heads:
-            kept, gone = len(self._outcome.kept), len(self._outcome.gone)
-            event = await load(self._records, head, self._event_type, self._outcome)
+    async def _release_chunk(self, summaries: Sequence[RecordSummary]) -> list[RecordSummary]:
+        went: list[RecordSummary] = []
+        loaded: list[tuple[RecordSummary, Event]] = []
+        for summary in summaries:
+            kept, gone = len(self._outcome.still_invalid), len(self._outcome.gone)
+            event = await load(self._records, summary, self._event_type, self._outcome)
             if event is not None and event.name in self._sent:
-                self._outcome.kept.append(repeated(head))
+                self._outcome.still_invalid.append(repeated(summary))
             elif event is not None:
                 self._sent.add(event.name)
-                loaded.append((head, event))
+                loaded.append((summary, event))
             if len(self._outcome.gone) > gone:
-                went.append(head)
-            if len(self._outcome.kept) > kept:
+                went.append(summary)
+            if len(self._outcome.still_invalid) > kept:
                 break
         return went + await self._publish(loaded)
 
-    async def _publish(self, loaded: Sequence[tuple[Head, Event]]) -> list[Head]:
+    async def _publish(self, loaded: Sequence[tuple[RecordSummary, Event]]) -> list[RecordSummary]:
         sent = await self._sender.send([event for _, event in loaded], stop_at_rejection=True)
         refused = {rejected.position: rejected for rejected in sent.rejected}
         accepted = {event.position for event in sent.accepted}
         went = []
-        for position, (head, event) in enumerate(loaded):
+        for position, (summary, event) in enumerate(loaded):
             if position in accepted:
-                await self._records.remove(head)
-                self._outcome.released.append(head)
-                went.append(head)
+                await self._records.remove(summary)
+                self._outcome.released.append(summary)
+                went.append(summary)
             elif (rejected := refused.get(position)) is not None:
-                self._outcome.kept.append(Kept(head, str(rejected.reason), rejected.detail))
+                self._outcome.still_invalid.append(StillInvalid(summary, str(rejected.reason), rejected.detail))
             elif event.partition_key in self._sender.failures:
-                self._outcome.untried.append(head)
+                self._outcome.not_sent.append(summary)
         return went

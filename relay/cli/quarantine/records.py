@@ -1,4 +1,4 @@
-"""The quarantine container as operators see it: heads of records in order of arrival, documents on request."""
+"""The quarantine container as the commands see it: summaries of records in order of arrival, and documents."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from relay.settings import Settings
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
 
-# Ids are 40 hexadecimal digits; fewer will do where no other begins with them.
+# Ids are 40 hexadecimal digits; this many are shown.
 SHORT_ID = 12
 
-_HEAD = (
+_SUMMARY = (
     "SELECT c.id, c.partitionKey, c.reason, c.detail, c.quarantinedAt, c.position, c.invocationId, "
     'c.documentParts, c.document.id AS documentId, c.lsn, c["order"] AS place FROM c'
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RecordSummary:
     """A quarantine record without its document.
 
     Attributes:
         id: The record's id, not the document's.
-        partition_key: The record's partition key: the document's, where that is a string.
-        reason: The code under which it was quarantined.
-        detail: What was found, in words.
+        partition_key: The record's partition key: the document's, if that is a string.
+        reason: The code of the reason.
+        detail: The reason in words.
         quarantined_at: ISO 8601 in UTC, to the microsecond.
-        position: Its place among those quarantined by one invocation.
-        invocation_id: Which invocation quarantined it.
-        document_id: The document's id; None where it has no such string, or where the document is in parts.
-        parts: Into how many items beside the record the document was cut; 0 where it is in the record.
-        committed: Where the document stood in the change feed: its `_lsn`, and its `order` within the commit or 0;
-            None where that is not known.
+        position: Its place among the records of one invocation.
+        invocation_id: The invocation that quarantined it.
+        document_id: The document's id; None if that is no string, or if the document is stored in parts.
+        parts: The number of items that hold the document; 0 if the record itself holds it.
+        committed: The document's place in the change feed: its `_lsn`, and its `order` within the commit or 0;
+            None if it is not known.
     """
 
     id: str
@@ -57,8 +57,8 @@ class Head:
     committed: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, row: dict[str, Any]) -> Head:
-        """From a row of the query above."""
+    def of(cls, row: dict[str, Any]) -> RecordSummary:
+        """A summary from a row of the query."""
         document_id = row.get("documentId")
         return cls(
             id=row["id"],
@@ -74,7 +74,7 @@ class Head:
         )
 
     def data(self) -> dict[str, Any]:
-        """For `--json`, under the names that the container uses."""
+        """For `--json`, under the names in the container."""
         return {
             "id": self.id,
             "partitionKey": self.partition_key,
@@ -90,7 +90,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which records: all of them, or those with a reason, or a partition key, or both."""
+    """Which records: all, or those with a reason, a partition key, or both."""
 
     reason: str | None = None
     partition_key: str | None = None
@@ -112,7 +112,7 @@ class Records:
     """Reads and removes quarantine records.
 
     Attributes:
-        holdings: What else the container has: parked keys, and orders to set events aside.
+        holdings: The parked keys and the orders, which are in the same container.
     """
 
     def __init__(self, container: ContainerProxy) -> None:
@@ -126,74 +126,77 @@ class Records:
             counts = self._container.query_items("SELECT VALUE COUNT(1) FROM c" + where, parameters=parameters)
             return sum([int(str(count)) async for count in counts])
 
-    async def heads(self, chosen: Filter, limit: int | None = None) -> list[Head]:
-        """Records in order of arrival, the oldest first; at most `limit`. Within a key, in commit order."""
+    async def find(self, chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
+        """The oldest records in order of arrival, at most `limit`; those of one key in commit order."""
         where, parameters = chosen.clause()
-        found: list[Head] = []
+        found: list[RecordSummary] = []
         with telling_service_errors(self._container.id):
-            rows = self._container.query_items(f"{_HEAD}{where} ORDER BY c.quarantinedAt", parameters=parameters)
+            query = f"{_SUMMARY}{where} ORDER BY c.quarantinedAt"
+            rows = self._container.query_items(query, parameters=parameters)
             async for row in rows:
                 if limit is not None and len(found) >= limit:
                     break
-                found.append(Head.of(row))
+                found.append(RecordSummary.of(row))
         return in_order(found)
 
-    async def named(self, ids: list[str]) -> tuple[list[Head], list[str]]:
-        """The records of these ids, or of beginnings of ids, in order of arrival; and the ids that are not there.
+    async def find_by_ids(self, ids: list[str]) -> tuple[list[RecordSummary], list[str]]:
+        """The records with these ids or beginnings of ids, in order of arrival; and the ids that no record has.
 
         Raises:
-            UsageError: More than one record begins so.
+            UsageError: More than one record has an id that begins so.
         """
-        found: dict[str, Head] = {}
+        found: dict[str, RecordSummary] = {}
         missing = []
         for beginning in ids:
             where, parameters = Filter().clause()
             parameters.append({"name": "@id", "value": beginning})
-            query = f"{_HEAD}{where} AND STARTSWITH(c.id, @id)"
+            query = f"{_SUMMARY}{where} AND STARTSWITH(c.id, @id)"
             with telling_service_errors(self._container.id):
-                heads = [Head.of(row) async for row in self._container.query_items(query, parameters=parameters)]
-            if len(heads) > 1:
-                raise UsageError(f"{len(heads)} records begin with {beginning!r}: give more of the id")
-            if not heads:
+                rows = self._container.query_items(query, parameters=parameters)
+                summaries = [RecordSummary.of(row) async for row in rows]
+            if len(summaries) > 1:
+                count = len(summaries)
+                raise UsageError(f"{count} records have an id that begins with {beginning!r}: give more of it")
+            if not summaries:
                 missing.append(beginning)
-            found |= {head.id: head for head in heads}
+            found |= {summary.id: summary for summary in summaries}
         return in_order(found.values()), missing
 
-    async def document(self, head: Head) -> dict[str, Any] | None:
-        """The quarantined document, put together from its parts if need be; None where the record is gone."""
+    async def document(self, summary: RecordSummary) -> dict[str, Any] | None:
+        """The quarantined document, joined from its parts; None if the record no longer exists."""
         from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
         with telling_service_errors(self._container.id):
             try:
-                if head.parts == 0:
-                    record = await self._container.read_item(head.id, partition_key=head.partition_key)
+                if summary.parts == 0:
+                    record = await self._container.read_item(summary.id, partition_key=summary.partition_key)
                     document: dict[str, Any] = record["document"]
                     return document
                 texts = [
-                    str((await self._container.read_item(part, partition_key=head.partition_key))["text"])
-                    for part in _part_ids(head)
+                    str((await self._container.read_item(part, partition_key=summary.partition_key))["text"])
+                    for part in _part_ids(summary)
                 ]
             except CosmosResourceNotFoundError:
                 return None
         whole: dict[str, Any] = json.loads("".join(texts))
         return whole
 
-    async def remove(self, head: Head) -> None:
-        """Remove a record and its parts, all at once; one that is gone already stays gone."""
+    async def remove(self, summary: RecordSummary) -> None:
+        """Remove a record and its parts in one transaction, if they still exist."""
         from azure.cosmos.exceptions import CosmosBatchOperationError
 
-        ids = [head.id, *_part_ids(head)]
+        ids = [summary.id, *_part_ids(summary)]
         with telling_service_errors(self._container.id):
             try:
                 await self._container.execute_item_batch(
-                    [("delete", (item,)) for item in ids], partition_key=head.partition_key
+                    [("delete", (item,)) for item in ids], partition_key=summary.partition_key
                 )
             except CosmosBatchOperationError as error:
                 if error.status_code != 404:
                     raise
-                # Part of it is gone, so somebody removed it at the same time, or part by part.
+                # Somebody else has removed some of the items.
                 for item in ids:
-                    await self._remove_item(item, head.partition_key)
+                    await self._remove_item(item, summary.partition_key)
 
     async def _remove_item(self, item: str, partition_key: str) -> None:
         from azure.cosmos.exceptions import CosmosResourceNotFoundError
@@ -215,22 +218,22 @@ async def open_records(settings: Settings) -> AsyncIterator[Records]:
         yield Records(container)
 
 
-def in_order(heads: Iterable[Head]) -> list[Head]:
+def in_order(summaries: Iterable[RecordSummary]) -> list[RecordSummary]:
     """Records in order of arrival, those of one partition key in the order of their documents' commits.
 
-    Attempts of several hosts may quarantine a key's documents at odd times; where each of them was committed does
-    not depend on that.
+    Several hosts may quarantine the documents of a key in any order; their places in the change feed do not depend
+    on that.
     """
-    arrived = sorted(heads, key=lambda head: (head.quarantined_at, head.position))
-    keys: dict[str, list[Head]] = {}
-    for head in arrived:
-        keys.setdefault(head.partition_key, []).append(head)
-    for its_heads in keys.values():
-        if all(head.committed is not None for head in its_heads):
-            its_heads.sort(key=attrgetter("committed"))
-        its_heads.reverse()
-    return [keys[head.partition_key].pop() for head in arrived]
+    arrived = sorted(summaries, key=lambda summary: (summary.quarantined_at, summary.position))
+    keys: dict[str, list[RecordSummary]] = {}
+    for summary in arrived:
+        keys.setdefault(summary.partition_key, []).append(summary)
+    for of_key in keys.values():
+        if all(summary.committed is not None for summary in of_key):
+            of_key.sort(key=attrgetter("committed"))
+        of_key.reverse()
+    return [keys[summary.partition_key].pop() for summary in arrived]
 
 
-def _part_ids(head: Head) -> list[str]:
-    return [f"{head.id}-{number}" for number in range(head.parts)]
+def _part_ids(summary: RecordSummary) -> list[str]:
+    return [f"{summary.id}-{number}" for number in range(summary.parts)]

@@ -1,4 +1,4 @@
-"""`python -m relay quarantine add`: have the relay set aside an event that blocks."""
+"""`python -m relay quarantine add`: orders the relay to set a blocking event aside."""
 
 from __future__ import annotations
 
@@ -20,45 +20,51 @@ examples:
   python -m relay quarantine list
   python -m relay quarantine discard set-aside:3f1c0a92b7d4   (withdraws the order)
 
-KEY is the event's partition key, ID the id of its document; the log line of a blocked event names both. The relay
-reads the order at the event's next attempt, within a minute: it stores the event in quarantine with the reason
-set-aside instead of publishing it, removes the order, and goes on with what is behind it. Nothing has to be
-deployed or restarted. The event can be released or discarded like any other in quarantine.
+KEY is the event's partition key, ID the id of its document; the log line of a blocked event has both. The relay
+reads the order at the event's next attempt, within a minute. It quarantines the event with the reason set-aside
+instead of publishing it, removes the order, and continues with the next events. No deployment or restart is
+needed. The event can be released or discarded like any other quarantined event.
 
-An order counts for an event that is being retried. One that the relay has passed already is not affected."""
+An order affects an event that is being retried. It has no effect on an event that the relay has already passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """What is known of the event: lines for people, and whether to go on without --force."""
+    """What is known about the event.
+
+    Attributes:
+        lines: For people.
+        data: For `--json`.
+        allowed: Whether the order may be written without --force.
+    """
 
     lines: list[str]
     data: dict[str, Any]
-    sound: bool
+    allowed: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `quarantine add`."""
+    """Add the options of `quarantine add`."""
     parser.add_argument("key", metavar="KEY", help="the event's partition key")
     parser.add_argument("id", metavar="ID", help="the id of the event's document")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--force", action="store_true", help="order it though the outbox has no such event")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--force", action="store_true", help="write the order even if the event is not found")
 
 
 async def run(arguments: argparse.Namespace, settings: Settings, records: Records, console: Console) -> Result:
-    """Look at the event, ask, and write the order.
+    """Look up the event, ask for confirmation, and write the order.
 
     Raises:
-        UsageError: Nobody can be asked.
+        UsageError: Confirmation is impossible.
         ServiceError: The outbox or the leases cannot be read, or the quarantine container cannot be written.
     """
     if not arguments.yes and not console.can_ask:
-        raise UsageError("nobody can be asked, as standard input is no terminal: add --yes")
+        raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
     key, event_id = arguments.key, arguments.id
     async with open_outbox(settings) as outbox:
         finding = await _look(outbox, key, event_id, settings.event_type)
     data = {"partitionKey": key, "id": event_id, **finding.data}
-    if not finding.sound and not arguments.force:
+    if not finding.allowed and not arguments.force:
         return Result(ExitCode.FINDINGS, {**data, "ordered": False}, [*finding.lines, "Nothing was ordered."])
     if not arguments.yes:
         for line in finding.lines:
@@ -66,9 +72,9 @@ async def run(arguments: argparse.Namespace, settings: Settings, records: Record
         if not console.confirm(f"Set the event {event_id!r} of partition key {key!r} aside?"):
             return Result(ExitCode.FINDINGS, {**data, "ordered": False}, ["Nothing was ordered."])
     new = await records.holdings.add(key, event_id)
-    said = "ordered" if new else "was ordered before"
+    done = "ordered" if new else "already ordered"
     lines = finding.lines if arguments.yes else []
-    lines = [*lines, f"{said}: the relay sets the event {event_id!r} aside at its next attempt"]
+    lines = [*lines, f"{done}: the relay sets the event {event_id!r} aside at its next attempt"]
     return Result(ExitCode.OK, {**data, "ordered": True}, lines)
 
 
@@ -77,15 +83,15 @@ async def _look(outbox: Outbox, key: str, event_id: str, event_type: str) -> _Fi
     if stored is None:
         line = (
             f"The outbox has no document {event_id!r} with the partition key {key!r}: it has expired or was "
-            "deleted, or one of the two is misspelt. --force orders it all the same."
+            "deleted, or the key or the id is misspelt. --force writes the order anyway."
         )
-        return _Finding([line], {"found": False, "passed": None}, sound=False)
+        return _Finding([line], {"found": False, "passed": None}, allowed=False)
     if stored.type != event_type:
         line = (
             f"The document {event_id!r} is of the type {stored.type!r}, not {event_type!r}: the relay does not "
-            "publish it. --force orders it all the same."
+            "publish it. --force writes the order anyway."
         )
-        return _Finding([line], {"found": True, "passed": None}, sound=False)
+        return _Finding([line], {"found": True, "passed": None}, allowed=False)
     return await _position(outbox, key, stored)
 
 
@@ -93,10 +99,10 @@ async def _position(outbox: Outbox, key: str, stored: Stored) -> _Finding:
     passed = None if stored.lsn is None else await (await outbox.positions()).passed(key, stored.lsn)
     lines = {
         True: [
-            "The relay has passed this event already, by its lease: it was published or is in quarantine, and "
-            "the order will have no effect unless the event is delivered again."
+            "The relay has already passed this event, according to its lease: the event was published or is in "
+            "quarantine. The order has no effect unless the event is delivered again."
         ],
-        None: ["No lease tells whether the relay has passed this event already."],
+        None: ["No lease shows whether the relay has already passed this event."],
         False: [],
     }
-    return _Finding(lines[passed], {"found": True, "passed": passed}, sound=True)
+    return _Finding(lines[passed], {"found": True, "passed": passed}, allowed=True)

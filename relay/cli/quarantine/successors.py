@@ -1,4 +1,4 @@
-"""Whether what follows an event in its partition key has gone out already."""
+"""Finds out whether later events of a partition key were already published."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Place = tuple[int, int]
 
 
 class Successors:
-    """Compares quarantined events with what of their partition keys is in the outbox, and passed by the relay."""
+    """Compares quarantined events with the later events of their partition keys in the outbox."""
 
     def __init__(self, outbox: Outbox, records: Records, event_type: str) -> None:
         self._outbox = outbox
@@ -26,8 +26,8 @@ class Successors:
     async def went_out(self, event: Event) -> bool:
         """Whether the relay has passed a later event of the same key that is not in quarantine.
 
-        False also where that cannot be told: the document does not say where it stood in the change feed, or the
-        later events have expired.
+        False also if that is unknown: the document has no place in the change feed, or the later events have
+        expired.
 
         Raises:
             ServiceError: The outbox, the leases or the quarantine cannot be read.
@@ -36,17 +36,17 @@ class Successors:
         if place is None or committed is None:
             return False
         if event.partition_key not in self._last:
-            # Events of a key come in the order of their commits: the first one's reading serves for all.
+            # Events of a key are asked for in commit order, so one reading of the feed serves all of them.
             self._last[event.partition_key] = await self._last_passed(event.partition_key, committed)
         last = self._last[event.partition_key]
         return last is not None and last > place
 
     async def _last_passed(self, partition_key: str, since: int) -> _Place | None:
-        """Where the last event of a key stands that the relay has passed and not quarantined."""
+        """The place of the last event of a key that the relay has passed and that is not in quarantine."""
         if self._positions is None:
             self._positions = await self._outbox.positions()
-        heads = await self._records.heads(Filter(partition_key=partition_key))
-        quarantined = {head.document_id for head in heads}
+        summaries = await self._records.find(Filter(partition_key=partition_key))
+        quarantined = {summary.document_id for summary in summaries}
         chosen = Range(self._event_type, since, int(time.time()) + 1, partition_key)
         (feed_range,) = await self._outbox.feed_ranges(chosen)
         last: _Place | None = None

@@ -1,4 +1,4 @@
-"""`python -m relay replay`: publish again what is still in the outbox."""
+"""`python -m relay replay`: publishes events again that are still in the outbox."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import argparse
 import hashlib
 import secrets
 import time
-from collections import Counter
 from collections.abc import Iterable, Set
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import ceil, floor
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,17 @@ from relay.cli.committed import Outbox, Range, open_outbox
 from relay.cli.console import Console
 from relay.cli.ordered import OrderedSender, ordered_sender
 from relay.cli.quarantine.records import open_records
+from relay.cli.replay.report import ReplayCounts, dry_result, finished_before, result_of
 from relay.cli.replay.state import Invalid, ReplayIdentity, ReplayState
-from relay.cli.results import ExitCode, Result
+from relay.cli.results import Result
 from relay.cli.times import format_time, parse_time
+from relay.connection_strings import ConnectionString
 from relay.cosmos.documents import event_of
 from relay.cosmos.leases import Positions
 from relay.errors import UsageError
 from relay.events import MAX_KEY_LENGTH, Document, Event, Rejected
 from relay.settings import Connection, Settings
 
-_KEYS_LISTED = 50
 _DIGEST_CHARACTERS = 16
 
 EXAMPLES = """\
@@ -37,38 +37,43 @@ examples:
   python -m relay replay --from 2026-02-09T11:00Z --to 2026-02-09T12:00Z --state incident-42.state
   python -m relay replay --from 1770634800 --to 1770638400 --action ContactNameUpdatedEvent --as-new
 
-Reads the events that are still in the outbox and were committed at --from or later, and before --to, and publishes
-them in commit order within each partition key. Events whose ttl has passed are gone.
+Publishes the events that are still in the outbox and were committed at --from or later and before --to, in commit
+order within each partition key. Events whose ttl has passed are gone.
 
-Without --as-new they keep their ids. The topic drops those that it has had within its duplicate detection
-window, so only gaps are filled; those that it had before that arrive once more. A gap that is filled
-arrives after the later events of its partition key.
+Without --as-new, events keep their ids. The topic drops those that it received within its duplicate detection
+window, so a replay within the window fills gaps only; events from before the window are delivered again. An
+event that fills a gap arrives after the later events of its partition key.
 
-With --as-new each gets the id <id>:replay:<run> (at most 128 characters), and its own in the application property
-originalId. All of them arrive again at every subscription of the topic: consumers that know events by their id
-take them for new, those that look at originalId do not.
+With --as-new, each event gets the id <id>:replay:<run> (at most 128 characters) and keeps its own id in the
+application property originalId. Every subscription of the topic receives all of them again. Consumers that
+recognise duplicates by message id treat them as new; consumers that compare originalId do not.
 
-Events that the relay has not passed yet are left to it: publishing them now would overtake what it still has to
-publish. How far it has come stands in the lease container. So are the events of parked partition keys, of which
-records are in quarantine. --force publishes them all the same.
+Events that the relay has not passed yet, according to its leases, are left to it: published now, they would
+overtake the events before them. Events of parked partition keys are left too, as records of them are in
+quarantine. --force publishes both.
 
-With --state, progress is kept in a file, after each chunk that was accepted. Run the same command again to go on
-after an interruption: it keeps the run, so what was accepted but not noted is dropped as a duplicate."""
+With --state, progress is stored in a file after each accepted chunk. Run the same command again to continue
+after an interruption. It keeps the run, so an event that was accepted but not noted is dropped as a
+duplicate."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `replay`."""
+    """Add the options of `replay`."""
     when = "ISO 8601, UTC unless it has an offset, or seconds since 1970"
     parser.add_argument("--from", dest="since", type=_time, required=True, metavar="T", help=f"{when}; inclusive")
     parser.add_argument("--to", dest="until", type=_time, required=True, metavar="T", help=f"{when}; exclusive")
-    parser.add_argument("--partition-key", metavar="KEY", help="only of this partition key")
-    parser.add_argument("--action", metavar="ACTION", help="only with this data.action")
-    parser.add_argument("--dry-run", action="store_true", help="count and list by key and action, send nothing")
-    parser.add_argument("--as-new", action="store_true", help="with ids that make them new")
+    parser.add_argument("--partition-key", metavar="KEY", help="only events of this partition key")
+    parser.add_argument("--action", metavar="ACTION", help="only events with this data.action")
     parser.add_argument(
-        "--force", action="store_true", help="publish what the relay has not passed yet too: it overtakes the rest"
+        "--dry-run", action="store_true", help="count the events by key and action, and send nothing"
     )
-    parser.add_argument("--state", type=Path, metavar="FILE", help="keep progress here, and go on from there")
+    parser.add_argument(
+        "--as-new", action="store_true", help="publish with new ids, so that consumers receive the events again"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="also publish events that are left to the relay or to a release"
+    )
+    parser.add_argument("--state", type=Path, metavar="FILE", help="store progress here, and resume from it")
 
 
 def _time(text: str) -> float:
@@ -78,36 +83,8 @@ def _time(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-@dataclass(slots=True)
-class Tally:
-    """What one run has seen.
-
-    Attributes:
-        matched: Events of the range read in this run.
-        skipped: Those among them that an earlier run had dealt with.
-        unread: Events of the range that a query counts, but the change feed did not bring.
-        ahead: Events that the relay has not passed yet, by partition key: left to it.
-        parked: Events of parked partition keys, by key: left to their release.
-        keys: Those to publish, by partition key.
-        actions: Those to publish, by action.
-    """
-
-    matched: int = 0
-    skipped: int = 0
-    unread: int = 0
-    ahead: Counter[str] = field(default_factory=Counter)
-    parked: Counter[str] = field(default_factory=Counter)
-    keys: Counter[str] = field(default_factory=Counter)
-    actions: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def left(self) -> int:
-        """Events of the range that this run did not touch, as it would have overtaken others."""
-        return self.ahead.total() + self.parked.total()
-
-
 async def run(arguments: argparse.Namespace, settings: Settings, console: Console) -> Result:
-    """Replay, or count what a replay would send.
+    """Publish the events again, or count what a replay would publish.
 
     Raises:
         UsageError: The range is empty or reversed, or the state file belongs to another replay.
@@ -116,7 +93,7 @@ async def run(arguments: argparse.Namespace, settings: Settings, console: Consol
     since, until = floor(arguments.since), ceil(arguments.until)
     if since >= until:
         raise UsageError(
-            f"the range from {format_time(since)} to {format_time(until)} is empty: --from must lie before --to"
+            f"the range from {format_time(since)} to {format_time(until)} is empty: --from must be before --to"
         )
     async with AsyncExitStack() as stack:
         outbox = await stack.enter_async_context(open_outbox(settings))
@@ -134,21 +111,21 @@ async def run(arguments: argparse.Namespace, settings: Settings, console: Consol
         )
         state = _state(identity, arguments.state, dry_run=arguments.dry_run)
         if state.finished:
-            return _finished_before(state)
+            return finished_before(state)
         sender = None
         if not arguments.dry_run:
             sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
         limits = None if arguments.force else await _limits(outbox, settings)
         replay = _Replay(outbox, sender, limits, state, console)
-        tally = await replay.run()
+        counts = await replay.run()
         if sender is None:
-            return _dry_result(state, tally)
-        return _result(state, tally, sender)
+            return dry_result(state, counts)
+        return result_of(state, counts, sender)
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """What a replay must not publish: how far the relay has come, and the partition keys that are parked."""
+    """What a replay must not publish: events beyond the relay's positions, and events of parked keys."""
 
     positions: Positions
     parked: Set[str]
@@ -168,15 +145,12 @@ def _state(identity: ReplayIdentity, file: Path | None, *, dry_run: bool) -> Rep
 def _namespace(connection: Connection) -> str:
     if connection.connection_string is None:
         return connection.address or ""
-    for part in connection.connection_string.split(";"):
-        name, _, value = part.partition("=")
-        if name.strip().lower() == "endpoint":
-            return urlsplit(value).netloc
-    return ""
+    endpoint = ConnectionString(connection.connection_string).get("Endpoint")
+    return urlsplit(endpoint or "").netloc
 
 
 class _Replay:
-    """One run of a replay; without a sender, a dry one; without limits, one that may overtake."""
+    """One run of a replay: a dry run without a sender; without limits it may overtake the relay."""
 
     def __init__(
         self,
@@ -191,9 +165,9 @@ class _Replay:
         self._limits = limits
         self._state = state
         self._console = console
-        self._tally = Tally()
+        self._counts = ReplayCounts()
         identity = state.identity
-        # What is committed after the replay was begun is the app's to publish, even where --to lies ahead.
+        # The app publishes what is committed after the start of the replay, even if --to is in the future.
         self._range = Range(
             identity.event_type,
             identity.since,
@@ -202,38 +176,38 @@ class _Replay:
             identity.action,
         )
 
-    async def run(self) -> Tally:
+    async def run(self) -> ReplayCounts:
         feed_ranges = await self._outbox.feed_ranges(self._range)
         counts = [await self._outbox.count(self._range, feed_range) for feed_range in feed_ranges]
         progress = self._console.progress("events read" if self._sender is None else "events done", sum(counts))
         for feed_range, count in zip(feed_ranges, counts, strict=True):
-            found = self._tally.matched
+            found = self._counts.matched
             async with aclosing(self._outbox.pages(self._range, feed_range, count)) as pages:
                 async for documents in pages:
                     await self._take(documents)
-                    progress.update(self._tally.matched)
+                    progress.update(self._counts.matched)
                     if self._sender is not None and self._sender.gave_up:
-                        return self._tally
-            await self._compare(feed_range, count, self._tally.matched - found)
-        progress.finish(self._tally.matched)
-        tally = self._tally
-        if self._sender is not None and not (self._sender.failures or tally.unread or tally.left):
+                        return self._counts
+            await self._compare(feed_range, count, self._counts.matched - found)
+        progress.finish(self._counts.matched)
+        left_over = self._counts.unread or self._counts.left
+        if self._sender is not None and not (self._sender.failures or left_over):
             self._state.finish()
-        return tally
+        return self._counts
 
     async def _compare(self, feed_range: dict[str, Any], count: int, found: int) -> None:
-        """Fewer than were counted is what expires while it is read; what is still there should have been read."""
+        """Documents may expire after they were counted; those that still exist should have been read."""
         if found < count:
             still_there = await self._outbox.count(self._range, feed_range)
-            self._tally.unread += max(0, min(count, still_there) - found)
+            self._counts.unread += max(0, min(count, still_there) - found)
 
     async def _take(self, documents: list[Document]) -> None:
-        self._tally.matched += len(documents)
+        self._counts.matched += len(documents)
         waiting = [document for document in documents if not self._state.covers(document)]
-        self._tally.skipped += len(documents) - len(waiting)
+        self._counts.skipped += len(documents) - len(waiting)
         events, invalid = _validated([document for document in waiting if not await self._is_left(document)])
-        self._tally.keys.update(event.partition_key for event in events)
-        self._tally.actions.update(event.action for event in events)
+        self._counts.keys.update(event.partition_key for event in events)
+        self._counts.actions.update(event.action for event in events)
         if self._sender is None:
             self._state.invalid |= {(each.partition_key, each.id): each for each in invalid}
             return
@@ -245,16 +219,16 @@ class _Replay:
         self._state.advance(dealt_with, len(sent.accepted), invalid)
 
     async def _is_left(self, document: Document) -> bool:
-        """Whether a document is still the relay's to publish, or may be, or an operator's to release."""
+        """Whether a document is left to the relay, which has not or may not have passed it, or to a release."""
         if self._limits is None:
             return False
         key, lsn = document.get("partitionKey"), document.get("_lsn")
         if key in self._limits.parked:
-            self._tally.parked[str(key)] += 1
+            self._counts.parked[str(key)] += 1
             return True
         if isinstance(key, str) and isinstance(lsn, int) and await self._limits.positions.passed(key, lsn):
             return False
-        self._tally.ahead[str(key)] += 1
+        self._counts.ahead[str(key)] += 1
         return True
 
 
@@ -276,12 +250,12 @@ def _invalid(rejected: Rejected) -> Invalid:
 
 
 def new_id(identifier: str, run: str) -> str:
-    """The message id under which a run of a replay sends an event as new; 128 characters at most.
+    """The message id under which a run of a replay publishes an event as new; at most 128 characters.
 
-    An id too long for that is cut, and a digest of it keeps it apart from others that begin alike.
+    A longer id is cut, and a digest of it distinguishes it from others with the same beginning.
     """
     suffix = f":replay:{run}"
-    # Service Bus counts UTF-16 units, and so a character beyond the basic plane twice.
+    # Service Bus counts UTF-16 code units, so a character beyond the basic plane counts twice.
     room = MAX_KEY_LENGTH - len(suffix)
     units = identifier.encode("utf-16-le", errors="surrogatepass")
     if len(units) > 2 * room:
@@ -289,105 +263,3 @@ def new_id(identifier: str, run: str) -> str:
         kept = units[: 2 * (room - len(digest) - 1)].decode("utf-16-le", errors="ignore")
         identifier = f"{kept}~{digest}"
     return identifier + suffix
-
-
-def _common_data(state: ReplayState, tally: Tally) -> dict[str, Any]:
-    identity = state.identity
-    return {
-        "from": format_time(identity.since),
-        "to": format_time(identity.until),
-        "asNew": identity.as_new,
-        "run": identity.run,
-        "matched": tally.matched,
-        "skipped": tally.skipped,
-        "unread": tally.unread,
-        "ahead": dict(tally.ahead),
-        "parked": dict(tally.parked),
-        "invalid": [each.data() for each in state.invalid.values()],
-    }
-
-
-def _finished_before(state: ReplayState) -> Result:
-    data = {
-        **_common_data(state, Tally()),
-        "dryRun": False,
-        "published": state.published,
-        "failures": [],
-        "stopped": False,
-    }
-    lines = [f"This replay was finished before: {state.published} event(s) published, nothing left to do."]
-    return Result(ExitCode.FINDINGS if state.invalid else ExitCode.OK, data, lines + _invalid_lines(state))
-
-
-def _dry_result(state: ReplayState, tally: Tally) -> Result:
-    lines = [
-        f"{tally.keys.total()} event(s) of {len(tally.keys)} partition key(s) would be published; "
-        "nothing was sent.",
-        *(f"  {count:>8}  action {action!r}" for action, count in tally.actions.most_common()),
-        *(f"  {count:>8}  partition key {key!r}" for key, count in tally.keys.most_common(_KEYS_LISTED)),
-    ]
-    if len(tally.keys) > _KEYS_LISTED:
-        lines.append(f"  and {len(tally.keys) - _KEYS_LISTED} more partition keys: --json lists all")
-    data = {
-        **_common_data(state, tally),
-        "dryRun": True,
-        "actions": dict(tally.actions.most_common()),
-        "partitionKeys": dict(tally.keys.most_common()),
-    }
-    return Result(_code(state, tally, ExitCode.OK), data, lines + _remarks(state, tally) + _invalid_lines(state))
-
-
-def _result(state: ReplayState, tally: Tally, sender: OrderedSender) -> Result:
-    unsent = sum(failure.unsent for failure in sender.failures.values())
-    run = f" as new, run {state.identity.run}" if state.identity.as_new else ""
-    lines = [f"{state.published} event(s) published{run}, {len(state.invalid)} invalid, {unsent} not sent"]
-    if sender.failures:
-        lines += ["These partition keys did not get through:", *sender.failure_lines()]
-    if sender.gave_up:
-        lines.append("Nothing gets through any more: stopped before the end of the range.")
-    if sender.failures or sender.gave_up:
-        again = "the same command goes on from here" if state.file else "without --state it starts over"
-        lines.append(f"Run it again when that is put right: {again}.")
-    data = {
-        **_common_data(state, tally),
-        "dryRun": False,
-        "published": state.published,
-        "failures": sender.failures_data(),
-        "stopped": sender.gave_up,
-    }
-    code = _code(state, tally, sender.exit_code)
-    return Result(code, data, lines + _remarks(state, tally) + _invalid_lines(state))
-
-
-def _code(state: ReplayState, tally: Tally, code: ExitCode) -> ExitCode:
-    return ExitCode.FINDINGS if code is ExitCode.OK and (state.invalid or tally.unread or tally.left) else code
-
-
-def _remarks(state: ReplayState, tally: Tally) -> list[str]:
-    lines = []
-    if tally.skipped:
-        lines.append(f"{tally.skipped} event(s) were dealt with by an earlier run.")
-    if tally.ahead:
-        lines.append(
-            f"{tally.ahead.total()} event(s) of {len(tally.ahead)} partition key(s) were left to the relay, which "
-            "has not passed them yet by its leases: published now, they would overtake those before them. Run it "
-            "again when the relay has caught up. Where no relay runs on this lease container, or you want it all "
-            "the same, add --force."
-        )
-    if tally.parked:
-        lines.append(
-            f"{tally.parked.total()} event(s) of {len(tally.parked)} parked partition key(s) were left: release "
-            "their records first (python -m relay quarantine list). --force publishes them ahead of those records."
-        )
-    if tally.unread:
-        lines.append(f"{tally.unread} event(s) of the range were not read: run it again.")
-    if state.identity.until > state.identity.started:
-        lines.append("The range ends in the future: what is committed after the replay began is not part of it.")
-    return lines
-
-
-def _invalid_lines(state: ReplayState) -> list[str]:
-    return [
-        f"  invalid: document {each.id!r} of {each.partition_key!r}: {each.reason}: {each.detail}"
-        for each in state.invalid.values()
-    ]

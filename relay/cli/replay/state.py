@@ -1,11 +1,10 @@
-"""How far a replay has come, in a file: a line for each chunk, appended after Service Bus has accepted it.
+"""The progress of a replay in a file: a line for each chunk, appended after Service Bus has accepted it.
 
-What is kept is the place in each partition key's history that is dealt with, by the change feed's `_lsn`, and the
-ids at that place, as one transaction has one `_lsn` for all its documents. The SDK's own continuation tokens
-would be shorter, but those of a feed started at a point in time cannot be used again in azure-cosmos 4.17.1
-(https://github.com/Azure/azure-sdk-for-python/issues/43018), and they could not tell of a partition key that
-failed while others went on.
-"""
+For each partition key the file has the last `_lsn` that was handled, and the ids with that `_lsn`, as all
+documents of a transaction share one. The SDK's continuation tokens would be shorter, but those of a feed that
+was started at a point in time cannot be reused in azure-cosmos 4.17.1
+(https://github.com/Azure/azure-sdk-for-python/issues/43018), and they have no room for a partition key that
+failed while others succeeded."""
 
 from __future__ import annotations
 
@@ -24,9 +23,9 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ReplayIdentity:
-    """What makes two replays the same one; a state file belongs to one of them.
+    """What distinguishes one replay from another; a state file belongs to one replay.
 
-    `started` (whole seconds since 1970) and `run` are decided when the replay is begun, and kept.
+    `started` (whole seconds since 1970) and `run` are set when the replay starts, and kept when it resumes.
     """
 
     since: int
@@ -41,7 +40,7 @@ class ReplayIdentity:
     started: int
 
     def differences(self, other: ReplayIdentity) -> list[str]:
-        """The names of what differs, `run` and `started` aside."""
+        """The names of the fields that differ, except `run` and `started`."""
         mine, others = asdict(self), asdict(other)
         return [name for name in mine if name not in ("run", "started") and mine[name] != others[name]]
 
@@ -76,13 +75,13 @@ class _Place:
 
 @dataclass(slots=True)
 class ReplayState:
-    """The progress of one replay; in memory alone where there is no file.
+    """The progress of one replay, in memory only if there is no file.
 
     Attributes:
-        identity: Which replay.
-        published: Events accepted so far, in all its runs.
-        invalid: Documents that cannot be published, found in all its runs.
-        finished: It came to its end with nothing left undone.
+        identity: The replay.
+        published: Events accepted so far, in all runs.
+        invalid: Documents that cannot be published, in all runs.
+        finished: The replay is complete.
     """
 
     identity: ReplayIdentity
@@ -94,10 +93,10 @@ class ReplayState:
 
     @classmethod
     def begin(cls, identity: ReplayIdentity, file: Path | None) -> ReplayState:
-        """Take up the replay where its file left it, or begin it, with a file if one is named.
+        """Resume the replay from its file, or start it, with a new file if one is named.
 
         Raises:
-            UsageError: The file belongs to another replay, or is no state file.
+            UsageError: The file belongs to another replay, or is not a state file.
             ServiceError: The file cannot be read or written.
         """
         if file is None:
@@ -112,28 +111,28 @@ class ReplayState:
         return state
 
     def covers(self, document: Document) -> bool:
-        """Whether this document was dealt with in an earlier run.
+        """Whether an earlier run has handled this document.
 
         Raises:
-            ServiceError: There is a state file, but the change feed does not tell places.
+            ServiceError: There is a state file, but the change feed has no `_lsn`.
         """
         if self.file is None:
             return False
         lsn = document.get("_lsn")
         if not isinstance(lsn, int):
             raise ServiceError(
-                "this account's change feed gives no _lsn, so progress cannot be kept: run without --state"
+                "the change feed of this account has no _lsn, so progress cannot be stored: run without --state"
             )
         place = self._places.get(str(document.get("partitionKey")))
         return place is not None and place.covers(lsn, document["id"])
 
     def advance(
-        self, dealt_with: Mapping[str, Sequence[Mapping[str, Any]]], published: int, invalid: Iterable[Invalid]
+        self, handled: Mapping[str, Sequence[Mapping[str, Any]]], published: int, invalid: Iterable[Invalid]
     ) -> None:
-        """Note a chunk, after its acceptance.
+        """Store a chunk that was sent.
 
         Args:
-            dealt_with: By partition key, the documents accepted or refused, in commit order.
+            handled: The documents accepted or refused, in commit order, by partition key.
             published: How many were accepted.
             invalid: Those that cannot be published.
 
@@ -149,14 +148,14 @@ class ReplayState:
                 "lsn": documents[-1]["_lsn"],
                 "ids": [item["id"] for item in documents if item["_lsn"] == documents[-1]["_lsn"]],
             }
-            for key, documents in dealt_with.items()
+            for key, documents in handled.items()
             if documents
         }
         self._reach(places)
         self._append({"published": published, "places": places, "invalid": [each.data() for each in new]})
 
     def finish(self) -> None:
-        """Note that nothing is left undone."""
+        """Store that the replay is complete."""
         self.finished = True
         if self.file is not None:
             self._append({"finished": True})
@@ -199,12 +198,12 @@ class ReplayState:
             for line in lines:
                 state._replay_line(line)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UsageError(f"{file} is no state file of a replay: name another file, or remove it") from error
+            raise UsageError(f"{file} is not the state file of a replay: name another, or delete it") from error
         if different := identity.differences(state.identity):
             raise UsageError(
-                f"{file} belongs to another replay: it differs in {', '.join(different)}. Name another file"
+                f"{file} belongs to another replay, which differs in {', '.join(different)}: name another file"
             )
-        if len(whole) < len(raw):  # a line cut short by the end of the process: its chunk is sent again
+        if len(whole) < len(raw):  # the process ended while it wrote a line: that chunk is sent again
             os.truncate(file, len(whole))
         return state
 

@@ -1,4 +1,4 @@
-"""The canary of `python -m relay smoke`: an event with every shape that could be altered on its way."""
+"""The canary of `python -m relay smoke`: an event with every kind of value that could be altered on the way."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from uuid import uuid4
 ACTION = "SmokeTest"
 PREFIX = "smoke-"
 
-# Long enough for a slow deployment, short enough that what a smoke test leaves behind is gone the same day.
+# Long enough for a slow deployment, short enough that what is not deleted expires the same day.
 TTL_S = 3600
 
-# Whatever Newtonsoft.Json in the Functions host could take for a date, and what only looks like one.
+# What Newtonsoft.Json in the Functions host could parse as a date, and what only looks like one.
 DATES = {
     "sevenDigitsAndOffset": "2021-09-22T11:07:37.3022907+02:00",
     "sevenZeros": "2019-01-01T00:00:01.0000000Z",
@@ -105,7 +105,7 @@ _SHAPES: dict[str, Any] = {
 
 
 def canary(event_type: str, moment: datetime) -> dict[str, Any]:
-    """A canary document to be written at `moment`, under a partition key that nothing else has."""
+    """A canary document to be written at `moment`, with a partition key of its own."""
     key = f"{PREFIX}{uuid4()}"
     created_at = moment.astimezone(timezone(timedelta(hours=2)))
     return {
@@ -116,7 +116,7 @@ def canary(event_type: str, moment: datetime) -> dict[str, Any]:
         "traceparent": f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00",
         "data": {
             "action": ACTION,
-            # Seven digits, as .NET writes them, of which the last is a zero: a careless reader drops it.
+            # Seven digits, as .NET writes them; the last is a zero, which parsing and formatting would drop.
             "createdAt": created_at.strftime("%Y-%m-%dT%H:%M:%S.%f0+02:00"),
             **_SHAPES,
         },

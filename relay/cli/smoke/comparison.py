@@ -1,4 +1,4 @@
-"""Compares what arrived with what was stored, value for value, and says what to do about a difference."""
+"""Compares a message with the stored document, value for value, and names a remedy for each difference."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ DATE_REMEDY = (
     "host.json of the deployed app, with an extension bundle of 4.28.0 or later, and deploy it again."
 )
 BODY_REMEDY = (
-    "The body is not the stored data: see that what is deployed is this version of the relay, and that nothing "
-    "but the relay sends to the topic."
+    "The body is not the stored data: check that the deployed app is this version of the relay, and that only the "
+    "relay sends to the topic."
 )
 PROPERTY_REMEDY = (
-    "The message's properties are not those of the contract: see that the deployed app has this version of the "
-    "relay and the same settings (RELAY_MESSAGE_FORMAT, RELAY_CLOUDEVENTS_SOURCE)."
+    "The message's properties do not follow the contract: check that the deployed app is this version of the "
+    "relay, with the same settings (RELAY_MESSAGE_FORMAT, RELAY_CLOUDEVENTS_SOURCE)."
 )
 
 _ABSENT = object()
@@ -32,7 +32,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One value that differs: where, as JSON text what was stored and what arrived, and what to do."""
+    """One value that differs: its path, what was stored and what arrived as JSON text, and the remedy."""
 
     path: str
     stored: str
@@ -47,7 +47,7 @@ class Difference:
 def compare(
     document: Mapping[str, Any], message: ServiceBusReceivedMessage, cloudevents_source: str | None
 ) -> list[Difference]:
-    """Every difference between a stored document and its message, by the message contract."""
+    """Every difference between a stored document and its message, according to the message contract."""
     return [*_compare_properties(document, message, cloudevents_source), *_compare_body(document, message)]
 
 
@@ -96,7 +96,7 @@ def _compare_properties(
 
 
 def differences(stored: Any, arrived: Any, path: str, remedy: str = BODY_REMEDY) -> list[Difference]:
-    """Where two JSON values differ. 1, 1.0 and true are three values, and so are 0.0 and -0.0."""
+    """Where two JSON values differ. 1, 1.0 and true are different values, and so are 0.0 and -0.0."""
     if isinstance(stored, Mapping) and isinstance(arrived, Mapping):
         return [
             difference

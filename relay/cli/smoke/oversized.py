@@ -1,9 +1,8 @@
-"""The second half of `smoke --oversized`: one event that no transfer can carry, and small ones some time after it.
+"""The second half of `smoke --oversized`: an event that is too large for a message, and small events after it.
 
-After it has refused an oversized message, Service Bus detaches the sender's link. The SDK notices while the
-sender idles, and raises the error of the detached link for whatever is sent on it next (azure-sdk-for-python issue
-37916): a relay that took that for an answer to the message would quarantine sound events.
-"""
+Service Bus refuses an oversized message and detaches the sender's link. The SDK notices while the sender is
+idle, and raises the error of the detached link for the next message (azure-sdk-for-python issue 37916). A relay
+that takes this for the outcome of that message quarantines valid events."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from relay.cli.containers import telling_service_errors
-from relay.cli.quarantine.records import Filter, Head, Records
+from relay.cli.quarantine.records import Filter, Records, RecordSummary
 from relay.cli.smoke.canary import ACTION, PREFIX, TTL_S
 from relay.cli.smoke.subscriptions import Session
 from relay.errors import ServiceError
@@ -26,7 +25,7 @@ from relay.events import Reason
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
 
-# More than a link takes on Standard (256 KB) and on Premium (1 MB), less than an item may have (2 MB).
+# More than a link takes on Standard (256 KB) and on Premium (1 MB), less than the limit of an item (2 MB).
 _OVERSIZED_BYTES = 1_500_000
 _SMALL = 5
 _POLL_S = 0.5
@@ -35,11 +34,11 @@ _CLEAN_UP_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """What became of the oversized event and of those behind it.
+    """The result of the oversized event and the small ones.
 
     Attributes:
-        reason: The reason in its quarantine record; None where it was not quarantined in time.
-        sent: How many small events were written after the pause; 0 where it did not come to that.
+        reason: The reason in the quarantine record; None if the event was not quarantined in time.
+        sent: How many small events were written after the pause; 0 if the test ended before.
         arrived: How many of them arrived, in order.
         quarantined: The reasons of those that were quarantined instead.
         left_behind: What could not be cleaned up.
@@ -53,7 +52,7 @@ class Oversized:
 
     @property
     def ok(self) -> bool:
-        """Whether all is as it should be."""
+        """Whether the test passed."""
         return self.reason == Reason.MESSAGE_TOO_LARGE and 0 < self.sent == self.arrived
 
     def data(self) -> dict[str, Any]:
@@ -66,30 +65,29 @@ class Oversized:
         }
 
     def lines(self) -> list[str]:
-        """For people, with what to do."""
+        """For people, with the remedy."""
         if self.ok:
-            return [f"ok: an oversized event went to quarantine, and {self.sent} small ones after it arrived"]
+            return [f"ok: an oversized event was quarantined, and {self.sent} small ones after it arrived"]
         if self.reason is None:
             return [
-                "missing: the oversized event did not come to the quarantine",
-                "-> See that RELAY_ON_POISON is not 'block' in the deployed app, and what its log says. A topic "
-                "of the Premium tier with large messages takes an event of any size that Cosmos DB stores.",
+                "missing: the oversized event was not quarantined",
+                "-> Check that RELAY_ON_POISON is not 'block' in the deployed app, and read its log. A Premium "
+                "topic with large messages accepts an event of any size that Cosmos DB stores.",
             ]
         if self.reason != Reason.MESSAGE_TOO_LARGE:
             return [
                 f"quarantined: the oversized event, as {self.reason}, not as {Reason.MESSAGE_TOO_LARGE}",
-                "-> See that the deployed app is this version of the relay.",
+                "-> Check that the deployed app is this version of the relay.",
             ]
         reasons = ", ".join(self.quarantined) or "none quarantined"
         return [
             f"missing: after an oversized event only {self.arrived} of {self.sent} small ones arrived ({reasons})",
-            "-> A sender goes on refusing what it is given: see that the deployed app is this version of the "
-            "relay.",
+            "-> A sender keeps refusing messages: check that the deployed app is this version of the relay.",
         ]
 
 
 class OversizedTest:
-    """Writes the events and looks where they come out; takes back whatever it wrote."""
+    """Writes the events, checks where they end up, and deletes what it wrote."""
 
     def __init__(
         self, container: ContainerProxy, records: Records, session: Session, event_type: str, timeout_s: float
@@ -102,10 +100,10 @@ class OversizedTest:
         self._left_behind: list[str] = []
 
     async def run(self, partition_key: str, pause_s: float) -> Oversized:
-        """Oversized event, pause, small events.
+        """Write the oversized event, pause, write the small ones.
 
         Args:
-            partition_key: The key whose session is held, for the small events.
+            partition_key: The key of the locked session, for the small events.
             pause_s: Seconds between the oversized event's quarantine and the first small one.
 
         Raises:
@@ -118,18 +116,18 @@ class OversizedTest:
         arrived = 0
         for _ in range(_SMALL):
             arrived += await self._send_small(partition_key)
-        quarantined = [head.reason for head in await self._take(partition_key)]
+        quarantined = [summary.reason for summary in await self._take(partition_key)]
         return Oversized(reason, _SMALL, arrived, quarantined, self._left_behind)
 
     async def _send_oversized(self) -> str | None:
         document = self._event(f"{PREFIX}{uuid4()}", "x" * _OVERSIZED_BYTES)
         async with self._written(document):
             deadline = time.monotonic() + self._timeout_s
-            while not (heads := await self._take(document["partitionKey"])):
+            while not (summaries := await self._take(document["partitionKey"])):
                 if time.monotonic() > deadline:
                     return None
                 await asyncio.sleep(_POLL_S)
-        return heads[0].reason
+        return summaries[0].reason
 
     async def _send_small(self, partition_key: str) -> bool:
         document = self._event(partition_key, "small")
@@ -147,14 +145,14 @@ class OversizedTest:
             "data": data,
         }
 
-    async def _take(self, partition_key: str) -> list[Head]:
-        """The key's quarantine records, removed, and the key parked no more."""
-        heads = await self._records.heads(Filter(partition_key=partition_key))
-        for head in heads:
-            await self._records.remove(head)
-        if heads:
+    async def _take(self, partition_key: str) -> list[RecordSummary]:
+        """Remove the key's quarantine records, unpark the key, and return the records."""
+        summaries = await self._records.find(Filter(partition_key=partition_key))
+        for summary in summaries:
+            await self._records.remove(summary)
+        if summaries:
             await self._records.holdings.unpark(partition_key)
-        return heads
+        return summaries
 
     @asynccontextmanager
     async def _written(self, document: dict[str, Any]) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""Receives one session of a subscription, for an operator's command: no other session is touched."""
+"""Receives one session of a subscription, and touches no other session."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from relay.servicebus.client import servicebus_client
 from relay.servicebus.refusals import amqp_condition, classify
 from relay.settings import Settings
 
-# The lock of a session is renewed for this much longer than is waited for its message.
+# The lock of a session is renewed for this much longer than the wait for its message.
 _RENEWAL_MARGIN_S = 60.0
 
-# One call of the SDK; the deadline is looked at in between.
+# One call of the SDK; the deadline is checked between calls.
 _RECEIVE_S = 5.0
 
 
 async def choose(settings: Settings, wanted: str | None, administration: str | None) -> str:
-    """The subscription to receive from: the wanted one, or the topic's only one.
+    """The subscription to receive from: `wanted`, or the topic's only one.
 
     Raises:
-        UsageError: None is wanted, and the topic does not have exactly one, or that cannot be read.
+        UsageError: None is wanted, and the topic has several or none, or they cannot be listed.
     """
     if wanted is not None:
         return wanted
@@ -52,7 +52,7 @@ async def choose(settings: Settings, wanted: str | None, administration: str | N
 
 
 class Session:
-    """A session whose lock is held, and taken again where it is lost. `receive` gives its messages."""
+    """A locked session, which is locked again when its lock is lost."""
 
     def __init__(self, lock: Callable[[], Awaitable[ServiceBusReceiver]]) -> None:
         """`lock` locks the session."""
@@ -60,11 +60,11 @@ class Session:
         self._receiver: ServiceBusReceiver | None = None
 
     async def receive(self, within_s: float) -> ServiceBusReceivedMessage | None:
-        """The next message, completed; None where none comes within that time, in seconds.
+        """The next message, completed; None if none arrives within `within_s` seconds.
 
         Raises:
-            UsageError: The session is to be locked again, and the subscription is not what it was.
-            ServiceError: The connection was lost, or the session to another receiver.
+            UsageError: The session had to be locked again, and the subscription has changed.
+            ServiceError: The connection was lost, or another receiver has the session.
         """
         deadline = time.monotonic() + within_s
         while (left := deadline - time.monotonic()) > 0:
@@ -74,7 +74,7 @@ class Session:
                     await receiver.complete_message(message)
                     return message
             except SessionLockLostError:
-                # A message whose completion came too late is delivered again.
+                # A message that was completed too late is delivered again.
                 self._receiver = None
                 await receiver.close()
             except (AzureError, OSError) as error:
@@ -88,7 +88,7 @@ class Session:
         return self._receiver
 
     async def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._receiver is not None:
             await self._receiver.close()
 
@@ -97,7 +97,7 @@ class Session:
 async def open_session(
     settings: Settings, subscription: str, session_id: str, hold_s: float
 ) -> AsyncIterator[Session]:
-    """Lock a session, which need not have a message yet, for at least `hold_s` seconds.
+    """Lock a session, with or without messages, for at least `hold_s` seconds.
 
     Raises:
         UsageError: There is no such subscription, or it does not require sessions.
@@ -110,7 +110,7 @@ async def open_session(
                 settings.servicebus_topic,
                 subscription,
                 session_id=session_id,
-                # Without it the SDK (7.15.0) gives back what comes between two calls.
+                # Without it the SDK (7.15.0) releases what arrives between two calls.
                 prefetch_count=10,
             )
             try:
@@ -132,18 +132,18 @@ async def open_session(
 def _refusal(error: Exception, topic: str, subscription: str) -> OperationError:
     name = f"the subscription '{subscription}' of the topic '{topic}'"
     if names_missing_entity(error):
-        return UsageError(f"{name} does not exist. Give one that does, or correct SERVICEBUS_TOPIC.")
+        return UsageError(f"{name} does not exist. Give an existing one, or correct SERVICEBUS_TOPIC.")
     if isinstance(error, MessagingEntityDisabledError):
         return UsageError(f"{name} is disabled for receiving. Set its status to Active.")
     if amqp_condition(error) == "amqp:not-allowed":
         return UsageError(
-            f"{name} does not require sessions, so nothing that it delivers has an order. Sessions can be set "
-            "only when a subscription is created: create another with requiresSession."
+            f"{name} does not require sessions, so it delivers messages out of order. Sessions cannot be turned "
+            "on later: create another subscription with requiresSession."
         )
     if isinstance(error, ServiceBusAuthorizationError):
         return ServiceError(
-            f"{name} may not be received from. The app's identity may only send: log in as somebody with the role "
-            "'Azure Service Bus Data Receiver' on the subscription, or use a key with the Listen right."
+            f"{name} may not be received from. The app's identity can only send: log in with an identity that has "
+            "the role 'Azure Service Bus Data Receiver' on the subscription, or use a key with the Listen right."
         )
     if isinstance(error, ServiceBusAuthenticationError | ClientAuthenticationError):
         return ServiceError(f"{name}: {classify(error)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
@@ -14,16 +15,18 @@ from azure.servicebus._pyamqp.error import TokenAuthFailure
 
 from relay.cli.committed import Outbox
 from relay.cli.ordered import OrderedSender
-from relay.cli.quarantine.holdings import Order, Parked
-from relay.cli.quarantine.records import Filter, Head, in_order
+from relay.cli.quarantine.holdings import Order
+from relay.cli.quarantine.records import Filter, Records, RecordSummary, in_order
+from relay.cosmos import holds
 from relay.cosmos.leases import LeasePosition, Positions
-from relay.errors import UsageError
+from relay.cosmos.quarantine_record import RECORD_TYPE
 from relay.ledger import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
+from tests.unit.relay.accounts import ToldContainer
 from tests.unit.relay.topics import FakeTopic
 
 ENVIRONMENT = {
@@ -57,9 +60,11 @@ def record_id(identifier: str) -> str:
 class Feed:
     """The container of the outbox: a change feed in pages, from two physical partitions.
 
+    `tests/contracts/test_outbox_feeds.py` compares it with a container behind the SDK.
+
     Attributes:
         documents: What was committed, in order.
-        page: The items of a page.
+        page: The most items of a page.
         hidden: Ids that a query counts, but the feed does not bring.
         expiring: Ids of documents that expire once they were counted.
         fleeting: Ids of documents that expire once they were read.
@@ -118,15 +123,17 @@ class Feed:
         )
         self.documents = [document for document in self.documents if document["id"] not in self.expiring]
 
-    def query_items_change_feed(self, feed_range: dict[str, Any], start_time: Any, **_: Any) -> _Reading:
+    def query_items_change_feed(
+        self, feed_range: dict[str, Any], start_time: datetime, max_item_count: int = 100
+    ) -> _Reading:
         self.started.append(start_time.timestamp())
         found = [
             document
             for document in self._within(feed_range)
-            if document["id"] not in self.hidden and document["_ts"] >= start_time.timestamp()
+            if document["id"] not in self.hidden and document["_ts"] > start_time.timestamp()
         ]
         self.documents = [document for document in self.documents if document["id"] not in self.fleeting]
-        return _Reading(found, self.page)
+        return _Reading(found, min(self.page, max_item_count))
 
     def _within(self, feed_range: dict[str, Any]) -> Iterator[dict[str, Any]]:
         bounds = feed_range["Range"]
@@ -155,7 +162,7 @@ class _Reading:
 
 
 class MemoryOutbox(Outbox):
-    """An outbox on a feed; the relay has passed everything up to `passed`, unless nobody can tell (None)."""
+    """An outbox on a feed; the relay has passed everything up to `passed`, or nobody knows (None)."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = cast(ContainerProxy, feed)
@@ -167,104 +174,89 @@ class MemoryOutbox(Outbox):
         return Positions(self._feed, leases)
 
 
-class Shelf:
-    """The quarantine: records in order of arrival, parked keys, orders.
+class InMemoryRecords(Records):
+    """The quarantine on a container in memory.
 
     Attributes:
-        parked_keys: The parked keys.
-        orders_: The pending orders.
         gone: Ids of documents whose records somebody removes between the listing and the reading.
         coming: Documents that the relay stores as soon as a record was removed.
         behind: Whether a listing has what was removed since the one before it.
     """
 
     def __init__(self) -> None:
-        self._heads: dict[str, Head] = {}
-        self._documents: dict[str, dict[str, Any]] = {}
-        self.parked_keys: list[str] = []
-        self.orders_: list[Order] = []
+        self._items = ToldContainer()
+        super().__init__(self._items.proxy)
         self.gone: set[str] = set()
         self.coming: list[dict[str, Any]] = []
         self.behind = False
-        self._removed: list[Head] = []
-        self.holdings = self
+        self._removed: list[RecordSummary] = []
+        self._stored = 0
 
     def put(self, document: dict[str, Any], reason: str = "message-refused", *, version: str = "") -> str:
         """A record of a document; another of the same document needs another `version`."""
         identifier = record_id(document["id"] + version)
-        key, at = document["partitionKey"], f"2026-02-09T11:00:00.{len(self._heads):06}Z"
-        place = (document["_lsn"], document.get("order", 0)) if "_lsn" in document else None
-        self._heads[identifier] = Head(
-            identifier, key, reason, "said", at, 0, "i1", document["id"], 0, committed=place
+        place = {"lsn": document["_lsn"], "order": document.get("order", 0)} if "_lsn" in document else {}
+        self._items.put(
+            {
+                "id": identifier,
+                "partitionKey": document["partitionKey"],
+                "type": RECORD_TYPE,
+                "reason": reason,
+                "detail": "said",
+                "quarantinedAt": f"2026-02-09T11:00:00.{self._stored:06}Z",
+                "position": 0,
+                "invocationId": "i1",
+                "document": document,
+                **place,
+            }
         )
-        self._documents[identifier] = document
+        self._stored += 1
         return identifier
 
     @property
     def left(self) -> list[str]:
         """The ids of the documents still in quarantine, in order of arrival."""
-        return [str(head.document_id) for head in self._heads.values()]
+        return [item["document"]["id"] for item in self._items.items() if item["type"] == RECORD_TYPE]
 
-    async def count(self, chosen: Filter) -> int:
-        return len(await self.heads(chosen))
+    @property
+    def parked_keys(self) -> list[str]:
+        """The parked keys, in the order in which they were parked."""
+        return [item["partitionKey"] for item in self._items.items() if item["type"] == holds.PARKED_TYPE]
 
-    async def heads(self, chosen: Filter, limit: int | None = None) -> list[Head]:
-        found = [
-            head
-            for head in (*self._removed, *self._heads.values())
-            if chosen.reason in (None, head.reason) and chosen.partition_key in (None, head.partition_key)
-        ]
-        self._removed.clear()
-        return in_order(found[:limit])
+    @parked_keys.setter
+    def parked_keys(self, keys: list[str]) -> None:
+        for key in self.parked_keys:
+            self._items.take(holds.PARKED_ID, key)
+        for number, key in enumerate(keys):
+            since = f"2026-02-09T11:00:00.{number:06}Z"
+            self._items.put(holds.marker(key, record_id("because")) | {"since": since})
 
-    async def named(self, ids: list[str]) -> tuple[list[Head], list[str]]:
-        found: dict[str, Head] = {}
-        missing = []
-        for beginning in ids:
-            heads = [head for head in self._heads.values() if head.id.startswith(beginning)]
-            if len(heads) > 1:
-                raise UsageError(f"{len(heads)} records begin with {beginning!r}: give more of the id")
-            missing += [] if heads else [beginning]
-            found |= {head.id: head for head in heads}
-        return in_order(found.values()), missing
+    @property
+    def pending(self) -> list[Order]:
+        """The pending orders."""
+        found = [item for item in self._items.items() if item["type"] == holds.ORDER_TYPE]
+        return [Order(item["id"], item["partitionKey"], item["eventId"], item["orderedAt"]) for item in found]
 
-    async def document(self, head: Head) -> dict[str, Any] | None:
-        if head.document_id in self.gone:
-            self._heads.pop(head.id, None)
-        return self._documents[head.id] if head.id in self._heads else None
+    @pending.setter
+    def pending(self, orders: list[Order]) -> None:
+        for order in orders:
+            self._items.put({**order.data(), "type": holds.ORDER_TYPE})
 
-    async def remove(self, head: Head) -> None:
-        del self._heads[head.id]
+    async def find(self, chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
+        removed, self._removed = self._removed, []
+        return in_order([*removed, *await super().find(chosen, limit)])
+
+    async def document(self, summary: RecordSummary) -> dict[str, Any] | None:
+        if summary.document_id in self.gone:
+            await super().remove(summary)
+        return await super().document(summary)
+
+    async def remove(self, summary: RecordSummary) -> None:
+        await super().remove(summary)
         if self.behind:
-            self._removed.append(head)
+            self._removed.append(summary)
         if self.coming:
             self.put(self.coming.pop(0), "key-parked")
-
-    async def parked(self, partition_key: str | None = None) -> dict[str, Parked]:
-        return {
-            key: Parked(key, "2026-02-09T11:00:00.000000Z", record_id("because"))
-            for key in self.parked_keys
-            if partition_key in (None, key)
-        }
-
-    async def unpark(self, key: str) -> bool:
-        if key in self.parked_keys and any(head.partition_key == key for head in self._heads.values()):
-            return False
-        self.parked_keys = [parked for parked in self.parked_keys if parked != key]
-        return True
-
-    async def orders(self, partition_key: str | None = None) -> list[Order]:
-        return [order for order in self.orders_ if partition_key in (None, order.partition_key)]
-
-    async def add(self, partition_key: str, event_id: str) -> bool:
-        order = Order(f"set-aside:{record_id(event_id)}", partition_key, event_id, "2026-02-09T11:00:00Z")
-        if order in self.orders_:
-            return False
-        self.orders_.append(order)
-        return True
-
-    async def withdraw(self, order: Order) -> None:
-        self.orders_.remove(order)
 
 
 class Deployment:
@@ -273,7 +265,7 @@ class Deployment:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.feed = Feed()
         self.outbox = MemoryOutbox(self.feed)
-        self.shelf = Shelf()
+        self.records = InMemoryRecords()
         self.topic = FakeTopic()
         for module in ("quarantine.command", "replay.command", "quarantine.set_aside"):
             monkeypatch.setattr(f"relay.cli.{module}.open_outbox", self._open_outbox)
@@ -296,8 +288,8 @@ class Deployment:
         yield self.outbox
 
     @asynccontextmanager
-    async def _open_records(self, _: Settings) -> AsyncIterator[Shelf]:
-        yield self.shelf
+    async def _open_records(self, _: Settings) -> AsyncIterator[InMemoryRecords]:
+        yield self.records
 
     @asynccontextmanager
     async def _open_sender(self, _: Settings, *, with_original_id: bool = False) -> AsyncIterator[OrderedSender]:

@@ -55,8 +55,8 @@ def test_the_exit_codes_are_those_that_scripts_rely_on() -> None:
     ("words", "says"),
     [
         (["smoke", "--timeout", "0"], "--timeout: give a duration above zero"),
-        (["quarantine", "release"], "say which records"),
-        (["replay", "--from", "2", "--to", "1"], "is empty: --from must lie before --to"),
+        (["quarantine", "release"], "choose records: give ids"),
+        (["replay", "--from", "2", "--to", "1"], "is empty: --from must be before --to"),
     ],
 )
 async def test_each_command_does_its_own_and_tells_under_its_name_what_makes_no_sense(
@@ -101,12 +101,12 @@ def test_the_process_s_environment_and_env_files_are_read(
 
     code = in_process("check", "--env-file", str(tmp_path / "one"), "--env-file", str(tmp_path / "two"))
 
-    told = capsys.readouterr().out
-    assert (code, "RELAY_SENDERS" in told, "RELAY_MAX_ITEMS" in told) == (2, True, False)
-    assert "COSMOS is not set" not in told
+    shown = capsys.readouterr().out
+    assert (code, "RELAY_SENDERS" in shown, "RELAY_MAX_ITEMS" in shown) == (2, True, False)
+    assert "COSMOS is not set" not in shown
 
 
-def test_an_interruption_is_told_and_has_a_code_of_its_own(
+def test_an_interruption_is_reported_and_has_a_code_of_its_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def interrupted(*_: object) -> None:

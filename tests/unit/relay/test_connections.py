@@ -16,7 +16,6 @@ from azure.servicebus.exceptions import ServiceBusError
 
 from relay.cosmos.client import cosmos_client
 from relay.servicebus.client import (
-    names_emulator,
     servicebus_administration_client,
     servicebus_client,
 )
@@ -111,21 +110,6 @@ async def test_a_namespace_is_administered_with_tls(requests: tuple[int, list[st
             await client.get_topic("t")
 
     assert asked == []
-
-
-@pytest.mark.parametrize(
-    ("text", "emulator"),
-    [
-        ("Endpoint=sb://n;UseDevelopmentEmulator=true", True),
-        ("Endpoint=sb://n; usedevelopmentemulator =true;", True),
-        ("Endpoint=sb://n;UseDevelopmentEmulator=false", False),
-        ("Endpoint=sb://n;UseDevelopmentEmulator", False),
-        ("Endpoint=sb://n;SharedAccessKeyName=true", False),
-        ("Endpoint=sb://n", False),
-    ],
-)
-def test_an_emulator_says_that_it_is_one(text: str, emulator: bool) -> None:
-    assert names_emulator(text) is emulator
 
 
 MAKERS = [servicebus_client, servicebus_administration_client, cosmos_client]

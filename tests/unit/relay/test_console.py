@@ -44,8 +44,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def told(progress: Progress, clock: Clock, *steps_s: float) -> list[bool]:
-    """Whether an update after each of these seconds was told."""
+def shown(progress: Progress, clock: Clock, *steps_s: float) -> list[bool]:
+    """Whether an update after each of these seconds was shown."""
     stream = progress.stream
     assert isinstance(stream, Stream)
     found = []
@@ -57,17 +57,17 @@ def told(progress: Progress, clock: Clock, *steps_s: float) -> list[bool]:
     return found
 
 
-def test_a_terminal_is_told_some_times_a_second(clock: Clock) -> None:
+def test_a_terminal_is_updated_some_times_a_second(clock: Clock) -> None:
     progress = Progress("released", None, Stream(terminal=True))
 
-    assert told(progress, clock, 0.1, 0.2, 0.1, 0.2) == [False, True, False, True]
+    assert shown(progress, clock, 0.1, 0.2, 0.1, 0.2) == [False, True, False, True]
 
 
 def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
     stream = Stream()
     progress = Progress("released", 7, stream)
 
-    assert told(progress, clock, 5, 10, 5, 10) == [False, True, False, True]
+    assert shown(progress, clock, 5, 10, 5, 10) == [False, True, False, True]
     progress.finish(5)
     assert stream.seen == "released: 2 of 7\nreleased: 4 of 7\nreleased: 5 of 7\n"
 
@@ -124,7 +124,7 @@ def test_the_streams_are_those_of_the_process_unless_others_are_given(
 
     printed = capsys.readouterr()
     assert (sure, json.loads(printed.out)["exitCode"]) == (True, 0)
-    assert printed.err == "Sure? Type yes to go on: "
+    assert printed.err == "Sure? Type yes to continue: "
 
 
 def test_only_at_a_terminal_somebody_can_be_asked() -> None:

@@ -37,7 +37,7 @@ def test_an_env_file_line_means_what_it_means_to_a_shell(line: str, values: dict
 
 
 @pytest.mark.parametrize("line", ["NAME", "NAME=a value", "1NAME=x", "NAME='open", "export NAME VALUE"])
-def test_a_line_that_is_no_assignment_is_told_by_its_number_and_without_its_value(line: str) -> None:
+def test_a_line_that_is_no_assignment_is_reported_by_its_number_and_without_its_value(line: str) -> None:
     with pytest.raises(UsageError, match=r"^stack\.env, line 2: ") as raised:
         parse(f"FIRST=1\n{line}", "stack.env")
     assert "value" not in str(raised.value).replace("NAME=value", "").replace("a value with", "")
@@ -67,7 +67,7 @@ def test_what_the_local_stack_writes_is_read_as_a_shell_reads_it(tmp_path: Path)
     assert shell.stdout.decode() == values["ODD"]
 
 
-def test_an_env_file_that_is_not_there_or_no_text_is_told(tmp_path: Path) -> None:
+def test_an_env_file_that_is_not_there_or_no_text_is_reported(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for name in ("nowhere.env", "binary"):
         with pytest.raises(UsageError, match="cannot be read"):
@@ -98,7 +98,7 @@ def test_what_stands_for_never_in_service_bus_is_a_duration_too() -> None:
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "10M", "P1Y", "P1M", "-5", "PT10", "ten"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration: write it as PT10M"):
+    with pytest.raises(ValueError, match="is not a duration: write it as PT10M"):
         parse_duration(text)
 
 
@@ -123,11 +123,11 @@ def test_a_time_is_iso_8601_in_utc_or_seconds(text: str, seconds: float) -> None
     "text", ["", "yesterday", "1969-01-01", "-5", "99999999999999999", "9" * 30, "2026-02-30"]
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time: write it as"):
+    with pytest.raises(ValueError, match="is not a time: write it as"):
         parse_time(text)
 
 
-def test_a_time_is_told_in_utc() -> None:
+def test_a_time_is_reported_in_utc() -> None:
     assert format_time(1770634800) == "2026-02-09T11:00:00Z"
 
 
@@ -174,7 +174,7 @@ def test_help_gives_examples(words: list[str], capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["check"], "Check the settings and what they name in Azure."),
+        (["check"], "Validate the settings and the resources they name."),
         (["quarantine", "show"], "Show one record with its whole document."),
     ],
 )
@@ -187,7 +187,7 @@ def test_help_says_what_a_command_does(words: list[str], says: str, capsys: pyte
 @pytest.mark.parametrize(
     "words", [["quarantine", "list"], ["replay", "--from", "1", "--to", "2"], ["quarantine", "release", "--all"]]
 )
-async def test_wrong_settings_are_exit_code_2_and_all_told(words: list[str]) -> None:
+async def test_wrong_settings_are_exit_code_2_and_all_reported(words: list[str]) -> None:
     run = await relay_command({"RELAY_SENDERS": "none"}, *words, "--json")
 
     assert run.code == 2

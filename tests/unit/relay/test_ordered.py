@@ -123,13 +123,13 @@ async def test_where_the_first_keys_all_fail_it_is_the_service(keys: str, gave_u
 async def test_it_gives_up_at_three_failed_keys_in_a_row_over_chunks_and_not_before() -> None:
     topic = FakeTopic(by_id={f"{key}-1": BUSY for key in "abdef"})
     sender = sender_to(topic)
-    told = []
+    shown = []
 
     for identifiers in (["a-1", "b-1"], ["c-1", "d-1"], ["e-1"], ["f-1"]):
         await sender.send(chunk(*identifiers))
-        told.append(sender.gave_up)
+        shown.append(sender.gave_up)
 
-    assert told == [False, False, False, True]
+    assert shown == [False, False, False, True]
     assert (topic.ids("c"), sender.exit_code) == (["c-1"], ExitCode.SERVICE)
 
 
@@ -167,9 +167,9 @@ async def test_where_a_rejection_stops_a_key_what_is_behind_it_is_neither_sent_n
     assert sender.failures == {}
 
 
-@pytest.mark.parametrize(("options", "tells"), [({}, False), ({"with_original_id": True}, True)])
+@pytest.mark.parametrize(("options", "keeps_id"), [({}, False), ({"with_original_id": True}, True)])
 async def test_a_commands_sender_sends_as_the_app_does_and_is_closed_behind_it(
-    options: dict[str, bool], tells: bool, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, bool], keeps_id: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = FakeTopic()
     monkeypatch.setattr("relay.servicebus.publisher.servicebus_client", lambda *_, **__: topic.client())
@@ -185,5 +185,5 @@ async def test_a_commands_sender_sends_as_the_app_does_and_is_closed_behind_it(
         assert not topic.client_closed
 
     (message,) = topic.accepted["a"]
-    assert (message.message_id, b"originalId" in message.bare) == ("a-1", tells)
+    assert (message.message_id, b"originalId" in message.bare) == ("a-1", keeps_id)
     assert topic.client_closed

@@ -29,9 +29,9 @@ def put(deployment: Deployment, *identifiers: str, parked: bool = False) -> list
     """Records of events whose key is the letter before the dash; returns the records' ids."""
     keys = [identifier.partition("-")[0] for identifier in identifiers]
     if parked:
-        deployment.shelf.parked_keys += dict.fromkeys(keys)
+        deployment.records.parked_keys += dict.fromkeys(keys)
     return [
-        deployment.shelf.put(event(identifier, key)) for identifier, key in zip(identifiers, keys, strict=True)
+        deployment.records.put(event(identifier, key)) for identifier, key in zip(identifiers, keys, strict=True)
     ]
 
 
@@ -46,11 +46,11 @@ async def test_what_is_released_goes_out_in_order_and_leaves_the_quarantine(depl
     assert (run.code, run.out) == (0, "released 3, still invalid 0, not sent 0\n")
     assert "released: 3 of 3\n" in run.err
     assert (deployment.topic.ids("a"), deployment.topic.ids("b")) == (["a-1", "a-2"], ["b-1"])
-    assert deployment.shelf.left == []
+    assert deployment.records.left == []
     assert len(set(ids)) == 3
 
 
-async def test_how_far_a_command_has_come_is_told_on_the_way(
+async def test_how_far_a_command_has_come_is_reported_on_the_way(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relay.cli.console._LOG_EVERY_S", 0)
@@ -59,17 +59,17 @@ async def test_how_far_a_command_has_come_is_told_on_the_way(
     released = await deployment.run("quarantine", "release", *ids[:118])
     discarded = await deployment.run("quarantine", "discard", "--all", "--yes")
 
-    told = [int(line.split()[1]) for line in released.err.splitlines()]
-    assert told == sorted(told)
-    assert len(set(told)) > 1
-    assert told[-1] == 118
+    shown = [int(line.split()[1]) for line in released.err.splitlines()]
+    assert shown == sorted(shown)
+    assert len(set(shown)) > 1
+    assert shown[-1] == 118
     assert discarded.err.splitlines() == [f"discarded: {done} of 2" for done in (1, 2, 2)]
 
 
 async def test_only_what_is_chosen_is_released(deployment: Deployment) -> None:
     (first, second) = put(deployment, "a-1", "b-1")
-    deployment.shelf.put(event("b-2", "b"), "set-aside")
-    deployment.shelf.put(event("c-2", "c"), "set-aside")
+    deployment.records.put(event("b-2", "b"), "set-aside")
+    deployment.records.put(event("c-2", "c"), "set-aside")
 
     by_reason = await deployment.data("quarantine", "release", "--reason", "set-aside", "--partition-key", "b")
     by_id = await deployment.data("quarantine", "release", first[:12], "ffff")
@@ -78,7 +78,7 @@ async def test_only_what_is_chosen_is_released(deployment: Deployment) -> None:
     assert by_reason["released"] == [record_id("b-2")]
     assert (by_id["exitCode"], by_id["released"], by_id["missing"]) == (1, [first], ["ffff"])
     assert (by_key["exitCode"], by_key["released"]) == (0, [second])
-    assert deployment.shelf.left == ["c-2"]
+    assert deployment.records.left == ["c-2"]
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ async def test_a_choice_that_makes_no_sense_touches_nothing(
     put(deployment, "k-1")
 
     assert (await deployment.run("quarantine", command, *words, typed="yes\n")).code == 2
-    assert (deployment.shelf.left, deployment.topic.transfers) == (["k-1"], [])
+    assert (deployment.records.left, deployment.topic.transfers) == (["k-1"], [])
 
 
 async def test_what_is_not_fit_to_be_sent_stays_with_its_reason_and_holds_up_nobody(
     deployment: Deployment,
 ) -> None:
     deployment.topic.by_id["b-1"] = REFUSED
-    shelf = deployment.shelf
+    shelf = deployment.records
     shelf.put(event("a-1", "a", data="no object"))
     shelf.put(event("a-2", "a", type="other"))
     put(deployment, "b-1", "b-2")
@@ -126,11 +126,11 @@ async def test_what_is_not_fit_to_be_sent_stays_with_its_reason_and_holds_up_nob
     assert shelf.left == ["a-1", "a-2", "b-1", "b-2"]
 
 
-async def test_people_are_told_what_stays_and_why(deployment: Deployment) -> None:
+async def test_people_are_reported_what_stays_and_why(deployment: Deployment) -> None:
     deployment.topic.by_id["b-1"] = BUSY
-    deployment.shelf.put(event("a-1", "a", type="other"))
+    deployment.records.put(event("a-1", "a", type="other"))
     put(deployment, "b-1", "c-1", "d-1")
-    deployment.shelf.gone.add("c-1")
+    deployment.records.gone.add("c-1")
 
     run = await deployment.run("quarantine", "release", *map(record_id, ("a-1", "b-1", "c-1", "d-1")), "ffff")
 
@@ -143,7 +143,7 @@ async def test_people_are_told_what_stays_and_why(deployment: Deployment) -> Non
         f"  {record_id('c-1')[:12]}  was removed by somebody else",
     ]
     assert lines[4] == "  ffff  is not in quarantine"
-    assert lines[5] == "These partition keys did not get through; run the same command again:"
+    assert lines[5] == "Sends failed for these partition keys; run the same command again:"
     assert lines[6].startswith("  'b': 1 not sent: ")
 
 
@@ -152,7 +152,7 @@ async def test_of_two_versions_neither_is_called_the_one_to_discard_as_none_may_
 ) -> None:
     deployment.topic.by_id["a-1"] = REFUSED
     put(deployment, "a-1")
-    deployment.shelf.put(event("a-1", "a"), version="later")
+    deployment.records.put(event("a-1", "a"), version="later")
 
     run = await deployment.data(*RELEASE_ALL)
 
@@ -161,13 +161,13 @@ async def test_of_two_versions_neither_is_called_the_one_to_discard_as_none_may_
         [],
     )
     assert run["stillInvalid"][0]["detail"] == (
-        "another version of this document comes first: discard the one that is wrong"
+        "an earlier record has another version of this document: discard the wrong one"
     )
 
 
 async def test_what_is_gone_meanwhile_is_no_failure(deployment: Deployment) -> None:
     put(deployment, "a-1", "b-1")
-    deployment.shelf.gone.add("a-1")
+    deployment.records.gone.add("a-1")
 
     run = await deployment.data(*RELEASE_ALL)
 
@@ -185,7 +185,7 @@ async def test_behind_an_event_that_fails_nothing_of_its_key_is_sent_in_any_chun
     assert deployment.topic.ids("b") == [name for name in names if name.startswith("b")]
     sent = deployment.topic.ids("a")
     assert sent == [name for name in names if name.startswith("a")][: len(sent)]
-    assert deployment.shelf.left == [name for name in names if name.startswith("a")][len(sent) :]
+    assert deployment.records.left == [name for name in names if name.startswith("a")][len(sent) :]
     assert len(run["notSent"]) == 60 - len(sent)
     assert [failure["partitionKey"] for failure in run["failures"]] == ["a"]
 
@@ -200,14 +200,14 @@ async def test_where_nothing_gets_through_the_rest_is_not_tried_and_it_is_the_se
     run = await deployment.data(*RELEASE_ALL)
 
     assert (run["exitCode"], len(run["notSent"])) == (3, 113)
-    assert deployment.shelf.left == names
+    assert deployment.records.left == names
     assert not any("z-59" in transfer for transfer in deployment.topic.transfers)
 
 
 async def test_an_event_is_late_where_later_ones_of_its_key_went_out(deployment: Deployment) -> None:
     feed = deployment.feed
     for document in [feed.commit("a-1", "a"), feed.commit("b-1", "b")]:
-        deployment.shelf.put(document)
+        deployment.records.put(document)
     feed.commit("a-2", "a")
 
     run = await deployment.run(*RELEASE_ALL)
@@ -227,15 +227,15 @@ async def test_a_parked_key_goes_out_in_order_and_is_parked_no_more(deployment: 
 
     run = await deployment.run(*RELEASE_ALL)
 
-    assert (run.code, run.out.splitlines()[1:]) == (0, ["  partition key 'p' is parked no more"])
+    assert (run.code, run.out.splitlines()[1:]) == (0, ["  partition key 'p' is no longer parked"])
     assert deployment.topic.ids("p") == [f"p-{number:02}" for number in range(60)]
-    assert (deployment.shelf.left, deployment.shelf.parked_keys) == ([], [])
+    assert (deployment.records.left, deployment.records.parked_keys) == ([], [])
     assert run.err.endswith("released: 61 of 61\n")
 
 
 async def test_what_comes_while_a_parked_key_is_released_goes_out_behind_it(deployment: Deployment) -> None:
     put(deployment, "p-1", parked=True)
-    deployment.shelf.coming = [event("p-2", "p"), event("p-3", "p")]
+    deployment.records.coming = [event("p-2", "p"), event("p-3", "p")]
 
     run = await deployment.data(*RELEASE_ALL)
 
@@ -245,8 +245,8 @@ async def test_what_comes_while_a_parked_key_is_released_goes_out_behind_it(depl
 
 async def test_what_a_listing_still_has_is_not_taken_for_a_record_again(deployment: Deployment) -> None:
     put(deployment, "p-1", parked=True)
-    deployment.shelf.behind = True
-    deployment.shelf.coming = [event("p-2", "p")]
+    deployment.records.behind = True
+    deployment.records.coming = [event("p-2", "p")]
 
     run = await deployment.data(*RELEASE_ALL)
 
@@ -256,7 +256,7 @@ async def test_what_a_listing_still_has_is_not_taken_for_a_record_again(deployme
 
 async def test_a_record_that_is_not_fit_holds_up_the_chunks_behind_it_too(deployment: Deployment) -> None:
     put(deployment, "p-1", parked=True)
-    deployment.shelf.put(event("p-2", "p", type="other"))
+    deployment.records.put(event("p-2", "p", type="other"))
     put(deployment, *(f"p-{number}" for number in range(3, 120)))
 
     run = await deployment.data(*RELEASE_ALL)
@@ -266,7 +266,7 @@ async def test_a_record_that_is_not_fit_holds_up_the_chunks_behind_it_too(deploy
 
 async def test_a_release_that_does_not_catch_up_ends(deployment: Deployment) -> None:
     put(deployment, "p-0", parked=True)
-    deployment.shelf.coming = [event(f"p-{number}", "p") for number in range(1, 1000)]
+    deployment.records.coming = [event(f"p-{number}", "p") for number in range(1, 1000)]
 
     async with asyncio.timeout(30):
         run = await deployment.data(*RELEASE_ALL)
@@ -288,7 +288,7 @@ async def test_a_record_that_is_not_fit_holds_up_those_behind_it(
     deployment: Deployment, document: dict[str, Any], condition: str | None, reason: str, refused: str
 ) -> None:
     put(deployment, "p-1", parked=True)
-    deployment.shelf.put(document)
+    deployment.records.put(document)
     put(deployment, "p-3", "p-4")
     if condition is not None:
         deployment.topic.by_id[refused] = condition
@@ -296,26 +296,26 @@ async def test_a_record_that_is_not_fit_holds_up_those_behind_it(
     run = await deployment.data(*RELEASE_ALL)
 
     assert deployment.topic.ids("p") == ["p-1"]
-    assert deployment.shelf.left == ["p-2", "p-3", "p-4"]
+    assert deployment.records.left == ["p-2", "p-3", "p-4"]
     assert [(each["id"], each["reason"]) for each in run["stillInvalid"]] == [(record_id("p-2"), reason)]
     assert (run["exitCode"], run["unparked"], run["stillParked"]) == (1, [], {"p": 3})
-    assert deployment.shelf.parked_keys == ["p"]
+    assert deployment.records.parked_keys == ["p"]
 
 
 async def test_another_version_of_a_document_of_a_parked_key_is_not_sent(deployment: Deployment) -> None:
     put(deployment, "p-1", parked=True)
-    deployment.shelf.put(event("p-1", "p", data={"action": "Other"}), version="later")
+    deployment.records.put(event("p-1", "p", data={"action": "Other"}), version="later")
     put(deployment, "p-2")
 
     run = await deployment.data(*RELEASE_ALL)
 
     assert [each["reason"] for each in run["stillInvalid"]] == ["id-repeated"]
-    assert (deployment.topic.ids("p"), deployment.shelf.left) == (["p-1"], ["p-1", "p-2"])
+    assert (deployment.topic.ids("p"), deployment.records.left) == (["p-1"], ["p-1", "p-2"])
 
 
 async def test_a_record_that_somebody_removes_meanwhile_holds_up_nobody(deployment: Deployment) -> None:
     put(deployment, "p-1", "p-2", "p-3", parked=True)
-    deployment.shelf.gone.add("p-2")
+    deployment.records.gone.add("p-2")
 
     run = await deployment.data(*RELEASE_ALL)
 
@@ -337,11 +337,11 @@ async def test_a_chosen_record_of_a_parked_key_waits_for_those_before_it(deploym
     assert goes.code == 1
     assert goes.out.splitlines() == [
         "released 2, still invalid 1, not sent 0",
-        f"  {ids[3][:12]}  key-parked: an earlier record of its parked key comes first",
+        f"  {ids[3][:12]}  key-parked: an earlier record of its parked key must be released or discarded first",
         "  partition key 'p' stays parked, with 2 record(s): "
         "python -m relay quarantine release --all --partition-key p",
     ]
-    assert (deployment.topic.ids("p"), deployment.shelf.left) == (["p-1", "p-2"], ["p-3", "p-4"])
+    assert (deployment.topic.ids("p"), deployment.records.left) == (["p-1", "p-2"], ["p-3", "p-4"])
 
 
 async def test_the_last_chosen_record_of_a_parked_key_lets_it_go_on(deployment: Deployment) -> None:
@@ -349,20 +349,20 @@ async def test_the_last_chosen_record_of_a_parked_key_lets_it_go_on(deployment: 
 
     run = await deployment.data("quarantine", "release", only)
 
-    assert (run["exitCode"], run["unparked"], deployment.shelf.parked_keys) == (0, ["p"], [])
+    assert (run["exitCode"], run["unparked"], deployment.records.parked_keys) == (0, ["p"], [])
 
 
 async def test_with_chosen_records_what_comes_meanwhile_stays(deployment: Deployment) -> None:
     (only,) = put(deployment, "p-1", parked=True)
-    deployment.shelf.coming = [event("p-2", "p")]
+    deployment.records.coming = [event("p-2", "p")]
 
     run = await deployment.data("quarantine", "release", only)
 
     assert (run["exitCode"], run["released"], run["stillParked"]) == (1, [only], {"p": 1})
-    assert (run["stillInvalid"], deployment.shelf.left) == ([], ["p-2"])
+    assert (run["stillInvalid"], deployment.records.left) == ([], ["p-2"])
 
 
-async def test_a_refused_record_that_was_chosen_is_told_once(deployment: Deployment) -> None:
+async def test_a_refused_record_that_was_chosen_is_reported_once(deployment: Deployment) -> None:
     ids = put(deployment, "p-1", "p-2", parked=True)
     deployment.topic.by_id["p-1"] = REFUSED
 
@@ -382,7 +382,7 @@ async def test_a_parked_key_whose_send_fails_stays_as_it_is(deployment: Deployme
     run = await deployment.data("quarantine", "release", *ids, record_id("a-1"))
 
     assert (run["exitCode"], run["stillInvalid"], run["stillParked"]) == (1, [], {"p": 2})
-    assert (sorted(run["notSent"]), deployment.shelf.left) == (sorted(ids), ["p-1", "p-2"])
+    assert (sorted(run["notSent"]), deployment.records.left) == (sorted(ids), ["p-1", "p-2"])
 
 
 async def test_parked_keys_are_not_tried_where_nothing_gets_through(deployment: Deployment) -> None:
@@ -393,14 +393,14 @@ async def test_parked_keys_are_not_tried_where_nothing_gets_through(deployment: 
 
     run = await deployment.data(*RELEASE_ALL)
 
-    assert (run["exitCode"], deployment.topic.ids("p"), deployment.shelf.left) == (3, [], ["p-1", *names])
+    assert (run["exitCode"], deployment.topic.ids("p"), deployment.records.left) == (3, [], ["p-1", *names])
 
 
 async def test_a_key_without_a_record_is_let_go_by_a_release_of_all_and_by_no_other(
     deployment: Deployment,
 ) -> None:
     put(deployment, "a-1", "b-1")
-    deployment.shelf.parked_keys = ["p", "q"]
+    deployment.records.parked_keys = ["p", "q"]
 
     one = await deployment.data("quarantine", "release", record_id("a-1"))
     some = await deployment.data(*RELEASE_ALL, "--reason", "set-aside")
@@ -416,8 +416,8 @@ async def test_a_key_without_a_record_is_let_go_by_a_release_of_all_and_by_no_ot
 
 async def test_list_shows_records_parked_keys_and_orders(deployment: Deployment) -> None:
     put(deployment, "a-1", "p-1", "p-2")
-    deployment.shelf.parked_keys = ["p"]
-    deployment.shelf.orders_ = [Order(f"set-aside:{record_id('x')}", "a", "x", "2026-02-09T11:00:00Z")]
+    deployment.records.parked_keys = ["p"]
+    deployment.records.pending = [Order(f"set-aside:{record_id('x')}", "a", "x", "2026-02-09T11:00:00Z")]
 
     every = await deployment.run("quarantine", "list")
     some = await deployment.data("quarantine", "list", "--partition-key", "p", "--limit", "1")
@@ -437,13 +437,13 @@ async def test_list_shows_records_parked_keys_and_orders(deployment: Deployment)
     assert ([each["partitionKey"] for each in some["parked"]], some["orders"]) == (["p"], [])
 
 
-@pytest.mark.parametrize(("limit", "told"), [(1, "1 of 2 in"), (2, "2 in"), (3, "2 in")])
-async def test_a_list_that_is_cut_says_so(deployment: Deployment, limit: int, told: str) -> None:
+@pytest.mark.parametrize(("limit", "shown"), [(1, "1 of 2 in"), (2, "2 in"), (3, "2 in")])
+async def test_a_list_that_is_cut_says_so(deployment: Deployment, limit: int, shown: str) -> None:
     put(deployment, "a-1", "a-2")
 
     run = await deployment.run("quarantine", "list", "--limit", str(limit))
 
-    assert run.out.splitlines()[-1] == f"{told} quarantine"
+    assert run.out.splitlines()[-1] == f"{shown} quarantine"
 
 
 async def test_a_list_is_not_endless_unless_asked(deployment: Deployment) -> None:
@@ -472,7 +472,7 @@ async def test_show_gives_the_whole_document_for_people_and_for_scripts(deployme
 
 async def test_show_says_what_is_not_there(deployment: Deployment) -> None:
     (identifier,) = put(deployment, "a-1")
-    deployment.shelf.gone.add("a-1")
+    deployment.records.gone.add("a-1")
 
     for name in ("ffff", identifier):
         run = await deployment.run("quarantine", "show", name)
@@ -486,7 +486,7 @@ async def test_discard_removes_what_was_chosen_and_only_after_a_yes(deployment: 
     ids = put(deployment, *(f"a-{number}" for number in range(12)))
 
     refused = await deployment.run("quarantine", "discard", "--all", typed="no\n")
-    assert (refused.code, refused.out, len(deployment.shelf.left)) == (1, "Nothing was discarded.\n", 12)
+    assert (refused.code, refused.out, len(deployment.records.left)) == (1, "Nothing was discarded.\n", 12)
     *shown, more, question = refused.err.splitlines()
     assert [line.split()[0] for line in shown] == [identifier[:12] for identifier in ids[:10]]
     assert (more, question.startswith("Discard 12 record(s) for good?")) == ("and 2 more", True)
@@ -495,10 +495,10 @@ async def test_discard_removes_what_was_chosen_and_only_after_a_yes(deployment: 
     assert (done.code, done.out) == (1, "discarded 10\nffff is not in quarantine\n")
     assert "more" not in done.err
     assert "discarded: 10 of 10\n" in done.err
-    assert deployment.shelf.left == ["a-10", "a-11"]
+    assert deployment.records.left == ["a-10", "a-11"]
 
 
-async def test_a_refused_discard_is_told_to_scripts(deployment: Deployment) -> None:
+async def test_a_refused_discard_is_reported_to_scripts(deployment: Deployment) -> None:
     (identifier,) = put(deployment, "a-1")
 
     refused = await deployment.data("quarantine", "discard", identifier, typed="no\n")
@@ -512,9 +512,9 @@ async def test_where_nobody_can_be_asked_only_a_yes_discards(deployment: Deploym
     put(deployment, "a-1")
 
     assert (await deployment.run("quarantine", "discard", "--all")).code == 2
-    assert deployment.shelf.left == ["a-1"]
+    assert deployment.records.left == ["a-1"]
     assert (await deployment.run("quarantine", "discard", "--all", "--yes")).code == 0
-    assert deployment.shelf.left == []
+    assert deployment.records.left == []
 
 
 async def test_discarding_nothing_asks_nothing(deployment: Deployment) -> None:
@@ -525,14 +525,14 @@ async def test_discarding_nothing_asks_nothing(deployment: Deployment) -> None:
 
 async def test_discarding_the_last_record_of_a_parked_key_lets_it_go_on(deployment: Deployment) -> None:
     ids = put(deployment, "p-1", "q-1", "q-2", parked=True)
-    deployment.shelf.parked_keys.append("r")
+    deployment.records.parked_keys += ["r"]
 
     run = await deployment.run("quarantine", "discard", *ids[:2], "--yes")
 
-    assert (run.code, deployment.shelf.parked_keys) == (0, ["q", "r"])
+    assert (run.code, deployment.records.parked_keys) == (0, ["q", "r"])
     assert run.out.splitlines() == [
         "discarded 2",
-        "partition key 'p' is parked no more",
+        "partition key 'p' is no longer parked",
         "partition key 'q' stays parked until its other records are released",
     ]
 
@@ -540,15 +540,15 @@ async def test_discarding_the_last_record_of_a_parked_key_lets_it_go_on(deployme
 async def test_orders_are_withdrawn_by_their_ids_and_records_beside_them_discarded(deployment: Deployment) -> None:
     ids = put(deployment, "a-1", "a-2")
     orders = [Order(f"set-aside:{name}", "a", name, "2026-02-09T11:00:00Z") for name in ("ab1", "ab2", "cd")]
-    deployment.shelf.orders_ = orders[:]
+    deployment.records.pending = orders[:]
 
     ambiguous = await deployment.run("quarantine", "discard", "set-aside:ab", "--yes")
-    assert (ambiguous.code, deployment.shelf.orders_) == (2, orders)
+    assert (ambiguous.code, deployment.records.pending) == (2, orders)
     refused = await deployment.run("quarantine", "discard", "set-aside:cd", typed="no\n")
-    assert (refused.code, deployment.shelf.orders_) == (1, orders)
+    assert (refused.code, deployment.records.pending) == (1, orders)
     assert refused.err.splitlines() == [
         "set-aside:cd  2026-02-09T11:00:00Z  pending  partition key 'a', document 'cd'",
-        "Withdraw 1 order(s)? Type yes to go on: ",
+        "Withdraw 1 order(s)? Type yes to continue: ",
     ]
     alone = await deployment.run("quarantine", "discard", "set-aside:cd", "--yes")
     assert (alone.code, alone.out) == (0, "withdrew the order set-aside:cd\n")
@@ -556,15 +556,15 @@ async def test_orders_are_withdrawn_by_their_ids_and_records_beside_them_discard
 
     assert (both["exitCode"], both["missing"]) == (1, ["set-aside:x"])
     assert (both["withdrawn"], both["discarded"]) == (["set-aside:ab1"], [ids[0]])
-    assert (deployment.shelf.orders_, deployment.shelf.left) == ([orders[1]], ["a-2"])
+    assert (deployment.records.pending, deployment.records.left) == ([orders[1]], ["a-2"])
 
 
 async def test_discarding_all_keeps_the_orders(deployment: Deployment) -> None:
     put(deployment, "a-1")
-    deployment.shelf.orders_ = [Order("set-aside:ab1", "a", "x", "2026-02-09T11:00:00Z")]
+    deployment.records.pending = [Order("set-aside:ab1", "a", "x", "2026-02-09T11:00:00Z")]
 
     assert (await deployment.run("quarantine", "discard", "--all", "--yes")).code == 0
-    assert (len(deployment.shelf.orders_), deployment.shelf.left) == (1, [])
+    assert (len(deployment.records.pending), deployment.records.left) == (1, [])
 
 
 # add
@@ -580,14 +580,14 @@ async def test_an_event_that_is_being_retried_is_ordered_once(deployment: Deploy
     said = ": the relay sets the event 'a-1' aside at its next attempt\n"
     assert [(run.code, run.out) for run in (first, second)] == [
         (0, "ordered" + said),
-        (0, "was ordered before" + said),
+        (0, "already ordered" + said),
     ]
-    assert [(order.partition_key, order.event_id) for order in deployment.shelf.orders_] == [("a", "a-1")]
+    assert [(order.partition_key, order.event_id) for order in deployment.records.pending] == [("a", "a-1")]
 
 
-@pytest.mark.parametrize(("passed", "told"), [(0, False), (1, True), (None, None)])
+@pytest.mark.parametrize(("passed", "shown"), [(0, False), (1, True), (None, None)])
 async def test_it_says_whether_the_relay_has_passed_the_event(
-    deployment: Deployment, passed: int | None, told: bool | None
+    deployment: Deployment, passed: int | None, shown: bool | None
 ) -> None:
     deployment.feed.commit("a-1", "a")
     deployment.outbox.passed = passed
@@ -595,9 +595,9 @@ async def test_it_says_whether_the_relay_has_passed_the_event(
     data = await deployment.data("quarantine", "add", "a", "a-1", "--yes")
     people = await deployment.run("quarantine", "add", "a", "a-1", typed="yes\n")
 
-    assert (data["exitCode"], data["found"], data["passed"], data["ordered"]) == (0, True, told, True)
+    assert (data["exitCode"], data["found"], data["passed"], data["ordered"]) == (0, True, shown, True)
     remarks = {False: 0, True: 1, None: 1}
-    assert (len(people.err.splitlines()) - 1, len(people.out.splitlines())) == (remarks[told], 1)
+    assert (len(people.err.splitlines()) - 1, len(people.out.splitlines())) == (remarks[shown], 1)
 
 
 async def test_an_event_that_the_feed_does_not_bring_is_ordered_though_nobody_knows_its_place(
@@ -619,12 +619,12 @@ async def test_what_is_no_event_of_the_outbox_is_ordered_only_by_force(
 
     refused = await deployment.data("quarantine", "add", "a", identifier, "--yes")
     assert (refused["exitCode"], refused["found"], refused["passed"]) == (1, found, None)
-    assert (refused["ordered"], deployment.shelf.orders_) == (False, [])
-    told = await deployment.run("quarantine", "add", "a", identifier, "--yes")
-    assert told.out.endswith("--force orders it all the same.\nNothing was ordered.\n")
+    assert (refused["ordered"], deployment.records.pending) == (False, [])
+    shown = await deployment.run("quarantine", "add", "a", identifier, "--yes")
+    assert shown.out.endswith("--force writes the order anyway.\nNothing was ordered.\n")
     forced = await deployment.data("quarantine", "add", "a", identifier, "--yes", "--force")
 
-    assert (forced["exitCode"], forced["ordered"], len(deployment.shelf.orders_)) == (0, True, 1)
+    assert (forced["exitCode"], forced["ordered"], len(deployment.records.pending)) == (0, True, 1)
 
 
 async def test_an_order_is_given_only_after_a_yes(deployment: Deployment) -> None:
@@ -634,4 +634,4 @@ async def test_an_order_is_given_only_after_a_yes(deployment: Deployment) -> Non
     nobody = await deployment.run("quarantine", "add", "a", "a-1")
 
     assert (refused["exitCode"], refused["ordered"], nobody.code) == (1, False, 2)
-    assert deployment.shelf.orders_ == []
+    assert deployment.records.pending == []

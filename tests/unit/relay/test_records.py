@@ -1,4 +1,4 @@
-"""Quarantine records as rows: their heads, their order, and which are asked for."""
+"""Quarantine records as rows: their summaries, their order, and which are asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from relay.cli.quarantine.records import Filter, Head, Records, in_order
+from relay.cli.quarantine.records import Filter, Records, RecordSummary, in_order
 from relay.errors import UsageError
 from tests.unit.relay.commands import cosmos_error
 
@@ -24,20 +24,20 @@ ROW: dict[str, Any] = {
 }
 
 
-def head(identifier: str, at: str, position: int = 0, key: str = "k", **place: int) -> Head:
-    return Head.of(
+def summary(identifier: str, at: str, position: int = 0, key: str = "k", **place: int) -> RecordSummary:
+    return RecordSummary.of(
         ROW | {"id": identifier, "quarantinedAt": at, "position": position, "partitionKey": key, **place}
     )
 
 
-def ids(heads: list[Head]) -> str:
-    return "".join(each.id for each in heads)
+def ids(summaries: list[RecordSummary]) -> str:
+    return "".join(each.id for each in summaries)
 
 
 def test_a_head_has_what_its_row_has() -> None:
-    assert Head.of(ROW).data() == {**ROW, "documentParts": 0}
-    assert Head.of(ROW | {"documentParts": 2}).data() == {**ROW, "documentParts": 2}
-    assert Head.of(ROW | {"documentId": 7}).document_id is None
+    assert RecordSummary.of(ROW).data() == {**ROW, "documentParts": 0}
+    assert RecordSummary.of(ROW | {"documentParts": 2}).data() == {**ROW, "documentParts": 2}
+    assert RecordSummary.of(ROW | {"documentId": 7}).document_id is None
 
 
 @pytest.mark.parametrize(
@@ -47,28 +47,31 @@ def test_a_head_has_what_its_row_has() -> None:
 def test_where_a_document_was_committed_is_known_by_its_lsn(
     place: dict[str, int], committed: tuple[int, int] | None
 ) -> None:
-    assert Head.of(ROW | place).committed == committed
+    assert RecordSummary.of(ROW | place).committed == committed
 
 
 def test_records_come_in_the_order_of_their_arrival() -> None:
-    heads = [head("c", "2", 0, "a"), head("b", "1", 1, "b"), head("a", "1", 0, "c"), head("d", "2", 1, "a")]
+    summaries = [
+        *(summary("c", "2", 0, "a"), summary("b", "1", 1, "b")),
+        *(summary("a", "1", 0, "c"), summary("d", "2", 1, "a")),
+    ]
 
-    assert ids(in_order(heads)) == "abcd"
+    assert ids(in_order(summaries)) == "abcd"
 
 
 def test_those_of_a_key_come_in_the_order_of_their_commits_at_the_places_of_the_key() -> None:
-    heads = [
-        *(head("c", "1", lsn=7, place=1), head("x", "2", key="other"), head("b", "3", lsn=7, place=0)),
-        *(head("a", "4", lsn=5, place=9), head("d", "5", lsn=8)),
+    summaries = [
+        *(summary("c", "1", lsn=7, place=1), summary("x", "2", key="other"), summary("b", "3", lsn=7, place=0)),
+        *(summary("a", "4", lsn=5, place=9), summary("d", "5", lsn=8)),
     ]
 
-    assert ids(in_order(heads)) == "axbcd"
+    assert ids(in_order(summaries)) == "axbcd"
 
 
 def test_a_key_of_which_one_place_is_not_known_keeps_the_order_of_arrival() -> None:
-    heads = [head("a", "1", lsn=7), head("b", "2"), head("c", "3", lsn=5)]
+    summaries = [summary("a", "1", lsn=7), summary("b", "2"), summary("c", "3", lsn=5)]
 
-    assert ids(in_order(heads)) == "abc"
+    assert ids(in_order(summaries)) == "abc"
 
 
 @pytest.mark.parametrize(
@@ -119,18 +122,18 @@ class Rows:
 async def test_no_more_rows_are_read_than_a_listing_shows() -> None:
     container = Rows("a", "b", "c", "d", "e")
 
-    heads = await Records(cast(ContainerProxy, container)).heads(Filter(), limit=2)
+    summaries = await Records(cast(ContainerProxy, container)).find(Filter(), limit=2)
 
-    assert (ids(heads), container.read) == ("ab", 3)
+    assert (ids(summaries), container.read) == ("ab", 3)
 
 
 async def test_an_id_that_two_records_begin_with_names_neither() -> None:
-    with pytest.raises(UsageError, match="2 records begin with 'ab': give more of the id"):
-        await Records(cast(ContainerProxy, Rows("ab1", "ab2"))).named(["ab"])
+    with pytest.raises(UsageError, match="2 records have an id that begins with 'ab': give more of it"):
+        await Records(cast(ContainerProxy, Rows("ab1", "ab2"))).find_by_ids(["ab"])
 
 
 @pytest.mark.parametrize("parts", [0, 2])
 async def test_the_document_of_a_record_that_is_gone_is_none(parts: int) -> None:
-    gone = Head.of(ROW | {"documentParts": parts})
+    gone = RecordSummary.of(ROW | {"documentParts": parts})
 
     assert await Records(cast(ContainerProxy, Rows())).document(gone) is None

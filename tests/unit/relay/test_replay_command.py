@@ -43,7 +43,7 @@ async def test_events_go_out_in_the_order_of_their_commits_from_every_partition(
     assert arrived(deployment.topic) == {"a": ["a-2", "a-1"], "b": ["b-1"], "z": ["z-1", "z-2"]}
 
 
-async def test_how_far_it_has_come_is_told_on_the_way(
+async def test_how_far_it_has_come_is_reported_on_the_way(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relay.cli.console._LOG_EVERY_S", 0)
@@ -93,7 +93,7 @@ async def test_an_empty_range_is_wrong_usage(deployment: Deployment, since: str,
     [
         (["--from", "1000"], "required: --to"),
         (["--to", "2000"], "required: --from"),
-        (["--from", "1000", "--to", "now"], "'now' is no time: write it as 2026-02-09T11:37:00Z"),
+        (["--from", "1000", "--to", "now"], "'now' is not a time: write it as 2026-02-09T11:37:00Z"),
     ],
 )
 async def test_a_range_has_a_beginning_and_an_end(
@@ -161,7 +161,7 @@ async def test_a_dry_run_counts_and_sends_nothing(deployment: Deployment, tmp_pa
         "         3  partition key 'a0'",
     ]
     assert len([line for line in lines if "  partition key 'z" in line or "  partition key" in line]) == 50
-    assert lines[-2] == "  and 10 more partition keys: --json lists all"
+    assert lines[-2] == "  and 10 more partition keys; --json lists all"
     assert lines[-1].startswith("  invalid: document 'a0-4' of 'a0': data-not-object: ")
     assert run.err == "events read: 63 of 63\n"
     assert (run.code, data["exitCode"], data["dryRun"]) == (1, 1, True)
@@ -187,9 +187,9 @@ async def test_what_the_relay_has_not_passed_is_left_to_it_unless_forced(
 
     left = await deployment.data(*words)
     assert (left["exitCode"], left["ahead"], deployment.topic.ids("a")) == (1, {"a": 2}, ["a-1"])
-    told = await deployment.run(*words)
-    assert "2 event(s) of 1 partition key(s) were left to the relay" in told.out
-    assert "1 event(s) were dealt with by an earlier run.\n" in told.out
+    shown = await deployment.run(*words)
+    assert "2 event(s) of 1 partition key(s) were left to the relay" in shown.out
+    assert "1 event(s) were handled by an earlier run.\n" in shown.out
     deployment.outbox.passed = 3
     later = await deployment.data(*words)
 
@@ -200,7 +200,7 @@ async def test_what_the_relay_has_not_passed_is_left_to_it_unless_forced(
 @pytest.mark.parametrize("passed", [None, 0])
 async def test_forced_it_publishes_whatever_is_there(deployment: Deployment, passed: int | None) -> None:
     commit(deployment, "a-1", "p-1")
-    deployment.shelf.parked_keys = ["p"]
+    deployment.records.parked_keys = ["p"]
     deployment.outbox.passed = passed
 
     left = await deployment.data(*REPLAY)
@@ -222,7 +222,7 @@ async def test_an_event_of_which_nobody_knows_the_place_is_left_to_the_relay(dep
 
 async def test_the_events_of_parked_keys_are_left_to_their_release(deployment: Deployment) -> None:
     commit(deployment, "p-1", "a-1", "p-2")
-    deployment.shelf.parked_keys = ["p"]
+    deployment.records.parked_keys = ["p"]
 
     run = await deployment.run(*REPLAY)
     dry = await deployment.data(*REPLAY, "--dry-run")
@@ -234,7 +234,7 @@ async def test_the_events_of_parked_keys_are_left_to_their_release(deployment: D
     assert arrived(deployment.topic) == {"a": ["a-1"]}
 
 
-async def test_what_can_never_be_published_is_told_and_holds_up_nobody(
+async def test_what_can_never_be_published_is_reported_and_holds_up_nobody(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     commit(deployment, "a-1")
@@ -257,7 +257,7 @@ async def test_what_can_never_be_published_is_told_and_holds_up_nobody(
     assert [(each["id"], each["partitionKey"]) for each in again["invalid"]] == [("a-2", "a"), ("a-3", "a")]
 
 
-async def test_a_rejected_event_sent_as_new_is_told_by_its_own_id(deployment: Deployment) -> None:
+async def test_a_rejected_event_sent_as_new_is_reported_by_its_own_id(deployment: Deployment) -> None:
     commit(deployment, "a-1")
     deployment.topic.answers = [refusal(REFUSED)]
 
@@ -279,10 +279,10 @@ async def test_a_key_that_fails_stops_there_and_goes_on_with_the_next_run(
     lines = run.out.splitlines()
     assert lines[:2] == [
         "5 event(s) published, 0 invalid, 2 not sent",
-        "These partition keys did not get through:",
+        "Sends failed for these partition keys:",
     ]
     assert lines[2].startswith("  'a': 2 not sent: ")
-    assert lines[3:] == ["Run it again when that is put right: the same command goes on from here."]
+    assert lines[3:] == ["Fix the cause and run the command again: the same command continues from here."]
     deployment.topic.by_id.clear()
     again = await deployment.data(*words)
 
@@ -308,7 +308,7 @@ async def test_where_nothing_gets_through_it_stops(deployment: Deployment, tmp_p
 
     run = await deployment.run(*words)
     assert (run.code, deployment.topic.accepted) == (3, {})
-    assert "Nothing gets through any more: stopped before the end of the range.\n" in run.out
+    assert "No send succeeds any more: stopped before the end of the range.\n" in run.out
     assert not {"f-1", "a-2", "z-1"} & {name for transfer in deployment.topic.transfers for name in transfer}
     data = await deployment.data(*words)
     assert (data["exitCode"], data["stopped"], data["matched"] < 13) == (3, True, True)
@@ -318,7 +318,7 @@ async def test_where_nothing_gets_through_it_stops(deployment: Deployment, tmp_p
     assert [deployment.topic.ids(key) for key in "af"] == [["a-1", "a-2"], ["f-1", "f-2"]]
 
 
-async def test_what_the_feed_did_not_bring_is_told_and_the_replay_is_not_finished(
+async def test_what_the_feed_did_not_bring_is_reported_and_the_replay_is_not_finished(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     commit(deployment, "a-1", "a-2", "z-1", "z-2")
@@ -326,7 +326,7 @@ async def test_what_the_feed_did_not_bring_is_told_and_the_replay_is_not_finishe
     words = (*REPLAY, "--state", str(tmp_path / "state"))
 
     run = await deployment.run(*words)
-    assert (run.code, "2 event(s) of the range were not read: run it again.\n" in run.out) == (1, True)
+    assert (run.code, "2 event(s) of the range were not read: run the command again.\n" in run.out) == (1, True)
     deployment.feed.hidden = set()
     again = await deployment.data(*words)
 
@@ -351,7 +351,7 @@ async def test_a_replay_that_is_finished_is_not_done_again(deployment: Deploymen
 
     people, data = await deployment.run(*words), await deployment.data(*words)
 
-    assert people.out == "This replay was finished before: 2 event(s) published, nothing left to do.\n"
+    assert people.out == "An earlier run has finished this replay: 2 event(s) published, nothing left to do.\n"
     assert (data["exitCode"], data["published"], data["dryRun"], data["stopped"]) == (0, 2, False, False)
     assert deployment.topic.ids("a") == ["a-1", "a-2"]
 
@@ -379,8 +379,8 @@ async def test_what_is_committed_after_the_second_in_which_the_replay_was_begun_
     run = await deployment.run("replay", "--from", "1000", "--to", until)
 
     assert (run.code, deployment.topic.ids("a")) == (0, [f"a-{number}" for number in ids])
-    told = ["The range ends in the future: what is committed after the replay began is not part of it."]
-    assert run.out.splitlines()[1:] == told * remarks
+    shown = ["The range ends in the future: events committed after the start of the replay are not in it."]
+    assert run.out.splitlines()[1:] == shown * remarks
 
 
 async def test_a_state_file_names_the_outbox_and_the_topic_it_belongs_to(

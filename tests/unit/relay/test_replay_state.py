@@ -158,7 +158,7 @@ def test_the_file_of_another_replay_is_refused_and_left_alone(tmp_path: Path, na
     ReplayState.begin(IDENTITY, file)
     before = file.read_bytes()
 
-    with pytest.raises(UsageError, match=f"belongs to another replay: it differs in {name}"):
+    with pytest.raises(UsageError, match=f"belongs to another replay, which differs in {name}"):
         ReplayState.begin(replace(IDENTITY, **{name: value}), file)  # type: ignore[arg-type]
     assert file.read_bytes() == before
 
@@ -168,17 +168,17 @@ def test_a_file_that_is_no_state_file_is_refused_and_left_alone(tmp_path: Path, 
     file = tmp_path / "notes.txt"
     file.write_text(text)
 
-    with pytest.raises(UsageError, match="is no state file of a replay"):
+    with pytest.raises(UsageError, match="is not the state file of a replay"):
         ReplayState.begin(IDENTITY, file)
     assert file.read_text() == text
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="cannot be read or written"):
         ReplayState.begin(IDENTITY, tmp_path / "nowhere" / "replay.state")
 
 
-def test_a_file_that_cannot_be_written_any_more_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_any_more_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "replay.state"
     state = ReplayState.begin(IDENTITY, file)
     file.unlink()

@@ -10,23 +10,19 @@ from typing import Any
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
-from azure.servicebus._pyamqp.error import AMQPLinkError
 from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
-    ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
     ServiceBusConnectionError,
-    ServiceBusError,
-    SessionLockLostError,
 )
 
 from relay.cli.check.facts import Gap, ServiceBusFacts, SubscriptionFacts, Why
-from relay.cli.quarantine.records import Filter, Head
+from relay.cli.quarantine.records import Filter, RecordSummary
 from relay.cli.smoke import subscriptions
-from relay.cli.smoke.command import Smoke, result_of
 from relay.cli.smoke.comparison import Difference
 from relay.cli.smoke.oversized import Oversized
+from relay.cli.smoke.report import Smoke, result_of
 from relay.cli.smoke.subscriptions import Session, choose, open_session
 from relay.errors import ServiceError, UsageError
 from relay.events import Event
@@ -34,17 +30,18 @@ from relay.servicebus import messages
 from relay.settings import Settings
 from tests.support.operators import relay_command
 from tests.support.outbox import sound
-from tests.unit.relay.commands import ENVIRONMENT, Shelf, cosmos_error
+from tests.unit.relay.accounts import ToldContainer
+from tests.unit.relay.commands import ENVIRONMENT, InMemoryRecords, cosmos_error
+from tests.unit.relay.receivers import Receiver, Subscription, refusals
 
 SETTINGS = Settings.from_environment(ENVIRONMENT)
 DOCUMENT = {"id": "d", "partitionKey": "smoke-k"}
 
 
-class Stage:
+class App(ToldContainer):
     """The deployed app, the outbox and the subscription in one: what is written comes out, or does not.
 
     Attributes:
-        written: The documents in the outbox now.
         kinds: What was written so far: "canary", "large" or "small".
         messages: What the session gives next.
         now: The time, in seconds: waiting for what does not come is all that takes some.
@@ -62,7 +59,7 @@ class Stage:
     id = "data"
 
     def __init__(self) -> None:
-        self.written: dict[str, dict[str, Any]] = {}
+        super().__init__()
         self.messages: list[Any] = []
         self.now = 1000.0
         self.arrives_at = 0.0
@@ -73,28 +70,32 @@ class Stage:
         self.swallows: set[str] = set()
         self.refuses_to_create: Exception | None = None
         self.refuses_to_delete: Exception | None = None
-        self.shelf = Shelf()
+        self.records = InMemoryRecords()
         self.kinds: list[str] = []
 
-    async def create_item(self, document: dict[str, Any]) -> dict[str, Any]:
+    async def create_item(self, body: dict[str, Any]) -> dict[str, Any]:
         if self.refuses_to_create is not None:
             raise self.refuses_to_create
-        self.written[document["id"]] = document
-        text = document["data"].get("text")
+        stored = await super().create_item(body)
+        text = body["data"].get("text")
         kind = "canary" if text is None else "large" if len(text) > 1_000_000 else "small"
         self.kinds.append(kind)
-        stored = {**document, "_ts": 1}
         if kind in self.quarantines:
-            self.shelf.put(stored, self.quarantines[kind])
+            self.records.put(stored, self.quarantines[kind])
         elif kind not in self.swallows:
             event = sound({**stored, "data": {**stored["data"], **self.alters}})
             self.messages.append(_received(event))
         return stored
 
-    async def delete_item(self, identifier: str, partition_key: str) -> None:
+    async def delete_item(self, item: str, partition_key: str, **condition: Any) -> None:
         if self.refuses_to_delete is not None:
             raise self.refuses_to_delete
-        assert self.written.pop(identifier)["partitionKey"] == partition_key
+        await super().delete_item(item, partition_key, **condition)
+
+    @property
+    def written(self) -> dict[str, dict[str, Any]]:
+        """The documents in the outbox now, by id."""
+        return {item["id"]: item for item in self.items()}
 
     async def receive(self, within_s: float) -> Any:
         if self.messages and self.arrives_at <= self.now + within_s:
@@ -120,37 +121,37 @@ def _received(event: Event) -> Any:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    stage = Stage()
+def app(monkeypatch: pytest.MonkeyPatch) -> App:
+    app = App()
 
     @asynccontextmanager
-    async def opened_session(_: Settings, subscription: str, key: str, hold_s: float) -> AsyncIterator[Stage]:
+    async def opened_session(_: Settings, subscription: str, key: str, hold_s: float) -> AsyncIterator[App]:
         assert (subscription, key.startswith("smoke-")) == ("all", True)
-        stage.held_s = hold_s
-        yield stage
+        app.held_s = hold_s
+        yield app
 
     @asynccontextmanager
-    async def opened(*_: Any) -> AsyncIterator[Stage]:
-        yield stage
+    async def opened(*_: Any) -> AsyncIterator[App]:
+        yield app
 
     @asynccontextmanager
-    async def opened_records(_: Settings) -> AsyncIterator[Shelf]:
-        yield stage.shelf
+    async def opened_records(_: Settings) -> AsyncIterator[InMemoryRecords]:
+        yield app.records
 
-    heads = stage.shelf.heads
+    find = app.records.find
 
-    async def looked_into(chosen: Filter, limit: int | None = None) -> list[Head]:
-        if stage.unreadable:
-            stage.unreadable -= 1
+    async def looked_into(chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
+        if app.unreadable:
+            app.unreadable -= 1
             raise ServiceError("the container 'quarantine' cannot be read")
-        return await heads(chosen, limit)
+        return await find(chosen, limit)
 
-    monkeypatch.setattr(stage.shelf, "heads", looked_into)
-    monkeypatch.setattr("relay.cli.smoke.command.time", SimpleNamespace(monotonic=lambda: stage.now))
+    monkeypatch.setattr(app.records, "find", looked_into)
+    monkeypatch.setattr("relay.cli.smoke.command.time", SimpleNamespace(monotonic=lambda: app.now))
     monkeypatch.setattr("relay.cli.smoke.command.open_session", opened_session)
     monkeypatch.setattr("relay.cli.smoke.command.open_container", opened)
     monkeypatch.setattr("relay.cli.smoke.command.open_records", opened_records)
-    return stage
+    return app
 
 
 @pytest.fixture
@@ -172,20 +173,20 @@ async def smoke(*words: str, **settings: str) -> Any:
 # the canary
 
 
-async def test_an_event_that_arrives_unaltered_is_all_that_is_asked_for(stage: Stage) -> None:
+async def test_an_event_that_arrives_unaltered_is_all_that_is_asked_for(app: App) -> None:
     run = await smoke("--timeout", "30")
     data = (await smoke("--json")).json
 
-    assert (run.code, run.err) == (0, "Waiting for the canary on 'all', 30 s at most.\n")
+    assert (run.code, run.err) == (0, "Waiting for the canary on 'all', at most 30 s.\n")
     assert run.out.startswith("ok: the event arrived on 'all' unaltered, ")
     assert (data["exitCode"], data["arrived"], data["differences"], data["remedies"]) == (0, True, [], [])
     assert 0 <= data["latencyMs"] < 10_000
-    assert (stage.written, stage.kinds) == ({}, ["canary"] * 2)
-    assert stage.held_s == 60
+    assert (app.written, app.kinds) == ({}, ["canary"] * 2)
+    assert app.held_s == 60
 
 
-async def test_an_event_that_was_altered_is_told_with_the_remedy(stage: Stage) -> None:
-    stage.alters = {"long": "x"}
+async def test_an_event_that_was_altered_is_reported_with_the_remedy(app: App) -> None:
+    app.alters = {"long": "x"}
 
     run = await smoke()
     data = (await smoke("--json")).json
@@ -193,82 +194,80 @@ async def test_an_event_that_was_altered_is_told_with_the_remedy(stage: Stage) -
     assert (run.code, data["exitCode"], data["arrived"]) == (1, 1, True)
     assert run.out.startswith("altered: the event arrived on 'all', but 1 value(s) differ\n  data.long: stored ")
     assert len(data["remedies"]) == 1
-    assert stage.written == {}
+    assert app.written == {}
 
 
-async def test_an_event_that_does_not_come_is_told_with_where_to_look(stage: Stage) -> None:
-    stage.swallows = {"canary"}
+async def test_an_event_that_does_not_come_is_reported_with_where_to_look(app: App) -> None:
+    app.swallows = {"canary"}
 
     run = await smoke("--timeout", "5")
     data = (await smoke("--json")).json
 
     lines = run.out.splitlines()
-    assert (run.code, lines[0]) == (1, "missing: no message came to 'all' within 5 s")
+    assert (run.code, lines[0]) == (1, "missing: no message arrived on 'all' within 5 s")
     assert all(line.startswith("-> ") for line in lines[1:])
     assert (data["arrived"], data["latencyMs"], data["quarantined"]) == (False, None, None)
     assert data["remedies"] == [line[3:] for line in lines[1:]]
-    assert stage.written == {}
+    assert app.written == {}
 
 
 @pytest.mark.parametrize(("words", "waits_s"), [((), 60), (("--timeout", "30"), 30)])
-async def test_it_waits_for_a_minute_unless_told_otherwise(
-    stage: Stage, words: tuple[str, ...], waits_s: int
-) -> None:
-    stage.arrives_at = stage.now + waits_s - 1
+async def test_it_waits_for_a_minute_by_default(app: App, words: tuple[str, ...], waits_s: int) -> None:
+    app.arrives_at = app.now + waits_s - 1
     assert (await smoke(*words, "--json")).json["latencyMs"] == (waits_s - 1) * 1000
 
-    began = stage.now
-    stage.arrives_at = began + waits_s + 1
+    began = app.now
+    app.arrives_at = began + waits_s + 1
     assert (await smoke(*words)).code == 1
-    assert stage.now - began == waits_s
+    assert app.now - began == waits_s
 
 
-async def test_an_event_in_quarantine_is_told_within_seconds_and_taken_out(stage: Stage) -> None:
-    stage.quarantines, began = {"canary": "message-refused"}, stage.now
+async def test_an_event_in_quarantine_is_reported_within_seconds_and_taken_out(app: App) -> None:
+    app.quarantines, began = {"canary": "message-refused"}, app.now
 
     run = await smoke()
     data = (await smoke("--json")).json
 
     assert (run.code, run.out.splitlines()[0]) == (1, "quarantined: message-refused: said")
     assert (data["exitCode"], data["quarantined"]) == (1, "message-refused")
-    assert (stage.shelf.left, stage.written) == ([], {})
-    assert stage.now - began <= 2 * 10
+    assert (app.records.left, app.written) == ([], {})
+    assert app.now - began <= 2 * 10
 
 
-async def test_a_quarantine_that_cannot_be_read_is_told_only_where_no_message_comes(stage: Stage) -> None:
-    stage.arrives_at, stage.unreadable = stage.now + 50, 100
+async def test_a_quarantine_that_cannot_be_read_is_reported_only_where_no_message_comes(app: App) -> None:
+    app.arrives_at, app.unreadable = app.now + 50, 100
     assert (await smoke()).code == 0
 
-    stage.swallows = {"canary"}
+    app.swallows = {"canary"}
     run = await smoke()
 
     assert run.code == 3
     assert "the container 'quarantine' cannot be read" in run.err
-    assert stage.written == {}
+    assert app.written == {}
 
 
 @pytest.mark.parametrize("error", [cosmos_error(500), TimeoutError()])
-async def test_what_cannot_be_deleted_is_told(stage: Stage, error: Exception) -> None:
-    stage.refuses_to_delete = error
+async def test_what_cannot_be_deleted_is_reported(app: App, error: Exception) -> None:
+    app.refuses_to_delete = error
 
     run = await smoke()
 
-    (identifier,) = stage.written
-    assert (run.code, f"left behind, and gone within 3600 s: document '{identifier}' of 'smoke-" in run.out) == (
+    (identifier,) = app.written
+    assert (run.code, f"not deleted, expires within 3600 s: document '{identifier}' of 'smoke-" in run.out) == (
         0,
         True,
     )
 
 
-async def test_what_has_expired_meanwhile_is_not_left_behind(stage: Stage) -> None:
-    stage.refuses_to_delete = cosmos_error(404)
+async def test_what_has_expired_meanwhile_is_not_left_behind(app: App) -> None:
+    app.refuses_to_delete = cosmos_error(404)
 
     assert (await smoke("--json")).json["leftBehind"] == []
 
 
-async def test_an_outbox_that_cannot_be_written_is_the_services_trouble(stage: Stage) -> None:
-    stage.refuses_to_create = cosmos_error(403)
-    stage.refuses_to_delete = cosmos_error(404)
+async def test_an_outbox_that_cannot_be_written_is_the_services_trouble(app: App) -> None:
+    app.refuses_to_create = cosmos_error(403)
+    app.refuses_to_delete = cosmos_error(404)
 
     assert (await smoke()).code == 3
 
@@ -283,17 +282,17 @@ async def test_an_outbox_that_cannot_be_written_is_the_services_trouble(stage: S
         (["--pause", "1801"], 2),
     ],
 )
-async def test_durations_over_half_the_events_life_are_refused(stage: Stage, words: list[str], code: int) -> None:
+async def test_durations_over_half_the_events_life_are_refused(app: App, words: list[str], code: int) -> None:
     assert (await smoke(*words)).code == code
-    assert len(stage.kinds) == (code == 0)
+    assert len(app.kinds) == (code == 0)
 
 
 def result(**changes: Any) -> tuple[int, list[str], dict[str, Any]]:
-    told = result_of(Smoke("all", 60, DOCUMENT, **changes), SETTINGS)
-    return told.code, told.lines, dict(told.data)
+    shown = result_of(Smoke("all", 60, DOCUMENT, **changes), SETTINGS)
+    return shown.code, shown.lines, dict(shown.data)
 
 
-def test_milliseconds_are_told() -> None:
+def test_milliseconds_are_reported() -> None:
     code, lines, data = result(latency_s=1.2345)
 
     assert (code, data["latencyMs"]) == (0, 1234)
@@ -320,30 +319,30 @@ def test_of_many_differences_ten_are_shown_and_each_remedy_once() -> None:
 
 
 async def test_an_oversized_event_goes_to_quarantine_and_small_ones_after_a_pause_arrive(
-    stage: Stage, paused: list[float]
+    app: App, paused: list[float]
 ) -> None:
     run = await smoke("--oversized", "--timeout", "20", "--pause", "7", RELAY_ON_POISON="park")
     data = (await smoke("--oversized", "--pause", "0", "--json")).json
 
     assert (run.code, run.out.splitlines()[1:]) == (
         0,
-        ["ok: an oversized event went to quarantine, and 5 small ones after it arrived"],
+        ["ok: an oversized event was quarantined, and 5 small ones after it arrived"],
     )
     assert (data["exitCode"], data["remedies"]) == (0, [])
     assert data["oversized"] == {"reason": "message-too-large", "sent": 5, "arrived": 5, "quarantined": []}
-    assert run.err.endswith("The canary arrived. Sending an event that is too large, and small ones after it.\n")
-    assert stage.kinds == ["canary", "large", *["small"] * 5] * 2
-    assert (stage.written, stage.shelf.left, paused) == ({}, [], [7, 0])
+    assert run.err.endswith("The canary arrived. Writing an event that is too large, and small ones after it.\n")
+    assert app.kinds == ["canary", "large", *["small"] * 5] * 2
+    assert (app.written, app.records.left, paused) == ({}, [], [7, 0])
 
 
-async def test_between_the_oversized_event_and_the_small_ones_lies_a_minute_unless_told_otherwise(
-    stage: Stage, paused: list[float]
+async def test_between_the_oversized_event_and_the_small_ones_lies_a_minute_by_default(
+    app: App, paused: list[float]
 ) -> None:
     assert (await smoke("--oversized")).code == 0
     assert paused == [60]
 
 
-async def test_the_quarantine_is_looked_into_now_and_then(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_quarantine_is_looked_into_now_and_then(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     really_sleep = asyncio.sleep
 
@@ -352,7 +351,7 @@ async def test_the_quarantine_is_looked_into_now_and_then(stage: Stage, monkeypa
         await really_sleep(0.05)
 
     monkeypatch.setattr("relay.cli.smoke.oversized.asyncio.sleep", sleep)
-    stage.quarantines, stage.swallows = {}, {"large"}
+    app.quarantines, app.swallows = {}, {"large"}
 
     await smoke("--oversized", "--timeout", "0.2", "--pause", "0")
 
@@ -360,62 +359,62 @@ async def test_the_quarantine_is_looked_into_now_and_then(stage: Stage, monkeypa
     assert all(0.1 <= seconds <= 2 for seconds in waited)
 
 
-async def test_the_sessions_lock_is_held_to_the_end(stage: Stage) -> None:
+async def test_the_sessions_lock_is_held_to_the_end(app: App) -> None:
     await smoke("--oversized", "--timeout", "20", "--pause", "0")
     # The canary, the oversized event and five small ones, each to its time-out.
-    assert stage.held_s >= 7 * 20
+    assert app.held_s >= 7 * 20
     await smoke("--oversized", "--timeout", "1", "--pause", "1")
-    assert stage.held_s >= 7 + 1
+    assert app.held_s >= 7 + 1
 
 
-async def test_no_oversized_event_is_sent_where_the_canary_did_not_arrive(stage: Stage) -> None:
-    stage.swallows = {"canary"}
+async def test_no_oversized_event_is_sent_where_the_canary_did_not_arrive(app: App) -> None:
+    app.swallows = {"canary"}
 
     data = (await smoke("--oversized", "--json")).json
 
-    assert (data["exitCode"], data["oversized"], stage.kinds) == (1, None, ["canary"])
+    assert (data["exitCode"], data["oversized"], app.kinds) == (1, None, ["canary"])
 
 
-async def test_an_oversized_event_that_would_block_is_not_sent(stage: Stage) -> None:
+async def test_an_oversized_event_that_would_block_is_not_sent(app: App) -> None:
     assert (await smoke("--oversized", RELAY_ON_POISON="block")).code == 2
-    assert stage.kinds == []
+    assert app.kinds == []
 
 
 @pytest.mark.parametrize(("reasons", "reason"), [({}, None), ({"large": "message-refused"}, "message-refused")])
 async def test_an_oversized_event_that_is_not_quarantined_as_such_fails(
-    stage: Stage, reasons: dict[str, str], reason: str | None
+    app: App, reasons: dict[str, str], reason: str | None
 ) -> None:
-    stage.quarantines = reasons
-    stage.swallows = {"large"}
+    app.quarantines = reasons
+    app.swallows = {"large"}
 
     async with asyncio.timeout(20):
         data = (await smoke("--oversized", "--timeout", "0.2", "--pause", "0", "--json")).json
 
     assert (data["exitCode"], data["oversized"]["reason"], data["oversized"]["sent"]) == (1, reason, 0)
     assert len(data["remedies"]) == 1
-    assert (stage.written, stage.shelf.left, stage.kinds) == ({}, [], ["canary", "large"])
+    assert (app.written, app.records.left, app.kinds) == ({}, [], ["canary", "large"])
 
 
-async def test_small_events_that_do_not_arrive_fail_and_are_taken_back(stage: Stage) -> None:
-    stage.quarantines["small"] = "message-too-large"
-    stage.shelf.parked_keys = []
+async def test_small_events_that_do_not_arrive_fail_and_are_taken_back(app: App) -> None:
+    app.quarantines["small"] = "message-too-large"
+    app.records.parked_keys = []
 
     data = (await smoke("--oversized", "--pause", "0", "--json")).json
 
     assert (data["exitCode"], data["oversized"]["arrived"]) == (1, 0)
     assert data["oversized"]["quarantined"] == ["message-too-large"] * 5
-    assert (stage.written, stage.shelf.left) == ({}, [])
+    assert (app.written, app.records.left) == ({}, [])
 
 
-async def test_small_events_that_do_not_arrive_in_order_do_not_count(stage: Stage) -> None:
+async def test_small_events_that_do_not_arrive_in_order_do_not_count(app: App) -> None:
     await smoke()
-    stage.swallows = {"small"}
-    receive = stage.receive
+    app.swallows = {"small"}
+    receive = app.receive
 
     async def another(within_s: float) -> Any:
         return await receive(within_s) or _received(sound(OTHER))
 
-    stage.receive = another  # type: ignore[method-assign]
+    app.receive = another  # type: ignore[method-assign]
 
     data = (await smoke("--oversized", "--pause", "0", "--json")).json
 
@@ -425,35 +424,35 @@ async def test_small_events_that_do_not_arrive_in_order_do_not_count(stage: Stag
 OTHER = {"id": "another", "partitionKey": "k", "type": "domainEvent", "data": {"action": "A"}}
 
 
-async def test_what_parked_a_key_leaves_it_parked_no_more(stage: Stage) -> None:
-    put = stage.shelf.put
+async def test_what_parked_a_key_leaves_it_parked_no_more(app: App) -> None:
+    put = app.records.put
 
     def park(document: dict[str, Any], *arguments: Any, **options: Any) -> str:
-        stage.shelf.parked_keys = [document["partitionKey"]]
+        app.records.parked_keys = [document["partitionKey"]]
         return put(document, *arguments, **options)
 
-    stage.shelf.put = park  # type: ignore[method-assign]
+    app.records.put = park  # type: ignore[method-assign]
 
     assert (await smoke("--oversized", "--pause", "0")).code == 0
-    assert stage.shelf.parked_keys == []
+    assert app.records.parked_keys == []
 
 
-async def test_what_cannot_be_deleted_of_the_oversized_test_is_told_too(stage: Stage) -> None:
-    stage.refuses_to_delete = cosmos_error(500)
+async def test_what_cannot_be_deleted_of_the_oversized_test_is_reported_too(app: App) -> None:
+    app.refuses_to_delete = cosmos_error(500)
 
     left = (await smoke("--oversized", "--pause", "0", "--json")).json["leftBehind"]
 
     assert len(left) == 7
-    assert sorted(each.split("'")[1] for each in left) == sorted(stage.written)
-    stage.refuses_to_delete = cosmos_error(404)
+    assert sorted(each.split("'")[1] for each in left) == sorted(app.written)
+    app.refuses_to_delete = cosmos_error(404)
     assert (await smoke("--oversized", "--pause", "0", "--json")).json["leftBehind"] == []
 
 
-async def test_a_clean_up_that_hangs_is_given_up_and_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_clean_up_that_hangs_is_given_up_and_reported(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     async def hang(*_: Any, **__: Any) -> None:
         await asyncio.Event().wait()
 
-    stage.delete_item = hang  # type: ignore[method-assign]
+    app.delete_item = hang  # type: ignore[method-assign]
     for module in ("command", "oversized"):
         monkeypatch.setattr(f"relay.cli.smoke.{module}._CLEAN_UP_S", 0.01)
 
@@ -466,15 +465,15 @@ async def test_a_clean_up_that_hangs_is_given_up_and_told(stage: Stage, monkeypa
 @pytest.mark.parametrize(
     ("reason", "sent", "arrived", "quarantined", "ok", "says"),
     [
-        ("message-too-large", 5, 5, [], True, "ok: an oversized event went to quarantine, and 5 small ones"),
+        ("message-too-large", 5, 5, [], True, "ok: an oversized event was quarantined, and 5 small ones"),
         ("message-too-large", 5, 4, [], False, "only 4 of 5 small ones arrived (none quarantined)"),
         ("message-too-large", 5, 3, ["x", "y"], False, "only 3 of 5 small ones arrived (x, y)"),
         ("message-too-large", 0, 0, [], False, "only 0 of 0"),
         ("set-aside", 5, 5, [], False, "quarantined: the oversized event, as set-aside, not as message-too-large"),
-        (None, 0, 0, [], False, "missing: the oversized event did not come to the quarantine"),
+        (None, 0, 0, [], False, "missing: the oversized event was not quarantined"),
     ],
 )
-def test_what_became_of_the_oversized_event_is_told(
+def test_what_became_of_the_oversized_event_is_reported(
     reason: str | None, sent: int, arrived: int, quarantined: list[str], ok: bool, says: str
 ) -> None:
     found = Oversized(reason, sent, arrived, quarantined, [])
@@ -520,56 +519,24 @@ async def test_the_subscription_is_the_one_named_or_the_only_one(
         assert await choose(SETTINGS, wanted, None) == chosen
 
 
-class Receiver:
-    """A subscription's receiver, which answers these in turn, each a list of messages or an error."""
-
-    def __init__(self, *answers: Any) -> None:
-        self._answers = list(answers)
-        self.session = object()
-        self.waits: list[float] = []
-        self.completed: list[Any] = []
-        self.closed = False
-
-    async def receive_messages(self, count: int, max_wait_time: float) -> Any:
-        self.waits.append(max_wait_time)
-        await asyncio.sleep(0)
-        found = self._answers.pop(0) if self._answers else []
-        if isinstance(found, Exception):
-            raise found
-        if found[count:]:
-            self._answers.insert(0, found[count:])
-        return found[:count]
-
-    async def complete_message(self, message: Any) -> None:
-        self.completed.append(message)
-
-    async def __aenter__(self) -> Receiver:
-        if self._answers and isinstance(self._answers[0], Exception):
-            raise self._answers.pop(0)
-        return self
-
-    async def close(self) -> None:
-        self.closed = True
-
-
 def session_of(*receivers: Receiver) -> Session:
     """A session that is locked by each of these in turn."""
     waiting = list(receivers)
 
     async def lock() -> Any:
-        return waiting.pop(0)
+        return await waiting.pop(0).__aenter__()
 
     return Session(lock)
 
 
 async def test_a_session_gives_its_next_message_completed() -> None:
-    receiver = Receiver([], ["m1", "m2"])
+    receiver = Receiver(Subscription.of("m1", "m2"), quiet=1)
     session = session_of(receiver)
 
-    first: Any = await session.receive(30)
-    assert (first, receiver.completed) == ("m1", ["m1"])
-    second: Any = await session.receive(30)
-    assert (second, receiver.completed) == ("m2", ["m1", "m2"])
+    for completed in (["m1"], ["m1", "m2"]):
+        message = await session.receive(30)
+        assert message is not None
+        assert (message.message_id, receiver.completed) == (completed[-1], completed)
     # A long wait is made of short ones, so that its end is met.
     assert all(0 < wait <= 10 for wait in receiver.waits)
 
@@ -585,18 +552,20 @@ async def test_a_session_without_a_message_is_waited_for_no_longer_than_asked() 
 @pytest.mark.parametrize("error", [ServiceBusConnectionError(message="lost"), OSError("lost")])
 async def test_a_session_that_is_lost_is_the_services_trouble(error: Exception) -> None:
     with pytest.raises(ServiceError, match="could not be received from"):
-        await session_of(Receiver(error)).receive(30)
+        await session_of(Receiver(fails=error)).receive(30)
 
 
 async def test_a_session_whose_lock_is_lost_is_locked_again() -> None:
-    lost, again = Receiver(SessionLockLostError(message="lost")), Receiver(["m1"])
+    subscription = Subscription.of("m1")
+    lost, again = Receiver(subscription), Receiver(subscription)
+    session = session_of(lost, again)
+    await session.locked()
+    lost.lose_lock()
 
-    message: Any = await session_of(lost, again).receive(30)
+    message = await session.receive(30)
 
-    assert (message, lost.closed, again.completed) == ("m1", True, ["m1"])
-
-
-NOT_ALLOWED = AMQPLinkError(condition=b"amqp:not-allowed")
+    assert message is not None
+    assert (message.message_id, lost.closed, again.completed) == ("m1", True, ["m1"])
 
 
 def opens(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -628,13 +597,14 @@ class Renewer:
 async def test_a_sessions_lock_is_held_somewhat_longer_than_asked_and_then_given_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    receiver = Receiver(["m1"])
+    receiver = Receiver(Subscription.of("m1"))
     opens(receiver, monkeypatch)
     monkeypatch.setattr(subscriptions, "AutoLockRenewer", Renewer)
 
     async with open_session(SETTINGS, "all", "k", 100) as session:
-        message: Any = await session.receive(1)
-        assert (message, receiver.closed) == ("m1", False)
+        message = await session.receive(1)
+        assert message is not None
+        assert (message.message_id, receiver.closed) == ("m1", False)
 
     assert 110 <= Renewer.renewed_s[receiver.session] <= 400
     assert receiver.closed
@@ -643,20 +613,22 @@ async def test_a_sessions_lock_is_held_somewhat_longer_than_asked_and_then_given
 @pytest.mark.parametrize(
     ("error", "kind", "says"),
     [
+        (refusals()["no subscription"], UsageError, "does not exist"),
         (MessagingEntityNotFoundError(message="none"), UsageError, "does not exist"),
         (MessagingEntityDisabledError(message="closed"), UsageError, "is disabled for receiving"),
-        (ServiceBusError("no sessions", error=NOT_ALLOWED), UsageError, "does not require sessions"),
+        (refusals()["no sessions"], UsageError, "does not require sessions"),
         (ServiceBusAuthorizationError(message="no"), ServiceError, "may not be received from"),
-        (ServiceBusAuthenticationError(message="no"), ServiceError, "the namespace refused the credentials"),
+        (refusals()["wrong key"], ServiceError, "the namespace refused the credentials"),
         (ClientAuthenticationError("no"), ServiceError, "Could not acquire a token"),
-        (ServiceBusConnectionError(message="lost"), ServiceError, "cannot be received from"),
+        (refusals()["held"], ServiceError, "cannot be received from"),
+        (refusals()["unreachable"], ServiceError, "cannot be received from"),
         (OSError("lost"), ServiceError, "cannot be received from"),
     ],
 )
 async def test_why_a_session_cannot_be_opened(
     error: Exception, kind: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receiver = Receiver(error)
+    receiver = Receiver(refuses=error)
     opens(receiver, monkeypatch)
 
     with pytest.raises(kind) as raised:

@@ -54,10 +54,10 @@ def test_values_that_only_look_alike_differ(stored: Any, arrived: Any) -> None:
     assert difference.remedy == BODY_REMEDY
 
 
-def test_what_is_missing_and_what_was_added_are_told() -> None:
-    told = [(each.path, each.stored, each.arrived) for each in differences({"a": 1}, {"b": 2}, "data")]
+def test_what_is_missing_and_what_was_added_are_reported() -> None:
+    shown = [(each.path, each.stored, each.arrived) for each in differences({"a": 1}, {"b": 2}, "data")]
 
-    assert told == [("data.a", "1", "nothing"), ("data.b", "nothing", "2")]
+    assert shown == [("data.a", "1", "nothing"), ("data.b", "nothing", "2")]
 
 
 def test_the_order_of_members_is_no_difference() -> None:
@@ -84,13 +84,13 @@ def test_each_canary_has_a_partition_key_of_its_own() -> None:
     assert one["id"] != other["id"]
 
 
-def test_dates_that_the_host_rewrites_are_told_with_the_setting_that_keeps_it_from_that() -> None:
+def test_dates_that_the_host_rewrites_are_reported_with_the_setting_that_keeps_it_from_that() -> None:
     data = canary("domainEvent", NOW)["data"]
 
-    told = differences(data, rewritten(data), "data")
+    shown = differences(data, rewritten(data), "data")
 
-    assert len(told) > 10
-    assert {difference.remedy for difference in told} == {DATE_REMEDY}
+    assert len(shown) > 10
+    assert {difference.remedy for difference in shown} == {DATE_REMEDY}
 
 
 def stored() -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_what_the_relay_makes_of_a_document_is_no_difference(source: str | None)
     assert compare(document, received(document, source), source) == []
 
 
-def test_each_property_that_is_not_the_documents_is_told() -> None:
+def test_each_property_that_is_not_the_documents_is_reported() -> None:
     document = stored()
     other = {**stored(), "type": "other", "_ts": 2, "data": {**document["data"], "action": "A", "createdAt": "x"}}
 
@@ -132,7 +132,7 @@ def test_each_property_that_is_not_the_documents_is_told() -> None:
     assert paths(found)[:2] == ["message.subject", "application_properties.createdAt"]
 
 
-def test_messages_of_the_other_format_are_told() -> None:
+def test_messages_of_the_other_format_are_reported() -> None:
     document = stored()
 
     lacking = compare(document, received(document), "/contacts")
@@ -146,7 +146,7 @@ def test_messages_of_the_other_format_are_told() -> None:
     ]
 
 
-def test_a_message_without_properties_and_without_json_is_told() -> None:
+def test_a_message_without_properties_and_without_json_is_reported() -> None:
     document = stored()
     bare = _decoded(AmqpAnnotatedMessage(data_body=b"no JSON"))
 
@@ -156,13 +156,13 @@ def test_a_message_without_properties_and_without_json_is_told() -> None:
     assert (found[-1].arrived, found[-1].remedy) == ("7 bytes that are not", BODY_REMEDY)
 
 
-def test_long_values_are_cut_and_characters_that_look_alike_are_told_apart() -> None:
+def test_long_values_are_cut_and_characters_that_look_alike_are_distinguished() -> None:
     whole, long = "x" * 58, "x" * 59
 
-    told = [(each.stored, each.arrived) for each in differences([whole, "é"], [long, "e\u0301"], "data")]
+    shown = [(each.stored, each.arrived) for each in differences([whole, "é"], [long, "e\u0301"], "data")]
 
     cut = '"' + "x" * 59 + "… (61 characters)"
-    assert told == [(f'"{whole}"', cut), ('"\\u00e9"', '"e\\u0301"')]
+    assert shown == [(f'"{whole}"', cut), ('"\\u00e9"', '"e\\u0301"')]
 
 
 def test_the_canary_has_what_a_careless_reader_alters() -> None:

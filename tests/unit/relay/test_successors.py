@@ -77,7 +77,7 @@ class OutboxAt(Outbox):
         return Positions(self._own, leases)
 
 
-class Told:
+class InMemorySuccessors:
     """Successors over a feed, with what they have read of it."""
 
     def __init__(self, *feed: dict[str, Any], passed: int | None = 100, quarantined: tuple[str, ...] = ()) -> None:
@@ -106,7 +106,7 @@ POISON = document("poison", 5)
     ],
 )
 async def test_an_event_is_late_where_a_later_one_of_its_key_went_out(later: dict[str, Any], out: bool) -> None:
-    assert await Told(POISON, later).went_out(POISON) is out
+    assert await InMemorySuccessors(POISON, later).went_out(POISON) is out
 
 
 @pytest.mark.parametrize(
@@ -124,23 +124,23 @@ async def test_an_event_is_late_where_a_later_one_of_its_key_went_out(later: dic
 async def test_within_a_commit_the_events_own_order_counts(order: object, others: object, out: bool) -> None:
     poison = document("poison", 5, order)
 
-    assert await Told(document("other", 5, others)).went_out(poison) is out
+    assert await InMemorySuccessors(document("other", 5, others)).went_out(poison) is out
 
 
 @pytest.mark.parametrize(("passed", "out"), [(6, True), (5, False), (None, True)])
 async def test_what_the_relay_has_not_passed_has_not_gone_out(passed: int | None, out: bool) -> None:
-    assert await Told(POISON, document("later", 6), passed=passed).went_out(POISON) is out
+    assert await InMemorySuccessors(POISON, document("later", 6), passed=passed).went_out(POISON) is out
 
 
 async def test_what_is_in_quarantine_itself_has_not_gone_out() -> None:
     later = document("later", 6)
 
-    assert not await Told(POISON, later, quarantined=("poison", "later")).went_out(POISON)
-    assert await Told(later, document("sound", 7), POISON, quarantined=("later",)).went_out(POISON)
+    assert not await InMemorySuccessors(POISON, later, quarantined=("poison", "later")).went_out(POISON)
+    assert await InMemorySuccessors(later, document("sound", 7), POISON, quarantined=("later",)).went_out(POISON)
 
 
 async def test_a_document_that_does_not_say_where_it_stood_hides_none_behind_it() -> None:
-    assert await Told(document("unknown"), document("later", 6), POISON).went_out(POISON)
+    assert await InMemorySuccessors(document("unknown"), document("later", 6), POISON).went_out(POISON)
 
 
 @pytest.mark.parametrize(
@@ -148,19 +148,19 @@ async def test_a_document_that_does_not_say_where_it_stood_hides_none_behind_it(
     [document("poison"), document("poison", "5"), document("poison", 5, _ts=None), document("poison", 5, _ts="1")],
 )
 async def test_an_event_that_does_not_say_where_it_stood_is_not_called_late(event: dict[str, Any]) -> None:
-    assert not await Told(document("later", 6)).went_out(event)
+    assert not await InMemorySuccessors(document("later", 6)).went_out(event)
 
 
 async def test_the_last_one_counts_wherever_the_feed_brings_it_and_one_reading_serves_a_key() -> None:
-    told = Told(document("second", 9), document("first", 6))
+    shown = InMemorySuccessors(document("second", 9), document("first", 6))
 
-    late = [await told.went_out(document(f"poison-{lsn}", lsn)) for lsn in (5, 7, 8, 9, 10)]
+    late = [await shown.went_out(document(f"poison-{lsn}", lsn)) for lsn in (5, 7, 8, 9, 10)]
 
     assert late == [True, True, True, False, False]
-    assert (told.container.readings, told.outbox.asked) == (1, 1)
+    assert (shown.container.readings, shown.outbox.asked) == (1, 1)
 
 
 async def test_an_event_with_the_clock_of_now_is_seen() -> None:
     now = int(time.time())
 
-    assert await Told(document("later", 6, _ts=now)).went_out(POISON)
+    assert await InMemorySuccessors(document("later", 6, _ts=now)).went_out(POISON)

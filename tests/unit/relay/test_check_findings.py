@@ -1,4 +1,4 @@
-"""What `check` makes of the facts, whoever has read them."""
+"""What `check` finds in the facts that it has read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from relay.cli.check.administration import administration_connection
 from relay.cli.check.command import exit_code
+from relay.cli.check.cosmos_findings import check_cosmos
 from relay.cli.check.facts import (
     ContainerFacts,
     CosmosFacts,
@@ -18,8 +20,8 @@ from relay.cli.check.facts import (
     TopicFacts,
     Why,
 )
-from relay.cli.check.inspection import administration_connection
-from relay.cli.check.judgement import Demands, Finding, Level, judge_cosmos, judge_servicebus
+from relay.cli.check.findings import Finding, Level
+from relay.cli.check.servicebus_findings import Requirements, check_servicebus
 from relay.cli.results import ExitCode
 from relay.errors import UsageError
 from relay.settings import Connection, Identity
@@ -34,13 +36,15 @@ SOUND_COSMOS = {
     "COSMOS_LEASE_CONTAINER": ContainerFacts(("/id",), -1),
     "COSMOS_QUARANTINE_CONTAINER": ContainerFacts(("/partitionKey",), None),
 }
-DEMANDS = Demands(window=timedelta(minutes=10), relied_on=timedelta(minutes=10), ttl=timedelta(days=1))
+REQUIRED = Requirements(
+    min_window=timedelta(minutes=10), configured_window=timedelta(minutes=10), min_ttl=timedelta(days=1)
+)
 SOUND_TOPIC = TopicFacts("Active", True, timedelta(minutes=10), True, timedelta(days=14))
 SOUND_SUBSCRIPTION = SubscriptionFacts("all", "Active", True, True, timedelta(days=14))
 
 
 def cosmos(**changed: ContainerFacts | Gap) -> list[Finding]:
-    return list(judge_cosmos(CosmosFacts(None, {**SOUND_COSMOS, **changed}), "outbox", NAMES))
+    return list(check_cosmos(CosmosFacts(None, {**SOUND_COSMOS, **changed}), "outbox", NAMES))
 
 
 def servicebus(
@@ -49,7 +53,7 @@ def servicebus(
     sending: int | Gap = 262_144,
 ) -> list[Finding]:
     found = [SOUND_SUBSCRIPTION] if subscriptions is None else subscriptions
-    return list(judge_servicebus(ServiceBusFacts(topic, found, sending), "domain-events", DEMANDS))
+    return list(check_servicebus(ServiceBusFacts(topic, found, sending), "domain-events", REQUIRED))
 
 
 def trouble(findings: list[Finding]) -> list[Finding]:
@@ -82,8 +86,8 @@ def test_a_sound_deployment_gives_nothing_but_ok() -> None:
         ),
         ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/partitionKey",), -1), Level.ERROR, "not /id"),
         ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/id",), None), Level.ERROR, "never expires"),
-        ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/id",), 60), Level.ERROR, "takes its checkpoint along"),
-        ("COSMOS_QUARANTINE_CONTAINER", ContainerFacts(("/partitionKey",), 60), Level.ERROR, "are lost after it"),
+        ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/id",), 60), Level.ERROR, "loses its checkpoint"),
+        ("COSMOS_QUARANTINE_CONTAINER", ContainerFacts(("/partitionKey",), 60), Level.ERROR, "events are lost"),
         (
             "COSMOS_QUARANTINE_CONTAINER",
             ContainerFacts(("/partitionKey",), -1),
@@ -113,7 +117,7 @@ def test_the_lease_container_of_the_triggers_own_making_is_sound() -> None:
 def test_a_lock_that_is_older_than_any_host_holds_it_is_an_error_that_names_it(age_s: float, stale: bool) -> None:
     facts = CosmosFacts(None, SOUND_COSMOS, [LockFacts("host_db_coll.lock", age_s)])
 
-    found = trouble(list(judge_cosmos(facts, "outbox", NAMES)))
+    found = trouble(list(check_cosmos(facts, "outbox", NAMES)))
 
     assert [finding.level for finding in found] == ([Level.ERROR] if stale else [])
     assert all("the lock 'host_db_coll.lock', 61 s old" in finding.what and finding.remedy for finding in found)
@@ -122,7 +126,7 @@ def test_a_lock_that_is_older_than_any_host_holds_it_is_an_error_that_names_it(a
 def test_locks_that_cannot_be_read_are_unknown() -> None:
     facts = CosmosFacts(None, SOUND_COSMOS, Gap(Why.FORBIDDEN, "403 said"))
 
-    (finding,) = trouble(list(judge_cosmos(facts, "outbox", NAMES)))
+    (finding,) = trouble(list(check_cosmos(facts, "outbox", NAMES)))
 
     assert (finding.level, "the locks in" in finding.what) == (Level.UNKNOWN, True)
 
@@ -131,14 +135,14 @@ def test_on_premium_an_unpartitioned_topic_is_as_it_should_be_even_when_it_is_st
     findings = cosmos() + servicebus(replace(SOUND_TOPIC, partitioned=False), sending=1_048_576)
 
     assert exit_code(findings, strict=True, allow_unknown=False) is ExitCode.OK
-    assert any("ids have to be unique across partition keys" in finding.what for finding in findings)
+    assert any("ids must be unique across partition keys" in finding.what for finding in findings)
 
 
 @pytest.mark.parametrize(
     ("why", "unavailable"), [(Why.MISSING, False), (Why.REFUSED, True), (Why.UNREACHABLE, True)]
 )
 def test_an_account_without_its_database_is_one_finding(why: Why, unavailable: bool) -> None:
-    (finding,) = judge_cosmos(CosmosFacts(Gap(why, "said"), {}), "outbox", NAMES)
+    (finding,) = check_cosmos(CosmosFacts(Gap(why, "said"), {}), "outbox", NAMES)
 
     assert (finding.level, finding.unavailable) == (Level.ERROR, unavailable)
 
@@ -147,7 +151,7 @@ def test_an_account_without_its_database_is_one_finding(why: Why, unavailable: b
     ("changed", "level", "says"),
     [
         ({"status": "SendDisabled"}, Level.ERROR, "is SendDisabled"),
-        ({"status": None}, Level.UNKNOWN, "does not tell its status"),
+        ({"status": None}, Level.UNKNOWN, "does not report its status"),
         ({"duplicate_detection": False}, Level.ERROR, "does not detect duplicates"),
         ({"duplicate_detection": None}, Level.UNKNOWN, "whether it detects duplicates"),
         ({"window": timedelta(seconds=599)}, Level.ERROR, "within PT9M59S only, not within PT10M"),
@@ -172,7 +176,7 @@ def test_a_topic_that_is_not_as_it_should_be(changed: dict[str, object], level: 
         ({"requires_session": False}, Level.ERROR, "receive events out of order"),
         ({"requires_session": None}, Level.UNKNOWN, "whether it requires sessions"),
         ({"dead_letters_expired": False}, Level.ERROR, "lost without a trace"),
-        ({"dead_letters_expired": None}, Level.UNKNOWN, "what it does with expired messages"),
+        ({"dead_letters_expired": None}, Level.UNKNOWN, "whether it dead-letters expired messages"),
         ({"ttl": timedelta(minutes=5)}, Level.WARNING, "keeps messages for PT5M"),
     ],
 )
@@ -187,15 +191,15 @@ def test_a_subscription_that_is_not_as_it_should_be(changed: dict[str, object], 
 
 
 def test_messages_that_live_just_as_long_as_was_asked_for_are_no_finding() -> None:
-    topic = replace(SOUND_TOPIC, ttl=DEMANDS.ttl)
+    topic = replace(SOUND_TOPIC, ttl=REQUIRED.min_ttl)
 
-    assert trouble(servicebus(topic, [replace(SOUND_SUBSCRIPTION, ttl=DEMANDS.ttl)])) == []
+    assert trouble(servicebus(topic, [replace(SOUND_SUBSCRIPTION, ttl=REQUIRED.min_ttl)])) == []
 
 
 def test_a_topic_without_subscriptions_is_a_warning() -> None:
     (finding,) = trouble(servicebus(subscriptions=[]))
 
-    assert (finding.level, "goes nowhere" in finding.what) == (Level.WARNING, True)
+    assert (finding.level, "discards what is published" in finding.what) == (Level.WARNING, True)
 
 
 @pytest.mark.parametrize(("why", "cause"), [(Why.FORBIDDEN, "these rights"), (Why.UNREACHABLE, "no management")])
@@ -218,7 +222,7 @@ def test_subscriptions_that_cannot_be_listed_are_unknown() -> None:
 def test_a_management_endpoint_that_does_not_know_a_topic_that_takes_messages_is_another_namespaces() -> None:
     (finding,) = trouble(servicebus(topic=Gap(Why.MISSING, "404")))
 
-    assert (finding.level, "though it can be sent to" in finding.what) == (Level.UNKNOWN, True)
+    assert (finding.level, "the topic can be sent to" in finding.what) == (Level.UNKNOWN, True)
 
 
 def test_a_topic_that_neither_side_knows_does_not_exist() -> None:
@@ -234,7 +238,7 @@ def test_a_topic_that_cannot_be_reached_is_the_services_trouble(why: Why, remedi
 
     assert (finding.level, finding.unavailable) == (Level.ERROR, True)
     # What was refused says itself what to do about it.
-    assert ("the way through the network" in str(finding.remedy)) is remedied
+    assert ("the network between here and there" in str(finding.remedy)) is remedied
 
 
 @pytest.mark.parametrize(
@@ -263,7 +267,7 @@ NAMESPACE = "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;Share
     ("servicebus", "option", "expected"),
     [
         (NAMESPACE, None, NAMESPACE),
-        (EMULATOR, None, None),
+        (EMULATOR, None, EMULATOR),
         (
             EMULATOR,
             "http://127.0.0.1:5300",
@@ -279,21 +283,21 @@ NAMESPACE = "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;Share
     ],
 )
 def test_the_management_endpoint_is_where_the_option_says_with_the_settings_credentials(
-    servicebus: str, option: str | None, expected: str | None
+    servicebus: str, option: str | None, expected: str
 ) -> None:
     found = administration_connection(Connection(connection_string=servicebus), option)
 
-    assert (found.connection_string if found else None) == expected
+    assert found.connection_string == expected
 
 
-def test_with_an_identity_the_management_endpoint_is_the_namespace_unless_told_otherwise() -> None:
+def test_with_an_identity_the_management_endpoint_is_the_namespace_by_default() -> None:
     connection = Connection(address="n.servicebus.windows.net", identity=Identity(managed=True, client_id=None))
 
     assert administration_connection(connection, None) == connection
     assert administration_connection(connection, "https://m.example.net") == replace(
         connection, address="m.example.net"
     )
-    with pytest.raises(UsageError, match="needs SERVICEBUS as a connection string"):
+    with pytest.raises(UsageError, match="requires SERVICEBUS to be a connection string"):
         administration_connection(connection, "http://127.0.0.1:5300")
 
 

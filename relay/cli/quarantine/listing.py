@@ -1,0 +1,70 @@
+"""`python -m relay quarantine list` and `show`, and the lines that show records, parked keys and orders."""
+
+from __future__ import annotations
+
+import json
+
+from relay.cli.quarantine.holdings import Order, Parked
+from relay.cli.quarantine.records import SHORT_ID, Filter, Records, RecordSummary
+from relay.cli.results import ExitCode, Result
+from relay.cosmos.holds import ORDER_PREFIX
+
+SHORT_ORDER = len(ORDER_PREFIX) + SHORT_ID
+
+
+async def list_records(records: Records, chosen: Filter, limit: int) -> Result:
+    """The records in order of arrival, at most `limit`; then the parked partition keys and the pending orders."""
+    summaries = await records.find(chosen, limit)
+    total = len(summaries) if len(summaries) < limit else await records.count(chosen)
+    parked = list((await records.holdings.parked(chosen.partition_key)).values())
+    orders = await records.holdings.orders(chosen.partition_key)
+    lines = [record_line(summary) for summary in summaries]
+    lines += [_parked_line(each) for each in parked]
+    lines += [order_line(order) for order in orders]
+    shown = str(total) if total == len(summaries) else f"{len(summaries)} of {total}"
+    lines.append(f"{shown} in quarantine")
+    data = {
+        "total": total,
+        "records": [summary.data() for summary in summaries],
+        "parked": [each.data() for each in parked],
+        "orders": [order.data() for order in orders],
+    }
+    return Result(ExitCode.OK, data, lines)
+
+
+async def show_record(records: Records, beginning: str) -> Result:
+    """The record whose id begins so, with its whole document."""
+    summaries, _ = await records.find_by_ids([beginning])
+    document = await records.document(summaries[0]) if summaries else None
+    if document is None:
+        return Result(ExitCode.FINDINGS, {"missing": [beginning]}, [missing_line(beginning)])
+    record = {**summaries[0].data(), "document": document}
+    lines = json.dumps(record, ensure_ascii=False, indent=2).split("\n")
+    return Result(ExitCode.OK, {"record": record}, lines)
+
+
+def record_line(summary: RecordSummary) -> str:
+    """A record in one line."""
+    document = "" if summary.document_id is None else f", document {summary.document_id!r}"
+    return (
+        f"{summary.id[:SHORT_ID]}  {summary.quarantined_at[:19]}Z  {summary.reason}  "
+        f"partition key {summary.partition_key!r}{document}"
+    )
+
+
+def order_line(order: Order) -> str:
+    """A pending order in one line."""
+    return (
+        f"{order.id[:SHORT_ORDER]}  {order.ordered_at[:19]}Z  pending  partition key {order.partition_key!r}, "
+        f"document {order.event_id!r}"
+    )
+
+
+def missing_line(identifier: str) -> str:
+    """What to say about an id that no record has."""
+    return f"{identifier} is not in quarantine"
+
+
+def _parked_line(parked: Parked) -> str:
+    because = parked.because[:SHORT_ID]
+    return f"parked since {parked.since[:19]}Z, because of {because}  partition key {parked.partition_key!r}"

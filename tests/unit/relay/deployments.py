@@ -1,0 +1,113 @@
+"""An account and a namespace in memory, as far as `check` reads them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+
+def answer(value: Any) -> Any:
+    """The value, or the error, that a service answers."""
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
+class Account:
+    """An account with one database; each container's answers by its name.
+
+    Attributes:
+        database: What the database says of itself.
+        containers: What each container says of itself.
+        items: What is read of each container, by a query or of its change feed.
+        read_from: Where each reading of a change feed began.
+    """
+
+    def __init__(self) -> None:
+        self.database: Any = {}
+        self.containers: dict[str, Any] = {
+            "data": {"partitionKey": {"paths": ["/partitionKey"]}, "defaultTtl": -1, "_rid": "coll"},
+            "leases": {"partitionKey": {"paths": ["/id"]}, "defaultTtl": -1},
+            "quarantine": {"partitionKey": {"paths": ["/partitionKey"]}},
+        }
+        self.items: dict[str, Any] = {"data": [], "leases": []}
+        self.read_from: list[dict[str, Any]] = []
+        self.reads_any_length = False
+
+    def get_database_client(self, name: str) -> Account:
+        assert name == "outbox"
+        return self
+
+    async def read(self) -> Any:
+        return answer(self.database)
+
+    def get_container_client(self, name: str) -> Any:
+        return _Container(self, name)
+
+
+class _Container:
+    def __init__(self, account: Account, name: str) -> None:
+        self._account = account
+        self.id = name
+        self.client_connection = SimpleNamespace(url_connection="https://host.test:443/")
+
+    async def read(self) -> Any:
+        return answer(self._account.containers[self.id])
+
+    async def query_items(self, query: str, **_: Any) -> AsyncIterator[Any]:
+        for item in answer(self._account.items[self.id]):
+            if item["id"].endswith(".lock") is (".lock" in query):
+                yield item
+
+    async def query_items_change_feed(self, **options: Any) -> AsyncIterator[Any]:
+        self._account.read_from.append(options)
+        self._account.reads_any_length = sys.get_int_max_str_digits() == 0
+        for item in self._account.items[self.id]:
+            yield item
+
+
+class Namespace:
+    """A namespace: what the management endpoint says, and what opening a link does."""
+
+    def __init__(self) -> None:
+        self.topic: Any = SimpleNamespace(
+            status=SimpleNamespace(value="Active"),
+            requires_duplicate_detection=True,
+            duplicate_detection_history_time_window="PT10M",
+            enable_partitioning=True,
+            default_message_time_to_live=timedelta(days=14),
+        )
+        self.subscriptions: Any = [
+            SimpleNamespace(
+                name="all",
+                status="Active",
+                requires_session=True,
+                dead_lettering_on_message_expiration=True,
+                default_message_time_to_live="P14D",
+            )
+        ]
+        self.link: Any = 262_144
+
+    async def __aenter__(self) -> Namespace:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """There is nothing to close."""
+
+    async def get_topic(self, name: str) -> Any:
+        assert name == "domain-events"
+        return answer(self.topic)
+
+    async def list_subscriptions(self, _: str) -> AsyncIterator[Any]:
+        for subscription in answer(self.subscriptions):
+            yield subscription
+
+    def get_topic_sender(self, name: str) -> Namespace:
+        assert name == "domain-events"
+        return self
+
+    async def create_message_batch(self) -> Any:
+        return SimpleNamespace(max_size_in_bytes=answer(self.link))
