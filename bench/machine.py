@@ -1,4 +1,4 @@
-"""What the figures were measured on: enough to judge them, and no names."""
+"""The machine that the figures were measured on, without its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DISTRIBUTIONS = (
 
 
 def facts() -> dict[str, str | int | float]:
-    """Cores, memory, Python and the versions that matter."""
+    """Cores, memory, Python and the versions of the packages that matter."""
     found: dict[str, str | int | float] = {
         "cores": psutil.cpu_count(logical=True) or 0,
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),

@@ -1,7 +1,7 @@
-"""The relay and the SDK without a wire: what each of them computes for an event, and nothing that waits.
+"""The relay and the SDK without a network: what each of them computes for an event.
 
-A sender here makes batches as the SDK's does, and accepts each at once. Processor time spent on sockets and in the
-event loop is the same whoever sends, but varies from run to run by more than what is to be measured.
+A sender here makes batches as the SDK's does, and accepts each at once. The processor time of sockets and event
+loop is the same for both, but varies between runs by more than the difference to be measured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENVIRONMENT = {
 
 
 class AcceptingSender:
-    """Accepts whatever it is given."""
+    """Accepts everything."""
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         return ServiceBusMessageBatch(max_size_in_bytes or LINK_LIMIT)
@@ -42,7 +42,7 @@ class AcceptingSender:
 
 
 class AcceptingClient:
-    """Makes such senders."""
+    """Creates senders that accept everything."""
 
     def get_topic_sender(self, topic: str) -> AcceptingSender:
         return AcceptingSender()
@@ -57,6 +57,6 @@ def _client(connection: Connection) -> ServiceBusClient:
 
 @contextmanager
 def offline_relay(changed: Mapping[str, str] | None = None) -> Iterator[Relay]:
-    """A relay of these settings whose senders accept everything at once."""
+    """A relay with these settings, whose senders accept everything at once."""
     with mock.patch.object(publisher, "servicebus_client", _client):
         yield Relay.from_settings(Settings.from_environment({**ENVIRONMENT, **(changed or {})}))

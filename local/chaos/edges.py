@@ -62,7 +62,7 @@ async def gather(stack: Stack, admin: AdminPorts, struck: Mapping[str, int]) -> 
         admin: Their admin ports.
         struck: How often faults have struck, by kind.
     """
-    edges = read_journal(stack.host_edges)
+    edges = read_journal(stack.edge_journal)
     for part in (stack.cosmos, stack.servicebus):
         edges.update((await admin.get(part, "edges"))["edges"])
     edges.update({edge: struck.get(kind, 0) for edge, kind in _OF_FAULTS.items()})

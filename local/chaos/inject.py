@@ -116,10 +116,10 @@ class Injector:
 
     async def _until_met(self, edge: FunctionsEdge) -> None:
         """Wait until hosts have met an edge once more, but not for ever."""
-        before = read_journal(self._stack.host_edges)[edge]
+        before = read_journal(self._stack.edge_journal)[edge]
         with suppress(TimeoutError):
             async with asyncio.timeout(_MET_WITHIN_S):
-                while read_journal(self._stack.host_edges)[edge] == before:
+                while read_journal(self._stack.edge_journal)[edge] == before:
                     await asyncio.sleep(_ASK_AGAIN_S)
 
     async def _outage(self, fault: Fault) -> None:
