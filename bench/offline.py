@@ -6,7 +6,7 @@ loop is the same for both, but varies between runs by more than the difference t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
@@ -28,6 +28,8 @@ ENVIRONMENT = {
 
 class AcceptingSender:
     """Accepts everything."""
+
+    _max_message_size_on_link = LINK_LIMIT
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         return ServiceBusMessageBatch(max_size_in_bytes or LINK_LIMIT)
@@ -51,12 +53,12 @@ class AcceptingClient:
         """There is nothing to close."""
 
 
-def _client(connection: Connection) -> ServiceBusClient:
+def _client(connection: Connection, **options: object) -> ServiceBusClient:
     return AcceptingClient()  # type: ignore[return-value]
 
 
 @contextmanager
-def offline_relay(changed: Mapping[str, str] | None = None) -> Iterator[Relay]:
-    """A relay with these settings, whose senders accept everything at once."""
+def offline_relay() -> Iterator[Relay]:
+    """A relay with the default settings, whose senders accept everything at once."""
     with mock.patch.object(publisher, "servicebus_client", _client):
-        yield Relay.from_settings(Settings.from_environment({**ENVIRONMENT, **(changed or {})}))
+        yield Relay.from_settings(Settings.from_environment(ENVIRONMENT))
