@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bench.benchmark import Table
+from bench.benchmark import Table, percent
 from bench.report import Report, markdown
 from local.stack.parts import ROOT
 
@@ -192,7 +192,8 @@ def plan(rate: float, costs: Costs) -> Case:
     raise ValueError(f"no deployment relays {rate:.0f} events/s: {limits(case, costs)[0].name}")
 
 
-def _costs(costs: Costs) -> Table:
+def _costs(report: Report) -> Table:
+    costs = Costs.of(report)
     rows = {
         "an event that is its key's only one in a page: checked, encoded, sent as one message": costs.single,
         "a batch, whatever its size": costs.send,
@@ -202,8 +203,48 @@ def _costs(costs: Costs) -> Table:
     return Table("", ("step", "µs"), tuple((step, f"{seconds * 1e6:.3g}") for step, seconds in rows.items()))
 
 
-def _growth(costs: Costs) -> Table:
-    rows = []
+def _compared(report: Report) -> Table:
+    """The bounds beside the benchmark's sweep of RELAY_SENDERS: pages of 100 keys with one event each."""
+    costs, rows = Costs.of(report), []
+    for table in report.tables:
+        if not (title := re.fullmatch(r"RELAY_SENDERS, acknowledgement after (\d+) ms", table.title)):
+            continue
+        column = table.columns.index("sends/s")
+        for row in table.rows:
+            case = Case(
+                others=0,
+                partitions=1,
+                senders=int(row[0]),
+                max_items=100,
+                round_trip_s=int(title[1]) / 1000,
+                page_s=0,
+                core=1,
+            )
+            bound = min(relay_limits(case, costs), key=lambda limit: limit.rate)
+            measured = float(row[column].replace(",", ""))
+            rows.append(
+                (
+                    title[1],
+                    row[0],
+                    _number(bound.rate),
+                    bound.name,
+                    _number(measured),
+                    percent(measured / bound.rate),
+                )
+            )
+    columns = (
+        "round trip, ms",
+        "`RELAY_SENDERS`",
+        "bound, events/s",
+        "from",
+        "measured, events/s",
+        "of the bound",
+    )
+    return Table("", columns, tuple(rows))
+
+
+def _growth(report: Report) -> Table:
+    costs, rows = Costs.of(report), []
     for rate in RATES:
         case = plan(rate, costs)
         operations = rate * (1 + case.subscriptions) * 30 * 86_400 / 1e6
@@ -233,8 +274,8 @@ def _growth(costs: Costs) -> Table:
     return Table("", columns, tuple(rows))
 
 
-def _changes(costs: Costs) -> Table:
-    base = Case()
+def _changes(report: Report) -> Table:
+    costs, base = Costs.of(report), Case()
     cases = {
         "(none)": base,
         **{f"round trip {ms} ms": replace(base, round_trip_s=ms / 1000) for ms in (2, 30, 100)},
@@ -253,7 +294,8 @@ def _changes(costs: Costs) -> Table:
     return Table("", ("changed", *names, "first limit"), tuple(rows))
 
 
-def _limits(costs: Costs) -> Table:
+def _limits(report: Report) -> Table:
+    costs = Costs.of(report)
     found = {limit.name: limit for units in (0, 1) for limit in limits(Case(units=units), costs)}
     rows = sorted(found.values(), key=lambda limit: limit.rate)
     return Table(
@@ -269,8 +311,9 @@ def _number(value: float) -> str:
     return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
 
 
-TABLES: dict[str, Callable[[Costs], Table]] = {
+TABLES: dict[str, Callable[[Report], Table]] = {
     "costs": _costs,
+    "compared": _compared,
     "growth": _growth,
     "changes": _changes,
     "limits": _limits,
@@ -279,8 +322,7 @@ TABLES: dict[str, Callable[[Costs], Table]] = {
 
 def rendered(text: str, report: Report) -> str:
     """The page with every table between its markers computed again. KeyError for an unknown table."""
-    costs = Costs.of(report)
-    return _MARKED.sub(lambda found: f"{found[1]}{markdown(TABLES[found[2]](costs))}\n{found[3]}", text)
+    return _MARKED.sub(lambda found: f"{found[1]}{markdown(TABLES[found[2]](report))}\n{found[3]}", text)
 
 
 def write(report: Report) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 
 import psutil
@@ -26,3 +27,9 @@ def facts() -> dict[str, str | int | float]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
     return found | {name: metadata.version(name) for name in _DISTRIBUTIONS}
+
+
+def described(found: Mapping[str, str | int | float]) -> str:
+    """The facts as text."""
+    machine = f"{found['cores']} cores, {found['memory_gib']} GiB of memory, {found['system']}, {found['python']}"
+    return ", ".join([machine, *(f"{name} {found[name]}" for name in _DISTRIBUTIONS if name in found)])

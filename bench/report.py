@@ -83,7 +83,7 @@ class Report:
     def to_markdown(self, *, chart: str) -> str:
         """`docs/benchmarks.md`, made from its template. `chart` is the SVG's path, relative to the page."""
         kind = "Full" if self.run["full"] else "Quick"
-        facts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.run["machine"].items())
+        facts = machine.described(self.run["machine"])
         when = f"{datetime.fromisoformat(self.run['finished']):%d %B %Y}, {self.run['seconds'] / 60:.0f} minutes"
         text = TEMPLATE.read_text(encoding="utf-8")
         for name, content in {

@@ -124,3 +124,17 @@ def test_a_plan_leaves_standard_when_its_credits_are_too_few() -> None:
 def test_a_rate_beyond_sixteen_messaging_units_has_no_plan() -> None:
     with pytest.raises(ValueError, match=r"no deployment relays 100000 events/s: 16 messaging unit"):
         plan(100_000, COSTS)
+
+
+def test_the_bounds_are_compared_with_the_measured_senders() -> None:
+    rows = (("1", "80", "-"), ("32", "2,000", "-"))
+    sweep = Table("RELAY_SENDERS, acknowledgement after 10 ms", ("RELAY_SENDERS", "sends/s", "own core"), rows)
+    costs = tuple(table for table in published().tables if not table.title.startswith("RELAY_SENDERS"))
+
+    compared = capacity.TABLES["compared"](Report({}, (), (*costs, sweep)))
+
+    one, many = compared.rows
+    assert (one[:2], one[3:5]) == (("10", "1"), ("senders' round trips", "80"))
+    # 100 keys on 32 senders are 4 rounds of a little more than 10 ms.
+    assert many[3:5] == ("one page at a time per physical partition", "2,000")
+    assert 2300 < float(many[2].replace(",", "")) < 2500
