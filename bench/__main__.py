@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import benchmark, capacity, chart
+from bench import benchmark, capacity_page, chart
 from bench.benchmark import Benchmark, Plan
 from bench.ceiling import BrokerCeiling
 from bench.contention import Usage
@@ -109,7 +109,7 @@ def write(report: Report, *, whole: bool) -> list[Path]:
         report.to_markdown(chart="../bench/results/latest.svg" if publish else "latest.svg"), encoding="utf-8"
     )
     if publish:
-        capacity.write(report)
+        capacity_page.write(report)
     return [results, picture, page]
 
 

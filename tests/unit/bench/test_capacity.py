@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench import capacity
+from bench import capacity, capacity_page
 from bench.__main__ import published
 from bench.benchmark import Table
 from bench.capacity import Case, Costs, Limit, limits, plan, relay_limits, request_units, service_bus_limit
@@ -21,23 +21,23 @@ def rate(found: list[Limit], name: str) -> float:
 
 
 def test_the_page_is_rendered_from_the_published_results() -> None:
-    text = capacity.PAGE.read_text(encoding="utf-8")
+    text = capacity_page.PAGE.read_text(encoding="utf-8")
 
-    assert capacity.rendered(text, published()) == text, "python -m bench.capacity renders it again"
+    assert capacity_page.rendered(text, published()) == text, "python -m bench.capacity_page renders it again"
     changed = text.replace("| 100 | Standard, ", "| 100 | Standard, 1")
     assert changed != text
-    assert capacity.rendered(changed, published()) == text
+    assert capacity_page.rendered(changed, published()) == text
 
 
 def test_every_table_is_on_the_page() -> None:
-    text = capacity.PAGE.read_text(encoding="utf-8")
+    text = capacity_page.PAGE.read_text(encoding="utf-8")
 
-    assert all(text.count(f"<!-- table: {name} -->") == 1 for name in capacity.TABLES)
+    assert all(text.count(f"<!-- table: {name} -->") == 1 for name in capacity_page.TABLES)
 
 
 def test_an_unknown_table_is_an_error() -> None:
     with pytest.raises(KeyError, match="nonsense"):
-        capacity.rendered("<!-- table: nonsense -->\n<!-- end -->", published())
+        capacity_page.rendered("<!-- table: nonsense -->\n<!-- end -->", published())
 
 
 def test_costs_are_derived_from_batches_of_one_ten_and_a_hundred() -> None:
@@ -105,7 +105,7 @@ def test_more_instances_than_physical_partitions_add_nothing() -> None:
     assert relay_limits(Case(instances=8), COSTS) == relay_limits(Case(instances=4), COSTS)
 
 
-@pytest.mark.parametrize("wanted", capacity.RATES)
+@pytest.mark.parametrize("wanted", capacity_page.RATES)
 def test_a_plan_keeps_its_headroom_with_no_instance_too_many(wanted: float) -> None:
     chosen = plan(wanted, COSTS)
 
@@ -131,7 +131,7 @@ def test_the_bounds_are_compared_with_the_measured_senders() -> None:
     sweep = Table("RELAY_SENDERS, acknowledgement after 10 ms", ("RELAY_SENDERS", "sends/s", "own core"), rows)
     costs = tuple(table for table in published().tables if not table.title.startswith("RELAY_SENDERS"))
 
-    compared = capacity.TABLES["compared"](Report({}, (), (*costs, sweep)))
+    compared = capacity_page.TABLES["compared"](Report({}, (), (*costs, sweep)))
 
     one, many = compared.rows
     assert (one[:2], one[3:5]) == (("10", "1"), ("senders' round trips", "80"))

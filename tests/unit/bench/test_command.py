@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as command
-from bench import capacity
+from bench import capacity_page
 from bench.benchmark import Benchmark, Findings, Live, Plan
 from bench.report import Report
 from tests.unit.bench.support import findings, report
@@ -37,7 +37,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(command, "_QUICK_RESULTS", tmp_path / "quick")
     monkeypatch.setattr(command, "_RESULTS", tmp_path / "results")
     monkeypatch.setattr(command, "_PAGE", tmp_path / "benchmarks.md")
-    monkeypatch.setattr(capacity, "write", lambda found: (tmp_path / "capacity.md").write_text(found.to_json()))
+    monkeypatch.setattr(
+        capacity_page, "write", lambda found: (tmp_path / "capacity.md").write_text(found.to_json())
+    )
     publish(tmp_path, report())
     return tmp_path
 
