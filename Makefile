@@ -52,11 +52,7 @@ soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENT
 soak: setup ## Very many events, and whether the relay's memory stays flat: EVENTS=
 	@$(PY) -m local soak --events $(EVENTS)
 
-.venv/.bench-installed: .venv/.installed requirements-bench.txt
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt >&2
-	@touch $@
-
-bench: .venv/.bench-installed ## Measure beside the rivals, in two minutes: FULL=1 BENCH="--only NAME"
+bench: setup ## Measure beside the baselines, in two minutes: FULL=1 BENCH="--only NAME"
 	@$(PY) -m bench $(if $(FULL),--full) $(BENCH)
 
 up: setup ## Start the local stack, until Ctrl-C

@@ -1,7 +1,7 @@
 """A pipelining AMQP 1.0 sender: Apache Qpid Proton's protocol engine on an asyncio socket.
 
-It keeps many deliveries in flight on one link, which the SDK's sender does not. Proton has no way to give a
-transfer the message-format by which Service Bus knows a batch: it is put into the frames on their way out.
+It keeps many deliveries in flight on one link, which the SDK's sender does not. Proton cannot set the
+message-format by which Service Bus recognises a batch, so this module sets it in the outgoing frames.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from azure.servicebus import parse_connection_string
-from azure.servicebus._pyamqp.utils import generate_sas_token  # the format is public, an encoder for it is not
+from azure.servicebus._pyamqp.utils import generate_sas_token  # the token's format is public, its encoder is not
 from proton import Collector, Connection, Delivery, Event, Link, Message, Sender, Transport, TransportException
 
 from outbox_emulators.servicebus import codec
@@ -20,10 +20,10 @@ from outbox_emulators.servicebus.frames import TRANSFER, FrameReader, performati
 from outbox_emulators.servicebus.sections import BATCH_FORMAT
 
 LARGEST_BATCH = 65_000
-"""In bytes: what one frame holds. Putting in the field makes a frame longer, and a full one would be too long."""
+"""Bytes that fit into one frame with the message-format, which makes the frame longer."""
 
 IN_FLIGHT = 64
-"""Deliveries sent and not yet accepted, at most."""
+"""The most deliveries sent and not yet accepted."""
 
 _FRAME_BYTES = 65_536
 _MESSAGE_FORMAT_FIELD = 3
@@ -69,7 +69,7 @@ class PipelinedSender(asyncio.Protocol):
         return sender
 
     async def send(self, batches: Sequence[bytes]) -> None:
-        """Send encoded batches in their order; returns when the last one was accepted. Raises NotAccepted."""
+        """Send encoded batches in order; returns when the last one was accepted. Raises NotAccepted."""
         self._finished = asyncio.get_running_loop().create_future()
         self._waiting, self._next = batches, 0
         self._pump()
@@ -143,7 +143,7 @@ class PipelinedSender(asyncio.Protocol):
             elif event.type == Event.DELIVERY:
                 self._delivery(cast(Delivery, event.delivery))
             elif event.type in (Event.LINK_REMOTE_CLOSE, Event.CONNECTION_REMOTE_CLOSE, Event.TRANSPORT_ERROR):
-                self._fail(f"the broker ended it: {event.type}")
+                self._fail(f"the broker closed the link or the connection: {event.type}")
             self._collector.pop()
 
     def _put_token(self) -> None:

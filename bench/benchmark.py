@@ -1,12 +1,13 @@
-"""What a benchmark is: given a plan, it measures and hands back figures and targets.
+"""What a benchmark is: given a plan, it measures, and returns targets and tables.
 
-Each benchmark is a class in a module of its own, listed in `bench.__main__`. It measures what it is about beside
-its rival, in turns, and says what it found; how that is shown, stored and drawn is not its concern.
+Each benchmark is a class in its own module, listed in `bench.__main__`. It measures the relay in turns with its
+baselines. How findings are shown, stored and drawn is not its concern.
 """
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -26,64 +27,46 @@ class Bound(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """One measured quantity: every repeat's value, so that median and spread can be told.
+class Target:
+    """A measured quantity whose median has a limit.
 
     Attributes:
-        name: Unique in a run, path-like, such as `throughput/article 10 ms 100x1`.
-        unit: Of the values: `events/s`, `ms`, `TIMES`, `µs/event`, `MB`, `%`, ….
-        values: One a repeat, in the order measured; at least one.
-        note: What a reader must know to read it, or nothing.
+        name: Unique in a run, such as `against the article's handler, 10 ms, 100x1`.
+        values: One per repeat, in the order measured; at least one.
+        unit: `ms`, `TIMES`, `µs`, `%`, ….
+        bound: On which side of `limit` the target is met.
+        limit: In `unit`.
+        note: What a reader must know about the values, if anything.
     """
 
     name: str
-    unit: str
     values: tuple[float, ...]
+    unit: str
+    bound: Bound
+    limit: float
     note: str = ""
 
     @property
-    def median(self) -> float:
+    def measured(self) -> float:
+        """The median."""
         return statistics.median(self.values)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The lower and the upper quartile; lowest and highest where there are fewer than four values."""
+        """The lower and the upper quartile; lowest and highest for fewer than four values."""
         if len(self.values) < 4:
             return min(self.values), max(self.values)
         lower, _, upper = statistics.quantiles(self.values, n=4, method="inclusive")
         return lower, upper
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A figure's median held against a limit.
-
-    Attributes:
-        name: Unique in a run, a reader's words, such as `against the article's handler, 10 ms, 100 x 1`.
-        figure: What is judged, by its median.
-        bound: On which side of `limit` it is met.
-        limit: In the figure's unit.
-        key: What an explanation of a miss is looked up by (`bench.explanations`); the name where left empty.
-    """
-
-    name: str
-    figure: Figure
-    bound: Bound
-    limit: float
-    key: str = ""
-
-    @property
-    def measured(self) -> float:
-        return self.figure.median
 
     @property
     def met(self) -> bool:
         return self.measured >= self.limit if self.bound is Bound.AT_LEAST else self.measured <= self.limit
 
     @property
-    def target(self) -> str:
-        """The limit in words, such as `≥ 20 ms`."""
-        return f"{self.bound} {self.limit:g} {self.figure.unit}"
+    def wanted(self) -> str:
+        """The limit as text, such as `≥ 20 ms`."""
+        return f"{self.bound} {self.limit:g} {self.unit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +76,8 @@ class Table:
     Attributes:
         title: Its heading in `docs/benchmarks.md`.
         columns: The header.
-        rows: As long as `columns`, each.
-        prose: What stands above the table, markdown; may be empty.
+        rows: Each as long as `columns`.
+        prose: Markdown above the table; may be empty.
     """
 
     title: str
@@ -105,9 +88,8 @@ class Table:
 
 @dataclass(slots=True)
 class Findings:
-    """All that one benchmark found. Figures that a target judges need not be listed among `figures` again."""
+    """Everything that one benchmark found."""
 
-    figures: list[Figure] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
 
@@ -117,9 +99,9 @@ class Plan:
     """How much to measure.
 
     Attributes:
-        full: The whole, or what the targets need in two minutes in all.
-        seed: What workloads and arrivals are drawn from.
-        scratch: An existing folder for databases, logs and the like; the caller removes what it need not keep.
+        full: Everything, instead of what the targets need in two minutes in total.
+        seed: The seed of workloads and arrivals.
+        scratch: An existing folder for databases and logs; the caller removes it.
     """
 
     full: bool
@@ -132,25 +114,42 @@ class Plan:
 
 
 class Live(Protocol):
-    """Where a benchmark tells how it goes, while it goes."""
+    """Where a benchmark reports its progress."""
 
     def step(self, what: str) -> None:
-        """A new stretch of work begins: `what` names it, such as `10 ms 100x1: article, repeat 3 of 7`."""
+        """A new step begins: `what` names it, such as `10 ms 100x1: article, repeat 3 of 7`."""
 
     def rate(self, value: float, unit: str) -> None:
-        """What was just measured, or goes on: shown beside the step."""
+        """The latest measurement, shown beside the step."""
 
 
 class Benchmark(Protocol):
-    """A benchmark, constructed without arguments. Whatever it starts, it ends, also when cancelled."""
+    """A benchmark, constructed without arguments. It ends everything it starts, also when cancelled."""
 
     @property
     def name(self) -> str:
-        """One word, what `--only` takes."""
+        """One word, as `--only` takes it."""
 
     @property
     def about(self) -> str:
-        """One sentence for `--help` and the report."""
+        """One line for `--help`."""
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         """Measure. Raises only where no measurement was possible; a missed target is a finding."""
+
+
+def shown(value: float) -> str:
+    """A number with as many digits as anyone needs."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def median(values: Sequence[float]) -> float:
+    """The median; NaN of nothing."""
+    return statistics.median(values) if values else float("nan")
+
+
+def percent(share: float) -> str:
+    """A share of 1 as text, such as `45 %`."""
+    return f"{share * 100:.0f} %"

@@ -1,4 +1,4 @@
-"""The local Service Bus as a process of its own, and what it costs."""
+"""The local Service Bus as a process of its own, and its processor time."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import aiohttp
 import psutil
 
 from local.stack.environment import TOPIC
-from local.stack.parts import Part
+from local.stack.parts import emulator
 
-# The account is never reached: none of the documents measured can be quarantined.
+# The account is never used: none of the documents is quarantined.
 _UNUSED_COSMOS = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=bm9uZQ==;"
 
 
 class Broker:
-    """A broker with the one topic: duplicate detection on, and no subscription, so that nothing piles up in it.
+    """A broker with one topic that has duplicate detection and no subscriptions, so that no messages pile up.
 
-    A topic without subscriptions does for each message what a relay waits for, and no more: it decodes the batch,
-    looks for duplicates, and accepts.
+    For each message such a topic does only what a relay waits for: it decodes the batch, looks for duplicates, and
+    accepts.
     """
 
     def __init__(self, scratch: Path, *, ack_delay_ms: int = 0) -> None:
@@ -31,12 +31,10 @@ class Broker:
     async def __aenter__(self) -> Self:
         entities = self._scratch / "bench-entities.json"
         entities.write_text(json.dumps(_entities()))
-        self._part = await Part.start(
+        self._part = await emulator(
             "servicebus",
-            [
-                *("--port", "0", "--admin-port", "0", "--entities", str(entities), "--edges", "off"),
-                *("--ack-delay-ms", str(self.ack_delay_ms)),
-            ],
+            *("--port", "0", "--admin-port", "0", "--entities", str(entities), "--edges", "off"),
+            *("--ack-delay-ms", str(self.ack_delay_ms)),
             log=self._scratch / "bench-servicebus.log",
         )
         self._process = psutil.Process(self._part.pid)
@@ -65,12 +63,16 @@ class Broker:
         return float(times.user + times.system)
 
     async def accepted(self) -> int:
-        """Messages the topic has accepted so far, duplicates not among them."""
+        """Messages the topic has accepted so far.
+
+        Raises:
+            RuntimeError: It has dropped duplicates or refused messages, which makes the measurement invalid.
+        """
         url = f"http://127.0.0.1:{self._part.details['admin_port']}/admin/entities"
         async with aiohttp.ClientSession() as session, session.get(url) as response:
             counts: dict[str, Any] = (await response.json())[TOPIC]
         if counts["duplicates_dropped"] or counts["refused"]:
-            raise RuntimeError(f"the broker dropped or refused messages, so nothing here counts: {counts}")
+            raise RuntimeError(f"the broker dropped or refused messages, so this measurement is invalid: {counts}")
         return int(counts["accepted"])
 
 

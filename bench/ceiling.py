@@ -1,19 +1,18 @@
-"""The local broker's own ceiling: how much it takes when nothing on the other side is in its way."""
+"""The local broker's own ceiling: how much it accepts when the senders are not the limit."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
-from bench.benchmark import Figure, Findings, Live, Plan, Table
+from bench.benchmark import Findings, Live, Plan, Table, median, percent
 from bench.broker import Broker
-from bench.turns import middle
-from local.stack.parts import ROOT
-from outbox_emulators.process import READY
+from local.stack.parts import Part
 
-# Messages in a batch, and batches for each process: about a second's work for the broker.
+# Messages per batch, and batches per process: about a second's work for the broker.
 _QUICK = ((1, 2000), (10, 800), (100, 80))
 _FULL = ((1, 6000), (10, 2400), (100, 240))
 _TIMEOUT_S = 120.0
@@ -21,7 +20,7 @@ _TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """What one flood reached.
+    """The result of one flood.
 
     Attributes:
         batches: Batches a second, of all processes.
@@ -38,10 +37,10 @@ class BrokerCeiling:
     """Batches a second from one and from two processes that only send."""
 
     name = "broker"
-    about = "the local broker's own ceiling, so that no figure is the broker's by mistake"
+    about = "the local broker's own ceiling, to recognise figures that it limits"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
-        findings, rows = Findings(), []
+        rows = []
         repeats = plan.pick(quick=1, full=3)
         for per_batch, batches in plan.pick(quick=_QUICK, full=_FULL):
             for processes in plan.pick(quick=(2,), full=(1, 2)):
@@ -50,67 +49,48 @@ class BrokerCeiling:
                 for repeat in range(repeats):
                     async with Broker(plan.scratch) as broker:
                         seed = plan.seed + 1000 * repeat
-                        floods.append(await flood(broker, processes, per_batch, batches, seed))
+                        floods.append(await flood(broker, processes, per_batch, batches, seed, plan.scratch))
                     live.rate(floods[-1].batches * per_batch, "messages/s")
-                name = f"broker/{processes} processes, batches of {per_batch}"
-                rates = tuple(each.batches for each in floods)
-                findings.figures += [
-                    Figure(name, "batches/s", rates),
-                    Figure(f"{name}, processor", "µs/batch", tuple(each.broker_us for each in floods)),
-                ]
+                rate = median([each.batches for each in floods])
                 rows.append(
                     (
                         f"{processes} x, batches of {per_batch}",
-                        f"{middle(rates):,.0f}",
-                        f"{middle(rates) * per_batch:,.0f}",
-                        f"{middle([each.broker_us for each in floods]):,.0f}",
-                        f"{100 * middle([each.broker_share for each in floods]):.0f} %",
+                        f"{rate:,.0f}",
+                        f"{rate * per_batch:,.0f}",
+                        f"{median([each.broker_us for each in floods]):,.0f}",
+                        percent(median([each.broker_share for each in floods])),
                     )
                 )
         columns = ("flooding processes", "batches/s", "messages/s", "broker µs/batch", "broker's core")
-        findings.tables.append(Table("The broker's own ceiling", columns, tuple(rows)))
-        return findings
+        return Findings(tables=[Table("The broker's own ceiling", columns, tuple(rows))])
 
 
-async def flood(broker: Broker, processes: int, per_batch: int, batches: int, seed: int) -> Flood:
-    """Have so many processes send so many batches each, all at once.
+async def flood(broker: Broker, processes: int, per_batch: int, batches: int, seed: int, logs: Path) -> Flood:
+    """Send `batches` batches from each process, all processes at once.
 
     Raises:
-        RuntimeError: One of them failed.
+        PartFailed: One of them failed.
     """
-    started = [
-        await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bench.load", "--connection-string", broker.connection_string),
-            *("--seed", str(seed + number), "--per-batch", str(per_batch), "--batches", str(batches)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            cwd=ROOT,
-        )
-        for number in range(processes)
-    ]
-    try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            for process in started:
-                await _line(process, until=READY.strip())
-            before = broker.processor_seconds()
-            for process in started:
-                assert process.stdin is not None
-                process.stdin.write(b"go\n")
-                await process.stdin.drain()
-            answers = [json.loads(await _line(process, until="{")) for process in started]
-    finally:
-        for process in started:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+    async with AsyncExitStack() as resources, asyncio.timeout(_TIMEOUT_S):
+        started = []
+        for number in range(processes):
+            part = await Part.start(
+                *(f"flood-{number}", "bench.load", "--connection-string", broker.connection_string),
+                *("--seed", str(seed + number), "--per-batch", str(per_batch), "--batches", str(batches)),
+                log=logs / f"flood-{number}.log",
+            )
+            resources.push_async_callback(part.stop)
+            started.append(part)
+        before = broker.processor_seconds()
+        for part in started:
+            part.send_line("go")
+        answers = [json.loads(await _answer(part)) for part in started]
     used, took = broker.processor_seconds() - before, max(float(answer["seconds"]) for answer in answers)
     sent = sum(int(answer["batches"]) for answer in answers)
     return Flood(sent / took, used / sent * 1e6, used / took)
 
 
-async def _line(process: asyncio.subprocess.Process, *, until: str) -> str:
-    assert process.stdout is not None
-    async for line in process.stdout:
-        if line.decode().startswith(until):
-            return line.decode()
-    raise RuntimeError(f"a flooding process ended with exit code {await process.wait()}")
+async def _answer(part: Part) -> bytes:
+    if line := await part.output.readline():
+        return line
+    raise part.failure("ended before it had sent everything")

@@ -1,4 +1,4 @@
-"""How busy the machine was with what is not measured: a figure from a busy machine is to be taken with care."""
+"""How busy the machine was with other processes: figures from a busy machine are unreliable."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import psutil
 
 TOO_BUSY = 0.1
-"""The share of the machine's processors above which the report says so."""
+"""The share of the machine's processors above which the report asks to measure again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Processor seconds since the machine started, or this process did; and a moment."""
+    """Processor seconds of the machine and of this process, and when they were read."""
 
     machine: float
     own: float
@@ -22,17 +22,19 @@ class Usage:
 
     @classmethod
     def now(cls) -> Usage:
-        """As it is. Children count as this process's own once they have ended."""
-        machine = psutil.cpu_times()
+        """The current values. Children count as this process's own once they have ended."""
         times = os.times()
-        return cls(
-            sum(machine) - machine.idle - getattr(machine, "iowait", 0.0),
-            times.user + times.system + times.children_user + times.children_system,
-            time.monotonic(),
-        )
+        own = times.user + times.system + times.children_user + times.children_system
+        return cls(machine_seconds(), own, time.monotonic())
 
     def others_share(self, since: Usage) -> float:
-        """The share of all processors, 0 to 1, that went to other processes meanwhile."""
+        """The share of all processors, 0 to 1, that other processes used since then."""
         available = (self.moment - since.moment) * (psutil.cpu_count() or 1)
         others = (self.machine - since.machine) - (self.own - since.own)
         return min(1.0, max(0.0, others / available)) if available > 0 else 0.0
+
+
+def machine_seconds() -> float:
+    """Busy seconds of all processors since the machine started."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))

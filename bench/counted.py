@@ -1,4 +1,4 @@
-"""Counted work: what a thousand events take at the wire. These numbers are the same on every machine."""
+"""Counted work: what a thousand events take on the network. These numbers are the same on every machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from azure.functions import DocumentList
 
-from bench.benchmark import Figure, Findings, Live, Plan, Table
+from bench.benchmark import Findings, Live, Plan, Table
 from bench.broker import Broker
 from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
 from bench.wiretap import Wiretap, Work
@@ -41,26 +41,23 @@ class CountedWork:
     about = "sends, batches, connections, links and bytes for a thousand events"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
-        findings = Findings()
         rows: list[tuple[str, ...]] = []
         async with Broker(plan.scratch) as broker, Wiretap(broker.port) as tap:
             for shape in SHAPES:
                 live.step(f"counting the work of {shape.name}")
                 counted = await count(tap, broker.settings(), shape, Source(plan.seed + len(rows)))
                 rows.append(_row(shape, counted))
-                findings.figures += _figures(shape, counted)
                 live.rate(counted.first.sends, "sends/1,000 events")
         columns = ("shape", "sends", "batches", "connections", "links", "KB sent", "bytes/event", "opened again")
         prose = (
-            "A thousand events of each shape, through a new relay with its default senders, counted on the way "
-            "to the broker. *Opened again* is what a second thousand opens."
+            "A thousand events of each shape, published by a new relay with its default senders, counted between "
+            "relay and broker. *Opened again* is what a second thousand opens."
         )
-        findings.tables.append(Table("Counted work", columns, tuple(rows), prose))
-        return findings
+        return Findings(tables=[Table("Counted work", columns, tuple(rows), prose)])
 
 
 async def count(tap: Wiretap, environment: Mapping[str, str], shape: Workload, source: Source) -> Counted:
-    """Relay a thousand events of a shape, twice, through a relay of these settings; count what passes the tap."""
+    """Relay a thousand events of a shape, twice, with these settings; count what passes the tap."""
     settings = {**environment, "SERVICEBUS": tap.through(environment["SERVICEBUS"])}
     relay = assemble(Settings.from_environment(settings))
     invocations = math.ceil(_EVENTS / shape.events)
@@ -78,18 +75,6 @@ async def _work(tap: Wiretap, relay: CosmosRelay, invocations: Sequence[Document
     for documents in invocations:
         await relay.handle(documents, "counted")
     return tap.work - before
-
-
-def _figures(shape: Workload, counted: Counted) -> list[Figure]:
-    numbers = {
-        "sends": counted.first.sends,
-        "batches": counted.first.batches,
-        "connections": counted.first.connections,
-        "links": counted.first.links,
-        "bytes": counted.first.bytes,
-        "connections opened again": counted.second.connections,
-    }
-    return [Figure(f"counted/{shape.name}/{what}", "/1,000 events", (float(n),)) for what, n in numbers.items()]
 
 
 def _row(shape: Workload, counted: Counted) -> tuple[str, ...]:

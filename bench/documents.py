@@ -1,4 +1,4 @@
-"""What is relayed: batches of documents in the article's shape, drawn from a seed, every id fresh."""
+"""Workloads: batches of documents in the article's shape, drawn from a seed, every id new."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVENT_TYPE = "domainEvent"
 # The JSON text of one document, in bytes. The article's own example has about 300 without its padding.
 ARTICLE, TWO_KB, TWENTY_KB = 300, 2_048, 20_480
 
-_WORDS = ("street", "address", "company", "telephone", "contact", "customer", "of", "a", "as", "it", "was", "told")
+_WORDS = ("street", "address", "company", "telephone", "contact", "customer", "of", "a", "as", "it", "was", "sent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class Workload:
     """One batch of changes, as a recipe.
 
     Attributes:
-        keys: Partition keys that events are spread over.
-        per_key: Events of each key; with `zipf`, on average.
-        size: Of one document's JSON text, in bytes, about.
+        keys: Number of partition keys.
+        per_key: Events of each key; on average with `zipf`.
+        size: Approximate bytes of one document's JSON text.
         others: The share of documents of another type in the batch, 0 to below 1.
-        zipf: Whether popularity is skewed: the key of rank r is drawn in proportion to 1 / r.
+        zipf: Whether keys are skewed: the key of rank r is drawn in proportion to 1 / r.
     """
 
     keys: int
@@ -68,16 +68,16 @@ class Source:
         return documents
 
     def texts(self, workload: Workload) -> Iterator[str]:
-        """Batches as the JSON text that the host hands to the worker, without end."""
+        """Batches as the JSON text that the host passes to the worker, without end."""
         while True:
             yield to_text(self.batch(workload), rewrite_dates=False)
 
     def invocations(self, workload: Workload, number: int) -> list[DocumentList]:
-        """`number` batches as the function gets them: decoded by azure-functions' own converter."""
+        """`number` batches as the function receives them: decoded by azure-functions' own converter."""
         return [self.decoded(self.batch(workload)) for _ in range(number)]
 
     def decoded(self, documents: list[dict[str, Any]]) -> DocumentList:
-        """These documents as the function gets them."""
+        """These documents as the function receives them."""
         decoded: DocumentList = from_text(to_text(documents, rewrite_dates=False))
         return decoded
 

@@ -1,8 +1,8 @@
-"""`python -m bench.footprint`: one invocation in a process of its own, and how much memory that took.
+"""`python -m bench.footprint`: one invocation in a process of its own, and how much memory it took.
 
 It reads the trigger's text from a file, as the worker reads it from the host, decodes it, relays it, and prints as
-JSON the bytes of the text and by how much the resident size rose at most. What tracemalloc counts is of no use
-here: orjson (3.13) reserves twelve times the room for a body of 20 KB, and leaves most of it untouched.
+JSON the bytes of the text and the peak growth of the resident size. tracemalloc would mislead: orjson (3.13)
+reserves twelve times the size of a body of 20 KB, and does not touch most of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import gc
 import json
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -27,7 +26,7 @@ _EVERY_S = 0.002
 
 
 class Watch:
-    """The highest resident size of this process while it watches, in bytes, looked at every 2 ms."""
+    """The highest resident size of this process within the block, in bytes, sampled every 2 ms."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()
@@ -62,7 +61,7 @@ async def main() -> None:
     arguments = parser.parse_args()
     relay = assemble(Settings.from_environment(environment(arguments.connection_string)))
     try:
-        # Links, their buffers and what is imported late are not this invocation's.
+        # Links, their buffers and late imports are not part of the measured invocation.
         (warm_up,) = Source(7).invocations(Workload(keys=64, per_key=1), 1)
         await relay.handle(warm_up, "warm-up")
         del warm_up
@@ -80,9 +79,8 @@ def _read(path: Path) -> str:
 async def _measured(relay: CosmosRelay, path: Path) -> dict[str, float]:
     watch = Watch()
     before = watch.now()
-    started = time.perf_counter()
     with watch:
-        # The worker holds the text while the function runs: it belongs to the invocation's request.
+        # The worker keeps the text while the function runs: it is the invocation's request.
         text = _read(path)
         documents = from_text(text)
         decoded = watch.now()
@@ -91,7 +89,6 @@ async def _measured(relay: CosmosRelay, path: Path) -> dict[str, float]:
         "payload": len(text.encode()),
         "whole": watch.peak - before,
         "relay": watch.peak - decoded,
-        "seconds": time.perf_counter() - started,
     }
 
 

@@ -1,18 +1,14 @@
-"""How long importing function_app takes, beside importing azure.functions and azure.servicebus.aio alone.
+"""How long importing function_app takes, relative to importing azure.functions and azure.servicebus.aio alone.
 
-It is what a cold start waits for before the first invocation. Each import happens in a process of its own, with
+A cold start waits for this import before the first invocation. Each import happens in a process of its own, with
 bytecode already compiled, the two in turns.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sys
-
-from bench.benchmark import TIMES, Bound, Figure, Findings, Live, Plan, Target
+from bench.benchmark import TIMES, Bound, Findings, Live, Plan, Target
 from bench.offline import ENVIRONMENT
-from local.stack.parts import ROOT
+from local.stack.parts import output_of
 
 _CLOCKED = "import time; t = time.perf_counter(); import {what}; print((time.perf_counter() - t) * 1000)"
 _RELAY = "function_app"
@@ -24,7 +20,7 @@ class Imports:
     """Import time, in turns."""
 
     name = "imports"
-    about = "importing function_app beside importing its two SDKs alone"
+    about = "importing function_app, relative to importing its two SDKs alone"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         times: dict[str, list[float]] = {_RELAY: [], _BARE: []}
@@ -36,31 +32,10 @@ class Imports:
                 live.step(f"import {what}, {repeat + 1} of {repeats}")
                 times[what].append(await _import_ms(what))
                 live.rate(times[what][-1], "ms")
-        compared = tuple(ours / bare for ours, bare in zip(times[_RELAY], times[_BARE], strict=True))
-        ratio = Figure("import/function_app to its SDKs", TIMES, compared)
-        return Findings(
-            figures=[Figure(f"import/{what}", "ms", tuple(values)) for what, values in times.items()],
-            targets=[
-                Target(
-                    "import of function_app against its two SDKs alone", ratio, Bound.AT_MOST, 1.2, key="import"
-                )
-            ],
-        )
+        ratios = tuple(ours / bare for ours, bare in zip(times[_RELAY], times[_BARE], strict=True))
+        return Findings([Target("importing function_app, over its two SDKs", ratios, TIMES, Bound.AT_MOST, 1.2)])
 
 
 async def _import_ms(what: str) -> float:
-    """Import it in a new process; returns milliseconds. Raises RuntimeError where that fails."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        _CLOCKED.format(what=what),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
-    )
-    async with asyncio.timeout(_TIMEOUT_S):
-        out, errors = await process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"import {what} failed: {errors.decode(errors='replace')[-2000:]}")
-    return float(out)
+    """Import it in a new process; returns milliseconds. Raises RuntimeError if that fails."""
+    return float(await output_of("-c", _CLOCKED.format(what=what), environment=ENVIRONMENT, within_s=_TIMEOUT_S))

@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
-from bench.benchmark import Bound, Figure, Findings, Live, Plan, Table, Target
+from bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median, percent
 from bench.outbox import Outbox, balanced_keys
-from bench.stage import ProcessorUse, Stage, StageOptions
-from bench.subscriber import Subscriber
+from bench.subscriber import Subscriber, running_subscriber
+from bench.testbed import ProcessorUse, running_testbed
+from local.stack.supervisor import Stack
 
-RATE = 300.0
-"""Events committed a second."""
-
+_RATE = 300.0
 _KEYS = 48
 _JUDGED_PARTITIONS = 4
 _WARM_UP_S = 1.5
@@ -28,49 +25,45 @@ _ARRIVE_WITHIN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """When one event was due to be committed, offered, and known to be committed; seconds, monotonic."""
+    """When an event was due to be committed, and when the commit had returned; seconds, monotonic."""
 
     identifier: str
     due: float
-    offered: float
     returned: float
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a stretch of steady load showed; milliseconds, sorted.
+    """What a period of steady load showed; milliseconds, sorted.
 
     Attributes:
         committed: From the answer to the transactional batch to the message at the subscriber.
-        offered: From just before the batch was sent: the write itself is in it.
-        due: From the moment the batch was due, whatever kept the writer.
+        due: From the moment the batch was due, including any delay of the writer.
         shares: The part of one core that each process used.
         rate: Events committed a second.
     """
 
     committed: list[float]
-    offered: list[float]
     due: list[float]
     shares: dict[str, float]
     rate: float
 
 
 class Load:
-    """Commits at random moments, as many a second on average as asked for, whether or not earlier ones are done.
+    """Commits at random moments, a Poisson process from a seed.
 
-    Arrivals are a Poisson process from a seed. Since none waits for another's answer, a slow stretch delays
-    whatever falls into it, instead of being left out of the figures.
+    No commit waits for another's answer: a slow period delays whatever falls into it, instead of being left out of
+    the figures.
     """
 
-    def __init__(self, outbox: Outbox, keys: Sequence[str], rate: float, seed: int) -> None:
+    def __init__(self, outbox: Outbox, keys: Sequence[str], seed: int) -> None:
         self._outbox = outbox
         self._keys = keys
-        self._rate = rate
         self._random = random.Random(seed)
         self._number = 0
 
     async def run(self, seconds: float) -> list[Commit]:
-        """Commit for so long; returns once every answer is there."""
+        """Commit for that long; returns once every answer has arrived."""
         commits: list[Commit] = []
         async with asyncio.TaskGroup() as tasks:
             for due in self._moments(seconds):
@@ -81,7 +74,7 @@ class Load:
 
     def _moments(self, seconds: float) -> Iterator[float]:
         began = moment = time.monotonic()
-        while (moment := moment + self._random.expovariate(self._rate)) < began + seconds:
+        while (moment := moment + self._random.expovariate(_RATE)) < began + seconds:
             yield moment
 
     async def _commit(self, due: float, commits: list[Commit]) -> None:
@@ -89,53 +82,51 @@ class Load:
         number = self._number
         key = self._random.choice(self._keys)
         identifier = f"{number:08}-{key}"
-        offered = time.monotonic()
         await self._outbox.commit(key, identifier, number)
-        commits.append(Commit(identifier, due, offered, time.monotonic()))
+        commits.append(Commit(identifier, due, time.monotonic()))
 
 
 class Latency:
     """The benchmark."""
 
     name = "latency"
-    about = "Commit to subscriber at 300 events a second, for several poll delays."
+    about = "commit to subscriber at 300 events a second, by poll delay"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         """Measure each poll delay, on four physical partitions and, in the full run, on one."""
-        findings = Findings()
-        rows: list[tuple[str, ...]] = []
+        findings, rows = Findings(), []
         delays = plan.pick(quick=(100, 500), full=(100, 500, 1000))
         for partitions in plan.pick(quick=(_JUDGED_PARTITIONS,), full=(_JUDGED_PARTITIONS, 1)):
-            for delay, windows in (await measure(partitions, delays, plan, live)).items():
-                _add(findings, partitions, delay, windows)
+            for delay, windows in (await _measure(partitions, delays, plan, live)).items():
                 rows.append(_row(partitions, delay, windows))
-        findings.tables.append(Table(_TITLE, _COLUMNS, tuple(rows), _PROSE))
+                if partitions == _JUDGED_PARTITIONS:
+                    findings.targets += _targets(delay, windows)
+        findings.tables.append(Table("From commit to subscriber", _COLUMNS, tuple(rows), _PROSE))
         return findings
 
 
-async def measure(
-    partitions: int, delays: Sequence[int], plan: Plan, live: Live, *, rate: float = RATE
-) -> dict[int, list[Window]]:
-    """Windows of steady load by poll delay, on one stage with one subscriber and a host for each delay in turn."""
+async def _measure(partitions: int, delays: Sequence[int], plan: Plan, live: Live) -> dict[int, list[Window]]:
+    """Windows of steady load by poll delay, with one subscriber, and one host per delay in turn."""
     keys = list(islice(balanced_keys(partitions), _KEYS))
-    logs = Path(plan.scratch) / f"latency-{partitions}"
+    logs = plan.scratch / f"latency-{partitions}"
     live.step(f"latency: starting the stack with {partitions} partition(s) and {_KEYS} session receivers")
-    async with (
-        Stage(StageOptions(logs=logs, partitions=partitions)) as stage,
-        Subscriber(stage.settings["SERVICEBUS"], keys) as subscriber,
-        Outbox(stage.settings["COSMOS"]) as outbox,
-    ):
-        load = Load(outbox, keys, rate, plan.seed)
-        found = {}
-        for delay in delays:
-            await stage.start_hosts(1, RELAY_POLL_DELAY_MS=str(delay))
-            found[delay] = await _windows(stage, subscriber, load, delay, plan, live)
-            await stage.stop_hosts()
-        return found
+    async with running_testbed(logs, partitions=partitions) as testbed:
+        stack = testbed.stack
+        async with (
+            running_subscriber(stack.settings["SERVICEBUS"], keys, logs) as subscriber,
+            Outbox(stack.settings["COSMOS"]) as outbox,
+        ):
+            load = Load(outbox, keys, plan.seed)
+            found = {}
+            for delay in delays:
+                await stack.start_host(RELAY_POLL_DELAY_MS=str(delay))
+                found[delay] = await _windows(stack, subscriber, load, delay, plan, live)
+                await stack.stop_hosts()
+            return found
 
 
 async def _windows(
-    stage: Stage, subscriber: Subscriber, load: Load, delay: int, plan: Plan, live: Live
+    stack: Stack, subscriber: Subscriber, load: Load, delay: int, plan: Plan, live: Live
 ) -> list[Window]:
     arrived = len(subscriber.arrivals)
     warm_up = await load.run(_WARM_UP_S)
@@ -147,9 +138,9 @@ async def _windows(
         live.step(f"latency: poll delay {delay} ms, window {number + 1}")
         use = ProcessorUse(
             {
-                "Cosmos DB": stage.cosmos.pid,
-                "host": stage.hosts[0].pid,
-                "broker": stage.servicebus.pid,
+                "Cosmos DB": stack.cosmos.pid,
+                "host": stack.hosts[0].pid,
+                "broker": stack.servicebus.pid,
                 "subscriber": subscriber.pid,
                 "writer": os.getpid(),
             }
@@ -159,7 +150,7 @@ async def _windows(
         arrived += len(commits)
         await subscriber.until_received(arrived, within_s=_ARRIVE_WITHIN_S)
         windows.append(_window(commits, subscriber, shares, seconds))
-        live.rate(percentile(windows[-1].committed, 0.5), "ms, median")
+        live.rate(_percentile(windows[-1].committed, 0.5), "ms, median")
     return windows
 
 
@@ -167,57 +158,47 @@ def _window(commits: list[Commit], subscriber: Subscriber, shares: dict[str, flo
     arrivals = [(subscriber.arrivals[commit.identifier], commit) for commit in commits]
     return Window(
         committed=sorted((at - commit.returned) * 1000 for at, commit in arrivals),
-        offered=sorted((at - commit.offered) * 1000 for at, commit in arrivals),
         due=sorted((at - commit.due) * 1000 for at, commit in arrivals),
         shares=shares,
         rate=len(commits) / seconds,
     )
 
 
-def percentile(ordered: Sequence[float], fraction: float) -> float:
+def _percentile(ordered: Sequence[float], fraction: float) -> float:
     """The value below which that part of a sorted, non-empty sequence lies."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * fraction))]
 
 
-def _add(findings: Findings, partitions: int, delay: int, windows: Sequence[Window]) -> None:
-    where = f"{delay} ms, {partitions} partition(s)"
-    for fraction, limit in ((0.5, delay / 2 + 60), (0.99, delay + 200.0)):
-        label = f"p{round(fraction * 100)}"
-        values = tuple(percentile(window.committed, fraction) for window in windows)
-        figure = Figure(f"latency/{label} {where}", "ms", values, _NOTE)
-        if partitions == _JUDGED_PARTITIONS:
-            name = f"commit to subscriber, poll delay {delay} ms, {label}"
-            findings.targets.append(Target(name, figure, Bound.AT_MOST, limit, key="latency"))
-        else:
-            findings.figures.append(figure)
-        for start in ("offered", "due"):
-            values = tuple(percentile(getattr(window, start), fraction) for window in windows)
-            findings.figures.append(Figure(f"latency/{label} {where}, from {_STARTS[start]}", "ms", values))
+def _targets(delay: int, windows: Sequence[Window]) -> list[Target]:
+    return [
+        Target(
+            f"commit to subscriber, poll delay {delay} ms, p{round(fraction * 100)}",
+            tuple(_percentile(window.committed, fraction) for window in windows),
+            "ms",
+            Bound.AT_MOST,
+            limit,
+        )
+        for fraction, limit in ((0.5, delay / 2 + 60), (0.99, delay + 200.0))
+    ]
 
 
 def _row(partitions: int, delay: int, windows: Sequence[Window]) -> tuple[str, ...]:
-    def median(values: Iterator[float]) -> str:
-        return f"{statistics.median(values):.0f}"
+    def percentile(since: str, fraction: float) -> str:
+        return f"{median([_percentile(getattr(window, since), fraction) for window in windows]):.0f}"
 
     shares = "; ".join(
-        f"{name} {sum(window.shares[name] for window in windows) / len(windows):.0%}".replace("%", " %")
+        f"{name} {percent(sum(window.shares[name] for window in windows) / len(windows))}"
         for name in windows[0].shares
     )
     return (
         str(delay),
         str(partitions),
         f"{sum(window.rate for window in windows) / len(windows):.0f}",
-        median(percentile(window.committed, 0.5) for window in windows),
-        median(percentile(window.committed, 0.99) for window in windows),
-        median(percentile(window.due, 0.5) for window in windows),
-        median(percentile(window.due, 0.99) for window in windows),
+        *(percentile(since, fraction) for since in ("committed", "due") for fraction in (0.5, 0.99)),
         shares,
     )
 
 
-_NOTE = "from the answer to the transactional batch to the message at a session receiver that was open beforehand"
-_STARTS = {"offered": "before the write", "due": "when the write was due"}
-_TITLE = "From commit to subscriber"
 _COLUMNS = (
     "poll delay, ms",
     "partitions",
@@ -229,10 +210,10 @@ _COLUMNS = (
     "of a core",
 )
 _PROSE = (
-    "Transactional batches of a business document and an event arrive as a Poisson process, 300 a second, whether "
-    "or not earlier ones are done. The clock starts when the batch's answer has returned, or (*from due*) when "
-    "the batch was due, and stops when the SDK hands the message to the subscriber. It holds one session receiver "
-    f"for each of the {_KEYS} keys, opened beforehand: taking up a session costs this SDK half a second, which is "
-    "the consumer's affair. It receives and deletes. Writer, Cosmos DB, host, broker and subscriber are processes "
-    "on the same two cores."
+    "Transactional batches of a business document and an event arrive as a Poisson process, 300 a second, "
+    "whether or not earlier ones have finished. The clock starts when the batch's answer has returned, or "
+    "(*from due*) when the batch was due. It stops when the SDK returns the message to the subscriber, which "
+    f"receives and deletes, with one session receiver for each of the {_KEYS} keys. Receivers are opened "
+    "beforehand: accepting a session takes this SDK half a second, which is a cost of the consumer. Writer, "
+    "Cosmos DB, host, broker and subscriber are processes on the same two cores."
 )

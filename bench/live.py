@@ -1,4 +1,4 @@
-"""What is shown on standard error while a benchmark runs: in place on a terminal, else a line for each stretch."""
+"""Progress of a benchmark on standard error: one changing line on a terminal, else a line for each measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 
 class Progress:
-    """The present step and the last rate, drawn only when told: no thread of it disturbs what is timed."""
+    """The current step and the last rate, drawn only when they change: no thread disturbs the timing."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
@@ -32,13 +32,13 @@ class Progress:
             self._in_place.stop()
 
     def step(self, what: str) -> None:
-        """A new stretch of work begins."""
+        """A new step begins."""
         self._step = what
         if self._console.is_terminal:
             self._show("")
 
     def rate(self, value: float, unit: str) -> None:
-        """What was just measured."""
+        """The latest measurement."""
         self._show(f"{value:,.0f} {unit}" if abs(value) >= 100 else f"{value:,.2f} {unit}")
 
     def _show(self, measured: str) -> None:

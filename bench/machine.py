@@ -1,8 +1,9 @@
-"""What the figures were measured on: enough to judge them, and no names."""
+"""The machine that the figures were measured on, without its name."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 
 import psutil
@@ -18,7 +19,7 @@ _DISTRIBUTIONS = (
 
 
 def facts() -> dict[str, str | int | float]:
-    """Cores, memory, Python and the versions that matter."""
+    """Cores, memory, Python and the versions of the packages that matter."""
     found: dict[str, str | int | float] = {
         "cores": psutil.cpu_count(logical=True) or 0,
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
@@ -26,3 +27,9 @@ def facts() -> dict[str, str | int | float]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
     return found | {name: metadata.version(name) for name in _DISTRIBUTIONS}
+
+
+def described(found: Mapping[str, str | int | float]) -> str:
+    """The facts as text."""
+    machine = f"{found['cores']} cores, {found['memory_gib']} GiB of memory, {found['system']}, {found['python']}"
+    return ", ".join([machine, *(f"{name} {found[name]}" for name in _DISTRIBUTIONS if name in found)])

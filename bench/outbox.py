@@ -1,4 +1,4 @@
-"""Fills the outbox for a measurement: events committed with azure-cosmos, over keys whose partitions are known."""
+"""Fills the outbox for a measurement, over partition keys whose physical partitions are known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFINITION = PartitionKeyDefinition.from_json({"paths": ["/partitionKey"], "kin
 
 
 def balanced_keys(partitions: int, *, prefix: str = "key") -> Iterator[str]:
-    """Partition keys without end that go to the physical partitions in turn, so that none has more than others."""
+    """Endless partition keys that belong to the physical partitions in turn, so that all have equally many."""
     ranges = _DEFINITION.split(partitions)
     waiting: list[list[str]] = [[] for _ in ranges]
     for number in count():
@@ -82,13 +82,13 @@ class Outbox:
         await self._client.__aexit__(exception_type, exception, traceback)
 
     async def commit(self, partition_key: str, identifier: str, version: int) -> None:
-        """One transactional batch, as the article's service writes it: a business document, and its event."""
+        """One transactional batch, as the article's service writes it: a business document and its event."""
         documents = (contact(partition_key, version), event(identifier, partition_key))
         operations = [("upsert", (document,)) for document in documents]
         await self._container.execute_item_batch(operations, partition_key=partition_key)
 
     async def fill(self, documents: Sequence[dict[str, Any]]) -> None:
-        """Write documents as fast as it goes, in no order."""
+        """Write documents as fast as possible, in no order."""
         waiting = iter(documents)
 
         async def work() -> None:

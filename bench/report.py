@@ -1,179 +1,146 @@
-"""What a run found, as JSON and as markdown."""
+"""The results of a run: as JSON, and as the page `docs/benchmarks.md`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bench import machine
-from bench.benchmark import Figure, Findings, Table, Target
+from bench.benchmark import Bound, Findings, Table, Target, shown
 from bench.contention import TOO_BUSY, Usage
-from bench.explanations import EXPLANATIONS
 
 TEMPLATE = Path(__file__).with_name("benchmarks.template.md")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One run.
+    """The results of one run, as they are stored and shown.
 
     Attributes:
-        findings: By the benchmark's name, in the order run.
-        full: Whether it was the whole.
-        seed: What its workloads were drawn from.
-        seconds: How long it took.
-        others_share: The share of the machine's processors that other processes used meanwhile, 0 to 1.
-        finished: When it ended.
+        run: When, how long, how much, and on what machine.
+        targets, tables: Of all benchmarks, in the order in which they ran.
     """
 
-    findings: dict[str, Findings]
-    full: bool
-    seed: int
-    seconds: float
-    others_share: float
-    finished: datetime
+    run: Mapping[str, Any]
+    targets: tuple[Target, ...]
+    tables: tuple[Table, ...]
 
     @classmethod
-    def of(cls, findings: dict[str, Findings], *, full: bool, seed: int, since: Usage) -> Report:
+    def of(cls, findings: Iterable[Findings], *, full: bool, seed: int, since: Usage) -> Report:
         """The report of a run that ends now."""
-        now = Usage.now()
-        return cls(findings, full, seed, now.moment - since.moment, now.others_share(since), datetime.now(UTC))
+        now, found = Usage.now(), list(findings)
+        run = {
+            "full": full,
+            "seed": seed,
+            "seconds": round(now.moment - since.moment),
+            "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "machine": machine.facts(),
+            "used_by_others": round(now.others_share(since), 3),
+        }
+        return cls(
+            run,
+            tuple(_rounded(target) for each in found for target in each.targets),
+            tuple(table for each in found for table in each.tables),
+        )
 
-    @property
-    def targets(self) -> list[Target]:
-        return [target for each in self.findings.values() for target in each.targets]
-
-    @property
-    def figures(self) -> list[Figure]:
-        """Every figure once, those that targets judge first."""
-        found = {target.figure.name: target.figure for target in self.targets}
-        found |= {figure.name: figure for each in self.findings.values() for figure in each.figures}
-        return list(found.values())
-
-    @property
-    def tables(self) -> list[Table]:
-        return [table for each in self.findings.values() for table in each.tables]
-
-    @property
-    def unexplained(self) -> list[Target]:
-        """Targets that were missed and have no explanation."""
-        return [target for target in self.targets if not target.met and explanation(target) is None]
-
-    @property
-    def busy(self) -> str:
-        """How much of the machine went to others, and what to make of it."""
-        said = f"Other processes used {self.others_share:.0%} of the machine meanwhile"
-        return f"{said}: measure again on a quiet one." if self.others_share > TOO_BUSY else f"{said}."
+    @classmethod
+    def from_json(cls, text: str) -> Report:
+        """A report as `to_json` wrote it."""
+        content = json.loads(text)
+        targets = [
+            Target(
+                each["name"],
+                tuple(each["values"]),
+                each["unit"],
+                Bound(each["bound"]),
+                each["limit"],
+                each["note"],
+            )
+            for each in content["targets"]
+        ]
+        tables = [
+            Table(each["title"], tuple(each["columns"]), tuple(map(tuple, each["rows"])), each["prose"])
+            for each in content["tables"]
+        ]
+        return cls(content["run"], tuple(targets), tuple(tables))
 
     def to_json(self) -> str:
-        """The whole report; every number to six digits."""
-        content = {
-            "full": self.full,
-            "seed": self.seed,
-            "seconds": round(self.seconds),
-            "finished": self.finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "machine": machine.facts(),
-            "used_by_others": _digits(self.others_share),
-            "targets": [_target(each) for each in self.targets],
-            "figures": [_figure(each) for each in self.figures],
-        }
-        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        """The whole report, one line for each target and each row."""
+        targets = [_json(asdict(target)) for target in self.targets]
+        tables = [
+            f'{{"title": {_json(table.title)}, "prose": {_json(table.prose)},\n  '
+            f'"columns": {_json(table.columns)},\n  "rows": {_lines(map(_json, table.rows), 3)}}}'
+            for table in self.tables
+        ]
+        return (
+            f'{{"run": {_json(self.run)},\n "targets": {_lines(targets, 2)},\n "tables": {_lines(tables, 2)}}}\n'
+        )
 
     def to_markdown(self, *, chart: str) -> str:
-        """`docs/benchmarks.md`, made of its template. `chart` is the SVG's path, relative to it."""
-        facts = machine.facts()
-        run = (
-            f"{'Full' if self.full else 'Quick'} run of {self.finished:%d %B %Y}, {self.seconds / 60:.0f} minutes"
-        )
-        parts = {
-            "run": f"{run}, on {', '.join(f'{name} {value}' for name, value in facts.items())}. {self.busy}",
-            "chart": f"![The figures as a chart]({chart})",
-            "targets": _markdown(_targets_table(self.targets)),
-            "missed": _missed(self.targets),
+        """`docs/benchmarks.md`, made from its template. `chart` is the SVG's path, relative to the page."""
+        kind = "Full" if self.run["full"] else "Quick"
+        facts = machine.described(self.run["machine"])
+        when = f"{datetime.fromisoformat(self.run['finished']):%d %B %Y}, {self.run['seconds'] / 60:.0f} minutes"
+        text = TEMPLATE.read_text(encoding="utf-8")
+        for name, content in {
+            "run": f"{kind} run of {when}: {facts}. {self.busy}",
+            "chart": f"![Throughput of the relay and its baselines]({chart})",
+            "targets": markdown(targets_table(self.targets)),
             "tables": "\n\n".join(_section(table) for table in self.tables),
-        }
-        text = TEMPLATE.read_text()
-        for name, content in parts.items():
+        }.items():
             text = text.replace("{{" + name + "}}", content)
         return text
 
+    @property
+    def busy(self) -> str:
+        """How much of the machine other processes used."""
+        share = self.run["used_by_others"]
+        said = f"Other processes used {share * 100:.0f} % of the machine"
+        return f"{said}: measure again on a quiet machine." if share > TOO_BUSY else f"{said}."
 
-def explanation(target: Target) -> str | None:
-    """Why this target was missed, where that is known."""
-    return EXPLANATIONS.get(target.key or target.name)
-
-
-def shown(value: float) -> str:
-    """A number with as many digits as anyone needs."""
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-
-
-def _target(target: Target) -> dict[str, Any]:
-    found = {
-        "name": target.name,
-        "target": target.target,
-        "measured": _digits(target.measured),
-        "met": target.met,
-        "unit": target.figure.unit,
-        "spread": [_digits(value) for value in target.figure.spread],
-        "repeats": len(target.figure.values),
-        "figure": target.figure.name,
-    }
-    if not target.met:
-        found["explanation"] = explanation(target)
-    return found
+    def regressions(self, published: Report) -> list[Target]:
+        """Targets that are missed here, but were not missed in a published report."""
+        missed_before = {target.name for target in published.targets if not target.met}
+        return [target for target in self.targets if not target.met and target.name not in missed_before]
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
-    return {
-        "name": figure.name,
-        "unit": figure.unit,
-        "median": _digits(figure.median),
-        "spread": [_digits(value) for value in figure.spread],
-        "repeats": len(figure.values),
-        "values": [_digits(value) for value in figure.values],
-        **({"note": figure.note} if figure.note else {}),
-    }
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.6g}")
-
-
-def _targets_table(targets: Sequence[Target]) -> Table:
+def targets_table(targets: Iterable[Target]) -> Table:
+    """What was measured beside its target."""
     rows = [
         (
-            target.name,
-            target.target,
-            f"{shown(target.measured)} {target.figure.unit}",
-            " to ".join(shown(value) for value in target.figure.spread),
+            target.name + (f" ({target.note})" if target.note else ""),
+            target.wanted,
+            f"{shown(target.measured)} {target.unit}",
+            " to ".join(shown(value) for value in target.spread),
             "yes" if target.met else "**no**",
         )
         for target in targets
     ]
-    return Table("Targets", ("what", "target", "measured, median", "spread", "met"), tuple(rows))
+    return Table("Targets", ("what", "target", "measured, median", "quartiles", "met"), tuple(rows))
 
 
-def _missed(targets: Sequence[Target]) -> str:
-    missed = [target for target in targets if not target.met]
-    if not missed:
-        return "Every target was met."
-    explained: dict[str, list[str]] = {}
-    for target in missed:
-        explained.setdefault(explanation(target) or "Not explained yet.", []).append(target.name)
-    return "\n\n".join(f"**{'; '.join(names)}.** {text}" for text, names in explained.items())
+def markdown(table: Table) -> str:
+    """The table as markdown, numbers to the right."""
+    rule = tuple("---" if number == 0 else "--:" for number in range(len(table.columns)))
+    return "\n".join("| " + " | ".join(row) + " |" for row in (table.columns, rule, *table.rows))
+
+
+def _rounded(target: Target) -> Target:
+    return replace(target, values=tuple(float(f"{value:.4g}") for value in target.values))
 
 
 def _section(table: Table) -> str:
-    return "\n\n".join(part for part in (f"### {table.title}", table.prose, _markdown(table)) if part)
+    return "\n\n".join(part for part in (f"### {table.title}", table.prose, markdown(table)) if part)
 
 
-def _markdown(table: Table) -> str:
-    rule = tuple("---" if number == 0 else "--:" for number in range(len(table.columns)))
-    return "\n".join("| " + " | ".join(row) + " |" for row in (table.columns, rule, *table.rows))
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _lines(items: Iterable[str], indent: int) -> str:
+    margin = "\n" + " " * indent
+    return f"[{margin}{f',{margin}'.join(items)}]"

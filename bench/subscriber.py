@@ -1,9 +1,9 @@
-"""A subscriber in a process of its own: sessions held open before anything is sent, and when each message came.
+"""A subscriber process that holds its sessions open before anything is sent, and reports each arrival.
 
-It is azure-servicebus with one session receiver for every key, by name. Waiting for the next available session
-instead would add what a consumer pays for taking a session up (half a second, mostly the SDK's own), which is not
-the relay's. For the same reason messages are taken one at a time (asked for more, the SDK, 7.15.0, waits 200 ms
-for them after the first) and deleted on receipt.
+It uses azure-servicebus with one session receiver per key, by name. Waiting for the next available session would
+add the half second that this SDK takes to accept a session, which is a cost of the consumer, not the relay's. For
+the same reason it receives one message at a time (asked for more, azure-servicebus 7.15.0 waits another 200 ms
+after the first) and deletes on receipt.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 from azure.servicebus import ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
@@ -23,112 +23,73 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from local.demo.receiver import end_tasks, subscriber_client
 from local.stack.environment import TOPIC
-from local.stack.parts import ROOT
-from outbox_emulators.process import READY, announce, heed_signals, until_stopped
+from local.stack.parts import Part
+from outbox_emulators.process import announce, heed_signals, until_stopped
 
 _SUBSCRIPTION = "all"
 _PREFETCH = 200
 _WAIT_S = 30.0
-_START_TIMEOUT_S = 60.0
-_STOP_TIMEOUT_S = 10.0
 _OPENED_AT_A_TIME = 8
 
-# Sessions are locked for a minute; each is renewed twice in that time, one after another.
+# Sessions are locked for a minute; each lock is renewed twice in that time, one after another.
 _RENEWED_WITHIN_S = 25.0
 
 
-class SubscriberEnded(Exception):
-    """The subscriber did not start, or ended by itself."""
-
-
 class Subscriber:
-    """The subscribing process as the benchmark sees it; it ends with this process, whose pipe it reads.
+    """The subscribing process, as the benchmark sees it.
 
     Attributes:
         arrivals: Seconds of the monotonic clock, which all processes of a machine share, by message id.
-        repetitions: Messages that came more than once.
     """
 
-    def __init__(self, connection_string: str, keys: Sequence[str]) -> None:
-        self._connection_string = connection_string
-        self._keys = keys
-        self._process: asyncio.subprocess.Process
-        self._reading: asyncio.Task[None]
-        self._news = asyncio.Event()
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._changed = asyncio.Event()
         self.arrivals: dict[str, float] = {}
-        self.repetitions = 0
 
     @property
     def pid(self) -> int:
         """The process id."""
-        return self._process.pid
-
-    async def __aenter__(self) -> Self:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "bench.subscriber"),
-            cwd=ROOT,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        for line in (self._connection_string, " ".join(self._keys)):
-            self._process.stdin.write(line.encode() + b"\n")
-        try:
-            async with asyncio.timeout(_START_TIMEOUT_S):
-                line = (await self._process.stdout.readline()).decode()
-            if not line.startswith(READY):
-                raise SubscriberEnded("the subscriber did not start")
-        except BaseException:
-            await self._end()
-            raise
-        self._reading = asyncio.create_task(self._read(self._process.stdout))
-        return self
-
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._end()
-        await self._reading
+        return self._part.pid
 
     async def until_received(self, count: int, *, within_s: float) -> None:
-        """Wait until so many different messages have come.
+        """Wait until that many different messages have arrived.
 
         Raises:
             TimeoutError: They have not in time.
-            SubscriberEnded: They never will.
+            PartFailed: The process ended.
         """
         async with asyncio.timeout(within_s):
             while len(self.arrivals) < count:
-                if self._reading.done():
-                    raise SubscriberEnded(f"the subscriber ended after {len(self.arrivals)} of {count} messages")
-                self._news.clear()
-                await self._news.wait()
+                if self._part.output.at_eof():
+                    raise self._part.failure(f"ended after {len(self.arrivals)} of {count} messages")
+                self._changed.clear()
+                await self._changed.wait()
 
-    async def _read(self, lines: asyncio.StreamReader) -> None:
-        async for line in lines:
+    async def read(self) -> None:
+        """Read the process's reports until it ends."""
+        async for line in self._part.output:
             at, _, identifier = line.decode().rstrip("\n").partition(" ")
-            if identifier in self.arrivals:
-                self.repetitions += 1
-            else:
-                self.arrivals[identifier] = float(at)
-            self._news.set()
-        self._news.set()
+            self.arrivals.setdefault(identifier, float(at))
+            self._changed.set()
+        self._changed.set()
 
-    async def _end(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            async with asyncio.timeout(_STOP_TIMEOUT_S):
-                await self._process.wait()
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+
+@asynccontextmanager
+async def running_subscriber(connection_string: str, keys: Sequence[str], logs: Path) -> AsyncIterator[Subscriber]:
+    """A subscriber with an open receiver for each key."""
+    part = await Part.start(
+        *("subscriber", "bench.subscriber", *keys),
+        log=logs / "subscriber.log",
+        environment={"SERVICEBUS": connection_string},
+    )
+    subscriber = Subscriber(part)
+    reading = asyncio.create_task(subscriber.read())
+    try:
+        yield subscriber
+    finally:
+        await part.stop()
+        await reading
 
 
 async def _open(client: ServiceBusClient, key: str, turn: asyncio.Semaphore) -> ServiceBusReceiver:
@@ -144,7 +105,7 @@ async def _open(client: ServiceBusClient, key: str, turn: asyncio.Semaphore) -> 
     return receiver
 
 
-async def _tell(receiver: ServiceBusReceiver) -> None:
+async def _report(receiver: ServiceBusReceiver) -> None:
     while True:
         try:
             messages = await receiver.receive_messages(max_message_count=1, max_wait_time=_WAIT_S)
@@ -167,10 +128,10 @@ async def _subscribe(connection_string: str, keys: Sequence[str]) -> None:
     async with subscriber_client(connection_string) as client:
         turn = asyncio.Semaphore(_OPENED_AT_A_TIME)
         receivers = await asyncio.gather(*(_open(client, key, turn) for key in keys))
-        # The first renewal opens a link of its own: before the start, that is nobody's latency.
+        # The first renewal opens a link of its own, which must not delay a measured message.
         for receiver in receivers:
             await receiver.session.renew_lock()
-        tasks = [asyncio.create_task(_tell(receiver)) for receiver in receivers]
+        tasks = [asyncio.create_task(_report(receiver)) for receiver in receivers]
         tasks.append(asyncio.create_task(_keep_locks(receivers)))
         announce({"part": "subscriber"})
         stopping = asyncio.create_task(until_stopped(exit_with_stdin=True))
@@ -184,24 +145,12 @@ async def _subscribe(connection_string: str, keys: Sequence[str]) -> None:
             raise error
 
 
-def main() -> int:
-    """`python -m bench.subscriber`: connection string and keys on the first two lines of standard input."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    connection_string, keys = _line(), _line().split()
-    asyncio.run(_subscribe(connection_string, keys))
-    return 0
-
-
-def _line() -> str:
-    """One line of standard input, nothing read beyond it: the rest is watched by its file descriptor."""
-    text = b""
-    while not text.endswith(b"\n"):
-        byte = os.read(sys.stdin.fileno(), 1)
-        if not byte:
-            break
-        text += byte
-    return text.decode().strip()
+def main() -> None:
+    """`python -m bench.subscriber KEY...`, with the connection string in SERVICEBUS."""
+    parser = argparse.ArgumentParser(prog="python -m bench.subscriber", description=__doc__)
+    parser.add_argument("keys", nargs="+")
+    asyncio.run(_subscribe(os.environ["SERVICEBUS"], parser.parse_args().keys))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

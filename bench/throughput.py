@@ -1,18 +1,19 @@
-"""Throughput: the relay, the article's handler, the SDK's ceiling and the wire's, on the same documents."""
+"""Throughput: the relay beside its baselines, on the same documents."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.benchmark import TIMES, Bound, Figure, Findings, Live, Plan, Table, Target
+from bench.baselines.article import Article
+from bench.baselines.candidate import Candidate
+from bench.baselines.relay import TheRelay
+from bench.baselines.sdk import Built, Prebuilt
+from bench.baselines.wire import Wire
+from bench.benchmark import TIMES, Bound, Findings, Live, Plan, Table, Target, median, percent
 from bench.broker import Broker
+from bench.chart import RATE
 from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
-from bench.rivals.article import Article
-from bench.rivals.relay import TheRelay
-from bench.rivals.rival import Rival
-from bench.rivals.sdk import Built, Prebuilt
-from bench.rivals.wire import Wire
-from bench.turns import Duration, Samples, middle, ratios, take_turns
+from bench.turns import Duration, Samples, ratios, take_turns
 from relay.settings import Settings
 
 ONE_EACH = Workload(keys=100, per_key=1)
@@ -21,9 +22,9 @@ ONE_KEY = Workload(keys=1, per_key=100)
 SKEWED = Workload(keys=100, per_key=1, zipf=True)
 _SHAPES = (ONE_EACH, TEN_TEN, ONE_KEY)
 
-# Which workloads at which acknowledgement delay, in ms. Quick: what the targets name. Full: every shape at every
-# delay; sizes where encoding counts (0 ms) and where waiting does (10 ms); other types the same, on one shape.
-_QUICK: dict[int, tuple[Workload, ...]] = {0: (*_SHAPES,), 10: (*_SHAPES,)}
+# The workloads by acknowledgement delay, in ms. Quick: what the targets name. Full: every shape at every delay;
+# sizes where encoding limits (0 ms) and where waiting does (10 ms); other document types likewise, on one shape.
+_QUICK: dict[int, tuple[Workload, ...]] = {0: _SHAPES, 10: _SHAPES}
 _SIZES = tuple(Workload(each.keys, each.per_key, size) for size in (TWO_KB, TWENTY_KB) for each in _SHAPES)
 _OTHERS = tuple(Workload(10, 10, ARTICLE, others) for others in (0.5, 0.95))
 _FULL: dict[int, tuple[Workload, ...]] = {
@@ -32,17 +33,19 @@ _FULL: dict[int, tuple[Workload, ...]] = {
     30: (*_SHAPES, SKEWED),
 }
 
-# Against the article's handler: the delay, the workload, and at least so many times its rate.
+# Against the article's handler: the delay, the workload, and the lowest acceptable ratio.
 _ARTICLE_TARGETS = ((10, ONE_EACH, 20.0), (10, TEN_TEN, 7.0), (0, ONE_KEY, 0.97))
+_CEILINGS = ("SDK, prebuilt", "SDK, built")
+_CEILING_SHARE = 90.0
 
 Results = dict[tuple[int, str], dict[str, Samples]]
 
 
 class Throughput:
-    """Events a second, with links open and ids fresh."""
+    """Events a second, with links open and fresh ids."""
 
     name = "throughput"
-    about = "events a second beside the article's handler, the SDK's ceiling and the wire's"
+    about = "events a second, beside the article's handler, the bare SDK and the bare protocol"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         results: Results = {}
@@ -52,127 +55,100 @@ class Throughput:
         return findings_of(results)
 
 
-def all_rivals(broker: Broker, source: Source, *, full: bool) -> list[Rival]:
-    """The rivals, on one broker, not yet open; `full` adds those that explain the others."""
+def all_candidates(broker: Broker, source: Source, *, full: bool) -> list[Candidate]:
+    """The relay and its baselines, not yet open; `full` adds the baselines that explain the others."""
     senders = Settings.from_environment(broker.settings()).senders
-    rivals: list[Rival] = [
+    candidates: list[Candidate] = [
         Article(broker.connection_string),
         TheRelay(broker.settings(), source),
         Built(broker.connection_string, senders),
         Prebuilt(broker.connection_string, senders),
     ]
     if full:
-        rivals += [Article(broker.connection_string, with_properties=True), Wire(broker.connection_string)]
-    return rivals
+        candidates += [Article(broker.connection_string, with_properties=True), Wire(broker.connection_string)]
+    return candidates
 
 
 async def _at(broker: Broker, workloads: Sequence[Workload], plan: Plan, live: Live) -> Results:
     source = Source(plan.seed)
-    rivals = all_rivals(broker, source, full=plan.full)
+    candidates = all_candidates(broker, source, full=plan.full)
+    duration = plan.pick(quick=Duration(0.15, most_invocations=12), full=Duration(0.25, most_invocations=20))
     results: Results = {}
     try:
-        for rival in rivals:
-            live.step(f"{broker.ack_delay_ms} ms: opening the links of {rival.name}")
-            await rival.open()
+        for candidate in candidates:
+            live.step(f"{broker.ack_delay_ms} ms: opening the links of {candidate.name}")
+            await candidate.open()
         for workload in workloads:
             results[broker.ack_delay_ms, workload.name] = await take_turns(
-                rivals,
-                workload,
-                broker,
-                source,
-                repeats=5,
-                duration=plan.pick(
-                    quick=Duration(0.15, most_invocations=12), full=Duration(0.25, most_invocations=20)
-                ),
-                live=live,
+                candidates, workload, broker, source, repeats=5, duration=duration, live=live
             )
         await broker.accepted()
     finally:
-        for rival in rivals:
-            await rival.close()
+        for candidate in candidates:
+            await candidate.close()
     return results
 
 
 def findings_of(results: Results) -> Findings:
-    """Figures, targets and tables of samples by delay and workload, then rival."""
-    findings = Findings()
-    for (delay, workload), samples in results.items():
-        findings.figures += [
-            figure
-            for rival, each in samples.items()
-            for figure in _figures(f"{delay} ms {workload}/{rival}", each)
-        ]
-    findings.targets += [
+    """Targets and tables from samples by delay and workload, then by candidate."""
+    against_article = [
         Target(
             f"against the article's handler, {delay} ms, {workload.name}",
-            _ratio(results, (delay, workload.name), "article"),
+            _ratios(results, (delay, workload.name), "article"),
+            TIMES,
             Bound.AT_LEAST,
             limit,
-            key=f"article-{delay}-{workload.name}",
         )
         for delay, workload, limit in _ARTICLE_TARGETS
     ]
-    findings.targets += [_worst_against(results, "SDK, prebuilt"), _worst_against(results, "SDK, built")]
-    findings.tables += [_table(results, delay) for delay in sorted({delay for delay, _ in results})]
-    return findings
-
-
-def _figures(name: str, samples: Samples) -> list[Figure]:
-    if samples.cannot:
-        return []
-    return [
-        Figure(f"throughput/{name}", "events/s", tuple(samples.rates)),
-        Figure(f"processor/{name}", "µs/event", tuple(samples.processor_us), "this process, all its threads"),
-        Figure(f"broker/{name}", "µs/send", tuple(samples.broker_us), "the broker's process"),
-        Figure(f"broker share/{name}", "% of a core", tuple(100 * share for share in samples.broker_share)),
-    ]
-
-
-def _ratio(results: Results, where: tuple[int, str], rival: str) -> Figure:
-    delay, workload = where
-    samples = results[where]
-    return Figure(f"ratio/{delay} ms {workload}/relay to {rival}", TIMES, ratios(samples["relay"], samples[rival]))
-
-
-def _worst_against(results: Results, rival: str) -> Target:
-    """Every workload must reach the share: the worst one is told."""
-    figures = [_ratio(results, where, rival) for where in results]
-    worst = min(figures, key=lambda figure: figure.median)
-    shares = Figure(
-        f"share of the ceiling/{rival}, worst workload",
-        "%",
-        tuple(100 * value for value in worst.values),
-        f"the worst of {len(figures)} workloads: {worst.name.split('/')[1]}",
+    return Findings(
+        targets=[*against_article, *(_worst_against(results, ceiling) for ceiling in _CEILINGS)],
+        tables=[_table(results, delay) for delay in sorted({delay for delay, _ in results})],
     )
-    return Target(f"against the SDK's ceiling ({rival}), every workload", shares, Bound.AT_LEAST, 90.0, key=rival)
+
+
+def _ratios(results: Results, where: tuple[int, str], baseline: str) -> tuple[float, ...]:
+    return ratios(results[where]["relay"], results[where][baseline])
+
+
+def _worst_against(results: Results, ceiling: str) -> Target:
+    """Every workload must reach the share: the target judges the worst one."""
+    worst = min(results, key=lambda where: median(_ratios(results, where, ceiling)))
+    delay, workload = worst
+    return Target(
+        f"share of the ceiling ({ceiling}), worst workload",
+        tuple(100 * ratio for ratio in _ratios(results, worst, ceiling)),
+        "%",
+        Bound.AT_LEAST,
+        _CEILING_SHARE,
+        note=f"{delay} ms {workload}, of {len(results)} workloads",
+    )
 
 
 def _table(results: Results, delay: int) -> Table:
-    rivals = list(next(samples for (when, _), samples in results.items() if when == delay))
-    rows = []
-    for (when, workload), samples in results.items():
-        if when != delay:
-            continue
-        relay = samples["relay"]
-        rates = [f"{middle(each.rates):,.0f}" if each.rates else "cannot" for each in samples.values()]
-        compared = [
-            f"{middle(ratios(relay, samples[rival])):.2f}" if samples[rival].rates else "-"
-            for rival in ("article", "SDK, built", "SDK, prebuilt")
-        ]
-        rest = [
-            f"{middle(relay.processor_us):.0f}",
-            f"{middle(relay.broker_us):.0f}",
-            f"{100 * middle(relay.broker_share):.0f} %",
-            f"{100 * middle(samples['SDK, prebuilt'].broker_share):.0f} %",
-        ]
-        rows.append((workload, *rates, *compared, *rest))
+    here = {workload: samples for (when, workload), samples in results.items() if when == delay}
+    candidates = list(next(iter(here.values())))
     return Table(
         f"Throughput, acknowledgement after {delay} ms",
         (
             "workload",
-            *(f"{rival}, events/s" for rival in rivals),
+            *(f"{candidate}{RATE}" for candidate in candidates),
             *("relay to article", "to SDK built", "to SDK prebuilt"),
             *("relay µs/event", "broker µs/send", "broker's core, relay", "broker's core, prebuilt"),
         ),
-        tuple(rows),
+        tuple(_row(workload, samples) for workload, samples in here.items()),
+    )
+
+
+def _row(workload: str, samples: dict[str, Samples]) -> tuple[str, ...]:
+    relay = samples["relay"]
+    baselines = [samples[name] for name in ("article", "SDK, built", "SDK, prebuilt")]
+    return (
+        workload,
+        *(f"{median(each.rates):,.0f}" if each.rates else "cannot" for each in samples.values()),
+        *(f"{median(ratios(relay, each)):.2f}" if each.rates else "-" for each in baselines),
+        f"{median(relay.processor_us):.0f}",
+        f"{median(relay.broker_us):.0f}",
+        percent(median(relay.broker_share)),
+        percent(median(samples["SDK, prebuilt"].broker_share)),
     )

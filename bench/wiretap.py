@@ -1,6 +1,6 @@
-"""A TCP relay between a client and the broker that counts what passes: connections, links, deliveries, bytes.
+"""A TCP proxy between clients and the broker that counts connections, links, deliveries and bytes.
 
-It looks at whole AMQP frames and changes none of them.
+It reads whole AMQP frames and changes none of them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _CBS = "$cbs"
 
 @dataclass(slots=True)
 class Work:
-    """What clients did, by count.
+    """What clients did, counted.
 
     Attributes:
         connections: Connections opened.
-        links: Links attached to entities; those that carry tokens are not among them.
-        sends: Deliveries to entities; each is waited for on its own.
-        batches: Those among them that are batches.
-        bytes: From clients to the broker, whole frames, those of opening included.
-        payload_bytes: Of the transfers to entities alone.
+        links: Links attached to entities, without those that carry tokens.
+        sends: Deliveries to entities.
+        batches: Deliveries that are batches.
+        bytes: From clients to the broker: whole frames, including those that open connections and links.
+        payload_bytes: Of the transfers to entities.
     """
 
     connections: int = 0
@@ -49,12 +49,12 @@ class Work:
         return Work(*(getattr(self, name) - getattr(before, name) for name in self.__slots__))
 
     def copy(self) -> Work:
-        """As it is now."""
+        """The current counts."""
         return self - Work()
 
 
 class Wiretap:
-    """Listens on a free port of 127.0.0.1 and passes on to the broker's; `work` is what it has counted so far."""
+    """Listens on a free port of 127.0.0.1 and forwards to the broker's; `work` has the counts so far."""
 
     def __init__(self, port: int) -> None:
         self._broker_port = port
@@ -78,7 +78,7 @@ class Wiretap:
         await asyncio.gather(*self._passing, return_exceptions=True)
 
     def through(self, connection_string: str) -> str:
-        """The same connection string, by way of this tap."""
+        """The same connection string, with this proxy's port."""
         return connection_string.replace(f":{self._broker_port};", f":{self.port};")
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,7 +90,7 @@ class Wiretap:
         from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self._broker_port)
         counting = _Connection(self.work)
         try:
-            # The first side to end, or to break off, ends the other.
+            # The first side to close, or to fail, closes the other.
             with suppress(ConnectionError):
                 await _first_ended(_pass(reader, to_broker, counting), _pass(from_broker, writer, None))
         finally:
@@ -120,7 +120,7 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, coun
 
 @dataclass(slots=True)
 class _Connection:
-    """What one client's frames add to the count."""
+    """Counts the frames of one client."""
 
     work: Work
     _frames: FrameReader = field(default_factory=lambda: FrameReader(_LARGEST_FRAME))

@@ -9,11 +9,11 @@ from outbox_emulators import command_line
 
 _COMMANDS = {
     "up": ("local.stack.command", "start the whole stack: cosmos, servicebus and functions"),
-    "demo": ("local.demo.command", "drive the contact service on a stack of its own, and count what arrives"),
-    "chaos": ("local.chaos.command", "a seeded fault campaign, and what it did to the guarantees"),
-    "soak": ("local.soak.command", "very many events through one relay, and whether its memory stays flat"),
+    "demo": ("local.demo.command", "run the contact service on a stack of its own, and check what arrives"),
+    "chaos": ("local.chaos.command", "inject faults from a seed, and check the guarantees"),
+    "soak": ("local.soak.command", "relay many events, and check that memory does not grow"),
     "provision": ("local.stack.provision", "create the database and its containers on an account or emulator"),
-    "contacts": ("local.demo.service", "start only the contact service's API, against services that run already"),
+    "contacts": ("local.demo.service", "start only the contact service's API, against running services"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The admin ports of a stack's parts, asked while faults strike them."""
+"""The admin ports of a stack's parts, which may not answer while faults are injected."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from local.stack.parts import Part
 _TIMEOUT_S = 10.0
 
 
-class DidNotStrike(Exception):
-    """A fault could not be set off, as another one stood in its way; the message says which and why."""
+class NotInjected(Exception):
+    """A fault could not be injected because another one prevented it; the message says which and why."""
 
 
 class AdminPorts:
-    """Requests to `/admin/…` of any part. All raise DidNotStrike where the part cannot answer."""
+    """Requests to `/admin/…` of any part. All raise NotInjected if the part cannot answer."""
 
     def __init__(self, http: aiohttp.ClientSession) -> None:
         self._http = http
@@ -41,9 +41,9 @@ class AdminPorts:
             ):
                 answer = await response.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise DidNotStrike(f"{what}: {type(error).__name__}") from error
+            raise NotInjected(f"{what}: {type(error).__name__}") from error
         if response.status >= 500:
-            raise DidNotStrike(f"{what}: {response.status} {answer}")
+            raise NotInjected(f"{what}: {response.status} {answer}")
         if response.status >= 400:
             raise ValueError(f"{what}: {response.status} {answer}")
         return answer

@@ -1,6 +1,6 @@
-"""Subscribers that crash, abandon, settle late or in another order, and lose locks.
+"""Subscribers that crash, abandon messages, settle late or out of order, and lose locks.
 
-They process every message all the same, in the order of its session.
+They nevertheless process every message, in the order of its session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from local.chaos.edges import CONSUMER_SETTLED_LATE, CONSUMER_SETTLED_REORDERED
+from local.chaos.edge_cases import CONSUMER_SETTLED_LATE, CONSUMER_SETTLED_REORDERED
 from local.chaos.history import History, Receipt
 from local.stack.environment import TOPIC
 
@@ -28,7 +28,7 @@ _UNUSUAL = 0.02
 
 
 class Mishap(Enum):
-    """What a consumer does instead of completing a message. After any of them it leaves the session."""
+    """What a consumer does instead of completing a message; afterwards it leaves the session."""
 
     ABANDON = "abandon"
     CRASH = "crash"
@@ -38,7 +38,7 @@ _MISHAPS = (Mishap.ABANDON, Mishap.CRASH)
 
 
 class Consumer:
-    """Receives one session after another. `met` counts how it settled where that was unusual."""
+    """Receives one session after another. `met` counts the edge cases in how it settled."""
 
     def __init__(self, client: ServiceBusClient, history: History, rng: random.Random, met: Counter[str]) -> None:
         self._client = client
@@ -47,7 +47,7 @@ class Consumer:
         self._met = met
 
     async def consume(self, subscription: str) -> None:
-        """Go on until cancelled."""
+        """Receive until cancelled."""
         while True:
             receiver = self._client.get_subscription_receiver(
                 TOPIC,
@@ -62,8 +62,7 @@ class Consumer:
             except OperationTimeoutError:
                 pass  # no session had messages
             except (AzureError, OSError, ValueError, KeyError, TypeError, AttributeError):
-                # Faults reach the SDK in places where it raises whatever it trips over (7.15.0); what was not
-                # settled comes again.
+                # Under faults, azure-servicebus 7.15.0 raises all of these. Unsettled messages are redelivered.
                 await asyncio.sleep(_PAUSE_S)
             finally:
                 await _close(receiver)
@@ -78,7 +77,7 @@ class Consumer:
     async def _settle_in_order(
         self, receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage]
     ) -> bool:
-        """Whether the session is to be read on."""
+        """Settle one after another; returns whether to keep receiving from the session."""
         for message in messages:
             mishap = self._rng.choice(_MISHAPS) if self._rng.random() < _MISHAP else None
             if mishap is Mishap.ABANDON:
@@ -95,7 +94,7 @@ class Consumer:
     async def _settle_reordered(
         self, receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage]
     ) -> None:
-        """Process in order, and complete in another: what comes again then lies between what does not."""
+        """Process in order, complete out of order: redeliveries then fall between completed messages."""
         for message in messages:
             self._received(receiver, message, processed=True)
         self._met[CONSUMER_SETTLED_REORDERED] += 1
@@ -125,4 +124,4 @@ async def _close(receiver: ServiceBusReceiver) -> None:
         async with asyncio.timeout(5):
             await receiver.close()
     except (AzureError, OSError, TimeoutError, ValueError, AttributeError):
-        pass  # its connection was cut: the broker has freed the session already
+        pass  # the connection was cut, and the broker has released the session

@@ -1,4 +1,4 @@
-"""The topic of a campaign: the project's own, with locks short enough to be lost."""
+"""The topic of a campaign: the project's own, with locks short enough to expire."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def entities_document(*, duplicate_detection: bool, window_s: int) -> dict[str, 
     """The project's Config.json with one subscription, locks of 10 seconds, and 1000 deliveries.
 
     Args:
-        duplicate_detection: False takes the safeguard away.
+        duplicate_detection: False removes that safeguard.
         window_s: The duplicate detection window in seconds.
     """
     document: dict[str, Any] = json.loads(ENTITIES.read_text())

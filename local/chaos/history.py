@@ -1,4 +1,4 @@
-"""What was committed and what a subscriber settled, compared. It shares no code with the relay."""
+"""Compares what was committed with what subscribers processed. It shares no code with the relay."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """One delivery of a message. Two deliveries of one copy have the same sequence number.
+    """One delivery of a message.
 
-    `sequence` is the event's number within its key, as the message has it; None without one.
-    `processed` tells that the consumer did its work and asked for completion, after which the message may come
-    again all the same, where that request or its answer was lost; otherwise it gave the message back.
+    Attributes:
+        sequence_number: The broker's; two deliveries of the same copy share it.
+        sequence: The event's number within its key, if the message has one.
+        processed: Whether the consumer processed the message and asked to complete it. If that request or its
+            answer is lost, the message is delivered again. Otherwise the consumer gave the message back.
     """
 
     identifier: str
@@ -30,7 +32,7 @@ class Receipt:
 
 @dataclass(slots=True)
 class Verdict:
-    """The counts of a campaign, and the first event that went wrong, with its history."""
+    """The error counts of a campaign, and the first event that went wrong, with its history."""
 
     missing: int = 0
     duplicated: int = 0
@@ -41,7 +43,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class History:
-    """Both sides of a campaign. Commits and receipts are told in the order in which they happened."""
+    """Both sides of a campaign; commits and receipts are recorded in the order in which they happen."""
 
     committed: int = 0
     processed: set[str] = field(default_factory=set)
@@ -57,13 +59,13 @@ class History:
         self._moved.set()
 
     async def until_committed(self, events: int) -> None:
-        """Wait until so many events were committed; for one task at a time."""
+        """Wait until that many events were committed; for one task at a time."""
         while self.committed < events:
             self._moved.clear()
             await self._moved.wait()
 
-    def spoilt(self, document: dict[str, Any], reason: str) -> None:
-        """A document was committed that has to end in quarantine for this reason."""
+    def wrote_poison(self, document: dict[str, Any], reason: str) -> None:
+        """A document was committed that must be quarantined for this reason."""
         self.poison[document["id"]] = reason
 
     def received(self, receipt: Receipt) -> None:
@@ -74,7 +76,7 @@ class History:
 
     @property
     def delivered_again(self) -> int:
-        """How many deliveries were not the first of their copy."""
+        """How many deliveries were redeliveries."""
         return sum(receipt.delivery_count > 0 for receipts in self._receipts.values() for receipt in receipts)
 
     @property
@@ -95,23 +97,23 @@ class History:
         copies: dict[str, set[int]] = defaultdict(set)
         for receipt in receipts:
             copies[receipt.identifier].add(receipt.sequence_number)
-        # A copy that was delivered again is the consumer's doing; two copies are the relay's.
+        # A redelivery is caused by the consumer; a second copy by the relay.
         for identifier, numbers in copies.items():
             if len(numbers) > 1:
                 verdict.duplicated += len(numbers) - 1
-                self._blame(verdict, key, identifier, f"arrived in {len(numbers)} copies")
+                self._note(verdict, key, identifier, f"arrived in {len(numbers)} copies")
         processed = [receipt for receipt in receipts if receipt.processed]
         arrived = {receipt.identifier for receipt in processed}
         for event in written:
             if event["id"] not in arrived:
                 verdict.missing += 1
-                self._blame(verdict, key, event["id"], "was never processed")
+                self._note(verdict, key, event["id"], "was never processed")
         self._judge_order(key, place, processed, verdict)
         for receipt in receipts:
             number = place.get(receipt.identifier)
-            if number is None or not _tells(receipt, written[number]):
+            if number is None or not _matches(receipt, written[number]):
                 verdict.altered += 1
-                self._blame(verdict, key, receipt.identifier, "was altered, or never committed")
+                self._note(verdict, key, receipt.identifier, "was altered, or never committed")
 
     def _judge_order(self, key: str, place: dict[str, int], processed: list[Receipt], verdict: Verdict) -> None:
         furthest, seen = -1, set[str]()
@@ -122,10 +124,10 @@ class History:
             seen.add(receipt.identifier)
             if number < furthest:
                 verdict.out_of_order += 1
-                self._blame(verdict, key, receipt.identifier, f"came after event {furthest} of its key")
+                self._note(verdict, key, receipt.identifier, f"arrived after event {furthest} of its key")
             furthest = max(furthest, number)
 
-    def _blame(self, verdict: Verdict, key: str, identifier: str, what: str) -> None:
+    def _note(self, verdict: Verdict, key: str, identifier: str, what: str) -> None:
         if verdict.first_wrong is not None:
             return
         order = [event["id"] for event in self._written[key]]
@@ -139,7 +141,7 @@ class History:
         verdict.first_wrong = "\n".join(lines[:60])
 
 
-def _tells(receipt: Receipt, event: dict[str, Any]) -> bool:
+def _matches(receipt: Receipt, event: dict[str, Any]) -> bool:
     return (
         _canonical(json.loads(receipt.body)) == _canonical(event["data"])
         and receipt.subject == event["data"]["action"]
@@ -148,5 +150,5 @@ def _tells(receipt: Receipt, event: dict[str, Any]) -> bool:
 
 
 def _canonical(value: Any) -> str:
-    """JSON text that tells 1 from 1.0 and -0.0 from 0.0, which Python's own equality does not."""
+    """JSON text, which differs for 1 and 1.0, and for -0.0 and 0.0; Python's equality does not."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)

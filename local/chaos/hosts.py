@@ -1,36 +1,37 @@
-"""Faults of the Functions hosts: killed alone, with their workers or without, frozen, stopped, robbed."""
+"""Faults of the Functions hosts: killed, with or without their workers; frozen; stopped; their leases stolen."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from typing import Any
 from urllib.parse import urlsplit
 
 from azure.cosmos.aio import CosmosClient
 
-from local.chaos.admin import AdminPorts, DidNotStrike
+from local.chaos.admin import AdminPorts, NotInjected
 from local.stack.parts import Part, PartFailed
 from local.stack.supervisor import Stack
 
-VICTIMS = {"kill-host": "host", "kill-machine": "machine", "kill-worker": "worker"}
+_VICTIMS = {"kill-host": "host", "kill-machine": "machine", "kill-worker": "worker"}
 
 _RESTART_PAUSE_S = 0.5
-_LOOK_EVERY_S = 0.05
+_POLL_EVERY_S = 0.05
 _BUSY_WITHIN_S = 3.0
-_HELD_FOR_S = 0.2
+_FROZEN_BEFORE_KILL_S = 0.2
 _LOCK_TTL_S = 30
 
 
 class HostFaults:
-    """Strikes the hosts of a stack.
+    """Injects faults into the hosts of a stack.
 
     Attributes:
-        frozen: How many hosts, and how many workers without a host, were frozen and went on.
+        frozen: How often a host, or a worker without its host, was frozen and resumed.
     """
 
     def __init__(self, stack: Stack, admin: AdminPorts, seed: int, *, frozen_s: float) -> None:
-        """`frozen_s` is how long a frozen host or worker stays so, in seconds."""
+        """`frozen_s` is how long a host or worker stays frozen, in seconds."""
         self._stack = stack
         self._admin = admin
         self._rng = random.Random(f"hosts-{seed}")
@@ -38,29 +39,29 @@ class HostFaults:
         self._frozen_hosts: set[Part] = set()
         self.frozen = 0
 
-    async def strike(self, kind: str, options: dict[str, Any]) -> None:
-        """Set off one fault; returns when it is over. Raises DidNotStrike."""
-        # Those that are frozen answer nothing, and one that was struck before may still be on its way out.
+    async def inject(self, kind: str, options: dict[str, Any]) -> None:
+        """Inject one fault; returns when it is over. Raises NotInjected."""
+        # A frozen host does not answer.
         hosts = [host for host in self._stack.hosts if host not in self._frozen_hosts]
         if not hosts:
-            raise DidNotStrike(f"{kind}: no host is up")
+            raise NotInjected(f"{kind}: no host is up")
         if kind == "stop-host":
-            self._rng.choice(hosts).signal_stop()
+            self._rng.choice(hosts).terminate()
         elif kind == "steal-lease":
             await self._admin.post(self._rng.choice(hosts), "steal", {})
         else:
-            await self._strike_busy(kind, options, await self._busy(hosts))
+            await self._inject_into(await self._busy(hosts), kind, options)
 
-    async def _strike_busy(self, kind: str, options: dict[str, Any], host: Part) -> None:
-        if kind in VICTIMS:
-            await self._admin.post(host, "crash", {"at": options["at"], "kill": VICTIMS[kind]})
+    async def _inject_into(self, host: Part, kind: str, options: dict[str, Any]) -> None:
+        if kind in _VICTIMS:
+            await self._admin.post(host, "crash", {"at": options["at"], "kill": _VICTIMS[kind]})
         elif kind == "freeze-host":
             await self._freeze(host)
         else:
             await self._freeze(host, then_kill=True)
 
     async def _busy(self, hosts: list[Part]) -> Part:
-        """A host that is amid an invocation, or any where none is for a while: what is cut short is to matter."""
+        """A host within an invocation, so that the fault interrupts one; any host if none is for a while."""
         try:
             async with asyncio.timeout(_BUSY_WITHIN_S):
                 while True:
@@ -68,28 +69,29 @@ class HostFaults:
                         (function,) = (await self._admin.get(host, "status"))["functions"]
                         if function["invoking"]:
                             return host
-                    await asyncio.sleep(_LOOK_EVERY_S)
-        except (TimeoutError, DidNotStrike):
+                    await asyncio.sleep(_POLL_EVERY_S)
+        except (TimeoutError, NotInjected):
             return self._rng.choice(hosts)
 
     async def _freeze(self, host: Part, *, then_kill: bool = False) -> None:
-        """Stop host and worker for longer than their leases last; with `then_kill`, the worker alone goes on."""
+        """Freeze host and worker for longer than their leases last; with `then_kill`, only the worker resumes."""
         self._frozen_hosts.add(host)
         try:
-            host.signal_freeze_all()
+            host.signal_all(signal.SIGSTOP)
             if then_kill:
-                await asyncio.sleep(_HELD_FOR_S)
-                host.signal_kill()
+                await asyncio.sleep(_FROZEN_BEFORE_KILL_S)
+                host.kill_alone()
             await asyncio.sleep(self._frozen_s)
         finally:
-            host.signal_thaw_all()
+            host.signal_all(signal.SIGCONT)
             self._frozen_hosts.discard(host)
         self.frozen += 1
 
 
 async def start_hosts(stack: Stack, hosts: int) -> None:
-    """Start so many, the first of which finds what a host leaves that was killed as it created the leases: its
-    lock. It has to wait until that expires, which is not long here.
+    """Start that many hosts.
+
+    The first finds the lock of a host that was killed while it created the leases, and waits until it expires.
     """
     settings = stack.settings
     async with CosmosClient.from_connection_string(settings["COSMOS"]) as account:
@@ -105,7 +107,7 @@ async def start_hosts(stack: Stack, hosts: int) -> None:
 
 
 async def replace_ended_hosts(stack: Stack) -> None:
-    """Keep the number of hosts: each that ends, by whatever hand, is replaced by starting another."""
+    """Start another host whenever one ends."""
     while True:
         await stack.host_ended()
         while True:
@@ -113,5 +115,5 @@ async def replace_ended_hosts(stack: Stack) -> None:
                 await stack.start_host()
                 break
             except PartFailed:
-                # The fault that it met as it started is over the next time, or the time after.
+                # A fault prevented the start; it will be over soon.
                 await asyncio.sleep(_RESTART_PAUSE_S)

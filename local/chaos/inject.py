@@ -1,4 +1,4 @@
-"""Makes a stack misbehave: each kind of fault, by the admin ports, by signals to the hosts, or by a bystander."""
+"""Injects faults into a stack: by the admin ports, by signals to the hosts, or as another client."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from local.chaos.admin import AdminPorts, DidNotStrike
+from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
-from local.chaos.edges import CAUSES, gather
+from local.chaos.edge_cases import CAUSES, count_met
 from local.chaos.history import History
 from local.chaos.hosts import HostFaults
 from local.chaos.schedule import BYSTANDER_KINDS, COSMOS_KINDS, HOST_KINDS, Fault, draw
@@ -23,16 +23,16 @@ from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.servicebus.edges import Oversized
 
 _SUBSCRIPTION = f"{TOPIC}/Subscriptions/all"
-_OF_RECEIVERS = ("cut-receiver", "expire-locks")
-# And what the broker calls them.
-_FROM_FIRST_STRIKE = {"refuse-content": "reject", "shrink-limit": "shrink-limit"}
-# They strike what is idle at the moment of asking, if anything is.
-_OF_IDLE_LINKS = ("detach-idle", "close-idle")
-_ASK_AGAIN_S = 0.1
-_STRUCK_WITHIN_S = 20.0
-_CALLED_OFF_WITHIN_MS = 60_000
+_RECEIVER_KINDS = ("cut-receiver", "expire-locks")
+# Faults that last a while from the first transfer they hit, and the broker's names for them.
+_TIMED_FROM_FIRST_HIT = {"refuse-content": "reject", "shrink-limit": "shrink-limit"}
+# Faults that the broker applies to the links that are idle when it is asked.
+_IDLE_KINDS = ("detach-idle", "close-idle")
+_POLL_EVERY_S = 0.1
+_APPLIED_WITHIN_S = 20.0
+_EXPIRES_AFTER_MS = 60_000
 _MET_WITHIN_S = 15.0
-_SPLITS_AT_MOST = 8
+_MOST_SPLITS = 8
 _TRIES = 3
 
 _OUTAGES = {
@@ -45,32 +45,32 @@ _OUTAGES = {
 
 
 class Injector:
-    """Applies faults to a running stack.
+    """Injects faults into a running stack.
 
     Attributes:
-        applied: By kind, how many were set off.
-        struck: By kind, how many requests, transfers and connections those at the wire have hit.
-        refused: What could not be set off, and why.
+        injected: By kind, how many faults were injected.
+        applied: By kind, how many requests, transfers and connections were hit by the services' faults.
+        failures: The faults that could not be injected, and why.
     """
 
     def __init__(
         self, stack: Stack, admin: AdminPorts, hosts: HostFaults, bystander: Bystander, *, shrunk_bytes: int
     ) -> None:
-        """`shrunk_bytes` is the limit that a transfer has while it is shrunk: every sound event must fit."""
+        """`shrunk_bytes` is the temporary limit of a transfer; every well-formed event must fit."""
         self._stack = stack
         self._admin = admin
         self._hosts = hosts
         self._bystander = bystander
         self._shrunk_bytes = shrunk_bytes
-        self._lasting: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
         self._splits = 0
+        self.injected: Counter[str] = Counter()
         self.applied: Counter[str] = Counter()
-        self.struck: Counter[str] = Counter()
-        self.refused: list[str] = []
+        self.failures: list[str] = []
 
-    async def strike(self, fault: Fault) -> None:
-        """Set off one fault, without waiting for its end."""
-        self.applied[fault.kind] += 1
+    async def inject(self, fault: Fault) -> None:
+        """Inject one fault, without waiting until it is over."""
+        self.injected[fault.kind] += 1
         if fault.kind == "withhold-page":
             met = partial(self._until_met, FunctionsEdge.PAGE_WITHHELD)
             self._begin(fault, self._bystander.withhold_page(met))
@@ -78,28 +78,28 @@ class Injector:
             self._begin(fault, self._time_out(fault))
         elif fault.kind in _OUTAGES:
             self._begin(fault, self._outage(fault))
-        elif fault.kind in _OF_IDLE_LINKS:
-            self._begin(fault, self._until_one_is_idle(fault))
-        elif fault.kind in _FROM_FIRST_STRIKE:
-            self._begin(fault, self._until_struck_and_then(fault))
+        elif fault.kind in _IDLE_KINDS:
+            self._begin(fault, self._until_a_link_is_idle(fault))
+        elif fault.kind in _TIMED_FROM_FIRST_HIT:
+            self._begin(fault, self._from_first_hit(fault))
         elif fault.kind in BYSTANDER_KINDS:
-            self._begin(fault, self._bystander.strike(fault.kind))
+            self._begin(fault, self._bystander.inject(fault.kind))
         elif fault.kind in HOST_KINDS:
-            self._begin(fault, self._hosts.strike(fault.kind, fault.options))
+            self._begin(fault, self._hosts.inject(fault.kind, fault.options))
         else:
-            await self._guarded(fault, self._at_once(fault))
+            await self._recorded(fault, self._at_once(fault))
 
     def _begin(self, fault: Fault, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(self._guarded(fault, work))
-        self._lasting.add(task)
-        task.add_done_callback(self._lasting.discard)
+        task = asyncio.create_task(self._recorded(fault, work))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
-    async def _guarded(self, fault: Fault, work: Coroutine[Any, Any, None]) -> None:
+    async def _recorded(self, fault: Fault, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except DidNotStrike as error:
-            self.applied[fault.kind] -= 1
-            self.refused.append(f"{fault.kind} did not strike: {error}")
+        except NotInjected as error:
+            self.injected[fault.kind] -= 1
+            self.failures.append(f"{fault.kind} was not injected: {error}")
 
     async def _at_once(self, fault: Fault) -> None:
         if fault.kind in COSMOS_KINDS:
@@ -109,21 +109,21 @@ class Injector:
         elif fault.kind == "restart-broker":
             await self._admin.post(self._stack.servicebus, "restart", {"keep": True})
         else:
-            entity = _SUBSCRIPTION if fault.kind in _OF_RECEIVERS else TOPIC
+            entity = _SUBSCRIPTION if fault.kind in _RECEIVER_KINDS else TOPIC
             await self._admin.post(
                 self._stack.servicebus, "faults", {"kind": fault.kind, "entity": entity, **fault.options}
             )
 
     async def _until_met(self, edge: FunctionsEdge) -> None:
-        """Wait until hosts have met an edge once more, but not for ever."""
-        before = read_journal(self._stack.host_edges)[edge]
+        """Wait until hosts have met an edge case once more, for a limited time."""
+        before = read_journal(self._stack.edge_journal)[edge]
         with suppress(TimeoutError):
             async with asyncio.timeout(_MET_WITHIN_S):
-                while read_journal(self._stack.host_edges)[edge] == before:
-                    await asyncio.sleep(_ASK_AGAIN_S)
+                while read_journal(self._stack.edge_journal)[edge] == before:
+                    await asyncio.sleep(_POLL_EVERY_S)
 
     async def _outage(self, fault: Fault) -> None:
-        """Answer with 503 until a host gives a lease up for it: for longer than the SDK tries, which is 1.6 s."""
+        """Answer with 503 until a host gives up a lease; the SDK retries for 1.6 s before it does."""
         edge, content = _OUTAGES[fault.kind]
         cosmos = self._stack.cosmos
         identifier = (await self._admin.post(cosmos, "faults", content))["id"]
@@ -133,107 +133,111 @@ class Injector:
             await self._admin.delete(cosmos, f"faults/{identifier}")
 
     async def _time_out(self, fault: Fault) -> None:
-        """Acknowledge a transfer later than the host lets a function run."""
+        """Acknowledge a transfer later than the function timeout."""
         await self._admin.post(
             self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": TOPIC, **fault.options}
         )
         await self._until_met(FunctionsEdge.TIMEOUT_KILLED_WORKER)
 
-    async def _until_one_is_idle(self, fault: Fault) -> None:
+    async def _until_a_link_is_idle(self, fault: Fault) -> None:
         content = {"kind": fault.kind, "entity": TOPIC, **fault.options}
         with suppress(TimeoutError):
-            async with asyncio.timeout(_STRUCK_WITHIN_S):
+            async with asyncio.timeout(_APPLIED_WITHIN_S):
                 while not (await self._admin.post(self._stack.servicebus, "faults", content))["applied"]:
-                    await asyncio.sleep(_ASK_AGAIN_S)
+                    await asyncio.sleep(_POLL_EVERY_S)
 
-    async def _until_struck_and_then(self, fault: Fault) -> None:
-        """Strike for a while from the first transfer on that is struck, however long that takes."""
+    async def _from_first_hit(self, fault: Fault) -> None:
+        """Keep the fault for its time from the first transfer it hits, whenever that is."""
         for_s = fault.options["for_ms"] / 1000
-        options = fault.options | {"for_ms": _CALLED_OFF_WITHIN_MS}
+        options = fault.options | {"for_ms": _EXPIRES_AFTER_MS}
         if fault.kind == "shrink-limit":
             options["bytes"] = self._shrunk_bytes
-        content = {"kind": _FROM_FIRST_STRIKE[fault.kind], "entity": TOPIC, **options}
+        content = {"kind": _TIMED_FROM_FIRST_HIT[fault.kind], "entity": TOPIC, **options}
         broker = self._stack.servicebus
         path = f"faults/{(await self._admin.post(broker, 'faults', content))['id']}"
         try:
-            async with asyncio.timeout(_STRUCK_WITHIN_S):
+            async with asyncio.timeout(_APPLIED_WITHIN_S):
                 while not (await self._admin.get(broker, path))["applied"]:
-                    await asyncio.sleep(_ASK_AGAIN_S)
+                    await asyncio.sleep(_POLL_EVERY_S)
                 await asyncio.sleep(for_s)
-                while fault.kind == "shrink-limit" and not await self._all_answers_met():
-                    await asyncio.sleep(_ASK_AGAIN_S)
+                while fault.kind == "shrink-limit" and not await self._all_oversized_answers_met():
+                    await asyncio.sleep(_POLL_EVERY_S)
         except TimeoutError:
-            pass  # what there was to strike was struck
+            pass  # no further transfer came
         finally:
             await self._admin.delete(broker, path)
 
-    async def _all_answers_met(self) -> bool:
-        """Whether transfers that are too large were answered in each way that there is."""
+    async def _all_oversized_answers_met(self) -> bool:
+        """Whether the broker has answered oversized transfers in each way that it knows."""
         met: dict[str, int] = (await self._admin.get(self._stack.servicebus, "edges"))["edges"]
         return met.keys() >= {str(answer) for answer in Oversized}
 
     async def _split(self) -> None:
-        """Split a physical partition: the first that has not been split, and then its children in turn."""
-        if self._splits >= _SPLITS_AT_MOST:
-            raise DidNotStrike(f"there were {_SPLITS_AT_MOST} splits already")
+        """Split a physical partition: first the original ones, then the partitions that a split made."""
+        if self._splits >= _MOST_SPLITS:
+            raise NotInjected(f"the container was split {_MOST_SPLITS} times already")
         range_id, self._splits = str(self._splits), self._splits + 1
         await self._admin.post(
             self._stack.cosmos, "split", {"database": DATABASE, "container": "data", "range": range_id}
         )
 
-    async def until_struck(self, history: History) -> None:
-        """Wait until every fault has struck for the last time, or there is nothing left to relay."""
-        while not history.complete and any(told["pending"] for told in await self._told()):
-            await asyncio.sleep(_ASK_AGAIN_S)
+    async def until_applied(self, history: History) -> None:
+        """Wait until no fault is pending, or there is nothing left to relay."""
+        while not history.complete and any(status["pending"] for status in await self._status()):
+            await asyncio.sleep(_POLL_EVERY_S)
 
-    async def heal(self) -> None:
-        """Call off whatever is pending, and wait for what has begun; `struck` is told from now on."""
-        self.struck = await self._strikes()
+    async def clear(self) -> None:
+        """Remove pending faults, wait for running ones to end, and count in `applied` what they hit."""
+        self.applied = await self._count_applied()
         for part in self._services():
             await self._admin.delete(part, "faults")
-        while self._lasting:
-            await asyncio.wait(self._lasting)
+        while self._running:
+            await asyncio.wait(self._running)
 
-    async def make_up(self, seed: int, kinds: Collection[str], more: Callable[[], Awaitable[None]]) -> None:
-        """Bring about what the faults of these kinds have not: at once, and what that leaves one after another.
+    async def cover(self, seed: int, kinds: Collection[str], more: Callable[[], Awaitable[None]]) -> None:
+        """Inject faults of these kinds again until the edge cases that they cause are met.
 
-        Call `heal` before. `more` commits something that is to be relayed.
+        The first try injects all that are needed at once; further tries, one after another. Call `clear` before.
+
+        Args:
+            seed: What the faults' options are drawn from.
+            kinds: Kinds of the campaign.
+            more: Commits events, so that there is something to relay.
         """
         causes = {edge: kind for edge, kind in CAUSES.items() if kind in kinds}
         tries = {kind: draw(seed, events=1, faults=_TRIES, among=[kind]) for kind in causes.values()}
         unmet = await self._unmet(causes)
-        await self._bring_about(unmet, [tries[causes[edge]][0] for edge in unmet], more)
+        await self._inject_until_met(unmet, [tries[causes[edge]][0] for edge in unmet], more)
         for number in range(1, _TRIES):
             for edge in await self._unmet(causes):
-                await self._bring_about([edge], [tries[causes[edge]][number]], more)
+                await self._inject_until_met([edge], [tries[causes[edge]][number]], more)
 
-    async def _bring_about(
+    async def _inject_until_met(
         self, edges: Collection[str], faults: Sequence[Fault], more: Callable[[], Awaitable[None]]
     ) -> None:
-        """Strike with these faults until the edges were met, but not for ever."""
         for fault in faults:
-            await self.strike(fault)
+            await self.inject(fault)
             await more()
         with suppress(TimeoutError):
             async with asyncio.timeout(_MET_WITHIN_S):
                 while await self._unmet(edges):
-                    await asyncio.sleep(_ASK_AGAIN_S)
-        await self.heal()
+                    await asyncio.sleep(_POLL_EVERY_S)
+        await self.clear()
 
     async def _unmet(self, edges: Collection[str]) -> list[str]:
-        met = await gather(self._stack, self._admin, await self._strikes())
+        met = await count_met(self._stack, self._admin, await self._count_applied())
         return [edge for edge in edges if not met[edge]]
 
-    async def _strikes(self) -> Counter[str]:
-        strikes: Counter[str] = Counter()
-        for told in await self._told():
-            strikes.update(told["applied"])
-        return strikes
+    async def _count_applied(self) -> Counter[str]:
+        applied: Counter[str] = Counter()
+        for status in await self._status():
+            applied.update(status["applied"])
+        return applied
 
     def _services(self) -> tuple[Part, Part]:
         return self._stack.cosmos, self._stack.servicebus
 
-    async def _told(self) -> list[dict[str, Any]]:
+    async def _status(self) -> list[dict[str, Any]]:
         return [await self._admin.get(part, "faults") for part in self._services()]
 
     async def waiting(self) -> int:
@@ -243,8 +247,8 @@ class Injector:
         return int(held["active"]) + int(held["locked"]) + int(held["deferred"]) + int(held["dead_letter"])
 
     async def close(self) -> None:
-        """End what has begun; what was frozen goes on."""
-        lasting = list(self._lasting)
-        for task in lasting:
+        """Cancel running faults; frozen hosts resume."""
+        running = list(self._running)
+        for task in running:
             task.cancel()
-        await asyncio.gather(*lasting, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Which fault strikes when: drawn from a seed, so that a failed run can be repeated from its number."""
+"""The schedule of faults: drawn from a seed, so that a failed campaign can be repeated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-# How often each kind is drawn, by where it strikes. What a fault of a kind is like is drawn with it.
+# The weight with which each kind is drawn, by where the fault is injected.
 BROKER_KINDS = {
     "cut-before-transfer": 8,
     "cut-after-transfer": 10,
@@ -29,7 +29,7 @@ BROKER_KINDS = {
     "close-idle": 4,
 }
 COSMOS_KINDS = {"throttle": 6, "unavailable": 4, "timeout": 3, "gone": 2, "drop": 5, "drop-after": 5}
-# The change feed alone, and everything.
+# Of the change feed alone, and of everything.
 OUTAGE_KINDS = {"feed-outage": 2, "outage": 2}
 PARTITION_KINDS = {"split-partition": 1, "withhold-page": 2}
 HOST_KINDS = {
@@ -42,11 +42,11 @@ HOST_KINDS = {
     "steal-lease": 5,
     "time-out-function": 2,
 }
-# What others do beside the relay, and must not disturb it.
+# Requests of other clients, which must not disturb the relay.
 BYSTANDER_KINDS = {"oversized-properties": 1, "unknown-entity": 1, "read-ahead": 1}
 KINDS = BROKER_KINDS | COSMOS_KINDS | OUTAGE_KINDS | PARTITION_KINDS | HOST_KINDS | BYSTANDER_KINDS
 
-# With which condition the service says that it is the content that is wrong, whatever the content.
+# Conditions that blame the content of a message.
 _CONTENT = ("amqp:not-allowed", "amqp:decode-error", "com.microsoft:argument-error")
 _TRANSIENT = ("amqp:internal-error", "com.microsoft:server-busy", "com.microsoft:timeout")
 
@@ -56,9 +56,9 @@ class Fault:
     """One fault.
 
     Attributes:
-        after: How many events have been committed when it strikes.
+        after: The number of committed events at which it is injected.
         kind: One of KINDS.
-        options: What it is like; the names are those of the stack's admin ports.
+        options: Its parameters, as the admin ports name them.
     """
 
     after: int
@@ -67,11 +67,11 @@ class Fault:
 
 
 def draw(seed: int, *, events: int, faults: int, among: Collection[str] = KINDS) -> list[Fault]:
-    """The schedule of a campaign: `faults` faults of the kinds `among` those, spread over `events` events."""
+    """`faults` faults of the kinds in `among`, spread over `events` events."""
     rng = random.Random(f"faults-{seed}")
     kinds = [kind for kind in KINDS if kind in among]
     weights = [KINDS[kind] for kind in kinds]
-    # Each kind strikes once before any is drawn by chance, as far as there are faults enough.
+    # Each kind occurs once, if there are enough faults, before any is drawn at random.
     chosen = rng.sample(kinds, min(faults, len(kinds)))
     chosen += rng.choices(kinds, weights, k=faults - len(chosen))
     rng.shuffle(chosen)

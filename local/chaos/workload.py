@@ -1,4 +1,4 @@
-"""What the campaign commits: events of keys of skewed popularity, some of them poison, while faults strike."""
+"""What the campaign commits: events whose keys are skewed, some of them poison, while faults are injected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RESOLVE_PAUSE_S = 0.1
 _EVENT_TTL_S = 864_000
 _LATE_KEYS = 4
 
-# Values that a careless reader or writer of JSON would change on their way.
+# Values that a careless JSON reader or writer would change.
 _DELICATE: tuple[Any, ...] = (
     "2021-09-22T11:07:37.3022907+02:00",
     "2019-01-01T00:00:01.0000000Z",
@@ -68,15 +68,15 @@ class Workload:
         self.writers = writers
 
     def commits(self, writer: int) -> Iterator[Commit]:
-        """The commits of one writer, in their order."""
+        """The commits of one writer, in order."""
         keys = [f"kéy-{number}" for number in range(writer, self._keys, self.writers)]
-        return self._drawn(str(writer), keys, self._shares[writer])
+        return self._draw(str(writer), keys, self._shares[writer])
 
     def late_commits(self) -> Iterator[Commit]:
         """The commits of the late events."""
-        return self._drawn("late", [f"kéy-late-{number}" for number in range(_LATE_KEYS)], self._late)
+        return self._draw("late", [f"kéy-late-{number}" for number in range(_LATE_KEYS)], self._late)
 
-    def _drawn(self, writer: str, keys: list[str], remaining: int) -> Iterator[Commit]:
+    def _draw(self, writer: str, keys: list[str], remaining: int) -> Iterator[Commit]:
         rng = random.Random(f"work-{self._seed}-{writer}")
         rng.shuffle(keys)
         weights = list(itertools.accumulate(1 / (rank + 1) ** 1.1 for rank in range(len(keys))))
@@ -96,17 +96,17 @@ def _commit(rng: random.Random, key: str, name: str, count: int, texts: tuple[st
     events = [_event(rng, key, f"{name}-{index}", rng.choice(texts)) for index in range(count)]
     others = [_document(f"c-{name}", key, "contact", {"text": name})] if rng.random() < 0.5 else []
     poison = [_poison(rng, key, name)] if rng.random() < 0.01 else []
-    spoilt = [document for document, _ in poison]
-    # Anywhere among its neighbours: what comes after it has to arrive all the same.
+    malformed = [document for document, _ in poison]
+    # At any position: the events after it must still arrive.
     documents = [*others, *events]
-    documents[rng.randrange(len(documents) + 1) : 0] = spoilt
+    documents[rng.randrange(len(documents) + 1) : 0] = malformed
     return Commit(key, documents, events, poison)
 
 
 def _number(commit: Commit, sequences: Counter[str]) -> None:
-    """Say where each event belongs, as `outbox` does: `order` within its commit, `sequence` within its key."""
-    happened = [document for document in commit.documents if document["type"] == "domainEvent"]
-    for order, document in enumerate(happened):
+    """Number the events as `outbox` does: `order` within the commit, `sequence` within the key."""
+    events = [document for document in commit.documents if document["type"] == "domainEvent"]
+    for order, document in enumerate(events):
         sequences[commit.key] += 1
         document["order"] = order
         document["sequence"] = sequences[commit.key]
@@ -141,17 +141,17 @@ def _document(identifier: str, key: str, kind: str, data: dict[str, Any]) -> dic
 
 
 async def write(container: ContainerProxy, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
-    """Commit one writer's batches one after another, each until it is known to be committed."""
+    """Commit one writer's batches in order, repeating each until it is known to be committed."""
     for commit in commits:
         await asyncio.sleep(pause_s * len(commit.events))
         await _until_committed(container, commit)
         history.wrote(commit.key, commit.events)
         for document, reason in commit.poison:
-            history.spoilt(document, reason)
+            history.wrote_poison(document, reason)
 
 
 async def _until_committed(container: ContainerProxy, commit: Commit) -> None:
-    """A batch whose answer was lost may or may not be in: look, and repeat it only if it is not."""
+    """If the answer to a batch is lost, check whether it was committed, and repeat it only if it was not."""
     operations = [("create", (document,)) for document in commit.documents]
     while True:
         try:
@@ -160,14 +160,14 @@ async def _until_committed(container: ContainerProxy, commit: Commit) -> None:
             if any(result.get("statusCode") == 409 for result in error.operation_responses):
                 return
         except (AzureError, OSError):
-            if await _is_there(container, commit):
+            if await _exists(container, commit):
                 return
         else:
             return
         await asyncio.sleep(_RESOLVE_PAUSE_S)
 
 
-async def _is_there(container: ContainerProxy, commit: Commit) -> bool:
+async def _exists(container: ContainerProxy, commit: Commit) -> bool:
     while True:
         try:
             await container.read_item(commit.events[0]["id"], partition_key=commit.key)

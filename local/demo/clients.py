@@ -1,4 +1,4 @@
-"""Clients of the contact service: many at a time, some meeting at one contact on purpose."""
+"""Concurrent clients of the contact service; some collide at one contact on purpose."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 
 import httpx
 
-from local.demo.lives import Changes, Collision, Creation, Deletion, Step
 from local.demo.pace import Pace
+from local.demo.scenarios import Changes, Collision, Creation, Deletion, Step
 
 _TIMEOUT_S = 60.0
 _PAGE = 200
 
 
 class UnexpectedAnswer(Exception):
-    """The service answered as it must not; the message says what to which request."""
+    """The service gave a wrong answer; the message names the request and the answer."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What the clients have done so far: events raised, requests made, and those told that someone was first."""
+    """What the clients have done so far: events raised, requests made, and changes refused as outdated (412)."""
 
     events: int = 0
     requests: int = 0
@@ -32,7 +32,7 @@ class Progress:
 
 
 class Clients:
-    """`count` clients, each with connections of its own."""
+    """`count` clients, each with its own connections."""
 
     def __init__(self, address: str, count: int) -> None:
         self.progress = Progress()
@@ -42,7 +42,7 @@ class Clients:
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Clients:
-        # Nothing here speaks TLS, and each client would read all certificates.
+        # There is no TLS here, and each client would load all certificates.
         certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         for _ in range(self._count):
             client = httpx.AsyncClient(base_url=self._address, timeout=_TIMEOUT_S, verify=certificates)
@@ -52,22 +52,22 @@ class Clients:
     async def __aexit__(self, *exception: object) -> None:
         await self._closing.aclose()
 
-    async def live(self, lives: list[Iterator[Step]], rate: float) -> None:
-        """Lead every life to its end, at `rate` events a second; each client one life at a time.
+    async def run(self, scenarios: list[Iterator[Step]], rate: float) -> None:
+        """Run every scenario at `rate` events a second in total; each client runs one scenario at a time.
 
         Raises:
-            UnexpectedAnswer: In a group.
+            ExceptionGroup: Of UnexpectedAnswer or of httpx's errors.
         """
         pace = Pace(rate)
-        waiting = iter(lives)
+        waiting = iter(scenarios)
 
         async def work(number: int) -> None:
-            client, rival = self._clients[number], self._clients[(number + 1) % self._count]
-            for life in waiting:
-                visit = _Visit(client, rival, self.progress)
-                for step in life:
+            client, other = self._clients[number], self._clients[(number + 1) % self._count]
+            for scenario in waiting:
+                contact = _Contact(client, other, self.progress)
+                for step in scenario:
                     await pace.take(step.events)
-                    await visit.take(step)
+                    await contact.take(step)
                     self.progress.events += step.events
 
         async with asyncio.TaskGroup() as tasks:
@@ -75,7 +75,7 @@ class Clients:
                 tasks.create_task(work(number))
 
     async def contacts(self) -> dict[str, dict[str, Any]]:
-        """Every contact there is, by paging through the list: its id, name, description, email and company."""
+        """Every contact by id, read page by page: its id, name, description, email and company."""
         found: dict[str, dict[str, Any]] = {}
         parameters: dict[str, Any] = {"pageSize": _PAGE}
         while True:
@@ -88,12 +88,12 @@ class Clients:
             parameters["continuation"] = page["continuation"]
 
 
-class _Visit:
-    """One contact's life, led by one client, with a rival in its collisions."""
+class _Contact:
+    """One contact, written by one client, and by another one in its collisions."""
 
-    def __init__(self, client: httpx.AsyncClient, rival: httpx.AsyncClient, progress: Progress) -> None:
+    def __init__(self, client: httpx.AsyncClient, other: httpx.AsyncClient, progress: Progress) -> None:
         self._client = client
-        self._rival = rival
+        self._other = other
         self._progress = progress
         self._path = ""
         self._etag = ""
@@ -114,19 +114,23 @@ class _Visit:
         self._path, self._etag = answer.headers["Location"], answer.headers["ETag"]
 
     async def _collide(self, collision: Collision) -> None:
-        """Both name the same version: one is first, and the other reads again and repeats its change."""
+        """Both name the same version: one succeeds, and the other reads again and repeats its change."""
         etag = self._etag
-        rivals = ((self._client, collision.one), (self._rival, collision.other))
-        refused = await asyncio.gather(*(self._try(client, changes, etag) for client, changes in rivals))
+        changes_by_client = ((self._client, collision.one), (self._other, collision.other))
+        refused = await asyncio.gather(
+            *(self._try(client, changes, etag) for client, changes in changes_by_client)
+        )
         if sum(refused) != 1:
-            raise UnexpectedAnswer(f"{self._path}: of two changes of one version, {sum(refused)} were refused")
+            raise UnexpectedAnswer(
+                f"{self._path}: {sum(refused)} of two changes of one version were refused instead of 1"
+            )
         self._progress.refused += 1
-        client, changes = rivals[refused.index(True)]
+        client, changes = changes_by_client[refused.index(True)]
         latest = await self._send(client, "GET", self._path, None, expected=200)
         await self._change(client, changes, latest.headers["ETag"])
 
     async def _try(self, client: httpx.AsyncClient, changes: Changes, etag: str) -> bool:
-        """Whether the change was refused, as another was first."""
+        """Try a change; returns whether it was refused as outdated."""
         answer = await self._request_change(client, changes, etag)
         if answer.status_code == 412:
             return True
@@ -159,7 +163,7 @@ class _Visit:
     async def _request(
         self, client: httpx.AsyncClient, method: str, path: str, etag: str | None, body: Any = None
     ) -> httpx.Response:
-        """One request; repeated while the service asks for patience, as it then has done nothing."""
+        """One request, repeated while the service answers 429, which means that it did nothing."""
         headers = {} if etag is None else {"If-Match": etag}
         while True:
             answer = await client.request(method, path, json=body, headers=headers)

@@ -1,6 +1,4 @@
-"""`python -m local demo`: the contact service and its consumer on a stack of its own, and an account of what
-arrived.
-"""
+"""`python -m local demo`: the contact service and its consumer on a stack of its own, with every event checked."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ from rich.table import Table
 
 from local.demo.clients import Clients, Progress, UnexpectedAnswer
 from local.demo.committed import read_committed
-from local.demo.lives import lives
 from local.demo.receiver import subscriber_client
+from local.demo.scenarios import scenarios
 from local.demo.subscriber import Subscriber
 from local.demo.tally import Tally
 from local.stack.environment import DATABASE, TOPIC, write_env_file
@@ -36,27 +34,31 @@ from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.receiver import receive_sessions
 
 SUBSCRIPTION = "all"
-_ZEROS = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
+_ERRORS = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
 
-# Leases last a minute in Azure; here a host that was killed shall be replaced within seconds.
+# Leases last a minute in Azure; here a killed host is replaced within seconds.
 _QUICK_LEASES = ("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `demo`."""
-    parser.add_argument("--events", type=_positive, default=5000, help="events to have raised")
-    parser.add_argument("--contacts", type=_positive, default=500, help="contacts to spread them over")
-    parser.add_argument("--rate", type=float, default=150.0, help="events raised a second; 0: no limit")
+    parser.add_argument("--events", type=_positive, default=5000, help="events to raise")
+    parser.add_argument("--contacts", type=_positive, default=500, help="contacts that raise them")
+    parser.add_argument("--rate", type=float, default=150.0, help="events raised per second; 0 for no limit")
     parser.add_argument("--hosts", type=_positive, default=1, help="Functions hosts that share the leases")
-    parser.add_argument("--writers", type=_positive, default=32, help="clients, each with one contact at a time")
-    parser.add_argument("--receivers", type=_positive, default=96, help="sessions received at a time")
-    parser.add_argument("--kill-host", action="store_true", help="kill the host half way, and start another")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds without any arrival before giving up")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the contacts' lives")
     parser.add_argument(
-        "--env-file", type=Path, default=Path(".local/demo.env"), help="where settings are written"
+        "--writers", type=_positive, default=32, help="concurrent clients, each writing one contact at a time"
     )
-    parser.add_argument("--logs", type=Path, default=Path(".local/demo-logs"), help="folder of the parts' logs")
+    parser.add_argument("--receivers", type=_positive, default=96, help="sessions received concurrently")
+    parser.add_argument("--kill-host", action="store_true", help="kill a host half way, and start another")
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, help="seconds to wait without any arrival before giving up"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the contacts' scenarios")
+    parser.add_argument(
+        "--env-file", type=Path, default=Path(".local/demo.env"), help="file to write the settings to"
+    )
+    parser.add_argument("--logs", type=Path, default=Path(".local/demo-logs"), help="folder for the logs")
 
 
 def _positive(text: str) -> int:
@@ -67,10 +69,10 @@ def _positive(text: str) -> int:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Run the demo: 0 when every event arrived once, in order and unaltered, and the directory that is built from
-    them matches the contacts; 1 when not; 130 when stopped.
+    """Run the demo: 0 when every event arrived once, in order and unaltered, and the directory built from them
+    matches the contacts; 1 when not; 130 when stopped.
     """
-    # Each tells every request or message at INFO: that is noise among thousands.
+    # Each logs every request or message at INFO: thousands of lines.
     for name in ("httpx", "samples.contacts.consumer"):
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
@@ -79,12 +81,12 @@ async def run(arguments: argparse.Namespace) -> int:
         return 130
     except (PartFailed, UnexpectedAnswer, httpx.HTTPError, ExceptionGroup) as failure:
         cause = _innermost(failure)
-        # Those of httpx may have no text.
+        # The errors of httpx may have no text.
         print(f"The demo stopped: {type(cause).__name__}: {cause}", file=sys.stderr)
         return 1
     print(json.dumps(summary), flush=True)
-    sound = not any(summary[name] for name in _ZEROS) and summary["directory_matches"]
-    return 0 if sound and summary["delivered"] == arguments.events else 1
+    correct = not any(summary[name] for name in _ERRORS) and summary["directory_matches"]
+    return 0 if correct and summary["delivered"] == arguments.events else 1
 
 
 def _innermost(failure: BaseException) -> BaseException:
@@ -138,18 +140,19 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
         console.print(_table(summary))
         progress = clients.progress
         console.print(
-            f"{progress.requests} requests; {progress.refused} changes met a version that was no longer the "
-            "latest (412), read it again and were repeated."
+            f"{progress.requests} requests. {progress.refused} changes were refused as outdated (412) and "
+            "repeated on the latest version."
         )
         return summary
 
 
 @asynccontextmanager
 async def _service(stack: Stack, logs: Path) -> AsyncIterator[Part]:
-    """The contact service on the stack's Cosmos DB, as a process of its own."""
-    arguments = ("--port", "0")
+    """The contact service on the stack's Cosmos DB, as its own process."""
     part = await Part.start(
-        "contacts", arguments, log=logs / "contacts.log", environment=stack.settings, module="local"
+        *("contacts", "local", "contacts", "--exit-with-stdin", "--port", "0"),
+        log=logs / "contacts.log",
+        environment=stack.settings,
     )
     try:
         yield part
@@ -158,9 +161,9 @@ async def _service(stack: Stack, logs: Path) -> AsyncIterator[Part]:
 
 
 async def _drive(arguments: argparse.Namespace, clients: Clients, container: ContainerProxy, tally: Tally) -> None:
-    """Have the clients lead every contact's life, then see what that has committed."""
+    """Run every contact's scenario, then read what was committed."""
     contacts = min(arguments.contacts, arguments.events)
-    await clients.live(lives(contacts, arguments.events, arguments.seed), arguments.rate)
+    await clients.run(scenarios(contacts, arguments.events, arguments.seed), arguments.rate)
     await read_committed(container, tally)
 
 
@@ -187,7 +190,7 @@ async def _follow(
             bars.update(delivered_bar, completed=tally.arrived)
             if kill_at is not None and tally.arrived >= kill_at:
                 kill_at = None
-                stack.hosts[0].signal_kill()
+                stack.hosts[0].kill_alone()
             if tally.receipts > last_count or not driving.done():
                 last_arrival, last_count = time.monotonic(), tally.receipts
             elif time.monotonic() - last_arrival > arguments.timeout:
@@ -195,12 +198,12 @@ async def _follow(
                 return
         bars.update(written_bar, completed=written.events)
         bars.update(delivered_bar, completed=tally.arrived)
-    # A duplicate would still be on its way: give it the time of a poll and a session's turn.
+    # A duplicate could still arrive: wait for a poll and a session.
     await asyncio.sleep(1.5)
 
 
 async def _replace_killed_hosts(stack: Stack, console: Console) -> None:
-    """A host that ends, by whatever hand, is replaced by starting another."""
+    """Start another host whenever one ends."""
     while True:
         ended = await stack.host_ended()
         console.print(f"{ended.name} (process {ended.pid}) was killed; starting another.")
@@ -210,7 +213,7 @@ async def _replace_killed_hosts(stack: Stack, console: Console) -> None:
 
 @asynccontextmanager
 async def _background(*jobs: Any) -> AsyncIterator[None]:
-    """Run `jobs` beside the block; one that fails ends the block, and the block's end cancels them."""
+    """Run `jobs` during the block: a failure ends the block, and the end of the block cancels them."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(job) for job in jobs]
         try:
@@ -223,7 +226,7 @@ async def _background(*jobs: Any) -> AsyncIterator[None]:
 def _table(summary: dict[str, Any]) -> Table:
     table = Table("", "count", title="What was committed, and what arrived")
     for name, value in summary.items():
-        sound = value == 0 if name in _ZEROS else value
-        style = ("green" if sound else "bold red") if name in (*_ZEROS, "directory_matches") else ""
+        expected = value == 0 if name in _ERRORS else value
+        style = ("green" if expected else "bold red") if name in (*_ERRORS, "directory_matches") else ""
         table.add_row(name, str(value), style=style)
     return table

@@ -1,4 +1,4 @@
-"""What was committed, from Cosmos DB itself: neither the service's word for it nor the relay's."""
+"""What was committed, read from Cosmos DB itself: independent of the service and of the relay."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _PAGE = 1000
 
 
 async def read_committed(container: ContainerProxy, tally: Tally) -> None:
-    """Tell the tally of every event document: within a partition key in the order of the commits, and within a
-    commit in the order that the events state, as the change feed promises none there.
+    """Record every event document: in the order of commits within a partition key, and of `order` within a commit,
+    because the change feed does not order documents there.
 
-    Its time is when the service raised it, just before its commit, by the clock of this machine.
+    An event's time is `createdAt`, when the service raised it just before the commit.
     """
     feed = container.query_items_change_feed(start_time="Beginning", max_item_count=_PAGE)
     events = [document async for document in feed if document["type"] == "domainEvent"]

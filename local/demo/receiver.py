@@ -1,4 +1,4 @@
-"""What subscribers on the local stack have in common."""
+"""The client that all subscribers on the local stack use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def subscriber_client(connection_string: str) -> ServiceBusClient:
     """A client for many short-lived session receivers on the local stack."""
     return ServiceBusClient.from_connection_string(
         connection_string,
-        # The SDK would repeat each wait for a session three times before it says that there is none.
+        # By default the SDK repeats each wait for a session three times before it reports that there is none.
         retry_total=0,
-        # It would read all certificates for every session accepted, though nothing here speaks TLS.
+        # By default it loads all certificates for every accepted session; there is no TLS here.
         ssl_context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
     )

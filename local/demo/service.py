@@ -19,19 +19,19 @@ _KEEP_ALIVE_S = 75
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this part's own options."""
-    parser.add_argument("--port", type=int, default=8000, help="of the API; 0 for any free one")
-    parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input as well")
+    parser.add_argument("--port", type=int, default=8000, help="of the API; 0 takes a free one")
+    parser.add_argument("--exit-with-stdin", action="store_true", help="also stop when standard input ends")
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to stop: 0; 1 when the service cannot start, which standard error explains."""
+    """Serve until stopped: 0; 1 when the service cannot start, with the reason on standard error."""
     try:
         Connection.named("COSMOS", "accountEndpoint", os.environ)
     except SettingMissing as missing:
         print(missing, file=sys.stderr)
         return 1
     with socket.create_server(("127.0.0.1", arguments.port)) as listening:
-        # Longer than clients keep an idle connection: closed here, it would meet their next request half way.
+        # Longer than clients keep idle connections: otherwise the server could close one as a request arrives.
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=_KEEP_ALIVE_S)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listening]))

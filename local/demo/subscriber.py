@@ -1,4 +1,4 @@
-"""The consumer of the demo: each receipt goes to the service's directory, and to the checker."""
+"""The consumer of the demo: passes each message to the directory and to the checker."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from samples.contacts.consumer.handler import handle
 class Subscriber:
     """Called with each message before it is completed.
 
-    A completion that is lost brings the same message again, with the sequence number it had: that is told to the
-    directory alone. A duplicate would be another message.
+    If a completion is lost, the same message is delivered again with the same sequence number: only the directory
+    sees that. A duplicate would be another message.
     """
 
     def __init__(self, directory: Directory, tally: Tally) -> None:
@@ -34,7 +34,7 @@ class Subscriber:
             self._tally.received(received)
 
     def agrees_with(self, contacts: Mapping[str, Any]) -> bool:
-        """Whether the directory holds these contacts, by id, and no other, and none of their events is missing."""
+        """Whether the directory has exactly these contacts, by id, and no gaps in their events."""
         held = {contact["id"]: contact for contact in self._directory.contacts()}
         return held == contacts and not list(self._directory.gaps)
 

@@ -1,4 +1,4 @@
-"""The checker: what was committed against what a subscriber settled. It shares no code with the relay."""
+"""The checker: compares what was committed with what a subscriber settled. It shares no code with the relay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One message as the subscriber got it; `at` in seconds of the clock that what was written is timed by."""
+    """One message as the subscriber received it; `at` is in seconds of the clock that times the commits."""
 
     identifier: str
     session: str
@@ -22,7 +22,7 @@ class Received:
 
 @dataclass(slots=True)
 class Tally:
-    """Gathers both sides, and compares them per partition key: set, order, count and payload."""
+    """Collects both sides and compares them per partition key: set, order, count and payload."""
 
     _written: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     _written_at: dict[str, float] = field(default_factory=dict)
@@ -32,20 +32,20 @@ class Tally:
     receipts: int = 0
 
     def wrote(self, event: dict[str, Any], at: float) -> None:
-        """An event was committed; in commit order within its partition key, before or after it is received."""
+        """Record a committed event; in commit order within its partition key, before or after it is received."""
         self._written[event["partitionKey"]].append(event)
         self._written_at[event["id"]] = at
         self.written += 1
 
     def received(self, message: Received) -> None:
-        """A message was received; in order of receipt within its session."""
+        """Record a received message; in order of receipt within its session."""
         self._received[message.session].append(message)
         self._seen.add(message.identifier)
         self.receipts += 1
 
     @property
     def arrived(self) -> int:
-        """How many different events have arrived, whether or not they are known to be written."""
+        """How many different events have arrived, including those not recorded as written."""
         return len(self._seen)
 
     @property
@@ -59,7 +59,7 @@ class Tally:
         return self._written_at.keys() <= self._seen
 
     def summary(self) -> dict[str, Any]:
-        """The counts, and the latency in milliseconds from the time given with each event to its receipt."""
+        """The counts, and the latency from commit to receipt in milliseconds."""
         counts = {"missing": self.written - self.delivered, "duplicated": 0, "out_of_order": 0, "altered": 0}
         latencies = []
         for key in self._written.keys() | self._received.keys():
@@ -88,14 +88,14 @@ class Tally:
                 continue
             seen.add(message.identifier)
             number = place.get(message.identifier)
-            if number is None or not _tells(message, self._written[key][number]):
+            if number is None or not _matches(message, self._written[key][number]):
                 counts["altered"] += 1
             if number is not None:
                 counts["out_of_order"] += number < furthest
                 furthest = max(furthest, number)
 
 
-def _tells(message: Received, event: dict[str, Any]) -> bool:
+def _matches(message: Received, event: dict[str, Any]) -> bool:
     data = event["data"]
     return (
         _canonical(json.loads(message.body)) == _canonical(data)
@@ -107,7 +107,7 @@ def _tells(message: Received, event: dict[str, Any]) -> bool:
 
 
 def _canonical(value: Any) -> str:
-    """JSON text that tells 1 from 1.0 and true, which Python's own equality does not."""
+    """JSON text, which differs for 1, 1.0 and true; Python's equality does not."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""`python -m local soak`: very many events through one relay, and whether its memory stayed flat."""
+"""`python -m local soak`: relay many events, and check that the relay's memory does not grow."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from rich.console import Console
 
 from local.soak.judgement import SAMPLES_NEEDED, Judgement
 from local.soak.load import batches
-from local.soak.subscriber import Subscriber, SubscriberEnded
+from local.soak.subscriber import Subscriber, subscriber
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.functions.documents import from_text, to_text
 from outbox_emulators.process import Stopped, until_done
 from relay.assembly import CosmosRelay, assemble
 from relay.settings import Settings
 
-# So many messages at most wait in the broker: it shares the machine, and its memory is not what is measured.
+# The most messages that may wait in the broker: it shares the machine, and its memory is not measured.
 _WAITING_AT_MOST = 20_000
 _DRAIN_TIMEOUT_S = 120.0
-_BATCHES_A_LOOK = 5
+_BATCHES_PER_CHECK = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `soak`."""
-    parser.add_argument("--events", type=int, default=1_000_000, help="events to relay, at least")
-    parser.add_argument("--every", type=int, default=100_000, help="events between two samples of the memory")
-    parser.add_argument("--receivers", type=int, default=96, help="sessions received at a time")
-    parser.add_argument("--logs", type=Path, default=Path(".local/soak-logs"), help="folder of the parts' logs")
+    parser.add_argument("--events", type=int, default=1_000_000, help="least number of events to relay")
+    parser.add_argument("--every", type=int, default=100_000, help="events between two memory samples")
+    parser.add_argument("--receivers", type=int, default=96, help="sessions received concurrently")
+    parser.add_argument("--logs", type=Path, default=Path(".local/soak-logs"), help="folder for the logs")
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """0 when the memory stayed flat, 1 when not, 2 when too few events were asked for, 130 when stopped."""
+    """0 when the memory stayed flat, 1 when it did not, 2 for too few events, 130 when stopped."""
     if not 0 < SAMPLES_NEEDED * arguments.every <= arguments.events:
         print(f"--events must be at least {SAMPLES_NEEDED} times --every.", file=sys.stderr)
         return 2
-    # One line for each invocation, and one for each that quarantines, would be thousands.
+    # The relay logs a line per invocation: thousands.
     logging.getLogger("relay").setLevel(logging.ERROR)
     try:
         judgement = await until_done(Soak(arguments).run())
     except Stopped:
         return 130
-    except (PartFailed, SubscriberEnded, TimeoutError) as failure:
+    except (PartFailed, TimeoutError) as failure:
         print(f"The soak stopped: {type(failure).__name__}: {failure}", file=sys.stderr)
         return 1
     print(json.dumps(judgement.summary()), flush=True)
@@ -55,7 +55,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 class Soak:
-    """One relay in this process, on services and with a subscriber that are processes of their own."""
+    """One relay in this process; the services and the subscriber run in processes of their own."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._events: int = arguments.events
@@ -67,21 +67,17 @@ class Soak:
         self._samples: list[int] = []
 
     async def run(self) -> Judgement:
-        """Relay everything; returns what was found."""
-        async with AsyncExitStack() as open_now:
-            stack = await open_now.enter_async_context(Stack(self._options))
-            subscriber = await open_now.enter_async_context(
-                Subscriber(
-                    stack.settings["SERVICEBUS"],
-                    int(stack.servicebus.details["admin_port"]),
-                    receivers=self._receivers,
-                )
+        """Relay everything, and judge the memory samples."""
+        async with AsyncExitStack() as resources:
+            stack = await resources.enter_async_context(Stack(self._options))
+            draining = await resources.enter_async_context(
+                subscriber(stack, self._options.logs, receivers=self._receivers)
             )
             relay = assemble(Settings.from_environment(stack.settings))
-            open_now.push_async_callback(relay.close)
-            return await self._relay(relay, subscriber)
+            resources.push_async_callback(relay.close)
+            return await self._relay(relay, draining)
 
-    async def _relay(self, relay: CosmosRelay, subscriber: Subscriber) -> Judgement:
+    async def _relay(self, relay: CosmosRelay, draining: Subscriber) -> Judgement:
         started = sampled_at = time.monotonic()
         relayed = sampled = 0
         for number, documents in enumerate(batches(self._events)):
@@ -91,8 +87,8 @@ class Soak:
                 now = time.monotonic()
                 self._sample(relayed, rate=(relayed - sampled) / (now - sampled_at))
                 sampled, sampled_at = sampled + self._every, now
-            if number % _BATCHES_A_LOOK == 0:
-                await subscriber.until_waiting(_WAITING_AT_MOST, within_s=_DRAIN_TIMEOUT_S)
+            if number % _BATCHES_PER_CHECK == 0:
+                await draining.until_waiting(_WAITING_AT_MOST, within_s=_DRAIN_TIMEOUT_S)
         return Judgement.of(relayed, time.monotonic() - started, self._samples)
 
     def _sample(self, relayed: int, *, rate: float) -> None:

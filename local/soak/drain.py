@@ -1,10 +1,10 @@
-"""A subscriber in a process of its own that takes everything, so that the broker holds little."""
+"""A subscriber process that receives and deletes every message, so that the broker holds few."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
+import os
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient
@@ -17,13 +17,13 @@ from outbox_emulators.process import announce, heed_signals, until_stopped
 SUBSCRIPTION = "all"
 _SESSION_WAIT_S = 2.0
 _MESSAGE_WAIT_S = 0.1
-_AT_ONCE = 500
+_PREFETCH = 500
 
 
 async def drain(client: ServiceBusClient) -> None:
     """Receive and delete, one session after another, until cancelled.
 
-    Nothing is counted: what has come by the time a receiver closes, unread, is deleted all the same.
+    Messages are not counted: those that are prefetched but not yet read when a receiver closes are deleted too.
     """
     while True:
         receiver = client.get_subscription_receiver(
@@ -32,18 +32,18 @@ async def drain(client: ServiceBusClient) -> None:
             session_id=NEXT_AVAILABLE_SESSION,
             receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
             max_wait_time=_SESSION_WAIT_S,
-            prefetch_count=_AT_ONCE,
+            prefetch_count=_PREFETCH,
         )
         try:
             async with receiver:
-                while await receiver.receive_messages(_AT_ONCE, max_wait_time=_MESSAGE_WAIT_S):
+                while await receiver.receive_messages(_PREFETCH, max_wait_time=_MESSAGE_WAIT_S):
                     pass
         except ServiceBusError:
             continue  # no session had messages, or the broker ended this one
 
 
 async def run(connection_string: str, receivers: int) -> None:
-    """Drain until standard input ends, or a signal comes."""
+    """Drain until standard input ends, or a signal arrives."""
     heed_signals()
     async with subscriber_client(connection_string) as client:
         tasks = [asyncio.create_task(drain(client)) for _ in range(receivers)]
@@ -58,14 +58,13 @@ async def run(connection_string: str, receivers: int) -> None:
             raise error
 
 
-def main() -> int:
-    """`python -m local.soak.drain --receivers 96`, the connection string on the first line of standard input."""
+def main() -> None:
+    """`python -m local.soak.drain --receivers 96`, with the connection string in SERVICEBUS."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--receivers", type=int, required=True, help="sessions received at a time")
     arguments = parser.parse_args()
-    asyncio.run(run(sys.stdin.readline().strip(), arguments.receivers))
-    return 0
+    asyncio.run(run(os.environ["SERVICEBUS"], arguments.receivers))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,4 +1,4 @@
-"""Whether the memory of a process stayed flat."""
+"""Whether a process's memory stayed flat."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# By the second sample everything that is bounded is full; nothing may come after it.
+# By the second sample every bounded buffer is full, so nothing may grow after it.
 _REFERENCE = 1
 _TOLERANCE = 1.05
 
@@ -15,14 +15,14 @@ SAMPLES_NEEDED = 3
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a soak found.
+    """The result of a soak.
 
     Attributes:
         events: Domain events relayed.
         seconds: How long it took.
-        rss_mib: The resident size of the relay's process in MiB, after each sample's events.
-        growth: The last sample over the second; None where there are fewer than three.
-        flat: Whether the last is at most 5 % above the second.
+        rss_mib: The resident size of the relay's process in MiB, sample by sample.
+        growth: The last sample divided by the second; None for fewer than three samples.
+        flat: Whether the last sample is at most 5 % above the second.
     """
 
     events: int
@@ -44,5 +44,5 @@ class Judgement:
         )
 
     def summary(self) -> dict[str, Any]:
-        """As it is printed."""
+        """The JSON that the command prints."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""What a soak relays: batches as the trigger delivers them, whose keys come and go as those of an outbox do."""
+"""The load of a soak: batches as the trigger delivers them, whose partition keys change over time."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 BATCH = 1000
 
-# In each batch: the documents of other types, and the one that can only be quarantined.
+# Of each batch: documents of other types, and one malformed event that is quarantined.
 _IGNORED = 49
 _POISON = 1
 EVENTS_IN_BATCH = BATCH - _IGNORED - _POISON
 
-# A key is told of in this many batches in a row, then never again: what is kept for each key would show as growth.
-_BATCHES_OF_A_KEY = 10
-_KEYS_AT_A_TIME = 25
+# A key occurs in this many consecutive batches and never again, so state kept per key would show as growth.
+_BATCHES_PER_KEY = 10
+_CONCURRENT_KEYS = 25
 
 
 def batches(events: int) -> Iterator[list[dict[str, Any]]]:
-    """Batches of `BATCH` documents, until at least `events` domain events are in them."""
+    """Batches of `BATCH` documents, enough for at least `events` domain events."""
     for number in range(-(-events // EVENTS_IN_BATCH)):
         yield [_document(number, position) for position in range(BATCH)]
 
 
 def _document(batch: int, position: int) -> dict[str, Any]:
-    key = f"contact-{batch // _BATCHES_OF_A_KEY:06}-{position % _KEYS_AT_A_TIME:02}-4735-9422-c39a7c4af5c2"
+    key = f"contact-{batch // _BATCHES_PER_KEY:06}-{position % _CONCURRENT_KEYS:02}-4735-9422-c39a7c4af5c2"
     document: dict[str, Any] = {
         "id": f"{batch:08}-{position:04}-4ac7-ae22-6f4025ba9ca0",
         "partitionKey": key,

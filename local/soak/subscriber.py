@@ -1,91 +1,59 @@
-"""The draining process as the soak sees it."""
+"""The draining process, as the soak sees it."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from types import TracebackType
-from typing import Self
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 
 from local.soak.drain import SUBSCRIPTION
 from local.stack.environment import TOPIC
-from local.stack.parts import ROOT
-from outbox_emulators.process import READY
+from local.stack.parts import Part
+from local.stack.supervisor import Stack
 
-_START_TIMEOUT_S = 30.0
-_STOP_TIMEOUT_S = 10.0
-_LOOK_EVERY_S = 0.25
-
-
-class SubscriberEnded(Exception):
-    """The draining process did not start, or ended by itself."""
+_POLL_EVERY_S = 0.25
 
 
 class Subscriber:
-    """`local.soak.drain` as a child; it ends with this process, whose pipe it reads."""
+    """`local.soak.drain` as a child process."""
 
-    def __init__(self, connection_string: str, admin_port: int, *, receivers: int) -> None:
-        self._connection_string = connection_string
+    def __init__(self, part: Part, http: aiohttp.ClientSession, admin_port: int) -> None:
+        self._part = part
+        self._http = http
         self._entities_url = f"http://127.0.0.1:{admin_port}/admin/entities"
-        self._receivers = receivers
-
-    async def __aenter__(self) -> Self:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "local.soak.drain", "--receivers", str(self._receivers)),
-            cwd=ROOT,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(self._connection_string.encode() + b"\n")
-        try:
-            async with asyncio.timeout(_START_TIMEOUT_S):
-                line = await self._process.stdout.readline()
-            if not line.startswith(READY.encode()):
-                raise SubscriberEnded("the draining process did not start")
-        except BaseException:
-            await self._end()
-            raise
-        self._http = aiohttp.ClientSession()
-        return self
-
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._http.close()
-        await self._end()
 
     async def until_waiting(self, at_most: int, *, within_s: float) -> None:
-        """Wait until the broker holds no more than `at_most` messages; TimeoutError when it does not in time.
+        """Wait until the broker holds at most `at_most` messages.
 
         Raises:
-            SubscriberEnded: Nobody takes the messages any more.
+            PartFailed: The draining process ended.
+            TimeoutError: It is too slow.
         """
         async with asyncio.timeout(within_s):
             while await self._waiting() > at_most:
-                if self._process.returncode is not None:
-                    raise SubscriberEnded(f"the draining process ended with code {self._process.returncode}")
-                await asyncio.sleep(_LOOK_EVERY_S)
+                if self._part.ended:
+                    raise self._part.failure("ended unexpectedly")
+                await asyncio.sleep(_POLL_EVERY_S)
 
     async def _waiting(self) -> int:
         async with self._http.get(self._entities_url) as response:
             counts = await response.json()
         return int(counts[f"{TOPIC}/Subscriptions/{SUBSCRIPTION}"]["active"])
 
-    async def _end(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            async with asyncio.timeout(_STOP_TIMEOUT_S):
-                await self._process.wait()
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+
+@asynccontextmanager
+async def subscriber(stack: Stack, logs: Path, *, receivers: int) -> AsyncIterator[Subscriber]:
+    """A subscriber that receives from `receivers` sessions at a time."""
+    part = await Part.start(
+        *("subscriber", "local.soak.drain", "--receivers", str(receivers)),
+        log=logs / "subscriber.log",
+        environment={"SERVICEBUS": stack.settings["SERVICEBUS"]},
+    )
+    try:
+        async with aiohttp.ClientSession() as http:
+            yield Subscriber(part, http, int(stack.servicebus.details["admin_port"]))
+    finally:
+        await part.stop()

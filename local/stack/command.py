@@ -18,27 +18,27 @@ from outbox_emulators.process import Stopped, until_done
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `up`."""
-    parser.add_argument("--port", type=int, default=7070, help="readiness probe; any port: 0 takes a free one")
+    parser.add_argument("--port", type=int, default=7070, help="readiness probe; for any port, 0 takes a free one")
     parser.add_argument("--cosmos-port", type=int, default=8081, help="Cosmos DB")
     parser.add_argument("--servicebus-port", type=int, default=5672, help="Service Bus, AMQP")
     parser.add_argument("--servicebus-admin-port", type=int, default=5300, help="Service Bus, HTTP")
     parser.add_argument("--functions-port", type=int, default=7071, help="the Functions host's status")
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
     parser.add_argument("--entities", type=Path, help="Config.json of queues and topics; the project's by default")
-    parser.add_argument("--data", type=Path, help="keep the documents in this file; in memory by default")
+    parser.add_argument("--data", type=Path, help="file to keep the documents in; in memory by default")
     parser.add_argument(
-        "--env-file", type=Path, default=Path(".local/stack.env"), help="where settings are written"
+        "--env-file", type=Path, default=Path(".local/stack.env"), help="file to write the settings to"
     )
-    parser.add_argument("--logs", type=Path, default=Path(".local/logs"), help="folder of the parts' logs")
+    parser.add_argument("--logs", type=Path, default=Path(".local/logs"), help="folder for the logs")
     parser.add_argument(
-        "--no-functions", action="store_true", help="only the services: run the app by other means"
+        "--no-functions", action="store_true", help="start only the services, to run the app in another way"
     )
     parser.add_argument(
         "--rates-every",
         type=float,
         metavar="S",
-        help="seconds between live rates on standard error, 0 for none; 1 on a terminal and 10 elsewhere, where "
-        "nothing is told while nothing happens",
+        help="seconds between live rates on standard error, 0 for none (default: 1 on a terminal; otherwise 10, "
+        "and only while something happens)",
     )
 
 
@@ -92,7 +92,7 @@ async def _serve(options: StackOptions, probe_port: int, env_file: Path, rates_e
 
 
 async def _watch(stack: Stack, rates_every_s: float | None) -> None:
-    """Show rates until a part ends by itself, which is raised; 0 shows none."""
+    """Show rates until a part ends, which is raised; an interval of 0 shows none."""
     if rates_every_s is not None and rates_every_s <= 0:
         await stack.watch()
     async with Readings(stack) as readings:

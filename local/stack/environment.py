@@ -10,18 +10,18 @@ from typing import Any
 DATABASE = "outbox"
 TOPIC = "domain-events"
 
-# What infra/ provisions in Azure: name, partition key path, default TTL in seconds (-1: each item's own).
-# Leases have no TTL, but the lock under which a host creates them has: without a default it would never expire.
+# As infra/ provisions them in Azure: name, partition key path, default TTL in seconds (-1: each item's own).
+# Leases have no TTL, but the lock under which a host creates them has one, which needs a default to take effect.
 CONTAINERS = (("data", "/partitionKey", -1), ("leases", "/id", -1), ("quarantine", "/partitionKey", None))
 
 
 def container_argument(name: str, partition_key: str, default_ttl: int | None) -> str:
-    """The option of the cosmos part that provisions this container."""
+    """The value of the cosmos part's `--container` for this container."""
     return f"{DATABASE}/{name}:{partition_key}" + ("" if default_ttl is None else f":{default_ttl}")
 
 
 def settings_of(cosmos: Mapping[str, Any], servicebus: Mapping[str, Any]) -> dict[str, str]:
-    """The app's settings for the parts that told these details when they were ready."""
+    """The app's settings for parts with these details, as they announced them."""
     windows: Mapping[str, int] = servicebus["duplicate_windows_s"]
     return {
         "COSMOS": str(cosmos["connection_string"]),
@@ -36,10 +36,11 @@ def settings_of(cosmos: Mapping[str, Any], servicebus: Mapping[str, Any]) -> dic
 
 
 def write_env_file(path: Path, values: Mapping[str, str]) -> None:
-    """Write `export NAME='value'` lines, which a shell's `source` and the usual `--env-file` readers take."""
+    """Write `export NAME='value'` lines, for a POSIX shell's `source` and for `--env-file` readers."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [f"export {name}={_quoted(value)}\n" for name, value in values.items()]
-    path.write_text("".join(["# Written by the local stack; its keys are the emulators' public ones.\n", *lines]))
+    heading = "# Written by the local stack; its keys are the emulators' public ones.\n"
+    path.write_text("".join([heading, *lines]), encoding="utf-8")
 
 
 def _quoted(value: str) -> str:

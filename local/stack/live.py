@@ -1,4 +1,4 @@
-"""Shows a running stack's rates: one line that changes on a terminal, a line now and then elsewhere."""
+"""Shows a running stack's rates: one changing line on a terminal, otherwise a line at intervals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from local.stack.readings import Readings
 TERMINAL_EVERY_S = 1.0
 LOG_EVERY_S = 10.0
 
-# A reading takes a handful of requests: where nothing happens on the terminal, this many times fewer of them.
+# A reading takes several requests. On a terminal, an idle stack is read this many times less often.
 _IDLE_FACTOR = 3
 
 Show = Callable[[Rates], None]
@@ -29,12 +29,12 @@ async def show_rates(readings: Readings, stream: TextIO, every_s: float | None) 
     """Show rates until cancelled.
 
     Args:
-        readings: The stack's.
-        stream: Where to; what is shown depends on whether it is a terminal.
-        every_s: Seconds from one reading to the next; None for what suits the stream.
+        readings: Of the stack.
+        stream: Standard error, for instance; a terminal gets one changing line.
+        every_s: Seconds between readings; None for the stream's default.
     """
     console = Console(file=stream)
-    # A dumb terminal cannot take back what it has shown.
+    # A dumb terminal cannot rewrite a line.
     live = console.is_terminal and not console.is_dumb_terminal
     interval = every_s or (TERMINAL_EVERY_S if live else LOG_EVERY_S)
     with _on_terminal(console) if live else _in_log(stream) as show:
@@ -44,7 +44,7 @@ async def show_rates(readings: Readings, stream: TextIO, every_s: float | None) 
             try:
                 after = await readings.take()
             except (aiohttp.ClientError, AzureError, TimeoutError):
-                # A part that is restarting, or made to fail on purpose. One that has ended ends the stack.
+                # A part is restarting, or an injected fault made it fail. If a part ends, the stack ends.
                 after = None
             if before is not None and after is not None:
                 rates = Rates.between(before, after)
@@ -66,7 +66,7 @@ def _in_log(stream: TextIO) -> Iterator[Show]:
 
     def show(rates: Rates) -> None:
         nonlocal quiet
-        # The first line of an idle time is told, so that a log ends with how things stand.
+        # The first idle line is shown, so that the log ends with the current state.
         if not (quiet and rates.idle):
             print(rates.line(), file=stream, flush=True)
         quiet = rates.idle

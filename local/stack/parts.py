@@ -1,4 +1,4 @@
-"""One part of the stack as a child process: started, waited for, watched and ended."""
+"""Child processes: started, awaited until READY, stopped, and killed if they do not stop."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,22 +18,28 @@ from outbox_emulators.process import READY
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
 
-# The folder that holds the package `local`: the parts are started as modules from there.
+# The folder that contains the package `local`: modules are started from there.
 ROOT = Path(__file__).resolve().parents[2]
 
 # The project's queues and topics, in the official emulator's format.
 ENTITIES = ROOT / "infra" / "emulators" / "Config.json"
 
+_LOG_LINES = 12
+
 
 class PartFailed(Exception):
-    """A part did not start, or ended by itself; the message says which, and the end of its log."""
+    """A part did not start, or ended unexpectedly; the message names it and quotes the end of its log."""
 
 
 class Part:
-    """A part running as `python -m local NAME`, its log in a file.
+    """A Python module that runs as a child process and logs to a file.
 
-    The child's standard input is a pipe held here, and the child ends when it closes: so no part outlives
-    this process, however this process ends.
+    Its standard input is a pipe held here, and the module ends when that closes: no part outlives this process,
+    however this process ends.
+
+    Attributes:
+        name: What errors call it.
+        details: The JSON object it printed after READY.
     """
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
@@ -45,22 +52,19 @@ class Part:
     async def start(
         cls,
         name: str,
-        arguments: Sequence[str],
-        *,
+        module: str,
+        *arguments: str,
         log: Path,
         environment: Mapping[str, str] | None = None,
-        label: str | None = None,
-        module: str = "outbox_emulators",
     ) -> Part:
-        """Start a part and wait until it says that it is ready.
+        """Start `python -m module arguments` and wait until it is ready.
 
         Args:
-            name: The subcommand: cosmos, servicebus or functions.
-            arguments: Its options.
-            log: Where its log goes; appended to.
-            environment: Variables beside this process's own.
-            label: What errors call it; the name by default.
-            module: Whose subcommand it is.
+            name: What errors call it.
+            module: A module that prints READY once it serves, and ends when its standard input closes.
+            arguments: Its command line.
+            log: The file that its standard error is appended to.
+            environment: Variables in addition to this process's own.
 
         Raises:
             PartFailed: It ended, or was not ready in time.
@@ -68,20 +72,14 @@ class Part:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as sink:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                module,
-                name,
-                "--exit-with-stdin",
-                *arguments,
+                *(sys.executable, "-m", module, *arguments),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=sink,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(environment or {})},
-                # A Ctrl-C in the terminal reaches the supervisor alone, which then stops the parts in order.
-                start_new_session=True,
+                env=_environment(environment),
+                **_own_group(),
             )
-        part = cls(label or name, process, log)
+        part = cls(name, process, log)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 part.details = await part._await_ready()
@@ -93,8 +91,7 @@ class Part:
         return part
 
     async def _await_ready(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
+        async for line in self.output:
             text = line.decode()
             if text.startswith(READY):
                 details: dict[str, Any] = json.loads(text.removeprefix(READY))
@@ -103,8 +100,8 @@ class Part:
         raise self.failure(f"ended with exit code {self._process.returncode} before it was ready")
 
     def failure(self, what: str) -> PartFailed:
-        """An error that tells what happened to this part, with the end of its log."""
-        lines = self._log.read_text(errors="replace").splitlines()[-12:] if self._log.exists() else []
+        """An error that says what happened to this part, with the end of its log."""
+        lines = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:] if self._log.exists() else []
         tail = "\n".join(f"    {line}" for line in lines)
         return PartFailed(f"{self.name} {what}; the end of {self._log}:\n{tail}")
 
@@ -113,50 +110,114 @@ class Part:
         """The process id."""
         return self._process.pid
 
+    @property
+    def output(self) -> asyncio.StreamReader:
+        """What it prints after READY."""
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def send_line(self, text: str) -> None:
+        """Write a line to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text.encode() + b"\n")
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.returncode is not None
+
     async def wait(self) -> int:
         """Wait until the process has ended; returns its exit code."""
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Ask the part to stop; kill it if it does not in time."""
-        if self._process.returncode is None:
-            self._process.terminate()
-            try:
-                async with asyncio.timeout(STOP_TIMEOUT_S):
-                    await self._process.wait()
-            except TimeoutError:
-                await self.kill()
+        """Close its standard input, at which it stops; kill it if it does not stop in time."""
+        if self.ended:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._process.wait()
+        except TimeoutError:
+            await self.kill()
 
-    def signal_kill(self) -> None:
-        """Send SIGKILL to the part alone: a host's worker lives on. Whoever watches the part sees it end."""
-        if self._process.returncode is None:
+    def terminate(self) -> None:
+        """Send SIGTERM, as a deployment or a scale-in does; on Windows, end the process at once."""
+        if not self.ended:
+            self._process.terminate()
+
+    def kill_alone(self) -> None:
+        """Kill the process, but nothing that it has started: a Functions host's worker keeps running."""
+        if not self.ended:
             self._process.kill()
 
-    def signal_kill_all(self) -> None:
-        """Send SIGKILL to the part and to every process that it has started, a worker without its host included.
+    def kill_all(self) -> None:
+        """Kill the process and everything that it has started, including a worker whose host has ended.
 
-        Nothing happens where nothing of it is left.
+        On Windows only the process itself is killed; a worker ends when its host has gone.
         """
-        self._signal_all(signal.SIGKILL)
+        if sys.platform == "win32":
+            self.kill_alone()
+        else:
+            self.signal_all(signal.SIGKILL)
 
-    def signal_freeze_all(self) -> None:
-        """Send SIGSTOP to the part and to every process that it has started, as a suspended machine would."""
-        self._signal_all(signal.SIGSTOP)
-
-    def signal_thaw_all(self) -> None:
-        """Send SIGCONT to whatever is left of them."""
-        self._signal_all(signal.SIGCONT)
-
-    def _signal_all(self, number: signal.Signals) -> None:
+    def signal_all(self, number: int) -> None:
+        """Send a signal to the process and everything that it has started, if any of it is left. POSIX only."""
+        assert sys.platform != "win32"
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
-    def signal_stop(self) -> None:
-        """Send SIGTERM, as a deployment or a scale-in would."""
-        if self._process.returncode is None:
-            self._process.terminate()
-
     async def kill(self) -> None:
-        """Kill the part with all that it has started, and wait until it is gone."""
-        self.signal_kill_all()
+        """Kill it with everything that it has started, and wait until it has ended."""
+        self.kill_all()
         await self._process.wait()
+
+
+async def emulator(
+    name: str, *arguments: str, log: Path, label: str | None = None, environment: Mapping[str, str] | None = None
+) -> Part:
+    """Start `cosmos`, `servicebus` or `functions` of the emulators; `label` is what errors call it, if not `name`.
+
+    Raises:
+        PartFailed: As `Part.start` does.
+    """
+    command = (name, "--exit-with-stdin", *arguments)
+    return await Part.start(label or name, "outbox_emulators", *command, log=log, environment=environment)
+
+
+async def output_of(*arguments: str, environment: Mapping[str, str] | None = None, within_s: float) -> str:
+    """Run Python with these arguments to its end; returns what it printed.
+
+    Raises:
+        RuntimeError: It failed; the message has the end of its standard error.
+        TimeoutError: It took too long, and was killed.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=_environment(environment),
+    )
+    try:
+        async with asyncio.timeout(within_s):
+            output, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise RuntimeError(f"python {' '.join(arguments[:2])} failed: {errors.decode(errors='replace')[-2000:]}")
+    return output.decode()
+
+
+def _environment(added: Mapping[str, str] | None) -> dict[str, str]:
+    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(added or {})}
+
+
+def _own_group() -> dict[str, Any]:
+    """A Ctrl-C in the terminal then reaches this process alone, which stops its parts in order."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {"start_new_session": True}

@@ -1,4 +1,4 @@
-"""The stack's readiness probe: one address that answers for all parts."""
+"""The stack's readiness probe: one address for all parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PART_TIMEOUT_S = 2.0
 
 
 class Probe:
-    """`GET /ready` on 127.0.0.1: 200 when every part answers its own health check, else 503, naming each."""
+    """`GET /ready` on 127.0.0.1: 200 when every part answers its health check, else 503; the body names each."""
 
     def __init__(self, stack: Stack, port: int) -> None:
         self._stack = stack

@@ -16,14 +16,16 @@ from local.stack.environment import CONTAINERS, DATABASE
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `provision`."""
     parser.add_argument(
-        "--connection-string", default=os.environ.get("COSMOS"), help="the account; by default the setting COSMOS"
+        "--connection-string",
+        default=os.environ.get("COSMOS"),
+        help="of the account (default: the setting COSMOS)",
     )
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Create the database and the containers that are not there yet: 0, or 1 when the account refuses."""
+    """Create the missing database and containers: 0; 1 when the account refuses; 2 without a connection string."""
     if not arguments.connection_string:
-        print("Set COSMOS, or give --connection-string.", file=sys.stderr)
+        print("No account: set COSMOS or pass --connection-string.", file=sys.stderr)
         return 2
     try:
         async with CosmosClient.from_connection_string(arguments.connection_string) as client:
@@ -32,6 +34,6 @@ async def run(arguments: argparse.Namespace) -> int:
                 await database.create_container_if_not_exists(name, PartitionKey(path), default_ttl=ttl)
                 print(f"{DATABASE}/{name}: partition key {path}, default TTL {'off' if ttl is None else ttl}")
     except CosmosHttpResponseError as error:
-        print(f"The account refused: {error.message}", file=sys.stderr)
+        print(f"The account refused the request: {error.message}", file=sys.stderr)
         return 1
     return 0

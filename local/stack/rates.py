@@ -1,4 +1,4 @@
-"""What a running stack does, in numbers: two readings of its counters, and what happened between them."""
+"""Rates of a running stack: two readings of its counters, and the difference per second."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Reading:
     Attributes:
         at: When, in seconds of a monotonic clock.
         documents: Documents in the outbox container.
-        relayed: Messages the topic has accepted and not dropped as duplicates.
+        relayed: Messages the topic has accepted, without dropped duplicates.
         quarantined: Items in the quarantine container.
         dead_lettered: Messages in the dead-letter queues of all subscriptions.
-        failures: Attempts of the function that failed, on all hosts.
+        failures: Failed attempts of the function, on all hosts.
         lag_s: Age of the oldest change that no host has checkpointed, in seconds; 0 when there is none, None when
-            nobody has ever read the feed.
+            the feed has never been read.
     """
 
     at: float
@@ -31,7 +31,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What happened between two readings: per second, or how it stands at the later one."""
+    """The changes between two readings: per second, or the state at the later one."""
 
     documents_s: float
     relayed_s: float
@@ -45,7 +45,7 @@ class Rates:
     def between(cls, before: Reading, after: Reading) -> Rates:
         """The rates from one reading to a later one.
 
-        Counters start again with the part that keeps them, and documents expire: a count that fell is a rate of 0.
+        Counters restart with their part, and documents expire: a count that fell gives a rate of 0.
         """
         seconds = after.at - before.at
         if seconds <= 0:
@@ -57,15 +57,15 @@ class Rates:
             quarantined=after.quarantined,
             dead_lettered=after.dead_lettered,
             failures=max(0, after.failures - before.failures),
-            idle=_unmoved(before) == _unmoved(after) and not after.lag_s,
+            idle=_counts(before) == _counts(after) and not after.lag_s,
         )
 
     def line(self) -> str:
-        """For people."""
+        """The numbers as one line of text."""
         return ", ".join(f"{value} {name}" for name, value in self.columns())
 
     def columns(self) -> list[tuple[str, str]]:
-        """Each number under its name, as text."""
+        """Names and numbers as text."""
         lag = "-" if self.lag_s is None else f"{self.lag_s:.0f}"
         return [
             ("documents/s written", f"{self.documents_s:.1f}"),
@@ -77,7 +77,7 @@ class Rates:
         ]
 
 
-def _unmoved(reading: Reading) -> tuple[int, ...]:
+def _counts(reading: Reading) -> tuple[int, ...]:
     return (
         reading.documents,
         reading.relayed,

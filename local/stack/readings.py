@@ -17,12 +17,12 @@ from outbox_emulators.functions.leases import Lease
 
 _TIMEOUT_S = 5.0
 
-# The marker beside the leases has no token.
+# The marker document among the leases has no token.
 _LEASES = "SELECT * FROM c WHERE IS_DEFINED(c.LeaseToken)"
 
 
 class Readings:
-    """Asks a stack's parts for their counters; use it as an async context manager."""
+    """Reads the counters of a stack's parts; use it as an async context manager."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
@@ -48,7 +48,7 @@ class Readings:
         await self._http.close()
 
     async def take(self) -> Reading:
-        """One reading. Raises aiohttp's and the SDK's errors, where a part does not answer."""
+        """One reading. Raises aiohttp's or the SDK's errors if a part does not answer."""
         stack = self._stack
         counts = (await self._get(stack.cosmos.details["port"], "counts"))[DATABASE]
         entities = await self._get(stack.servicebus.details["admin_port"], "entities")

@@ -1,4 +1,4 @@
-"""The whole stack: its parts in their order, each a process of its own, watched together."""
+"""The whole stack: its parts in order, each its own process, watched together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from local.stack.environment import CONTAINERS, container_argument, settings_of
-from local.stack.parts import ENTITIES, ROOT, Part, PartFailed
+from local.stack.parts import ENTITIES, ROOT, Part, PartFailed, emulator
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,11 @@ class StackOptions:
         cosmos_data: A file that keeps the documents; in memory when None.
         entities: The queues and topics, in the official emulator's Config.json format; None for the project's.
         app: The folder with function_app.py and host.json.
-        settings: Settings of the app beside those that point at the stack.
+        logs: The folder of the parts' logs.
+        settings: Settings of the app in addition to those that point at the stack.
         hosts: Functions hosts to start with the stack.
-        servicebus_options, host_options: Further options of those parts.
-        edges: The seed from which each part draws what the services leave open; None for the parts' own default.
+        cosmos_options, servicebus_options, host_options: Further options of those parts.
+        edges: Every part's `--edges`: a seed, or `off`; None for the default.
     """
 
     cosmos_port: int = 0
@@ -37,29 +38,30 @@ class StackOptions:
     logs: Path = Path(".local/logs")
     settings: Mapping[str, str] = field(default_factory=dict)
     hosts: int = 1
+    cosmos_options: Sequence[str] = ()
     servicebus_options: Sequence[str] = ()
     host_options: Sequence[str] = ()
-    edges: int | None = None
+    edges: int | str | None = None
 
     @property
     def edge_options(self) -> list[str]:
-        """The option that every part takes for it."""
+        """The `--edges` option of every part."""
         return [] if self.edges is None else ["--edges", str(self.edges)]
 
 
 class Stack:
-    """A running stack; use it as an async context manager, so that no part is left behind.
+    """A running stack; use it as an async context manager, so that every part is stopped.
 
     Attributes:
         settings: The environment of an app on this stack.
         cosmos, servicebus: The service parts.
         hosts: The Functions hosts that run.
-        host_edges: The journal of edges that all hosts and their workers write, those that were killed included.
+        edge_journal: Where all hosts and workers, killed ones included, record the edge cases they met.
     """
 
     def __init__(self, options: StackOptions) -> None:
         self._options = options
-        self.host_edges = options.logs / "functions.edges"
+        self.edge_journal = options.logs / "functions.edges"
         self.settings: dict[str, str] = {}
         self.hosts: list[Part] = []
         self.cosmos: Part
@@ -69,7 +71,7 @@ class Stack:
         self._started_hosts = 0
 
     async def __aenter__(self) -> Self:
-        self.host_edges.unlink(missing_ok=True)
+        self.edge_journal.unlink(missing_ok=True)
         try:
             async with asyncio.TaskGroup() as starting:
                 starting.create_task(self._start_cosmos())
@@ -97,46 +99,53 @@ class Stack:
 
     async def _start_cosmos(self) -> None:
         options = self._options
-        arguments = ["--port", str(options.cosmos_port), *options.edge_options]
+        arguments = ["--port", str(options.cosmos_port), *options.edge_options, *options.cosmos_options]
         for name, partition_key, ttl in CONTAINERS:
             arguments += ["--container", container_argument(name, partition_key, ttl)]
         if options.cosmos_data is not None:
             arguments += ["--data", str(options.cosmos_data)]
-        self.cosmos = await Part.start("cosmos", arguments, log=options.logs / "cosmos.log")
+        self.cosmos = await emulator("cosmos", *arguments, log=options.logs / "cosmos.log")
         self._services.append(self.cosmos)
 
     async def _start_servicebus(self) -> None:
         options = self._options
-        arguments = ["--port", str(options.servicebus_port), "--admin-port", str(options.servicebus_admin_port)]
-        arguments += ["--entities", str(options.entities or ENTITIES)]
-        self.servicebus = await Part.start(
+        self.servicebus = await emulator(
             "servicebus",
-            [*arguments, *options.edge_options, *options.servicebus_options],
+            *("--port", str(options.servicebus_port), "--admin-port", str(options.servicebus_admin_port)),
+            *("--entities", str(options.entities or ENTITIES)),
+            *(*options.edge_options, *options.servicebus_options),
             log=options.logs / "servicebus.log",
         )
         self._services.append(self.servicebus)
 
-    async def start_host(self) -> Part:
-        """Start one more Functions host on the app; the first takes the configured port, others a free one."""
+    async def start_host(self, **settings: str) -> Part:
+        """Start one more Functions host on the app; the first takes the configured port, others a free one.
+
+        `settings` replace or add to the stack's.
+        """
         options = self._options
         self._started_hosts += 1
         label = f"functions-{self._started_hosts}"
         port = options.functions_port if not self.hosts else 0
-        host = await Part.start(
+        host = await emulator(
             "functions",
-            [
-                *("--app", str(options.app), "--port", str(port), "--instance", label),
-                *("--edges-journal", str(self.host_edges), *options.edge_options, *options.host_options),
-            ],
+            *("--app", str(options.app), "--port", str(port), "--instance", label),
+            *("--edges-journal", str(self.edge_journal), *options.edge_options, *options.host_options),
             log=options.logs / f"{label}.log",
-            environment=self.settings,
             label=label,
+            environment=self.settings | settings,
         )
         self.hosts.append(host)
         return host
 
+    async def stop_hosts(self) -> None:
+        """Stop every host; each releases its leases."""
+        hosts, self.hosts = self.hosts, []
+        await asyncio.gather(*(host.stop() for host in hosts))
+        self._ended_hosts += hosts
+
     async def host_ended(self) -> Part:
-        """Wait until a host ends by itself, or by somebody's hand; returns it, no longer among `hosts`."""
+        """Wait until a host ends for any reason; returns it, removed from `hosts`."""
         waits = {asyncio.create_task(host.wait()): host for host in self.hosts}
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -149,7 +158,7 @@ class Stack:
         return host
 
     async def watch(self) -> None:
-        """Return never; a part that ends by itself is raised.
+        """Wait until a part ends unexpectedly, and raise that; never returns.
 
         Raises:
             PartFailed: Naming the part, its exit code and the end of its log.
@@ -162,16 +171,15 @@ class Stack:
             for task in waits:
                 task.cancel()
         ended = next(iter(done))
-        raise waits[ended].failure(f"ended by itself with exit code {ended.result()}")
+        raise waits[ended].failure(f"ended unexpectedly with exit code {ended.result()}")
 
     async def stop(self) -> None:
         """Stop the hosts, then the services they use."""
-        hosts, self.hosts = self.hosts, []
+        await self.stop_hosts()
+        # A worker can outlive its host.
+        for host in self._ended_hosts:
+            host.kill_all()
         services, self._services = self._services, []
-        await asyncio.gather(*(host.stop() for host in hosts))
-        # Their workers may have outlived them.
-        for host in (*hosts, *self._ended_hosts):
-            host.signal_kill_all()
         await asyncio.gather(*(service.stop() for service in services))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from local.chaos import edges, schedule
+from local.chaos import edge_cases, schedule
 from tests.support.app import copy_app, without_date_setting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ WRONG = ("missing", "duplicated", "out_of_order", "altered")
 SOUGHT = {
     *("transaction-reordered", "page-cut", "owner-frozen", "lock-awaited"),
     *("checkpoint-conflict", "delivered-again"),
-    *edges.CAUSES.keys() - {"worker-outlived-host"},
+    *edge_cases.CAUSES.keys() - {"worker-outlived-host"},
 }
 
 
@@ -50,7 +50,7 @@ async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path)
     assert summary["quarantined"] == summary["expected_quarantined"] > 0
     assert (code, summary["events"], summary["seed"]) == (0, 1200, 7)
     met = summary["edges"].keys()
-    assert met <= edges.KNOWN
+    assert met <= edge_cases.KNOWN
     assert met >= SOUGHT
 
 

@@ -1,4 +1,4 @@
-"""The demo's verdict on the directory: it must be able to fail."""
+"""The demo's check of the directory must be able to fail."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from samples.contacts.consumer.handler import handle
 
 
 def forgetful(body: bytes, directory: Directory, sequence: int | None) -> bool:
-    """A handler that does not know that email addresses change."""
+    """A handler that ignores changed email addresses."""
     return json.loads(body)["action"] == "ContactEmailUpdatedEvent" or handle(body, directory)
 
 
-async def test_a_directory_that_differs_fails_the_demo_though_every_event_arrived(
+async def test_a_directory_that_differs_fails_the_demo_even_if_every_event_arrived(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(subscriber, "handle", forgetful)

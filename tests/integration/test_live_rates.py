@@ -1,4 +1,4 @@
-"""`python -m local up` tells what it does while it does it."""
+"""`python -m local up` shows live rates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE = re.compile(
 
 
 async def stack_up(folder: Path, **streams: Any) -> asyncio.subprocess.Process:
-    """`up` with rates each half second, once it is ready."""
+    """`up` with rates every half second, once it is ready."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "local", "up", *ANY_PORTS, "--rates-every", "0.5"),
@@ -51,7 +51,7 @@ async def write(folder: Path) -> None:
             await data.create_item(document)
 
 
-async def test_without_a_terminal_lines_tell_the_rates_and_then_it_is_silent(tmp_path: Path) -> None:
+async def test_without_a_terminal_rates_are_lines_until_nothing_happens(tmp_path: Path) -> None:
     process = await stack_up(tmp_path, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     try:
@@ -66,11 +66,11 @@ async def test_without_a_terminal_lines_tell_the_rates_and_then_it_is_silent(tmp
                     silent = True
                     continue
                 silent = False
-                told = LINE.search(line.decode())
-                assert told is not None
-                relayed += float(told["relayed"])
-                quarantined = int(told["quarantined"])
-                now_idle = told["written"] == told["relayed"] == "0.0"
+                shown = LINE.search(line.decode())
+                assert shown is not None
+                relayed += float(shown["relayed"])
+                quarantined = int(shown["quarantined"])
+                now_idle = shown["written"] == shown["relayed"] == "0.0"
         process.terminate()
         code = await asyncio.wait_for(process.wait(), 20)
     finally:
@@ -79,12 +79,12 @@ async def test_without_a_terminal_lines_tell_the_rates_and_then_it_is_silent(tmp
             await process.wait()
 
     assert quarantined == 1
-    # Twenty events, by rates of half a second and a little more each.
+    # Twenty events, in rates per second measured over half a second or slightly more.
     assert 0 < relayed <= 41
     assert code == 0
 
 
-async def test_on_a_terminal_the_numbers_stand_under_their_names(tmp_path: Path) -> None:
+async def test_on_a_terminal_the_numbers_are_shown_under_their_names(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     shown = bytearray()
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""`python -m local up` and `demo` as a person would run them."""
+"""`python -m local up` and `demo`, run as commands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def start(folder: Path, *arguments: str) -> asyncio.subprocess.Process:
 
 @asynccontextmanager
 async def stack_up(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, list[str]]]:
-    """`up` on free ports once it says that it is ready, and what it printed."""
+    """`up` on free ports, once it is ready, and what it printed."""
     process = await start(folder, "up", *ANY_PORTS)
     assert process.stdout is not None
     printed = []
@@ -56,7 +56,7 @@ async def stack_up(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proce
         await process.wait()
 
 
-async def test_the_stack_tells_where_it_is_and_another_that_its_port_is_taken(tmp_path: Path) -> None:
+async def test_the_stack_prints_its_addresses_and_another_reports_that_its_port_is_in_use(tmp_path: Path) -> None:
     async with stack_up(tmp_path) as (process, printed):
         await assert_ready(printed)
         values = dotenv_values(tmp_path / "stack.env")
@@ -64,14 +64,14 @@ async def test_the_stack_tells_where_it_is_and_another_that_its_port_is_taken(tm
         assert any(str(values["SERVICEBUS"]) in line for line in printed)
         assert await sourced(tmp_path / "stack.env", names=values.keys()) == values
         Settings.from_environment({name: value for name, value in values.items() if value is not None})
-        await assert_taken(tmp_path / "second", str(values["COSMOS"]).split("127.0.0.1:")[1].split("/")[0])
+        await assert_port_in_use(tmp_path / "second", str(values["COSMOS"]).split("127.0.0.1:")[1].split("/")[0])
 
         process.terminate()
         assert await asyncio.wait_for(process.wait(), 20) == 0
 
 
 async def assert_ready(printed: list[str]) -> None:
-    """The readiness probe that was printed tells of each part."""
+    """The readiness probe that was printed reports every part as ready."""
     probe = next(line.split()[-1] for line in printed if line.startswith("Readiness probe"))
     async with aiohttp.ClientSession() as http, http.get(probe) as response:
         answer = await response.json()
@@ -81,7 +81,7 @@ async def assert_ready(printed: list[str]) -> None:
 
 
 async def sourced(env_file: Path, names: Iterable[str]) -> dict[str, str]:
-    """The values that a shell takes from the env file."""
+    """The values that a shell reads from the env file."""
     script = f". {shlex.quote(str(env_file))}; exec {shlex.quote(sys.executable)} -c " + shlex.quote(
         "import json, os; print(json.dumps(dict(os.environ)))"
     )
@@ -91,8 +91,8 @@ async def sourced(env_file: Path, names: Iterable[str]) -> dict[str, str]:
     return {name: environment[name] for name in names}
 
 
-async def assert_taken(folder: Path, port: str) -> None:
-    """A second stack on a port of the first says so, and ends."""
+async def assert_port_in_use(folder: Path, port: str) -> None:
+    """A second stack on a port of the first reports that and ends."""
     second = await start(folder, "up", *ANY_PORTS, "--cosmos-port", port)
     _, errors = await asyncio.wait_for(second.communicate(), 40)
 
@@ -102,7 +102,7 @@ async def assert_taken(folder: Path, port: str) -> None:
 
 
 async def processes_of(pid: int) -> list[psutil.Process]:
-    """The stack's three parts and the worker; for a moment there can be what the SDK runs to name the platform."""
+    """The stack's three parts and the worker. For a moment, the SDK runs another process to name the platform."""
     parts: list[psutil.Process] = []
     async with asyncio.timeout(20):
         while len(parts) != 4:
@@ -112,7 +112,7 @@ async def processes_of(pid: int) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-async def test_no_process_is_left_behind_however_the_stack_ends(tmp_path: Path, number: int) -> None:
+async def test_no_process_remains_however_the_stack_ends(tmp_path: Path, number: int) -> None:
     async with stack_up(tmp_path) as (process, _):
         parts = await processes_of(process.pid)
 
@@ -124,7 +124,7 @@ async def test_no_process_is_left_behind_however_the_stack_ends(tmp_path: Path, 
         assert alive == []
 
 
-async def test_the_demo_accounts_for_every_event_though_its_host_is_killed(tmp_path: Path) -> None:
+async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: Path) -> None:
     process = await start(
         tmp_path, "demo", *("--events", "400", "--contacts", "40", "--rate", "150", "--hosts", "2", "--kill-host")
     )
@@ -138,7 +138,7 @@ async def test_the_demo_accounts_for_every_event_though_its_host_is_killed(tmp_p
         *("directory_matches", "p50_ms", "p99_ms", "events_per_s"),
     ]
     assert (summary["written"], summary["delivered"]) == (400, 400)
-    zeros = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
-    assert {summary[name] for name in zeros} == {0}
+    errors_counted = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
+    assert {summary[name] for name in errors_counted} == {0}
     assert summary["directory_matches"] is True
-    assert "(412), read it again" in " ".join(errors.decode().split())
+    assert "refused as outdated (412)" in " ".join(errors.decode().split())

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
-pytest.importorskip("matplotlib", reason="requirements-bench.txt is not installed")
-
 from bench import chart
+from bench.__main__ import published
+from local.stack.parts import ROOT
 from tests.unit.bench.support import findings
 
-
-def drawn(path: Path) -> str:
-    found = findings()
-    chart.draw(found.figures, found.targets, path)
-    return path.read_text()
+SVG = "{http://www.w3.org/2000/svg}"
+KEYS_OF_THE_LEGEND = 5
 
 
-def test_it_shows_targets_rivals_and_senders_as_text(tmp_path: Path) -> None:
-    picture = drawn(tmp_path / "chart.svg")
-
-    texts = " ".join(ElementTree.fromstring(picture).itertext())
-    for text in ("no dearer", "article", "relay", "broker answers after 10 ms", "RELAY_SENDERS"):
-        assert text in texts
+def bars(picture: str) -> list[float]:
+    """The widths of all bars."""
+    rectangles = ElementTree.fromstring(picture).findall(f"{SVG}rect")
+    return [float(each.attrib["width"]) for each in rectangles[KEYS_OF_THE_LEGEND:]]
 
 
-def test_the_same_figures_give_the_same_file(tmp_path: Path) -> None:
-    assert drawn(tmp_path / "one.svg") == drawn(tmp_path / "other.svg")
+def test_each_rate_of_a_baseline_is_a_bar_with_its_number() -> None:
+    picture = chart.drawn(findings().tables)
+
+    texts = list(ElementTree.fromstring(picture).itertext())
+    assert {"relay", "article", "100x1", "1,986", "86"} <= set(texts)
+    assert "Some table" not in texts
+    article, relay, built, *_ = bars(picture)
+    assert article < relay < built
 
 
-def test_a_run_of_one_benchmark_has_a_chart_too(tmp_path: Path) -> None:
-    found = findings()
-    chart.draw([], found.targets, tmp_path / "targets.svg")
-    chart.draw(found.figures, [], tmp_path / "figures.svg")
+def test_a_workload_that_a_baseline_cannot_carry_has_no_bar() -> None:
+    picture = chart.drawn(findings().tables)
 
-    assert ElementTree.parse(tmp_path / "targets.svg").getroot() is not None
-    assert ElementTree.parse(tmp_path / "figures.svg").getroot() is not None
+    assert len(bars(picture)) == 2 * 3 - 1
+    assert "cannot" not in picture
+
+
+def test_the_published_chart_shows_the_published_results() -> None:
+    picture = (ROOT / "bench" / "results" / "latest.svg").read_text(encoding="utf-8")
+
+    assert chart.drawn(published().tables) == picture

@@ -1,4 +1,4 @@
-"""What is relayed in a benchmark."""
+"""The workloads of the benchmarks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
 from tests.support.outbox import sound
 
 
-def test_a_batch_has_as_many_events_of_each_key_as_asked_for() -> None:
+def test_a_batch_has_the_requested_events_of_each_key() -> None:
     batch = Source(1).batch(Workload(keys=10, per_key=7))
 
     assert set(Counter(document["partitionKey"] for document in batch).values()) == {7}
     assert len(batch) == Workload(keys=10, per_key=7).events == 70
 
 
-def test_no_id_comes_twice_from_one_source() -> None:
+def test_no_two_documents_of_a_source_share_an_id() -> None:
     source, workload = Source(1), Workload(keys=3, per_key=3, others=0.5)
 
     identifiers = [document["id"] for _ in range(50) for document in source.batch(workload)]
@@ -26,7 +26,7 @@ def test_no_id_comes_twice_from_one_source() -> None:
     assert len(set(identifiers)) == len(identifiers) == 50 * 18
 
 
-def test_the_same_seed_draws_the_same_batches_and_another_one_others() -> None:
+def test_a_seed_determines_the_batches() -> None:
     workload = Workload(keys=100, per_key=1, size=TWO_KB, zipf=True)
 
     assert Source(1).batch(workload) == Source(1).batch(workload)
@@ -34,19 +34,19 @@ def test_the_same_seed_draws_the_same_batches_and_another_one_others() -> None:
 
 
 @pytest.mark.parametrize("size", [TWO_KB, TWENTY_KB])
-def test_a_document_is_about_as_large_as_asked_for(size: int) -> None:
+def test_a_document_has_about_the_requested_size(size: int) -> None:
     for document in Source(1).batch(Workload(keys=5, per_key=5, size=size)):
         assert len(orjson.dumps(document)) == pytest.approx(size, rel=0.1)
 
 
-def test_the_articles_document_has_a_payload_of_some_hundred_bytes() -> None:
+def test_the_articles_document_has_a_payload_of_about_300_bytes() -> None:
     (document,) = Source(1).batch(Workload(keys=1, per_key=1, size=ARTICLE))
 
     assert 200 < len(orjson.dumps(document["data"])) < 350
 
 
 @pytest.mark.parametrize(("others", "documents"), [(0.0, 100), (0.5, 200), (0.95, 2000)])
-def test_others_come_on_top_of_the_events(others: float, documents: int) -> None:
+def test_documents_of_other_types_are_added_to_the_events(others: float, documents: int) -> None:
     batch = Source(1).batch(Workload(keys=10, per_key=10, others=others))
 
     assert len(batch) == documents
@@ -61,7 +61,7 @@ def test_skewed_keys_are_drawn_in_proportion_to_their_rank() -> None:
     assert first == pytest.approx(2 * second, rel=0.2)
 
 
-def test_every_event_is_one_that_the_relay_takes() -> None:
+def test_the_relay_accepts_every_event() -> None:
     for document in Source(1).batch(Workload(keys=3, per_key=2)):
         assert sound(document).id == document["id"]
 

@@ -1,4 +1,4 @@
-"""The measurements that start processes, made small."""
+"""The measurements that start processes, at a small scale."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ from bench.broker import Broker
 from bench.ceiling import flood
 from bench.documents import TWENTY_KB, Source, Workload
 from bench.memory import footprint
+from local.stack.parts import PartFailed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Broker]:
-    """One for all tests that send nothing twice."""
+    """Shared by the tests that send nothing twice."""
     async with Broker(tmp_path_factory.mktemp("broker")) as started:
         yield started
 
 
-async def test_a_flood_is_every_batch_of_every_process(broker: Broker) -> None:
+async def test_a_flood_sends_every_batch_of_every_process(broker: Broker, tmp_path: Path) -> None:
     before = await broker.accepted()
 
-    found = await flood(broker, processes=2, per_batch=3, batches=20, seed=1)
+    found = await flood(broker, processes=2, per_batch=3, batches=20, seed=1, logs=tmp_path)
 
     assert await broker.accepted() - before == 2 * 3 * 20
     assert found.batches > 0
 
 
-async def test_a_flooding_process_that_fails_is_told(broker: Broker) -> None:
-    with pytest.raises(RuntimeError, match="ended with exit code 1"):
-        # A batch of so many does not fit into a frame.
-        await flood(broker, processes=1, per_batch=1000, batches=1, seed=1)
+async def test_a_flooding_process_that_fails_is_reported(broker: Broker, tmp_path: Path) -> None:
+    with pytest.raises(PartFailed, match="flood-0 ended with exit code 1"):
+        # A batch of 1 000 messages does not fit into a frame.
+        await flood(broker, processes=1, per_batch=1000, batches=1, seed=1, logs=tmp_path)
 
 
-async def test_the_broker_refuses_to_count_what_it_has_seen_before(tmp_path: Path) -> None:
+async def test_a_dropped_duplicate_invalidates_the_count(tmp_path: Path) -> None:
     async with Broker(tmp_path) as broker:
         for _ in range(2):
-            await flood(broker, processes=1, per_batch=1, batches=2, seed=1)
+            await flood(broker, processes=1, per_batch=1, batches=2, seed=1, logs=tmp_path)
 
         with pytest.raises(RuntimeError, match="dropped or refused"):
             await broker.accepted()

@@ -1,4 +1,4 @@
-"""Rivals take turns."""
+"""Candidates take turns."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any, cast
 import pytest
 from azure.functions import DocumentList
 
+from bench.baselines.candidate import CannotCarry
 from bench.broker import Broker
 from bench.documents import Source, Workload
-from bench.rivals.rival import CannotCarry
 from bench.turns import Duration, Samples, ratios, take_turns
-from tests.unit.bench.support import Told
+from tests.unit.bench.support import RecordedProgress
 
 WORKLOAD = Workload(keys=2, per_key=2)
 
 
 @pytest.fixture(autouse=True)
 def small_heap() -> Iterator[None]:
-    """Before each turn garbage is collected: spare it all that other tests have imported."""
+    """Garbage is collected before each turn: exclude what other tests have imported, to save time."""
     gc.freeze()
     yield
     gc.unfreeze()
 
 
-class StillBroker:
-    """A broker that costs nothing."""
+class IdleBroker:
+    """A broker that uses no processor time."""
 
     ack_delay_ms = 0
 
@@ -37,7 +37,7 @@ class StillBroker:
 
 
 class Recorder:
-    """A rival that notes when it ran, and with which ids."""
+    """A candidate that records when it ran, and with which ids."""
 
     def __init__(self, name: str, ran: list[str], *, able: bool = True) -> None:
         self.name = name
@@ -62,15 +62,17 @@ class Recorder:
         return 2 * len(self._prepared)
 
 
-async def turns(*rivals: Recorder, repeats: int = 3) -> tuple[dict[str, Samples], Told]:
-    told = Told()
-    broker = cast(Broker, cast(Any, StillBroker()))
+async def turns(*candidates: Recorder, repeats: int = 3) -> tuple[dict[str, Samples], RecordedProgress]:
+    progress = RecordedProgress()
+    broker = cast(Broker, cast(Any, IdleBroker()))
     duration = Duration(seconds=0.0)
-    found = await take_turns(rivals, WORKLOAD, broker, Source(1), repeats=repeats, duration=duration, live=told)
-    return found, told
+    found = await take_turns(
+        candidates, WORKLOAD, broker, Source(1), repeats=repeats, duration=duration, live=progress
+    )
+    return found, progress
 
 
-async def test_every_rival_has_one_turn_a_repeat_and_the_order_rotates() -> None:
+async def test_every_candidate_has_one_turn_per_repeat_and_the_order_rotates() -> None:
     ran: list[str] = []
 
     found, _ = await turns(Recorder("a", ran), Recorder("b", ran), Recorder("c", ran))
@@ -82,38 +84,32 @@ async def test_every_rival_has_one_turn_a_repeat_and_the_order_rotates() -> None
 
 
 async def test_no_id_is_used_in_two_turns() -> None:
-    rivals = [Recorder(name, []) for name in "ab"]
+    candidates = [Recorder(name, []) for name in "ab"]
 
-    await turns(*rivals)
+    await turns(*candidates)
 
-    identifiers = [identifier for rival in rivals for identifier in rival.identifiers]
+    identifiers = [identifier for each in candidates for identifier in each.identifiers]
     assert len(set(identifiers)) == len(identifiers) == 2 * (2 + 3) * WORKLOAD.events
 
 
-async def test_a_rival_that_cannot_carry_the_workload_is_left_out_with_its_reason() -> None:
+async def test_a_candidate_that_cannot_carry_the_workload_is_left_out_with_its_reason() -> None:
     ran: list[str] = []
 
-    found, _ = await turns(Recorder("a", ran), Recorder("b", ran, able=False))
+    found, progress = await turns(Recorder("a", ran), Recorder("b", ran, able=False))
 
-    assert found["b"].cannot == "too large"
+    assert progress.steps[0] == "2x2: b is left out: too large"
     assert found["b"].rates == []
     assert set(ran) == {"a"}
 
 
-async def test_every_turn_is_told_with_its_rate() -> None:
-    _, told = await turns(Recorder("a", []), repeats=2)
+async def test_every_turn_is_reported_with_its_rate() -> None:
+    _, progress = await turns(Recorder("a", []), repeats=2)
 
-    assert told.steps == ["0 ms 2x2: a, 1 of 2", "0 ms 2x2: a, 2 of 2"]
-    assert [unit for _, unit in told.rates] == ["events/s", "events/s"]
-
-
-async def test_sends_are_told_for_a_thousand_events() -> None:
-    found, _ = await turns(Recorder("a", []))
-
-    assert found["a"].sends == 500
+    assert progress.steps == ["0 ms 2x2: a, 1 of 2", "0 ms 2x2: a, 2 of 2"]
+    assert [unit for _, unit in progress.rates] == ["events/s", "events/s"]
 
 
-def test_a_ratio_is_taken_within_each_repeat() -> None:
+def test_ratios_are_taken_within_each_repeat() -> None:
     ours, theirs = Samples(rates=[20.0, 30.0]), Samples(rates=[10.0, 10.0])
 
     assert ratios(ours, theirs) == pytest.approx((2.0, 3.0))

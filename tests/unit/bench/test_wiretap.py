@@ -1,4 +1,4 @@
-"""The counting relay between a client and a broker."""
+"""The counting proxy between clients and a broker."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_send_of_several_frames_is_one_send(server: ServiceBusServer) ->
         assert 200_000 < tap.work.payload_bytes < 202_000
 
 
-async def test_it_goes_with_a_client_still_connected(server: ServiceBusServer) -> None:
+async def test_it_closes_while_a_client_is_still_connected(server: ServiceBusServer) -> None:
     async with Wiretap(server.port) as tap:
         client = ServiceBusClient.from_connection_string(tap.through(server.connection_string), retry_total=0)
         sender = client.get_topic_sender(TOPIC)
@@ -61,7 +61,7 @@ async def test_it_goes_with_a_client_still_connected(server: ServiceBusServer) -
     assert tap.work.connections == 1
 
 
-def test_work_is_told_apart_by_subtraction() -> None:
+def test_work_is_subtracted_field_by_field() -> None:
     before = Work(connections=1, sends=2)
 
     assert Work(connections=3, sends=2, bytes=5) - before == Work(connections=2, sends=0, bytes=5)

@@ -1,4 +1,4 @@
-"""The demo's subscriber: a redelivery is no duplicate, a second message is one. Its verdict on the directory."""
+"""The demo's subscriber: a redelivery is no duplicate, a second message is; and how it checks the directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DATA = {"action": "ContactDeletedEvent", "contactId": "c", "version": 1, "create
 
 
 class Message:
-    """A received message as far as the subscriber looks."""
+    """The parts of a received message that the subscriber uses."""
 
     message_id = "e1"
     session_id = "c"
@@ -47,7 +47,7 @@ def summary(*sequence_numbers: int) -> dict[str, Any]:
     return tally.summary()
 
 
-def test_a_message_that_is_delivered_again_is_counted_once() -> None:
+def test_a_redelivered_message_is_counted_once() -> None:
     counted = summary(7, 7)
 
     assert (counted["delivered"], counted["duplicated"], counted["altered"]) == (1, 0, 0)
@@ -65,14 +65,14 @@ JANE = {"id": "c", "name": "Jane", "description": None, "email": None, "company"
     [([JANE], True), ([{**JANE, "name": "John"}], False), ([], False), ([JANE, {**JANE, "id": "d"}], False)],
     ids=["the same", "another name", "one too many", "one missing"],
 )
-def test_the_directory_has_to_hold_what_was_written(written: list[dict[str, Any]], agrees: bool) -> None:
+def test_the_directory_must_have_exactly_the_written_contacts(written: list[dict[str, Any]], agrees: bool) -> None:
     with Directory() as directory:
         directory.apply(Change("c", 1, {name: value for name, value in JANE.items() if name != "id"}))
 
         assert Subscriber(directory, Tally()).agrees_with({each["id"]: each for each in written}) is agrees
 
 
-def test_an_event_that_has_not_come_is_told_though_the_contacts_are_the_same() -> None:
+def test_a_missing_event_is_noticed_even_if_the_contacts_are_equal() -> None:
     with Directory() as directory:
         subscriber = Subscriber(directory, Tally())
         directory.gaps.note("c", 1)

@@ -1,4 +1,4 @@
-"""The checker must see each thing that can go wrong, or the zeros mean nothing."""
+"""The checker must detect every kind of error, or its zeros mean nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tally_of(written: int, received: list[Received]) -> dict[str, Any]:
     return tally.summary()
 
 
-def test_a_faultless_run_has_zeros_and_latencies() -> None:
+def test_a_correct_run_has_zero_errors_and_latencies() -> None:
     assert tally_of(3, [message(0), message(1), message(2)]) == {
         "written": 3,
         "delivered": 3,
@@ -71,7 +71,7 @@ def test_a_faultless_run_has_zeros_and_latencies() -> None:
         ([message(0), message(1, session="other"), message(2)], {"altered": 1}),
     ],
 )
-def test_each_fault_is_counted(received: list[Received], counted: dict[str, int]) -> None:
+def test_each_error_is_counted(received: list[Received], counted: dict[str, int]) -> None:
     summary = tally_of(3, received)
 
     faults = {name: summary[name] for name in ("missing", "duplicated", "out_of_order", "altered")}

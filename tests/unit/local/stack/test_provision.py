@@ -1,4 +1,4 @@
-"""The containers that `python -m local provision` and a stack make."""
+"""The containers that `python -m local provision` and a stack create."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from local.stack.environment import CONTAINERS, DATABASE, container_argument
 from outbox_emulators.cosmos.server import CosmosServer
 
 
-async def test_the_lease_container_lets_the_lock_of_a_dead_host_expire() -> None:
+async def test_the_lock_of_a_dead_host_expires_in_the_lease_container() -> None:
     async with CosmosServer() as server:
         assert await provision.run(Namespace(connection_string=server.connection_string)) == 0
 

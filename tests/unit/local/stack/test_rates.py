@@ -1,3 +1,5 @@
+"""Rates from readings of a stack's counters."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -10,7 +12,7 @@ from local.stack.rates import Rates, Reading
 CALM = Reading(at=100.0, documents=50, relayed=40, quarantined=1, dead_lettered=2, failures=3, lag_s=0.0)
 
 
-def test_counts_become_rates_over_the_time_between() -> None:
+def test_rates_are_differences_per_second() -> None:
     later = replace(CALM, at=104.0, documents=90, relayed=60, quarantined=3, failures=4, lag_s=7.6)
 
     rates = Rates.between(CALM, later)
@@ -24,7 +26,7 @@ def test_counts_become_rates_over_the_time_between() -> None:
     )
 
 
-def test_a_counter_that_started_again_is_no_negative_rate() -> None:
+def test_a_restarted_counter_gives_no_negative_rate() -> None:
     restarted = replace(CALM, at=101.0, documents=0, relayed=0, failures=0)
 
     rates = Rates.between(CALM, restarted)
@@ -41,20 +43,20 @@ def test_a_counter_that_started_again_is_no_negative_rate() -> None:
         (replace(CALM, at=110.0, dead_lettered=3), False),
     ],
 )
-def test_it_is_idle_when_no_counter_moved_and_the_feed_is_drained(after: Reading, idle: bool) -> None:
+def test_a_stack_is_idle_when_no_count_changed_and_the_feed_is_drained(after: Reading, idle: bool) -> None:
     assert Rates.between(CALM, after).idle is idle
 
 
-def test_a_feed_that_nobody_has_read_has_no_lag() -> None:
+def test_a_feed_that_was_never_read_has_no_lag() -> None:
     assert ", - s behind," in Rates.between(CALM, replace(CALM, at=101.0, lag_s=None)).line()
 
 
-def test_readings_must_be_in_their_order() -> None:
+def test_the_second_reading_must_be_later() -> None:
     with pytest.raises(ValueError, match="later"):
         Rates.between(CALM, CALM)
 
 
-def test_the_table_has_each_number_under_its_name() -> None:
+def test_the_table_shows_each_number_under_its_name() -> None:
     rates = Rates.between(CALM, replace(CALM, at=101.0, relayed=45))
 
     shown = table(rates)

@@ -1,4 +1,4 @@
-"""What the parts did where their platforms leave room, added up, and which of it a campaign never met."""
+"""Edge cases, which the platforms permit but seldom cause: how often a campaign met each, and what causes it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from outbox_emulators.functions.edges import Edge as FunctionsEdge
 from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.servicebus.edges import Edge as ServiceBusEdge
 
-# What the campaign itself has done or seen, beside what the parts count, and the faults that count as it.
-_OF_FAULTS = {
+# Edge cases that are counted by how often a fault was applied: the fault's kind, as the parts report it.
+_COUNTED_BY_FAULT = {
     "content-refused": "reject",
     "internal-error": "internal-error",
     "rejection-then-detach": "reject-then-detach",
@@ -21,7 +21,7 @@ _OF_FAULTS = {
     "idle-link-detached-on-request": "detach-idle",
     "idle-connection-closed-on-request": "close-idle",
 }
-# What a fault brings about. Among many faults it may come to nothing: no host is up, or another one strikes first.
+# The kind of fault that causes an edge case. Other faults can prevent it, for instance when no host is up.
 CAUSES = {
     CosmosEdge.PARTITION_SPLIT: "split-partition",
     CosmosEdge.SESSION_TOKEN_AHEAD: "read-ahead",
@@ -34,7 +34,7 @@ CAUSES = {
     FunctionsEdge.WORKER_KILLED: "kill-worker",
     FunctionsEdge.HOST_KILLED: "kill-host",
     FunctionsEdge.WORKER_OUTLIVED_HOST: "orphan-worker",
-    **_OF_FAULTS,
+    **_COUNTED_BY_FAULT,
 }
 FROZEN = "owner-frozen"
 DELIVERED_AGAIN = "delivered-again"
@@ -45,25 +45,25 @@ KNOWN = frozenset(
     {
         *(str(edge) for kind in (CosmosEdge, FunctionsEdge, ServiceBusEdge) for edge in kind),
         *(FROZEN, DELIVERED_AGAIN, CONSUMER_SETTLED_LATE, CONSUMER_SETTLED_REORDERED),
-        *_OF_FAULTS,
+        *_COUNTED_BY_FAULT,
     }
-    # The topic's subscription has sessions, whose order a partitioned one keeps.
+    # Does not occur: the subscription has sessions, and keeps each one's order.
     - {str(ServiceBusEdge.PARTITIONS_INTERLEAVED)}
 )
 
 
-async def gather(stack: Stack, admin: AdminPorts, struck: Mapping[str, int]) -> Counter[str]:
-    """How often each was met.
+async def count_met(stack: Stack, admin: AdminPorts, applied: Mapping[str, int]) -> Counter[str]:
+    """How often each edge case was met.
 
-    Hosts and workers write theirs into a journal, which outlives those that are killed.
+    Hosts and workers write theirs into a journal, which includes those that were killed.
 
     Args:
-        stack: The parts, which still run.
-        admin: Their admin ports.
-        struck: How often faults have struck, by kind.
+        stack: A running stack.
+        admin: Its admin ports.
+        applied: How often faults were applied, by kind.
     """
-    edges = read_journal(stack.host_edges)
+    met = read_journal(stack.edge_journal)
     for part in (stack.cosmos, stack.servicebus):
-        edges.update((await admin.get(part, "edges"))["edges"])
-    edges.update({edge: struck.get(kind, 0) for edge, kind in _OF_FAULTS.items()})
-    return edges
+        met.update((await admin.get(part, "edges"))["edges"])
+    met.update({edge: applied.get(kind, 0) for edge, kind in _COUNTED_BY_FAULT.items()})
+    return met

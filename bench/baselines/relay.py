@@ -12,7 +12,7 @@ from relay.settings import Settings
 
 
 class TheRelay:
-    """`Relay.handle` on documents as the trigger gives them, decoding aside."""
+    """`Relay.handle` on decoded documents, as the trigger passes them."""
 
     name = "relay"
 
@@ -23,7 +23,7 @@ class TheRelay:
         self._prepared: Sequence[DocumentList] = ()
 
     async def open(self) -> None:
-        # As many keys as senders: each sender is borrowed, and so opened.
+        # As many keys as senders, so that every sender is used and opens its link.
         (documents,) = self._warm_up.invocations(Workload(keys=self._settings.senders, per_key=1), 1)
         await self._relay.handle(documents, "warm-up")
 

@@ -1,4 +1,4 @@
-"""The rivals, on a broker: each publishes every event, in order within its key."""
+"""The relay and its baselines on a broker: each publishes every event, in order within its key."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from azure.functions import DocumentList
 
 from bench.amqp import NotAccepted, PipelinedSender
+from bench.baselines.article import Article
+from bench.baselines.candidate import Candidate, CannotCarry
+from bench.baselines.relay import TheRelay
+from bench.baselines.sdk import Built, Prebuilt
+from bench.baselines.wire import Wire
 from bench.broker import environment
 from bench.documents import TWENTY_KB, Source, Workload
-from bench.rivals.article import Article
-from bench.rivals.relay import TheRelay
-from bench.rivals.rival import CannotCarry, Rival
-from bench.rivals.sdk import Built, Prebuilt
-from bench.rivals.wire import Wire
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.subscriber import Subscriber
@@ -23,7 +23,7 @@ from tests.support.subscriber import Subscriber
 ROOT = Path(__file__).resolve().parents[3]
 SENDERS = 3
 
-Maker = Callable[[str], Rival]
+Maker = Callable[[str], Candidate]
 
 MAKERS: dict[str, Maker] = {
     "article": Article,
@@ -41,13 +41,13 @@ async def server() -> AsyncIterator[ServiceBusServer]:
 
 
 async def published(make: Maker, server: ServiceBusServer, invocations: list[DocumentList]) -> int:
-    rival = make(server.connection_string)
+    candidate = make(server.connection_string)
     try:
-        await rival.open()
-        await rival.prepare(invocations)
-        return await rival.run()
+        await candidate.open()
+        await candidate.prepare(invocations)
+        return await candidate.run()
     finally:
-        await rival.close()
+        await candidate.close()
 
 
 def ids_by_key(invocations: list[DocumentList]) -> dict[str, list[str]]:
@@ -67,8 +67,8 @@ async def test_every_event_arrives_once_and_in_order(make: Maker, server: Servic
 
     subscriber = Subscriber(server.connection_string)
     expected = ids_by_key(invocations)
-    opened_by_warming_up = SENDERS if make is MAKERS["relay"] else 0
-    await subscriber.receive(24 + opened_by_warming_up)
+    warm_up_events = SENDERS if make is MAKERS["relay"] else 0
+    await subscriber.receive(24 + warm_up_events)
     assert sends == 8
     assert {
         key: ids[-len(expected[key]) :] for key, ids in subscriber.ids().items() if key in expected
@@ -76,7 +76,7 @@ async def test_every_event_arrives_once_and_in_order(make: Maker, server: Servic
 
 
 @pytest.mark.parametrize("name", ["built", "prebuilt", "wire"])
-async def test_the_ceilings_send_what_the_relay_sends(name: str, server: ServiceBusServer) -> None:
+async def test_the_ceilings_send_the_relays_messages(name: str, server: ServiceBusServer) -> None:
     (documents,) = Source(1).invocations(Workload(keys=2, per_key=2), 1)
     await published(MAKERS[name], server, [documents])
     subscriber = Subscriber(server.connection_string)
@@ -91,21 +91,23 @@ async def test_the_ceilings_send_what_the_relay_sends(name: str, server: Service
 
 
 @pytest.mark.parametrize("name", ["relay", "built", "prebuilt"])
-async def test_what_does_not_fit_into_one_batch_goes_in_several(name: str, server: ServiceBusServer) -> None:
+async def test_events_that_do_not_fit_into_one_batch_take_several(name: str, server: ServiceBusServer) -> None:
     invocations = Source(1).invocations(Workload(keys=1, per_key=30, size=TWENTY_KB), 1)
 
     assert await published(MAKERS[name], server, invocations) == 3
 
 
 @pytest.mark.parametrize("name", ["article", "wire"])
-async def test_what_a_rival_cannot_carry_it_refuses_before_the_timing(name: str, server: ServiceBusServer) -> None:
+async def test_a_baseline_refuses_what_it_cannot_carry_before_the_timing(
+    name: str, server: ServiceBusServer
+) -> None:
     invocations = Source(1).invocations(Workload(keys=1, per_key=30, size=TWENTY_KB), 1)
 
     with pytest.raises(CannotCarry):
         await published(MAKERS[name], server, invocations)
 
 
-async def test_the_pipelined_sender_tells_of_a_topic_that_is_not_there(server: ServiceBusServer) -> None:
+async def test_the_pipelined_sender_raises_for_an_unknown_topic(server: ServiceBusServer) -> None:
     with pytest.raises(NotAccepted):
         await PipelinedSender.open(server.connection_string, "no-such-topic")
 

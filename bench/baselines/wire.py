@@ -1,8 +1,8 @@
-"""The wire's ceiling: the encoded batches, pipelined over one link by Apache Qpid Proton.
+"""The protocol's ceiling: encoded batches, pipelined over one link by Apache Qpid Proton.
 
-No SDK, nothing encoded within the timing, and never a wait for one batch's acceptance before the next one leaves:
-what is left is the protocol, the socket and the broker. It shows what the SDK costs; as it does not wait, it gives
-up what order within a key rests on, so it is a measure and not an alternative.
+It uses no SDK, encodes nothing within the timing, and never waits for one batch to be accepted before it sends the
+next: what remains is the protocol, the socket and the broker. It shows what the SDK costs. It is no alternative to
+the relay, because order within a key depends on waiting.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 
 from azure.functions import DocumentList
 from azure.servicebus import ServiceBusMessageBatch
-from azure.servicebus._pyamqp._encode import encode_payload  # what the SDK itself puts on the wire
+from azure.servicebus._pyamqp._encode import encode_payload  # what the SDK itself sends
 from azure.servicebus._pyamqp.message import BatchMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from bench.amqp import LARGEST_BATCH, PipelinedSender
-from bench.rivals.rival import CannotCarry
-from bench.rivals.sdk import MessageFields, fields_by_key
+from bench.baselines.candidate import CannotCarry
+from bench.baselines.sdk import MessageFields, fields_by_key
 from local.stack.environment import TOPIC
 
 
@@ -50,10 +50,10 @@ class Wire:
 
 
 def encoded_batches(documents: DocumentList) -> list[bytes]:
-    """One batch a partition key, as the SDK encodes it.
+    """One batch per partition key, as the SDK encodes it.
 
     Raises:
-        CannotCarry: A key's events are more than one frame holds.
+        CannotCarry: A key's events do not fit into one frame.
     """
     return [_encoded(fields) for fields in fields_by_key(documents).values()]
 
@@ -64,7 +64,7 @@ def _encoded(fields: Iterable[MessageFields]) -> bytes:
         for each in fields:
             batch.add_message(AmqpAnnotatedMessage(**each))
     except MessageSizeExceededError as error:
-        raise CannotCarry("a key's events take more than one AMQP frame") from error
+        raise CannotCarry("a key's events do not fit into one AMQP frame") from error
     encoded = bytearray()
     encode_payload(encoded, BatchMessage(*batch._message))
     return bytes(encoded)

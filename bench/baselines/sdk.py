@@ -1,8 +1,9 @@
 """The SDK's ceiling: its public API and no relay.
 
-`Prebuilt` sends messages that were put into batches beforehand: nobody on this SDK can send faster. `Built` makes
-the same messages and batches within the timing, from bodies and properties made beforehand: what the public API
-costs whoever starts with documents. Both use as many senders as the relay, and send a key's batches in order.
+`Prebuilt` sends messages that were put into batches beforehand: nothing built on this SDK can send faster. `Built`
+makes the same messages and batches within the timing, from bodies and properties made beforehand: what the public
+API costs a program that starts with documents. Both use as many senders as the relay, and send a key's batches in
+order.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from bench.documents import EVENT_TYPE
 from local.stack.environment import TOPIC
 
 _ENVELOPE_BYTES = 96 + 3 * 36
-"""Room for the properties that the SDK puts on a batch's envelope without counting them: as much as the relay
-leaves for ids and keys of 36 characters, so that both fill the same batches."""
+"""Room for the properties that the SDK puts on a batch's envelope without counting them. The relay leaves the same
+room for ids and keys of 36 characters, so both fill their batches equally."""
 
 MessageFields = dict[str, Any]
-"""The arguments of AmqpAnnotatedMessage: for the SDK the cheapest form of a message, which the relay uses too."""
+"""The arguments of AmqpAnnotatedMessage: the SDK's cheapest form of a message, which the relay uses too."""
 
 
 class Senders:
-    """As many open senders as asked for, each used by one task at a time."""
+    """A number of open senders, each used by one task at a time."""
 
     def __init__(self, connection_string: str, number: int) -> None:
-        # One context for all: left to itself, the SDK reads the certificates anew for each connection.
+        # One context for all: by default the SDK reads the certificates again for each connection.
         self._client = ServiceBusClient.from_connection_string(
             connection_string, ssl_context=ssl.create_default_context(cafile=certifi.where())
         )
@@ -43,7 +44,7 @@ class Senders:
         self.limit = 0
 
     async def open(self) -> None:
-        """Open every link, and learn how large a batch it takes."""
+        """Open every link, and read its batch size limit."""
         batches = await asyncio.gather(*(sender.create_message_batch() for sender in self.all))
         self.limit = min(batch.max_size_in_bytes for batch in batches) - _ENVELOPE_BYTES
 
@@ -76,16 +77,16 @@ class Prebuilt:
         return self._prepared
 
     async def run(self) -> int:
-        for partitions in self._prepared:
-            waiting = iter(partitions)
+        for keys in self._prepared:
+            waiting = iter(keys)
 
             async def work(sender: ServiceBusSender, waiting: Any = waiting) -> None:
                 for batches in waiting:
                     for batch in batches:
                         await sender.send_messages(batch)
 
-            await asyncio.gather(*(work(sender) for sender in self._senders.all[: len(partitions)]))
-        return sum(len(batches) for partitions in self._prepared for batches in partitions)
+            await asyncio.gather(*(work(sender) for sender in self._senders.all[: len(keys)]))
+        return sum(len(batches) for keys in self._prepared for batches in keys)
 
     async def close(self) -> None:
         await self._senders.close()
@@ -120,13 +121,13 @@ class Built:
 
     async def run(self) -> int:
         sends = 0
-        for partitions in self._prepared:
-            waiting = iter(partitions)
+        for keys in self._prepared:
+            waiting = iter(keys)
 
             async def work(sender: ServiceBusSender, waiting: Any = waiting) -> int:
                 return sum([await _build_and_send(sender, self._senders.limit, fields) for fields in waiting])
 
-            sends += sum(await asyncio.gather(*(work(sender) for sender in self._senders.all[: len(partitions)])))
+            sends += sum(await asyncio.gather(*(work(sender) for sender in self._senders.all[: len(keys)])))
         return sends
 
     async def close(self) -> None:
@@ -135,7 +136,7 @@ class Built:
 
 async def _build_and_send(sender: ServiceBusSender, limit: int, fields: Sequence[MessageFields]) -> int:
     if len(fields) == 1:
-        # Alone, the SDK encodes a message once; in a batch of one, three times.
+        # The SDK encodes a single message once, and a message in a batch of one three times.
         await sender.send_messages(AmqpAnnotatedMessage(**fields[0]))
         return 1
     sends = 0
@@ -154,7 +155,7 @@ async def _build_and_send(sender: ServiceBusSender, limit: int, fields: Sequence
 
 
 def fields_by_key(documents: DocumentList) -> dict[str, list[MessageFields]]:
-    """What the message contract makes of each event."""
+    """The message of each event, as the message contract defines it."""
     found: dict[str, list[MessageFields]] = {}
     for document in documents:
         if document["type"] == EVENT_TYPE:

@@ -1,4 +1,4 @@
-"""What a rival is."""
+"""What is measured: the relay and its baselines have this interface in common."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from azure.functions import DocumentList
 
 
 class CannotCarry(Exception):
-    """This workload is beyond this rival; the message says why."""
+    """The candidate cannot publish this workload; the message says why."""
 
 
-class Rival(Protocol):
-    """One way to publish a batch of changes. Its connections are opened once, and kept."""
+class Candidate(Protocol):
+    """One way to publish batches of changes. Its connections are opened once and stay open."""
 
     @property
     def name(self) -> str: ...
@@ -22,14 +22,14 @@ class Rival(Protocol):
         """Open every connection it will use, so that no link is opened within the timing."""
 
     async def prepare(self, invocations: Sequence[DocumentList]) -> None:
-        """Take what the next `run` is to publish; whatever is done here is not timed.
+        """Take what the next `run` publishes. This is not timed.
 
         Raises:
             CannotCarry: It cannot publish this.
         """
 
     async def run(self) -> int:
-        """Publish all that was prepared, one invocation after another; returns the number of sends."""
+        """Publish everything prepared, one invocation after another; returns the number of sends."""
 
     async def close(self) -> None:
         """Close what was opened."""

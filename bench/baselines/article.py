@@ -1,7 +1,7 @@
-"""The article's handler, ported as it stands: one sender, one batch a partition key, one key after another.
+"""The article's handler, ported unchanged: one sender, one batch per partition key, one key after another.
 
 "Transactional Outbox pattern with Azure Cosmos DB", HandleChangesAsync: documents without `type` or `data` are
-skipped, a batch that does not hold all of a key's events is an error, and so is a send that fails.
+skipped; it is an error if a key's events do not fit into one batch, or if a send fails.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import MessageSizeExceededError
 
-from bench.rivals.rival import CannotCarry
+from bench.baselines.candidate import CannotCarry
 from local.stack.environment import TOPIC
 
 _EVENT_TYPE = "domainEvent"
@@ -24,8 +24,8 @@ _EVENT_TYPE = "domainEvent"
 class Article:
     """The article's handler on one sender.
 
-    `name` tells the two forms apart: as it stands, and with the relay's application properties in its messages, to
-    show what these cost on their own.
+    It has two forms: unchanged, and with the relay's application properties in its messages, which shows what the
+    properties alone cost.
     """
 
     def __init__(self, connection_string: str, *, with_properties: bool = False) -> None:
@@ -40,7 +40,7 @@ class Article:
 
     async def prepare(self, invocations: Sequence[DocumentList]) -> None:
         for documents in invocations[:1]:
-            await self._refuse_what_does_not_fit(documents)
+            await self._check_that_it_fits(documents)
         self._prepared = invocations
 
     async def run(self) -> int:
@@ -51,25 +51,25 @@ class Article:
         await self._client.close()
 
     async def _handle_changes(self, changes: DocumentList) -> int:
-        partitioned = self._partitioned(changes)
-        for messages in partitioned.values():
+        by_key = self._by_key(changes)
+        for messages in by_key.values():
             batch = await self._sender.create_message_batch()
             for message in messages:
                 batch.add_message(message)
             await self._sender.send_messages(batch)
-        return len(partitioned)
+        return len(by_key)
 
-    async def _refuse_what_does_not_fit(self, changes: DocumentList) -> None:
-        for messages in self._partitioned(changes).values():
+    async def _check_that_it_fits(self, changes: DocumentList) -> None:
+        for messages in self._by_key(changes).values():
             batch = await self._sender.create_message_batch()
             try:
                 for message in messages:
                     batch.add_message(message)
             except MessageSizeExceededError as error:
-                raise CannotCarry("the article's handler puts a key's events into one batch, or fails") from error
+                raise CannotCarry("the article's handler needs one batch for all events of a key") from error
 
-    def _partitioned(self, changes: DocumentList) -> dict[str, list[ServiceBusMessage]]:
-        partitioned: dict[str, list[ServiceBusMessage]] = {}
+    def _by_key(self, changes: DocumentList) -> dict[str, list[ServiceBusMessage]]:
+        by_key: dict[str, list[ServiceBusMessage]] = {}
         for document in changes:
             if "type" not in document or "data" not in document:
                 continue
@@ -83,8 +83,8 @@ class Article:
                     session_id=document["partitionKey"],
                     application_properties=_properties(document) if self._with_properties else None,
                 )
-                partitioned.setdefault(document["partitionKey"], []).append(message)
-        return partitioned
+                by_key.setdefault(document["partitionKey"], []).append(message)
+        return by_key
 
 
 def _properties(document: Document) -> dict[str | bytes, Any]:

@@ -1,4 +1,4 @@
-"""Lives of contacts: what clients ask of the service for each, planned so that the events add up."""
+"""Scenarios: what clients request for each contact, planned so that the events add up to a given number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 
 _FIRST_NAMES = ("Jane", "John", "Zoë", "José", "Siân", "Łukasz", "美咲", "Олена")
 _LAST_NAMES = ("Doe", "Müller", "O'Neil", "García", "Nguyễn", "佐藤", "Ковальчук")
-# What a careless reader of JSON takes for a date, and writes in another way.
+# Strings that a careless JSON reader takes for dates, and writes differently.
 _DATES = (
     "2019-01-01T00:00:01.0000000Z",
     "2021-09-22T11:07:37.3022907+02:00",
@@ -30,7 +30,7 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """PUT of one aspect, or PATCH of several: an event for each, as every value is a new one."""
+    """PUT of one aspect, or PATCH of several: an event for each, because every value is new."""
 
     values: dict[str, Any]
 
@@ -41,7 +41,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """Two clients that change one version of a contact at the same moment: one has to be told."""
+    """Two clients that change the same version of a contact concurrently: one of them is refused."""
 
     one: Changes
     other: Changes
@@ -61,15 +61,16 @@ class Deletion:
 Step = Creation | Changes | Collision | Deletion
 
 
-def lives(contacts: int, events: int, seed: int) -> list[Iterator[Step]]:
-    """The lives of `contacts` contacts that raise `events` events between them, reproducible from `seed`."""
+def scenarios(contacts: int, events: int, seed: int) -> list[Iterator[Step]]:
+    """A scenario for each of `contacts` contacts, with `events` events in total, reproducible from `seed`."""
     share, rest = divmod(events, contacts)
     return [
-        _life(random.Random(f"{seed}-{number}"), share + (1 if number < rest else 0)) for number in range(contacts)
+        _scenario(random.Random(f"{seed}-{number}"), share + (1 if number < rest else 0))
+        for number in range(contacts)
     ]
 
 
-def _life(rng: random.Random, events: int) -> Iterator[Step]:
+def _scenario(rng: random.Random, events: int) -> Iterator[Step]:
     contact_id = str(UUID(int=rng.getrandbits(128), version=4))
     yield Creation({"id": contact_id, **{aspect: _value(rng, aspect, 0) for aspect in _ASPECTS}})
     left = events - 1
@@ -98,7 +99,7 @@ def _changes(rng: random.Random, most: int, number: int) -> Changes:
 
 
 def _value(rng: random.Random, aspect: str, number: int) -> Any:
-    """A value that no other `number` of the same contact has."""
+    """A value that is unique to this `number` within a contact."""
     match aspect:
         case "name":
             return {"firstName": rng.choice(_FIRST_NAMES), "lastName": f"{rng.choice(_LAST_NAMES)} {number}"}

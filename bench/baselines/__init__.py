@@ -1,0 +1,1 @@
+"""The relay and its baselines."""

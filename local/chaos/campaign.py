@@ -1,0 +1,244 @@
+"""One campaign: a workload and a schedule of faults on a stack of its own, and the errors that it finds."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.servicebus.aio import ServiceBusClient
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from local.chaos import edge_cases, schedule
+from local.chaos.admin import AdminPorts
+from local.chaos.bystander import Bystander
+from local.chaos.consumers import Consumer
+from local.chaos.entities import entities_document
+from local.chaos.history import History
+from local.chaos.hosts import HostFaults, replace_ended_hosts, start_hosts
+from local.chaos.inject import Injector
+from local.chaos.workload import Workload, write
+from local.demo.receiver import end_tasks, subscriber_client
+from local.stack.environment import DATABASE
+from local.stack.supervisor import Stack, StackOptions
+
+_HOST_OPTIONS = (
+    *("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000"),
+    *("--shutdown-timeout-s", "3"),
+)
+_FUNCTION_TIMEOUT_S = 10
+# The broker ends links that are idle for this long.
+_BROKER_OPTIONS = ("--idle-ms", "5000")
+_LAST_APPLIED_S = 10.0
+# Events committed while faults are injected again for edge cases that were not met.
+_LATE_EVENTS = 60
+_COMMITS_PER_TRY = 2
+_SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
+
+# Longer than a lease lasts, so that another host takes it.
+_FROZEN_S = 7
+# Also longer than the duplicate detection window, if that is at most a minute.
+_BEYOND_WINDOW_S = 5
+_SHORT_WINDOW_S = 60
+# Bytes of a message without its text, with a margin.
+_WITHOUT_TEXT = 2000
+
+
+class Campaign:
+    """One campaign: a workload, a schedule of faults, and the history of both sides."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+        self._console = Console(stderr=True, soft_wrap=True)
+        self._history = History()
+        self._settled: Counter[str] = Counter()
+        self._late = min(_LATE_EVENTS, arguments.events // 20)
+        self._faults = schedule.draw(
+            arguments.seed, events=arguments.events - self._late, faults=arguments.faults, among=arguments.kinds
+        )
+
+    async def run(self) -> dict[str, Any]:
+        """Run it on a stack of its own; returns the summary."""
+        arguments = self._arguments
+        self._console.print(
+            f"Seed {arguments.seed}: {arguments.events} events, {len(self._faults)} faults, "
+            f"{arguments.hosts} hosts; logs in {arguments.logs}/."
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            entities = Path(folder) / "entities.json"
+            document = entities_document(
+                duplicate_detection=not arguments.no_duplicate_detection, window_s=arguments.window_s
+            )
+            entities.write_text(json.dumps(document))
+            options = StackOptions(
+                app=arguments.app,
+                entities=entities,
+                hosts=0,
+                host_options=(*_HOST_OPTIONS, "--function-timeout-ms", str(self._function_timeout_ms)),
+                servicebus_options=_BROKER_OPTIONS,
+                logs=arguments.logs,
+                settings=_SETTINGS | {"RELAY_DUPLICATE_WINDOW_S": str(arguments.window_s)},
+                edges=arguments.seed,
+            )
+            async with Stack(options) as stack:
+                await start_hosts(stack, arguments.hosts)
+                return await self._on(stack)
+
+    @property
+    def _frozen_s(self) -> int:
+        window_s: int = self._arguments.window_s
+        return window_s + _BEYOND_WINDOW_S if window_s <= _SHORT_WINDOW_S else _FROZEN_S
+
+    @property
+    def _function_timeout_ms(self) -> int:
+        """Longer than a freeze: a host that resumes after its function timeout kills its worker."""
+        return 1000 * max(_FUNCTION_TIMEOUT_S, self._frozen_s + _FUNCTION_TIMEOUT_S // 2)
+
+    async def _on(self, stack: Stack) -> dict[str, Any]:
+        arguments = self._arguments
+        async with (
+            CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos,
+            subscriber_client(stack.settings["SERVICEBUS"]) as servicebus,
+            aiohttp.ClientSession() as http,
+        ):
+            database = cosmos.get_database_client(DATABASE)
+            data, quarantine = (database.get_container_client(name) for name in ("data", "quarantine"))
+            admin = AdminPorts(http)
+            hosts = HostFaults(stack, admin, arguments.seed, frozen_s=self._frozen_s)
+            injector = Injector(
+                stack, admin, hosts, Bystander(data, servicebus), shrunk_bytes=arguments.payload + _WITHOUT_TEXT
+            )
+            background = [asyncio.create_task(replace_ended_hosts(stack)), *self._start_consumers(servicebus)]
+            workload = Workload(
+                arguments.seed,
+                events=arguments.events,
+                late=self._late,
+                writers=arguments.writers,
+                payload=arguments.payload,
+            )
+            late = workload.late_commits()
+
+            async def commit_late(commits: int | None = None) -> None:
+                await write(data, islice(late, commits), self._history, pause_s=0)
+
+            working = asyncio.gather(*self._writers(data, workload), self._inject(injector, commit_late))
+            try:
+                await self._follow(working, injector)
+            finally:
+                working.cancel()
+                await injector.close()
+                await end_tasks(background)
+            met = await edge_cases.count_met(stack, admin, injector.applied) + self._settled
+            met[edge_cases.FROZEN] += hosts.frozen
+            met[edge_cases.DELIVERED_AGAIN] += self._history.delivered_again
+            return self._summary(injector, await _quarantined(quarantine), met)
+
+    def _start_consumers(self, servicebus: ServiceBusClient) -> list[asyncio.Task[None]]:
+        rngs = [
+            random.Random(f"consumer-{self._arguments.seed}-{number}")
+            for number in range(self._arguments.consumers)
+        ]
+        consumers = [Consumer(servicebus, self._history, rng, self._settled) for rng in rngs]
+        return [asyncio.create_task(consumer.consume("all")) for consumer in consumers]
+
+    def _writers(self, data: ContainerProxy, workload: Workload) -> list[Coroutine[Any, Any, None]]:
+        pause_s = workload.writers / self._arguments.rate
+        return [
+            write(data, workload.commits(writer), self._history, pause_s=pause_s)
+            for writer in range(workload.writers)
+        ]
+
+    async def _inject(self, injector: Injector, commit_late: Callable[..., Awaitable[None]]) -> None:
+        for fault in self._faults:
+            await self._history.until_committed(fault.after)
+            await injector.inject(fault)
+        await self._history.until_committed(self._arguments.events - self._late)
+        # The last faults can only be applied while there is something left to relay.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_APPLIED_S):
+                await injector.until_applied(self._history)
+        await injector.clear()
+        kinds = {fault.kind for fault in self._faults}
+        await injector.cover(self._arguments.seed, kinds, partial(commit_late, _COMMITS_PER_TRY))
+        await commit_late()
+
+    async def _follow(self, working: asyncio.Future[Any], injector: Injector) -> None:
+        columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        progress_at, last = time.monotonic(), (0, 0)
+        with Progress(*columns, console=self._console, redirect_stdout=False) as progress:
+            bars = [
+                progress.add_task("committed", total=self._arguments.events),
+                progress.add_task("processed", total=self._arguments.events),
+                progress.add_task("faults", total=len(self._faults)),
+            ]
+            while not (working.done() and self._history.complete and not await injector.waiting()):
+                await asyncio.sleep(0.25)
+                if working.done():
+                    working.result()
+                state = (self._history.committed, len(self._history.processed))
+                for bar, count in zip(bars, (*state, injector.injected.total()), strict=True):
+                    progress.update(bar, completed=count)
+                if state != last:
+                    progress_at, last = time.monotonic(), state
+                elif time.monotonic() - progress_at > self._arguments.patience:
+                    self._console.print(f"No progress for {self._arguments.patience:.0f} s: giving up.")
+                    return
+        # A duplicate could still arrive, with the retry of the host that was hit last.
+        await asyncio.sleep(3)
+
+    def _summary(self, injector: Injector, quarantined: dict[str, str], met: Counter[str]) -> dict[str, Any]:
+        verdict = self._history.judge()
+        for failure in injector.failures:
+            self._console.print(failure, highlight=False)
+        if unmet := edge_cases.KNOWN - {edge for edge, times in met.items() if times}:
+            self._console.print(f"Edge cases not met: {', '.join(sorted(unmet))}.")
+        table = Table("fault", "injected", "applied", title=f"Faults of seed {self._arguments.seed}")
+        for kind, times in sorted(injector.injected.items()):
+            table.add_row(kind, str(times), str(injector.applied.get(kind, "")))
+        self._console.print(table)
+        if verdict.first_wrong:
+            self._console.print(
+                f"[bold red]Seed {self._arguments.seed}[/]: {verdict.first_wrong}", highlight=False
+            )
+        for identifier in quarantined.keys() ^ self._history.poison.keys():
+            self._console.print(f"Quarantined but not poison, or poison but not quarantined: {identifier[:80]!r}")
+        wrong_reasons = Counter(
+            (self._history.poison[identifier], reason)
+            for identifier, reason in quarantined.items()
+            if self._history.poison.get(identifier, reason) != reason
+        )
+        for (expected, found), times in wrong_reasons.items():
+            self._console.print(f"{times} document(s) were quarantined as {found} instead of {expected}")
+        return {
+            "seed": self._arguments.seed,
+            "events": self._history.committed,
+            "faults": injector.injected.total(),
+            "kinds": dict(sorted(injector.injected.items())),
+            "edges": {edge: times for edge, times in sorted(met.items()) if times},
+            "missing": verdict.missing,
+            "duplicated": verdict.duplicated,
+            "out_of_order": verdict.out_of_order,
+            "altered": verdict.altered,
+            "quarantined": len(quarantined),
+            "expected_quarantined": len(self._history.poison),
+        }
+
+
+async def _quarantined(container: ContainerProxy) -> dict[str, str]:
+    """Reasons by the id of the quarantined document."""
+    query = "SELECT c.document.id, c.reason FROM c WHERE c.type = 'quarantinedEvent'"
+    return {item["id"]: item["reason"] async for item in container.query_items(query)}
