@@ -10,14 +10,15 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.cosmos.support import FaultClient, MakeContainer, RawClient, TurnableClock
+from emulators.tests.cosmos.support import MakeContainer
 from outbox_emulators.cosmos.edges import DEFAULT_SEED
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import FaultClient, ManualClock, RawClient
 
 
 @pytest.fixture
-def clock() -> TurnableClock:
-    return TurnableClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def edges() -> int | None:
 
 
 @pytest.fixture
-async def server(clock: TurnableClock, edges: int | None) -> AsyncIterator[CosmosServer]:
+async def server(clock: ManualClock, edges: int | None) -> AsyncIterator[CosmosServer]:
     async with CosmosServer(clock=clock, edges=edges) as running:
         yield running
 

@@ -23,13 +23,13 @@ from emulators.tests.cosmos.recordings import (
     numbers_in,
     of_series,
 )
-from emulators.tests.cosmos.support import TurnableClock
 from outbox_emulators.cosmos import catalog
 from outbox_emulators.cosmos.catalog import Container, Partition
 from outbox_emulators.cosmos.documents import Document, raw_resource_id
 from outbox_emulators.cosmos.jsontext import Part
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.cosmos.sessions import demanded_lsn
+from outbox_emulators.testing import ManualClock
 
 _CONTAINER_BIT = 0x80
 _NEED_A_DOCUMENT = {
@@ -67,7 +67,7 @@ class Groundwork:
         self,
         exchanges: list[Exchange],
         server: CosmosServer,
-        clock: TurnableClock,
+        clock: ManualClock,
         randomness: RecordedRandomness,
     ) -> None:
         self._exchanges = exchanges

@@ -13,7 +13,7 @@ from typing import Any
 from emulators.tests.cosmos.groundwork import Groundwork
 from emulators.tests.cosmos.recordings import Exchange
 from emulators.tests.cosmos.rows import results_in
-from emulators.tests.cosmos.support import Answer, RawClient
+from outbox_emulators.testing import Answer, RawClient
 
 _IDENTITIES = ("_rid", "_self", "_etag")
 _UNCOMPARED_HEADERS = ("x-ms-request-charge", "x-ms-documentdb-query-metrics")

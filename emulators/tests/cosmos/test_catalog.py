@@ -11,9 +11,10 @@ from azure.cosmos import PartitionKey, ThroughputProperties
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExistsError, CosmosResourceNotFoundError
 
-from emulators.tests.cosmos.support import MakeContainer, RawClient
+from emulators.tests.cosmos.support import MakeContainer
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import RawClient
 
 
 async def test_databases_are_created_read_listed_queried_and_deleted(client: CosmosClient) -> None:

@@ -11,8 +11,9 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from emulators.tests.cosmos.support import MakeContainer, RawClient, TurnableClock
+from emulators.tests.cosmos.support import MakeContainer
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import ManualClock, RawClient
 
 
 async def read(container: ContainerProxy, **options: Any) -> list[dict[str, Any]]:
@@ -75,7 +76,7 @@ async def test_a_feed_from_now_holds_only_what_comes_later(container: ContainerP
 
 
 async def test_a_feed_from_a_point_in_time_holds_what_changed_since(
-    container: ContainerProxy, clock: TurnableClock
+    container: ContainerProxy, clock: ManualClock
 ) -> None:
     await create(container, "1")
     clock.advance(100)
@@ -200,7 +201,7 @@ async def test_a_reader_at_the_tip_misses_nothing_while_writers_write(container:
         assert [set(pair) for pair in zip(found[::2], found[1::2], strict=True)] == expected
 
 
-async def test_expired_items_are_not_in_the_feed(make_container: MakeContainer, clock: TurnableClock) -> None:
+async def test_expired_items_are_not_in_the_feed(make_container: MakeContainer, clock: ManualClock) -> None:
     container = await make_container("ttl", default_ttl=-1)
     await container.create_item({"id": "1", "pk": "a", "ttl": 10})
     await create(container, "2")

@@ -13,8 +13,9 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.cosmos.support import CosmosProcess, RawClient
+from emulators.tests.cosmos.support import CosmosProcess
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import RawClient
 
 DOCS = "/dbs/outbox/colls/data/docs"
 SIZES = (1, 5, 2, 1, 1, 8, 3, 1, 100, 4) * 3

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from emulators.tests.cosmos.support import TurnableClock
 from outbox_emulators.cosmos.fault_plans import FaultKind, FaultPlan
 from outbox_emulators.cosmos.fault_targets import InvalidFault, Match, Operation, Target
 from outbox_emulators.cosmos.faults import Faults
 from outbox_emulators.cosmos.messages import Request
+from outbox_emulators.testing import ManualClock
 
 READ = Target("data", Operation.READ)
 ITEMS = ("dbs", "outbox", "colls", "data", "docs")
@@ -86,7 +86,7 @@ def test_a_fault_strikes_as_often_as_it_was_told_to() -> None:
 
 
 def test_a_fault_strikes_until_its_time_has_passed() -> None:
-    clock = TurnableClock()
+    clock = ManualClock()
     faults = Faults(clock)
     fault = faults.add(FaultPlan(FaultKind.DROP, for_ms=1_500))
 
@@ -98,7 +98,7 @@ def test_a_fault_strikes_until_its_time_has_passed() -> None:
 
 
 def test_whichever_limit_comes_first_ends_a_fault() -> None:
-    clock = TurnableClock()
+    clock = ManualClock()
     faults = Faults(clock)
     by_count = faults.add(FaultPlan(FaultKind.DROP, count=1, for_ms=1_000))
     assert faults.strike(READ) is by_count

@@ -10,9 +10,9 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from emulators.tests.cosmos.support import RawClient
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import RawClient
 
 OTHER_KEY = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 

@@ -19,9 +19,9 @@ from azure.cosmos.exceptions import (
 )
 from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
 
-from emulators.tests.cosmos.support import RawClient
 from outbox_emulators.cosmos.documents import MAX_ID_BYTES, MAX_ITEM_BYTES
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import RawClient
 
 
 async def refusal(operation: Any) -> CosmosHttpResponseError:

@@ -12,8 +12,9 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from emulators.tests.cosmos.support import MakeContainer, RawClient
+from emulators.tests.cosmos.support import MakeContainer
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import RawClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.cosmos.support import RawClient
+from outbox_emulators.testing import RawClient
 
 
 async def ids_resumed(raw: RawClient, order: str, resume: dict[str, Any]) -> list[str]:

@@ -13,11 +13,12 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from emulators.tests.cosmos.support import Answer, MakeContainer, RawClient
+from emulators.tests.cosmos.support import MakeContainer
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.documents import Document
 from outbox_emulators.cosmos.jsontext import Part
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import Answer, RawClient
 
 COLL = "/dbs/outbox/colls/data"
 DOCS = f"{COLL}/docs"

@@ -12,11 +12,11 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.cosmos.support import FaultClient
 from emulators.tests.functions.apps import Recorder
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.host import Host
+from outbox_emulators.testing import FaultClient
 
 HostFactory = Callable[..., Host]
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.cosmos.support import FaultClient
 from emulators.tests.functions.apps import (
     WITHIN_S,
     Delivery,
@@ -24,6 +23,7 @@ from emulators.tests.functions.conftest import HostFactory
 from outbox_emulators.functions.crashing import Crash, CrashPoint, Victim
 from outbox_emulators.functions.host import Host
 from outbox_emulators.functions.host_json import DEFAULT_FUNCTION_TIMEOUT_S
+from outbox_emulators.testing import FaultClient
 
 pytestmark = pytest.mark.usefixtures("leases")
 

@@ -12,7 +12,6 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.cosmos.support import FaultClient
 from emulators.tests.functions.apps import (
     WITHIN_S,
     Delivery,
@@ -27,6 +26,7 @@ from outbox_emulators.functions.admin import served
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.host import Host
 from outbox_emulators.functions.leases import Lease, LeaseStore
+from outbox_emulators.testing import FaultClient
 
 # Neither of the hosts takes or renews anything by itself while a test lasts.
 QUIET = {"lease_acquire_ms": 3_600_000, "lease_renew_ms": 3_600_000, "lease_expiration_ms": 3_600_000}

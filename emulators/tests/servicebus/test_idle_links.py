@@ -15,7 +15,7 @@ from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusConnect
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from tests.support.broker import keep_alive
+from outbox_emulators.testing import keep_alive
 
 from .support import Broker
 

@@ -16,7 +16,7 @@ from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusConn
 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from tests.support.broker import keep_alive
+from outbox_emulators.testing import keep_alive
 
 from .support import Broker
 

@@ -23,7 +23,7 @@ from azure.servicebus.exceptions import (
 from outbox_emulators.servicebus.faults import partition_of
 from outbox_emulators.servicebus.frames import DISPOSITION, FrameReader, performative
 from outbox_emulators.servicebus.server import ServiceBusServer
-from tests.support.broker import keep_alive
+from outbox_emulators.testing import keep_alive
 
 from .support import Broker
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from outbox_emulators.cosmos.catalog import Catalog, Container, Partition
+from outbox_emulators.cosmos.catalog import Catalog, Container, Database, Partition
 from outbox_emulators.cosmos.changefeed import ChangeFeed
 from outbox_emulators.cosmos.clock import Clock
 from outbox_emulators.cosmos.edges import Edge, Edges
@@ -54,6 +54,13 @@ class Account:
         if request.segments[3] == container.rid and (found := self.items.id_of(container, name)):
             return found
         return name
+
+    def delete_database(self, database: Database) -> None:
+        """Delete a database with its containers, their items and their throughput."""
+        self.offers.forget(database.self_link)
+        for container in database.containers.values():
+            self.offers.forget(container.self_link)
+        self.catalog.delete_database(database)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Items that have not expired, by database and container."""
