@@ -23,7 +23,7 @@ def main() -> None:
         extra = _EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        sys.exit(f"outbox-emulators: {error.name} is not installed: run pip install 'outbox-emulators[{extra}]'")
+        sys.exit(f"outbox-emulators: {error}. Run pip install 'outbox-emulators[{extra}]'")
 
 
 if __name__ == "__main__":

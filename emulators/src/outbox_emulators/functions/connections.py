@@ -51,8 +51,13 @@ class Connections:
             ) from error
 
     async def _credential(self, connection: Connection) -> AsyncTokenCredential:
-        # azure-identity is slow to import and needed only where there is no connection string.
-        from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+        # azure-identity is slow to import, and an extra: connection strings do not need it.
+        try:
+            from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+        except ModuleNotFoundError as error:
+            raise HostError(
+                f"{error}. Run pip install 'outbox-emulators[identity]', or set a connection string"
+            ) from error
 
         if (connection.credential or "").casefold() == _MANAGED_IDENTITY:
             managed = ManagedIdentityCredential(client_id=connection.client_id)

@@ -47,6 +47,8 @@ def __getattr__(name: str) -> Any:
     """Import the broker when it is first used: python-qpid-proton may not be installed."""
     if name not in ("ServiceBusNamespace", "servicebus_namespace"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from outbox_emulators.testing import servicebus
-
+    try:
+        from outbox_emulators.testing import servicebus
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{error}. Run pip install 'outbox-emulators[servicebus]'") from error
     return getattr(servicebus, name)
