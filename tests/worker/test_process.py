@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emulators.tests.functions.test_worker import SCRIPT, invocation, told
+from emulators.tests.integration.test_worker import SCRIPT, invocation, told
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.retries import RetryPolicy

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from emulators.tests.package.projects import SLOW, run_pytest
 
 pytestmark = SLOW

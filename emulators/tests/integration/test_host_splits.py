@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.functions.apps import Recorder, eventually, stored_leases, write_app
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.apps import Recorder, eventually, stored_leases, write_app
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import FaultClient
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.functions.apps import Recorder, eventually, stored_leases, write_app
-from emulators.tests.functions.conftest import HostFactory
 from emulators.tests.functions.test_documents import nested
+from emulators.tests.integration.apps import Recorder, eventually, stored_leases, write_app
+from emulators.tests.integration.conftest import HostFactory
 
 TOO_LATE = "/Date(9999999999999999)/"
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
-from emulators.tests.functions.apps import eventually
+from emulators.tests.integration.apps import eventually
 from outbox_emulators.functions.context import RetryContext, RpcException
 from outbox_emulators.functions.edges import Edges, read_journal
 from outbox_emulators.functions.errors import HostError

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.functions.apps import (
+from emulators.tests.integration.apps import (
     WITHIN_S,
     Delivery,
     Recorder,
@@ -21,7 +21,7 @@ from emulators.tests.functions.apps import (
     stored_leases,
     write_app,
 )
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.functions.admin import served
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.host import Host

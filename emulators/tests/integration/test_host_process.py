@@ -16,8 +16,8 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.functions.apps import WITHIN_S, Recorder, eventually, write_app
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.apps import WITHIN_S, Recorder, eventually, write_app
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.functions.host import Host

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.functions.apps import (
+from emulators.tests.integration.apps import (
     WITHIN_S,
     Delivery,
     Recorder,
@@ -19,7 +19,7 @@ from emulators.tests.functions.apps import (
     stored_leases,
     write_app,
 )
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.functions.crashing import Crash, CrashPoint, Victim
 from outbox_emulators.functions.host import Host
 from outbox_emulators.functions.host_json import DEFAULT_FUNCTION_TIMEOUT_S

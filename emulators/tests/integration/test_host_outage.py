@@ -8,8 +8,8 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from emulators.tests.functions.apps import Recorder, eventually, write_app
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.apps import Recorder, eventually, write_app
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.testing import FaultClient

@@ -11,7 +11,7 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.functions.apps import (
+from emulators.tests.integration.apps import (
     Delivery,
     Recorder,
     checkpoint_written,
@@ -19,7 +19,7 @@ from emulators.tests.functions.apps import (
     stored_leases,
     write_app,
 )
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.host import Host

@@ -12,7 +12,7 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.functions.apps import Recorder
+from emulators.tests.integration.apps import Recorder
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.host import Host

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.functions.apps import (
+from emulators.tests.integration.apps import (
     Delivery,
     Recorder,
     checkpoint_written,
@@ -20,7 +20,7 @@ from emulators.tests.functions.apps import (
     stored_leases,
     write_app,
 )
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.conftest import HostFactory
 
 pytestmark = pytest.mark.usefixtures("leases")
 
