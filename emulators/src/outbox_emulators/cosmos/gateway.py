@@ -76,7 +76,7 @@ class Gateway:
         body = await http.content.read() if http.body_exists else b""
         request = Request(http.method, segments, http.headers, body, activity)
         if not self._faults.is_idle and (fault := self._faults.strike(Target.of(request))):
-            _log.info("Fault %d (%s) strikes %s %s", fault.id, fault.plan.kind, http.method, path)
+            _log.info("Fault %d (%s) is applied to %s %s", fault.id, fault.plan.kind, http.method, path)
             await self._misbehave(fault, request)
         return await self._answer(request)
 

@@ -3,7 +3,7 @@
 GET    /health
 GET    /admin/status
 POST   /admin/steal   {"lease": "2" | null}           steal this lease, or all, from hosts at work
-POST   /admin/crash   {"at": a CrashPoint, "kill": a Victim}   SIGKILL the victim when processing reaches that point;
+POST   /admin/crash   {"at": a CrashPoint, "kill": a Victim}   SIGKILL the victim when processing gets there;
                       at once without "at", host and worker without "kill"
 DELETE /admin/crash                                   cancel it
 GET    /admin/edges                                   how often each edge was met

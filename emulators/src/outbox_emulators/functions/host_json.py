@@ -82,8 +82,8 @@ def _function_timeout(value: Any) -> float | None:
 def _rewrites_dates(content: Any) -> bool:
     """Whether dates are rewritten, which `None` prevents since extension 4.9.0.
 
-    Source: azure-webjobs-sdk-extensions pull 923. An older extension silently ignores the setting. The lowest bundle
-    of the range decides, as a host that has it on disk uses it (ExtensionBundleManager of
+    Source: azure-webjobs-sdk-extensions pull 923. An older extension silently ignores the setting. The lowest
+    bundle of the range decides, as a host that has it on disk uses it (ExtensionBundleManager of
     Azure/azure-functions-host).
     """
     bundle = _at(content, _BUNDLE)

@@ -268,8 +268,8 @@ class Listener:
     async def _divide(self, source: Source, processor: PartitionProcessor) -> None:
         """Process the children of a split partition (PartitionControllerCore.HandlePartitionGoneAsync).
 
-        A lease whose partition has no children yet is given up, as after any error. If this fails, the lease is left
-        to expire, and its next owner tries again.
+        A lease whose partition has no children yet is given up, as after any error. If this fails, the lease is
+        left to expire, and its next owner tries again.
         """
         lease = processor.lease
         minimum, maximum = lease.partition.minimum, lease.partition.maximum
