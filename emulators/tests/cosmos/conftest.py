@@ -23,7 +23,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def edges() -> int | None:
-    """The seed of what the service leaves open; a test whose point is something else asks for None."""
+    """The seed of the behaviour that the service leaves open; None in tests of something else."""
     return DEFAULT_SEED
 
 
@@ -41,7 +41,7 @@ async def client(server: CosmosServer) -> AsyncIterator[CosmosClient]:
 
 @pytest.fixture
 async def make_container(client: CosmosClient) -> MakeContainer:
-    """Creates a container in the database `outbox`, partitioned by `/pk` unless told otherwise."""
+    """Creates a container in the database `outbox`, partitioned by `/pk` by default."""
 
     async def make(name: str = "data", path: Any = "/pk", **options: Any) -> ContainerProxy:
         database = await client.create_database_if_not_exists("outbox")
@@ -64,7 +64,7 @@ async def raw(server: CosmosServer) -> AsyncIterator[RawClient]:
 
 @pytest.fixture
 async def stranger(server: CosmosServer) -> AsyncIterator[RawClient]:
-    """A client that sends no session token of itself."""
+    """A client that sends no session tokens by default."""
     async with aiohttp.ClientSession() as session:
         yield RawClient(session, server.endpoint, server.key, is_stranger=True)
 

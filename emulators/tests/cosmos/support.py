@@ -1,4 +1,4 @@
-"""What several tests of the local Cosmos DB use."""
+"""Helpers of several tests of the Cosmos DB emulator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MakeContainer = Callable[..., Awaitable[ContainerProxy]]
 
 
 class CosmosProcess:
-    """The Cosmos DB part as a process of its own, killed in the end if it still runs."""
+    """The Cosmos DB emulator as a process, killed after the test if it still runs."""
 
     def __init__(self, process: asyncio.subprocess.Process, details: dict[str, Any]) -> None:
         self._process = process

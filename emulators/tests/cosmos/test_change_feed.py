@@ -116,7 +116,7 @@ async def test_the_feed_range_of_a_partition_key_holds_it_and_nothing_else(conta
 
 
 @pytest.mark.parametrize("edges", [None])
-async def test_pages_hold_what_was_asked_for_and_go_on_where_they_ended(container: ContainerProxy) -> None:
+async def test_pages_have_the_requested_size_and_continue_where_they_ended(container: ContainerProxy) -> None:
     await create(container, *"12345")
 
     pages = await read_pages(container, start_time="Beginning", partition_key="a", max_item_count=2)
@@ -221,7 +221,7 @@ async def test_all_versions_and_deletes_is_refused_rather_than_faked(container: 
 async def test_reading_by_partition_key_range_id_is_refused_where_it_cannot_be_known(
     container: ContainerProxy,
 ) -> None:
-    # The SDK drops the id on its way, so with several physical partitions nobody can tell which one is meant.
+    # The SDK does not send the id, so with several physical partitions the server cannot know which one is meant.
     with pytest.raises(CosmosHttpResponseError) as caught:
         await read(container, partition_key_range_id="0", start_time="Beginning")
 

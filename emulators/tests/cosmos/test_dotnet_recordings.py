@@ -1,4 +1,4 @@
-"""What Microsoft's .NET SDK sent, and accepted as an answer, is answered so still."""
+"""Recorded requests of the .NET SDK get the replies that it accepted."""
 
 from __future__ import annotations
 

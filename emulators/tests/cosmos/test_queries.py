@@ -329,7 +329,7 @@ async def test_all_items_can_be_read_page_by_page(filled: ContainerProxy) -> Non
     assert max(len(page) for page in pages) == 7
 
 
-async def test_a_thousand_items_are_asked_for_in_one_query(make_container: MakeContainer) -> None:
+async def test_one_query_can_list_a_thousand_ids(make_container: MakeContainer) -> None:
     container = await make_container("thousand")
     wanted = [(str(number), "a") for number in range(1000)]
     stored = [item_id for item_id, _ in wanted[::10]]

@@ -1,4 +1,8 @@
-"""A Cosmos DB account in process, with the containers of an outbox, and hosts that are stopped in the end."""
+"""A Cosmos DB account in this process, with the containers of an outbox, and hosts, stopped after the test.
+
+The tests of this folder run whole hosts, or emulators as processes: they take minutes. Those of the other folders
+take seconds.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +64,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 @pytest.fixture
 async def host_of(server: CosmosServer) -> AsyncIterator[HostFactory]:
-    """Makes hosts that take over quickly; whatever the test leaves running is stopped."""
+    """Makes hosts that take leases over quickly, and stops those that still run after the test."""
     hosts: list[Host] = []
 
     def make(app_directory: Path, settings: dict[str, str] | None = None, **options: Any) -> Host:

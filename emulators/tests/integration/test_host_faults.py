@@ -36,7 +36,7 @@ def _status(host: Host) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["throttle", "unavailable", "timeout", "drop", "drop-after"])
-async def test_whatever_befalls_the_reads_of_the_feed_each_document_arrives_once(
+async def test_each_document_arrives_once_after_any_fault_of_the_feed(
     tmp_path: Path,
     data: ContainerProxy,
     recorder: Recorder,

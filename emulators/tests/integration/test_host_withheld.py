@@ -1,4 +1,4 @@
-"""A page that the host cannot parse: nobody gets it, nobody retries it, and its lease is blocked."""
+"""A page that the host cannot parse is neither delivered nor retried, and blocks its lease."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ RANGES = [PartitionRange("0", "", "80"), PartitionRange("1", "80", "FF")]
 
 
 class Observed:
-    """A container that keeps what it was asked for, and how that ended."""
+    """A container that records its requests and their outcomes."""
 
     def __init__(self, container: ContainerProxy) -> None:
         self._container = container

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -124,7 +125,7 @@ def cosmos_account(
     *,
     seed: int | None = DEFAULT_SEED,
     physical_partitions: int = 4,
-    clock: Callable[[], float] | None = None,
+    clock: Callable[[], float] = time.time,
     loop: BackgroundLoop | None = None,
 ) -> Iterator[CosmosAccount]:
     """Serve an account, on a thread of this process, for as long as the block lasts.
@@ -135,8 +136,7 @@ def cosmos_account(
         clock: Gives seconds since 1970, such as a `ManualClock`; the system's by default.
         loop: Where to serve; a loop of its own by default.
     """
-    timing = {} if clock is None else {"clock": clock}
-    server = CosmosServer(edges=seed, physical_partitions=physical_partitions, **timing)
+    server = CosmosServer(edges=seed, physical_partitions=physical_partitions, clock=clock)
     with background_loop() if loop is None else nullcontext(loop) as serving:
         session = serving.wait(_start(server))
         try:
