@@ -101,8 +101,8 @@ class LeaseStore:
         """Create the missing leases, once for all hosts; a marker document records that for later hosts.
 
         As BootstrapperCore of the .NET processor, under a lock that expires after 30 s if the container has a
-        default TTL (-1 is enough). Without one, the lock of a host that was killed remains: every other host polls each
-        `wait_s` seconds, silently and endlessly, until `stopping`; `awaited` is called before it waits.
+        default TTL (-1 is enough). Without one, the lock of a host that was killed remains: every other host polls
+        each `wait_s` seconds, silently and endlessly, until `stopping`; `awaited` is called before it waits.
         """
         while not await self._is_initialized():
             lock = await self._take_lock()
