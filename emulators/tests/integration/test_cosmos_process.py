@@ -119,7 +119,7 @@ async def test_the_ready_line_has_the_address_and_the_containers_exist() -> None
     [
         (["--container", "nonsense"], "DATABASE/CONTAINER"),
         (["--container", "db/c:/pk:0"], "defaultTtl"),
-        (["--partitions", "0"], "at least one"),
+        (["--partitions", "0"], "at least 1"),
         (["--key", "no base64!"], "key"),
         (["--data", os.path.join(os.sep, "nowhere", "at", "all.db")], "unable to open"),
     ],
