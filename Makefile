@@ -21,17 +21,18 @@ MUTANTS ?=
 FULL ?=
 BENCH ?=
 
-.PHONY: help setup demo chaos fuzz mutants soak bench up test coverage infra-check lint types worker-test clean
+.PHONY: help setup demo chaos fuzz mutants soak bench up test coverage emulators-check infra-check lint types worker-test clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 setup: .venv/.installed ## Make .venv and install what is pinned
 
 .venv/.installed: requirements.txt requirements-dev.txt outbox/pyproject.toml emulators/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed: set PYTHON=/path/to/python" >&2; exit 1; }
-	@echo "Setting up .venv (python-qpid-proton is compiled: this takes a minute)" >&2
 	@$(PYTHON) -m venv .venv >&2
+	@$(PY) emulators/compiler.py "$$(grep ^python-qpid-proton requirements-dev.txt)"
+	@echo "Setting up .venv (python-qpid-proton may have to be compiled: this takes a minute)" >&2
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt >&2
 	@touch $@
 
@@ -64,6 +65,9 @@ test: setup ## Run every test
 coverage: setup ## How much of relay/ its quick tests cover
 	@$(PY) -m coverage run -m pytest -q tests/unit/relay tests/unit/test_function_app.py tests/contracts
 	@$(PY) -m coverage report
+
+emulators-check: ## Install the emulators into an empty environment, and run their README's examples there
+	@PYTHON=$(PYTHON) bash emulators/check.sh
 
 infra-check: setup ## The tests of the Bicep files alone
 	@$(PY) -m pytest tests/infra -q

@@ -1,4 +1,4 @@
-"""What holds for every client of Azure's SDKs in these tests."""
+"""Settings of every Azure SDK client in these tests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from azure.core.pipeline.transport import AioHttpTransport
 
 @pytest.fixture(autouse=True, scope="session")
 def no_proxies() -> Iterator[None]:
-    """Clients talk to this machine, so they look for no proxy.
+    """Have clients look for no proxy, as all servers are on this machine.
 
-    They would do so for each request, in two other threads, and that is a fifth of what a request costs.
+    The look-up, for each request in two other threads, is a fifth of the cost of a request.
     """
     create = AioHttpTransport.__init__
 

@@ -13,9 +13,9 @@ import httpx
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.cosmos.support import FaultClient
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import FaultClient
 from samples.contacts.api import create_app
 from samples.contacts.domain import InvalidContact
 from samples.contacts.settings import open_container

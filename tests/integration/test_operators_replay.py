@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.cosmos.support import TurnableClock
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_emulators.testing import ManualClock
 from relay.cli import committed
 from relay.cli.committed import Outbox
 from relay.cli.ordered import OrderedSender
@@ -33,19 +33,19 @@ HOUR = ("--from", "2026-02-09T10:30:00Z", "--to", "2026-02-09T11:30:00Z")
 
 
 @pytest.fixture
-def clock() -> TurnableClock:
-    return TurnableClock(START - 10.0)
+def clock() -> ManualClock:
+    return ManualClock(START - 10.0)
 
 
 @pytest.fixture
-async def cosmos(clock: TurnableClock) -> AsyncIterator[CosmosServer]:
+async def cosmos(clock: ManualClock) -> AsyncIterator[CosmosServer]:
     async with CosmosServer(clock=clock) as server:
         provision(server.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
         yield server
 
 
 @pytest.fixture
-async def data(cosmos: CosmosServer, clock: TurnableClock) -> AsyncIterator[ContainerProxy]:
+async def data(cosmos: CosmosServer, clock: ManualClock) -> AsyncIterator[ContainerProxy]:
     clock.now = START - 1.0
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         # The relay has passed whatever the tests commit, unless they say otherwise.
@@ -134,7 +134,7 @@ async def test_events_are_published_in_commit_order_though_their_second_is_the_s
 
 
 async def test_the_range_holds_its_beginning_and_not_its_end(
-    environment: dict[str, str], data: ContainerProxy, clock: TurnableClock, servicebus: ServiceBusServer
+    environment: dict[str, str], data: ContainerProxy, clock: ManualClock, servicebus: ServiceBusServer
 ) -> None:
     for at in (START - 1, START, START + 59, START + 60, START + 3600):
         clock.now = float(at)
@@ -416,7 +416,7 @@ async def test_documents_that_cannot_be_published_are_reported_and_hold_up_nobod
 
 
 async def test_what_is_committed_after_the_start_is_not_part_of_it(
-    environment: dict[str, str], data: ContainerProxy, clock: TurnableClock, servicebus: ServiceBusServer
+    environment: dict[str, str], data: ContainerProxy, clock: ManualClock, servicebus: ServiceBusServer
 ) -> None:
     await commit(data, new("e1", "k"))
     clock.now = 4_000_000_000.0
@@ -429,7 +429,7 @@ async def test_what_is_committed_after_the_start_is_not_part_of_it(
 
 
 async def test_an_event_that_expires_while_it_runs_is_not_missed(
-    environment: dict[str, str], data: ContainerProxy, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+    environment: dict[str, str], data: ContainerProxy, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await commit(data, new("e1", "k"), new("e2", "k", ttl=60))
     pages = Outbox.pages
@@ -464,7 +464,7 @@ async def test_events_that_the_feed_did_not_bring_are_reported_and_the_replay_is
 
 
 async def test_reading_ends_when_everything_counted_has_come(
-    data: ContainerProxy, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+    data: ContainerProxy, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committed, "_PAGE_ITEMS", 2)
     for number in range(20):

@@ -59,7 +59,7 @@ class Running:
             self._relays.append(make(settings))
             return self._relays[-1]
 
-        monkeypatch.setattr(CosmosRelay, "from_settings", remember)
+        monkeypatch.setattr("relay.assembly.assemble", remember)
 
     async def __aenter__(self) -> None:
         await self._host.start()

@@ -10,7 +10,6 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.cosmos.support import FaultClient
 from local.stack.environment import DATABASE
 from outbox import (
     CommitUncertain,
@@ -23,6 +22,7 @@ from outbox import (
     UnitOfWork,
 )
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import FaultClient
 from tests.support.order_container import resize_elsewhere, stored
 from tests.support.orders import Order
 

@@ -120,7 +120,7 @@ async def test_a_demo_run_adds_up_to_what_was_written(
         made.append(make(settings))
         return made[-1]
 
-    monkeypatch.setattr(CosmosRelay, "from_settings", remember)
+    monkeypatch.setattr("relay.assembly.assemble", remember)
     settings = {
         "COSMOS": cosmos.connection_string,
         "SERVICEBUS": servicebus.connection_string,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emulators.tests.functions.test_worker import SCRIPT, invocation, told
+from emulators.tests.integration.test_worker import SCRIPT, invocation, recorded
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.retries import RetryPolicy
@@ -45,7 +45,7 @@ async def test_it_indexes_calls_fails_and_times_out_as_every_worker_does(
     assert (in_thread.name, in_thread.retry_policy) == ("in_thread", None)
 
     await worker.invoke(invocation("succeed ü"), timeout_s=None)
-    (call,) = told(tmp_path)
+    (call,) = recorded(tmp_path)
     assert (call["document"], call["kind"]) == ({"id": "1", "do": "succeed ü"}, "DocumentList")
     assert (call["invocation"], call["retry"]) == ("id-succeed ü", [0, 0, ""])
     for do, message in (("raise", "ConnectionError: away"), ("return", "RuntimeError: ")):
@@ -56,7 +56,7 @@ async def test_it_indexes_calls_fails_and_times_out_as_every_worker_does(
     with pytest.raises(FunctionTimeout):
         await worker.invoke(invocation("wait"), timeout_s=0.5)
     await worker.invoke(invocation("succeed"), timeout_s=None)
-    assert told(tmp_path)[-1]["pid"] != call["pid"]
+    assert recorded(tmp_path)[-1]["pid"] != call["pid"]
     # Only the platform's library says this.
     assert "Function name: relay, Function Type: async" in capfd.readouterr().err
 

@@ -11,11 +11,19 @@ _COMMANDS = {
     "servicebus": ("outbox_emulators.servicebus.command", "start a Service Bus namespace"),
     "functions": ("outbox_emulators.functions.command", "run a function app's Cosmos DB triggers"),
 }
+_EXTRAS = {"proton": "servicebus", "azure": "functions", "dotenv": "functions"}
+"""By imported package, the extra that installs it."""
 
 
 def main() -> None:
     """Run the command line of this process, and exit."""
-    sys.exit(command_line.main("outbox-emulators", "The emulators, for development and tests only.", _COMMANDS))
+    try:
+        sys.exit(command_line.main("outbox-emulators", "Azure emulators for development and tests.", _COMMANDS))
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        sys.exit(f"outbox-emulators: {error}. Run pip install 'outbox-emulators[{extra}]'")
 
 
 if __name__ == "__main__":

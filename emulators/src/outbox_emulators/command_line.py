@@ -1,4 +1,4 @@
-"""A command line of subcommands, each in a module that is imported only when it is the one to run."""
+"""A command line of subcommands. Only the module of the subcommand that runs is imported."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ from typing import Protocol, cast
 from outbox_emulators.process import heed_signals
 
 
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows the defaults that say something."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return super()._get_help_string(action) if action.default else action.help
+
+
 class Command(Protocol):
-    """What every subcommand's module has."""
+    """The interface of a subcommand's module."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
@@ -30,16 +37,16 @@ def main(
     """Run one subcommand; returns its exit code.
 
     Args:
-        program: The name in the help text.
-        description: What all of it is for.
-        commands: By name: the module of the subcommand, and one line on what it does.
+        program: The program's name in the help text.
+        description: The program's purpose, for the help text.
+        commands: By name, the module of the subcommand and a line on what it does.
         argv: The arguments; those of this process by default.
     """
     argv = sys.argv[1:] if argv is None else argv
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    # The SDKs log every request at INFO: that is noise here.
+    # The SDKs log every request at INFO.
     logging.getLogger("azure").setLevel(logging.WARNING)
     parser = argparse.ArgumentParser(prog=program, description=description)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -50,9 +57,9 @@ def main(
             name,
             help=summary,
             description=summary,
-            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+            formatter_class=_Help,
         )
-        if name == chosen:  # a part must not wait for the imports of the others
+        if name == chosen:  # it does not wait for the imports of the others
             modules[name] = cast(Command, importlib.import_module(module_name))
             modules[name].add_arguments(subparser)
     arguments = parser.parse_args(argv)

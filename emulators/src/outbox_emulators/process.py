@@ -1,4 +1,4 @@
-"""What every part of the local stack does as a process: say that it is ready, and stop when told to."""
+"""Readiness and shutdown of an emulator that runs as a process of its own."""
 
 from __future__ import annotations
 
@@ -20,18 +20,25 @@ _stopped: ContextVar[asyncio.Event | None] = ContextVar("stopped", default=None)
 
 
 class Stopped(Exception):
-    """A command was told to stop before its work was done."""
+    """A signal stopped a command before its work was done."""
 
 
 def announce(details: Mapping[str, object]) -> None:
-    """Print the one line that tells a supervisor, or a person, that this part serves, and where."""
+    """Print the line on standard output that says the process serves, and where, as JSON for a supervisor."""
     print(READY + json.dumps(details), flush=True)
 
 
-def heed_signals() -> asyncio.Event:
-    """Take SIGINT and SIGTERM from now on; the event that they set, which `until_stopped` awaits.
+def explain(title: str, facts: Mapping[str, object]) -> None:
+    """Print the same for a person, on standard error: a title, and a line for each fact."""
+    width = max(map(len, facts), default=0)
+    lines = [title, *(f"  {name:<{width}}  {value}" for name, value in facts.items()), "Press Ctrl-C to stop."]
+    print("\n".join(lines), file=sys.stderr, flush=True)
 
-    A part that is told to stop while it still starts then stops once it has started.
+
+def heed_signals() -> asyncio.Event:
+    """Handle SIGINT and SIGTERM from now on; returns the event that they set and that `until_stopped` awaits.
+
+    A process that receives one while it is starting stops as soon as it has started.
     """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -42,9 +49,9 @@ def heed_signals() -> asyncio.Event:
 
 
 async def until_stopped(*, exit_with_stdin: bool) -> None:
-    """Return on SIGINT or SIGTERM and, with `exit_with_stdin`, when standard input reaches its end.
+    """Return on SIGINT or SIGTERM and, with `exit_with_stdin`, at the end of standard input.
 
-    A supervisor keeps the writing end of that pipe: however it dies, the pipe closes and this part goes with it.
+    A supervisor holds the other end of that pipe. However it dies, the pipe closes and this process ends too.
     """
     stopped = _stopped.get() or heed_signals()
     if exit_with_stdin:
@@ -57,7 +64,7 @@ async def until_done(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end; returns its result.
 
     Raises:
-        Stopped: SIGINT or SIGTERM came first; `work` was cancelled, and has cleaned up after itself.
+        Stopped: SIGINT or SIGTERM came first. `work` was cancelled and has finished its clean-up.
     """
     stopping = asyncio.create_task(until_stopped(exit_with_stdin=False))
     working = asyncio.create_task(work)

@@ -10,24 +10,25 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.cosmos.support import FaultClient, MakeContainer, RawClient, TurnableClock
+from emulators.tests.cosmos.support import MakeContainer
 from outbox_emulators.cosmos.edges import DEFAULT_SEED
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import FaultClient, ManualClock, RawClient
 
 
 @pytest.fixture
-def clock() -> TurnableClock:
-    return TurnableClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
 def edges() -> int | None:
-    """The seed of what the service leaves open; a test whose point is something else asks for None."""
+    """The seed of the behaviour that the service leaves open; None in tests of something else."""
     return DEFAULT_SEED
 
 
 @pytest.fixture
-async def server(clock: TurnableClock, edges: int | None) -> AsyncIterator[CosmosServer]:
+async def server(clock: ManualClock, edges: int | None) -> AsyncIterator[CosmosServer]:
     async with CosmosServer(clock=clock, edges=edges) as running:
         yield running
 
@@ -40,7 +41,7 @@ async def client(server: CosmosServer) -> AsyncIterator[CosmosClient]:
 
 @pytest.fixture
 async def make_container(client: CosmosClient) -> MakeContainer:
-    """Creates a container in the database `outbox`, partitioned by `/pk` unless told otherwise."""
+    """Creates a container in the database `outbox`, partitioned by `/pk` by default."""
 
     async def make(name: str = "data", path: Any = "/pk", **options: Any) -> ContainerProxy:
         database = await client.create_database_if_not_exists("outbox")
@@ -63,7 +64,7 @@ async def raw(server: CosmosServer) -> AsyncIterator[RawClient]:
 
 @pytest.fixture
 async def stranger(server: CosmosServer) -> AsyncIterator[RawClient]:
-    """A client that sends no session token of itself."""
+    """A client that sends no session tokens by default."""
     async with aiohttp.ClientSession() as session:
         yield RawClient(session, server.endpoint, server.key, is_stranger=True)
 

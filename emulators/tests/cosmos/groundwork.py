@@ -1,7 +1,7 @@
-"""What the recordings take for granted, put in place before a request is sent again.
+"""The state that a recorded request requires, created before the request is sent again.
 
-They hold some exchanges of a run, not all: containers that no line creates, documents that only replies show, and
-commits that nothing shows. The emulator's clock and its source of randomness are the recording's.
+The recordings have some exchanges of a run, not all: there are containers that no line creates, documents that
+only replies show, and commits that nothing shows. The emulator's clock and its random numbers are the recording's.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from emulators.tests.cosmos.recordings import (
     numbers_in,
     of_series,
 )
-from emulators.tests.cosmos.support import TurnableClock
 from outbox_emulators.cosmos import catalog
 from outbox_emulators.cosmos.catalog import Container, Partition
 from outbox_emulators.cosmos.documents import Document, raw_resource_id
 from outbox_emulators.cosmos.jsontext import Part
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.cosmos.sessions import demanded_lsn
+from outbox_emulators.testing import ManualClock
 
 _CONTAINER_BIT = 0x80
 _NEED_A_DOCUMENT = {
@@ -42,14 +42,14 @@ _NEED_A_DOCUMENT = {
 
 
 class RecordedRandomness:
-    """Gives out what the recorded run drew, but with the first bit cleared: setting it is the emulator's task."""
+    """Returns what the recorded run drew, with the first bit cleared, which the emulator sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._tails: deque[bytes] = deque()
         monkeypatch.setattr(catalog, "secrets", self)
 
     def expect(self, rid: str) -> None:
-        """What is created next had this `_rid`."""
+        """Have the next resource get this `_rid`."""
         raw = raw_resource_id(rid)
         tail = raw[-4:]
         self._tails.append(tail if len(raw) == 4 else bytes([tail[0] & ~_CONTAINER_BIT]) + tail[1:])
@@ -61,13 +61,13 @@ class RecordedRandomness:
 
 
 class Groundwork:
-    """What one recording takes for granted, on one emulator."""
+    """The state that one recording requires, on one emulator."""
 
     def __init__(
         self,
         exchanges: list[Exchange],
         server: CosmosServer,
-        clock: TurnableClock,
+        clock: ManualClock,
         randomness: RecordedRandomness,
     ) -> None:
         self._exchanges = exchanges
@@ -77,7 +77,7 @@ class Groundwork:
         self._made = 0
 
     def prepare(self, exchange: Exchange) -> None:
-        """Put in place what an exchange takes for granted: clock, container, documents."""
+        """Create the state that an exchange requires: clock, container, documents."""
         if exchange.ts is not None:
             self._clock.now = max(self._clock.now, exchange.ts)
         if (exchange.path == "/dbs" and exchange.status == 201) or exchange.creates_container:
@@ -95,7 +95,7 @@ class Groundwork:
 
     @staticmethod
     def _partition(exchange: Exchange, container: Container) -> Partition | None:
-        """The physical partition that answered, as far as request or reply tell."""
+        """The physical partition that answered, if request or reply name it."""
         name = "x-ms-documentdb-partitionkeyrangeid"
         range_id = exchange.reply_headers.get(name) or exchange.headers.get(name)
         key = exchange.headers.get("x-ms-documentdb-partitionkey")
@@ -104,7 +104,7 @@ class Groundwork:
         return next((each for each in container.partitions if each.id == range_id), None)
 
     def _container(self, exchange: Exchange) -> Container:
-        """The container that a request names, made now where no recorded request made it."""
+        """The container that a request names, created now if no recorded request created it."""
         (database,) = self._account.catalog.databases.values()
         assert exchange.container is not None
         for container in database.containers.values():
@@ -121,7 +121,7 @@ class Groundwork:
         return exchange.path.endswith("/pkranges") and exchange.container == container.rid
 
     def _description(self, wanted: str) -> tuple[str, str | None, dict[str, Any]]:
-        """Name, `_rid` and definition of a container, as far as any exchange tells."""
+        """Name, `_rid` and definition of a container, as far as any exchange shows them."""
         name, rid = (None, wanted) if wanted.endswith("=") else (wanted, None)
         definition: dict[str, Any] = {"partitionKey": {"paths": ["/partitionKey"], "kind": "Hash"}}
         for exchange in self._exchanges:
@@ -152,7 +152,7 @@ class Groundwork:
         return base64.b64encode(raw, b"+-").decode()
 
     def _catch_up(self, exchange: Exchange, container: Container, partition: Partition) -> None:
-        """Commit what was not recorded: documents that later replies show, and else numbers without documents."""
+        """Commit what was not recorded: documents that later replies show, otherwise numbers without documents."""
         seen = demanded_lsn(exchange.headers, partition) or 0
         answered = exchange.lsn or 0
         before = max(seen, answered - exchange.commits)
@@ -180,7 +180,7 @@ class Groundwork:
     def _add_series(
         self, shown: dict[int, dict[str, Recorded]], container: Container, partition: Partition, end: int
     ) -> None:
-        """The documents that queries show by their numbers alone; those that none shows, at what LSN is left."""
+        """The documents that queries show only by number; those that none shows get the LSNs that are left."""
         lsns = {
             number: lsn
             for exchange in self._exchanges
@@ -205,7 +205,7 @@ class Groundwork:
                 shown.setdefault(lsn, {})[value["id"]] = Recorded(lsn, 0, int(self._clock.now), value)
 
     def _fill(self, exchange: Exchange, container: Container, partition: Partition) -> None:
-        """Documents that only a count tells of, or a list of ids: some document at each LSN that has none."""
+        """Documents that are known only from a count or a list of ids: one at each LSN that has none."""
         count = int(exchange.reply_headers.get("x-ms-item-count", 0))
         if exchange.status != 200 or not count:
             return
@@ -225,7 +225,7 @@ class Groundwork:
                 self._make_up(container, partition, [end + 1], key=key)
 
     def _free(self, partition: Partition, after: int, end: int) -> list[int]:
-        """The LSNs at which no document is."""
+        """The LSNs without a document."""
         taken = self._account.storage.execute("SELECT lsn FROM items WHERE partition=?", (partition.number,))
         return sorted(set(range(after + 1, end + 1)) - {row[0] for row in taken})
 
@@ -282,7 +282,7 @@ class Groundwork:
 
     @staticmethod
     def _ids_listed(exchange: Exchange) -> list[str] | None:
-        """What `SELECT VALUE c.id` gave."""
+        """The results of `SELECT VALUE c.id`."""
         if exchange.reply is None:
             return None
         found = exchange.reply["Documents"]
@@ -298,7 +298,7 @@ class Groundwork:
         raise AssertionError(f"no key found for {partition}")
 
     def _store(self, container: Container, partition: Partition, documents: list[Recorded]) -> None:
-        """Commit what shares an LSN, at that LSN and not at the next one."""
+        """Commit documents that share an LSN at that LSN, not at the next one."""
         if not documents:
             return
         last, partition.lsn = partition.lsn, documents[0].lsn - 1

@@ -1,4 +1,4 @@
-"""What the .NET SDK sent once, and what it accepted as an answer, read from tests/captures/cosmos_dotnet."""
+"""Requests of the .NET SDK and the replies it accepted, read from tests/captures/cosmos_dotnet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SYSTEM = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One line of a recording. `body` is None where the request had none, or it was not kept whole."""
+    """One line of a recording. `body` is None if there was none, or it was truncated."""
 
     number: int
     method: str
@@ -33,7 +33,7 @@ class Exchange:
     status: int
     reply_headers: Mapping[str, str]
     reply_text: str | None
-    """None where there was none, or it was not kept whole, or it is HybridRow."""
+    """None if there was none, it was truncated, or it is HybridRow."""
     reply_rows: bytes | None
 
     @classmethod
@@ -95,7 +95,7 @@ class Exchange:
 
     @property
     def commits(self) -> int:
-        """How many commits the reply tells of."""
+        """The number of commits that the reply shows."""
         if not self.is_row_batch or self.body is None:
             return int(self._wrote)
         kinds = [str(operation["operationType"]) for operation in operations(self.body)]
@@ -114,7 +114,7 @@ class Exchange:
 
     @property
     def ts(self) -> int | None:
-        """The second in which something was made, where the reply tells it."""
+        """The second of a creation, if the reply shows it."""
         if self.path.endswith("/pkranges") and self.reply:
             return int(self.reply["PartitionKeyRanges"][0]["_ts"])
         etag = self.reply_headers.get("etag", "")
@@ -134,7 +134,7 @@ class Recorded:
 
     @classmethod
     def of_etag(cls, etag: str, value: dict[str, Any]) -> Recorded:
-        """The ETag tells when something was committed."""
+        """The time of a commit, from its ETag."""
         parts = etag.strip('"').split("-")
         return cls(int(parts[0], 16), int(parts[1], 16), int(parts[4][:8], 16), value)
 
@@ -146,7 +146,7 @@ def load(name: str) -> list[Exchange]:
 
 
 def physical_partitions(exchanges: list[Exchange]) -> int:
-    """How many each container of the recording has."""
+    """The number of physical partitions of each container of the recording."""
     counts = {
         len(exchange.reply["PartitionKeyRanges"])
         for exchange in exchanges
@@ -174,7 +174,7 @@ def of_series(number: int) -> dict[str, Any]:
 
 
 def numbers_in(reply: Any) -> Iterator[tuple[int, int]]:
-    """The numbers that a sorted query shows, each with the LSN that its `_rid` tells."""
+    """The numbers that a sorted query shows, each with the LSN of its `_rid`."""
     found = reply.get("Documents", []) if isinstance(reply, dict) else []
     for each in found:
         if isinstance(each, dict) and isinstance(each.get("payload"), int):

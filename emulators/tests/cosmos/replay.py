@@ -1,7 +1,7 @@
-"""Sends again what the .NET SDK sent once, and compares each reply with the one that the SDK accepted then.
+"""Sends recorded requests of the .NET SDK again, and compares each reply with the one that the SDK accepted.
 
-Most of what the emulator makes up (ETags, LSNs, `_rid`s of databases and containers) has to come out as recorded,
-since clock and randomness are the recording's; the rest is mapped, one live name to each recorded one.
+Most generated values (ETags, LSNs, `_rid`s of databases and containers) must be as recorded, as clock and random
+numbers are the recording's. The others are mapped, one live value to each recorded one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from emulators.tests.cosmos.groundwork import Groundwork
 from emulators.tests.cosmos.recordings import Exchange
 from emulators.tests.cosmos.rows import results_in
-from emulators.tests.cosmos.support import Answer, RawClient
+from outbox_emulators.testing import Answer, RawClient
 
 _IDENTITIES = ("_rid", "_self", "_etag")
 _UNCOMPARED_HEADERS = ("x-ms-request-charge", "x-ms-documentdb-query-metrics")
@@ -101,5 +101,5 @@ class Replay:
             yield f"{where}: {live!r} instead of {recorded!r}"
 
     def _is_same(self, recorded: str, live: str) -> bool:
-        """Whether two made-up names can stand for one thing: the same live one for each recorded one."""
+        """Whether two generated values may be equivalent: each recorded one always has the same live one."""
         return self._live.setdefault(recorded, live) == live

@@ -122,7 +122,7 @@ async def test_a_read_of_a_version_one_has_does_not_fail_the_batch(container: Co
     assert [result["statusCode"] for result in results] == [304, 201]
 
 
-async def test_a_hundred_operations_are_taken_and_a_hundred_and_one_are_not(container: ContainerProxy) -> None:
+async def test_a_hundred_operations_are_accepted_and_a_hundred_and_one_are_not(container: ContainerProxy) -> None:
     await container.execute_item_batch([create(str(number)) for number in range(100)], "a")
 
     with pytest.raises(CosmosHttpResponseError) as caught:

@@ -11,9 +11,10 @@ from azure.cosmos import PartitionKey, ThroughputProperties
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExistsError, CosmosResourceNotFoundError
 
-from emulators.tests.cosmos.support import MakeContainer, RawClient
+from emulators.tests.cosmos.support import MakeContainer
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import RawClient
 
 
 async def test_databases_are_created_read_listed_queried_and_deleted(client: CosmosClient) -> None:
@@ -151,7 +152,7 @@ async def test_hierarchical_partition_keys_address_items_and_prefixes(client: Co
     assert users == ["u2", "u1"]
 
 
-async def test_what_a_container_holds_can_be_asked_for(container: ContainerProxy) -> None:
+async def test_the_items_of_a_container_are_counted(container: ContainerProxy) -> None:
     await container.create_item({"id": "1", "pk": "a"})
 
     properties = await container.read(populate_partition_key_range_statistics=True, populate_quota_info=True)
@@ -168,7 +169,7 @@ async def test_there_are_no_conflicts(container: ContainerProxy) -> None:
 
 async def test_ten_thousand_fresh_containers_have_sound_resource_ids() -> None:
     # As ResourceId.cs of azure-cosmos-dotnet-v3 reads them: four bytes of database, then four whose first bit
-    # tells a container from a user, then eight of an item, in whose last byte the upper half says that it is one.
+    # distinguishes a container from a user, then eight of an item, whose last byte marks it in its upper half.
     async with CosmosServer(physical_partitions=1) as server:
         catalog = server.account.catalog
         databases = [catalog.create_database(f"db{number}") for number in range(10)]
@@ -193,7 +194,7 @@ async def test_ten_thousand_fresh_containers_have_sound_resource_ids() -> None:
     assert raw[15] >> 4 == 0
 
 
-async def test_the_account_tells_its_query_engines_limits(raw: RawClient) -> None:
+async def test_the_account_returns_the_limits_of_its_query_engine(raw: RawClient) -> None:
     engine = json.loads((await raw.send("GET", "/")).body["queryEngineConfiguration"])
 
     assert engine["maxSqlQueryInputLength"] > 0

@@ -11,8 +11,9 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from emulators.tests.cosmos.support import MakeContainer, RawClient, TurnableClock
+from emulators.tests.cosmos.support import MakeContainer
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import ManualClock, RawClient
 
 
 async def read(container: ContainerProxy, **options: Any) -> list[dict[str, Any]]:
@@ -75,7 +76,7 @@ async def test_a_feed_from_now_holds_only_what_comes_later(container: ContainerP
 
 
 async def test_a_feed_from_a_point_in_time_holds_what_changed_since(
-    container: ContainerProxy, clock: TurnableClock
+    container: ContainerProxy, clock: ManualClock
 ) -> None:
     await create(container, "1")
     clock.advance(100)
@@ -115,7 +116,7 @@ async def test_the_feed_range_of_a_partition_key_holds_it_and_nothing_else(conta
 
 
 @pytest.mark.parametrize("edges", [None])
-async def test_pages_hold_what_was_asked_for_and_go_on_where_they_ended(container: ContainerProxy) -> None:
+async def test_pages_have_the_requested_size_and_continue_where_they_ended(container: ContainerProxy) -> None:
     await create(container, *"12345")
 
     pages = await read_pages(container, start_time="Beginning", partition_key="a", max_item_count=2)
@@ -200,7 +201,7 @@ async def test_a_reader_at_the_tip_misses_nothing_while_writers_write(container:
         assert [set(pair) for pair in zip(found[::2], found[1::2], strict=True)] == expected
 
 
-async def test_expired_items_are_not_in_the_feed(make_container: MakeContainer, clock: TurnableClock) -> None:
+async def test_expired_items_are_not_in_the_feed(make_container: MakeContainer, clock: ManualClock) -> None:
     container = await make_container("ttl", default_ttl=-1)
     await container.create_item({"id": "1", "pk": "a", "ttl": 10})
     await create(container, "2")
@@ -220,7 +221,7 @@ async def test_all_versions_and_deletes_is_refused_rather_than_faked(container: 
 async def test_reading_by_partition_key_range_id_is_refused_where_it_cannot_be_known(
     container: ContainerProxy,
 ) -> None:
-    # The SDK drops the id on its way, so with several physical partitions nobody can tell which one is meant.
+    # The SDK does not send the id, so with several physical partitions the server cannot know which one is meant.
     with pytest.raises(CosmosHttpResponseError) as caught:
         await read(container, partition_key_range_id="0", start_time="Beginning")
 

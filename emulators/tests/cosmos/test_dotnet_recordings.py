@@ -1,4 +1,4 @@
-"""What Microsoft's .NET SDK sent, and accepted as an answer, is answered so still."""
+"""Recorded requests of the .NET SDK get the replies that it accepted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from emulators.tests.cosmos.groundwork import Groundwork, RecordedRandomness
 from emulators.tests.cosmos.recordings import Exchange, load, physical_partitions
 from emulators.tests.cosmos.replay import Replay
-from emulators.tests.cosmos.support import RawClient, TurnableClock
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import ManualClock, RawClient
 
 # What asks for documents that no exchange shows, or goes on behind a page that was not recorded; and one batch
 # with a read that found nothing new, which the recorded emulator answered with 200, and the service does with 207.
@@ -26,7 +26,7 @@ UNSHOWN = {
 
 @asynccontextmanager
 async def replaying(exchanges: list[Exchange], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Replay]:
-    clock = TurnableClock(0)
+    clock = ManualClock(0)
     partitions = physical_partitions(exchanges)
     async with (
         CosmosServer(clock=clock, physical_partitions=partitions, edges=None) as server,

@@ -1,4 +1,4 @@
-"""What the service leaves open is done at its worst, drawn from a seed, and counted."""
+"""The behaviour that the service leaves open is drawn from a seed, at its worst, and counted."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.cosmos.support import CosmosProcess, RawClient
+from emulators.tests.cosmos.support import CosmosProcess
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import RawClient
 
 DOCS = "/dbs/outbox/colls/data/docs"
 SIZES = (1, 5, 2, 1, 1, 8, 3, 1, 100, 4) * 3
@@ -233,7 +234,7 @@ async def test_without_a_seed_nothing_is_drawn_and_nothing_counted(
 
 
 @pytest.mark.parametrize(("arguments", "seed"), [((), 1), (("--edges", "42"), 42), (("--edges", "off"), None)])
-async def test_the_command_takes_a_seed_and_is_harsh_unless_told_otherwise(
+async def test_the_command_takes_a_seed_and_draws_edges_by_default(
     arguments: tuple[str, ...], seed: int | None
 ) -> None:
     async with (
@@ -244,7 +245,7 @@ async def test_the_command_takes_a_seed_and_is_harsh_unless_told_otherwise(
         assert json.loads(await answer.text()) == {"seed": seed, "edges": {}}
 
 
-async def test_a_seed_that_is_none_is_told() -> None:
+async def test_an_invalid_seed_is_reported() -> None:
     code, errors = await CosmosProcess.run_to_end("--edges", "harsh")
 
     assert code != 0

@@ -26,9 +26,9 @@ from azure.cosmos.exceptions import (
     CosmosResourceExistsError,
 )
 
-from emulators.tests.cosmos.support import FaultClient, RawClient
 from outbox_emulators.cosmos.faults import Faults
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import FaultClient, RawClient
 
 BATCH = [("create", ({"id": "contact", "pk": "a"},)), ("create", ({"id": "event", "pk": "a"},))]
 ITEMS = "/dbs/outbox/colls/data/docs"

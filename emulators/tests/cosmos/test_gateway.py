@@ -1,4 +1,4 @@
-"""What is answered to whom: signatures, paths, verbs, and the server's own endpoints."""
+"""Signatures, paths, methods, and the server's own endpoints."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from emulators.tests.cosmos.support import RawClient
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import RawClient
 
 OTHER_KEY = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
@@ -122,7 +122,7 @@ async def test_triggers_are_refused_rather_than_skipped(container: ContainerProx
     assert caught.value.status_code == 400
 
 
-async def test_a_container_created_anew_is_told_from_the_one_before(client: CosmosClient) -> None:
+async def test_a_recreated_container_is_distinguished_from_its_predecessor(client: CosmosClient) -> None:
     database = await client.create_database("db")
     container = await database.create_container("c", PartitionKey(path="/pk"))
     await container.create_item({"id": "1", "pk": "a"})

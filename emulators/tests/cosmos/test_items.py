@@ -19,9 +19,9 @@ from azure.cosmos.exceptions import (
 )
 from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
 
-from emulators.tests.cosmos.support import RawClient
 from outbox_emulators.cosmos.documents import MAX_ID_BYTES, MAX_ITEM_BYTES
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import RawClient
 
 
 async def refusal(operation: Any) -> CosmosHttpResponseError:
@@ -214,7 +214,7 @@ async def test_reading_a_version_one_has_is_answered_without_a_body(container: C
     assert not again
 
 
-async def test_a_replace_may_give_an_item_a_new_id_unless_it_is_taken(container: ContainerProxy) -> None:
+async def test_a_replace_may_change_the_id_to_one_that_is_not_in_use(container: ContainerProxy) -> None:
     created = await container.create_item({"id": "old", "pk": "a"})
     await container.create_item({"id": "taken", "pk": "a"})
 

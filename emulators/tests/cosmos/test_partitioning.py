@@ -1,4 +1,4 @@
-"""Effective partition keys agree with the SDK, which works out feed ranges by itself."""
+"""Effective partition keys agree with the SDK, which computes feed ranges itself."""
 
 from __future__ import annotations
 

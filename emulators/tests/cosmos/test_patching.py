@@ -111,7 +111,7 @@ async def test_a_condition_decides(patched: ContainerProxy) -> None:
     assert (await patched.read_item("1", "a"))["n"] == 2
 
 
-async def test_ten_operations_are_taken_and_eleven_are_not(patched: ContainerProxy) -> None:
+async def test_ten_operations_are_accepted_and_eleven_are_not(patched: ContainerProxy) -> None:
     operation = {"op": "incr", "path": "/n", "value": 1}
 
     assert (await patched.patch_item("1", "a", [operation] * 10))["n"] == 11

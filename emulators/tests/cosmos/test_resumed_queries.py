@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.cosmos.support import RawClient
+from outbox_emulators.testing import RawClient
 
 
 async def ids_resumed(raw: RawClient, order: str, resume: dict[str, Any]) -> list[str]:
-    """What comes of a sorted query, one partition at a time, where a client that merges them goes on."""
+    """The results of a sorted query, one partition at a time, for a client that merges and continues them."""
     found = []
     for number in range(4):
         answer = await raw.send(

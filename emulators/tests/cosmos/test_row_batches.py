@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from emulators.tests.cosmos.rows import batch_of, results_in
-from emulators.tests.cosmos.support import Answer, RawClient
+from outbox_emulators.testing import Answer, RawClient
 
 DOCS = "/dbs/outbox/colls/data/docs"
 KEY = {"x-ms-documentdb-partitionkey": '["a"]'}

@@ -1,4 +1,4 @@
-"""Session tokens: what a read has to have seen, and what each answer says of it."""
+"""Session tokens: the state that a read demands, and that each answer reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.cosmos.support import Answer, RawClient
+from outbox_emulators.testing import Answer, RawClient
 
 DOCS = "/dbs/outbox/colls/data/docs"
 KEY = {"x-ms-documentdb-partitionkey": '["a"]'}
@@ -64,7 +64,7 @@ async def test_a_read_with_the_token_of_the_last_write_is_served(stranger: RawCl
 
 
 @pytest.mark.usefixtures("container")
-async def test_a_write_needs_no_token_and_minds_none(stranger: RawClient) -> None:
+async def test_a_write_ignores_session_tokens(stranger: RawClient) -> None:
     token = await written(stranger)
     create = json.dumps([{"operationType": "Create", "resourceBody": {"id": "3", "pk": "a"}}])
     headers = KEY | {"x-ms-session-token": ahead_of(ahead_of(token))}

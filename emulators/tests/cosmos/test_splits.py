@@ -1,4 +1,4 @@
-"""A physical partition is split on request: what was read goes on in its children, with nothing lost or twice."""
+"""A physical partition is split on request: reads continue in its children, and nothing is lost or repeated."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from emulators.tests.cosmos.support import Answer, MakeContainer, RawClient
+from emulators.tests.cosmos.support import MakeContainer
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.documents import Document
 from outbox_emulators.cosmos.jsontext import Part
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import Answer, RawClient
 
 COLL = "/dbs/outbox/colls/data"
 DOCS = f"{COLL}/docs"
@@ -64,7 +65,7 @@ async def ranges(raw: RawClient) -> list[dict[str, Any]]:
 
 
 async def drain(raw: RawClient, range_id: str, token: str | None) -> tuple[list[dict[str, Any]], str]:
-    """All changes of a partition behind a position, and the position then."""
+    """All changes of a partition after a position, and the new position."""
     items: list[dict[str, Any]] = []
     while True:
         headers = FEED | {"x-ms-documentdb-partitionkeyrangeid": range_id}
@@ -78,7 +79,7 @@ async def drain(raw: RawClient, range_id: str, token: str | None) -> tuple[list[
         items += answer.body["Documents"]
 
 
-async def test_the_children_stand_in_the_place_of_the_parent_and_name_it(
+async def test_the_children_replace_the_parent_and_name_it(
     container: ContainerProxy, raw: RawClient, split: Split
 ) -> None:
     await write(container, 0)
@@ -102,9 +103,7 @@ async def test_the_children_stand_in_the_place_of_the_parent_and_name_it(
 
 @pytest.mark.usefixtures("container")
 @pytest.mark.parametrize("kind", ["change feed", "read feed", "query"])
-async def test_a_read_that_names_the_parent_is_told_that_it_is_gone(
-    raw: RawClient, split: Split, kind: str
-) -> None:
+async def test_a_read_of_the_parent_is_answered_with_gone(raw: RawClient, split: Split, kind: str) -> None:
     await split("0")
     headers = {"x-ms-documentdb-partitionkeyrangeid": "0", "if-none-match": '"0"'}
 

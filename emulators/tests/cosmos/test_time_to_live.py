@@ -9,8 +9,9 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
 
-from emulators.tests.cosmos.support import MakeContainer, TurnableClock
+from emulators.tests.cosmos.support import MakeContainer
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import ManualClock
 
 
 async def ids_in(container: ContainerProxy) -> list[str]:
@@ -18,7 +19,7 @@ async def ids_in(container: ContainerProxy) -> list[str]:
 
 
 async def test_items_live_as_long_as_they_say_else_as_long_as_their_container(
-    make_container: MakeContainer, clock: TurnableClock
+    make_container: MakeContainer, clock: ManualClock
 ) -> None:
     container = await make_container("ttl", default_ttl=100)
     await container.create_item({"id": "default", "pk": "a"})
@@ -37,7 +38,7 @@ async def test_items_live_as_long_as_they_say_else_as_long_as_their_container(
 
 
 async def test_without_a_container_setting_an_items_ttl_is_ignored(
-    make_container: MakeContainer, clock: TurnableClock
+    make_container: MakeContainer, clock: ManualClock
 ) -> None:
     container = await make_container("off")
     await container.create_item({"id": "1", "pk": "a", "ttl": 1})
@@ -48,7 +49,7 @@ async def test_without_a_container_setting_an_items_ttl_is_ignored(
 
 
 async def test_an_expired_item_is_gone_for_every_operation(
-    make_container: MakeContainer, clock: TurnableClock
+    make_container: MakeContainer, clock: ManualClock
 ) -> None:
     container = await make_container("ttl", default_ttl=-1)
     await container.create_item({"id": "1", "pk": "a", "ttl": 5})
@@ -67,9 +68,7 @@ async def test_an_expired_item_is_gone_for_every_operation(
     assert counted == [0]
 
 
-async def test_the_id_of_an_expired_item_is_free_again(
-    make_container: MakeContainer, clock: TurnableClock
-) -> None:
+async def test_the_id_of_an_expired_item_is_free_again(make_container: MakeContainer, clock: ManualClock) -> None:
     container = await make_container("ttl", default_ttl=-1)
     first = await container.create_item({"id": "1", "pk": "a", "ttl": 5})
     clock.advance(5)
@@ -81,7 +80,7 @@ async def test_the_id_of_an_expired_item_is_free_again(
 
 
 async def test_writing_an_item_again_starts_its_time_anew(
-    make_container: MakeContainer, clock: TurnableClock
+    make_container: MakeContainer, clock: ManualClock
 ) -> None:
     container = await make_container("ttl", default_ttl=10)
     await container.create_item({"id": "1", "pk": "a"})
@@ -93,7 +92,7 @@ async def test_writing_an_item_again_starts_its_time_anew(
 
 
 async def test_changing_the_containers_setting_counts_for_items_already_there(
-    client: CosmosClient, make_container: MakeContainer, clock: TurnableClock
+    client: CosmosClient, make_container: MakeContainer, clock: ManualClock
 ) -> None:
     container = await make_container("ttl")
     await container.create_item({"id": "default", "pk": "a"})
@@ -129,7 +128,7 @@ async def test_an_invalid_default_ttl_is_refused(make_container: MakeContainer, 
 
 
 async def test_expired_items_are_removed_for_good(
-    server: CosmosServer, make_container: MakeContainer, clock: TurnableClock
+    server: CosmosServer, make_container: MakeContainer, clock: ManualClock
 ) -> None:
     container = await make_container("ttl", default_ttl=10)
     for number in range(5):

@@ -44,11 +44,11 @@ def test_an_equal_share_is_enough() -> None:
     assert _taken(_leases("me", "me", "other", "other")) == []
 
 
-def test_the_host_with_the_most_is_robbed() -> None:
+def test_leases_are_stolen_from_the_host_with_the_most() -> None:
     assert _taken(_leases("a", "b", "b", "b", "a", "b")) == ["1"]
 
 
-def test_a_remainder_is_not_passed_to_and_fro() -> None:
+def test_a_remainder_is_not_passed_back_and_forth() -> None:
     assert _taken(_leases("other", "other", "me")) == []
     assert _taken(_leases("me", "me", "other"), host="other") == []
 
@@ -58,7 +58,7 @@ def test_expired_leases_are_free() -> None:
     assert _taken(_leases("alive", "alive", age_s=59)) == ["0"]
 
 
-def test_a_host_without_need_takes_nothing() -> None:
+def test_a_host_with_its_share_takes_nothing() -> None:
     assert _taken([]) == []
     assert _taken(_leases("other")) == []
 

@@ -1,4 +1,4 @@
-"""Which failures of Cosmos DB a host waits out."""
+"""The failures of Cosmos DB after which a host tries again."""
 
 from __future__ import annotations
 

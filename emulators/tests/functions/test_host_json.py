@@ -87,7 +87,7 @@ def test_a_directory_without_host_json_is_no_function_app(tmp_path: Path) -> Non
         HostConfiguration.from_directory(tmp_path)
 
 
-def test_broken_json_is_told(tmp_path: Path) -> None:
+def test_broken_json_is_reported(tmp_path: Path) -> None:
     (tmp_path / "host.json").write_text("{")
     with pytest.raises(HostError, match="is not JSON"):
         HostConfiguration.from_directory(tmp_path)

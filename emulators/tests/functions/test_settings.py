@@ -103,7 +103,7 @@ async def test_an_identity_family_is_used_through_azure_identity(
         assert isinstance(await connections._credential(connection), expected)
 
 
-async def test_an_unusable_connection_string_is_told_with_its_name() -> None:
+async def test_an_unusable_connection_string_is_reported_with_its_name() -> None:
     async with AsyncExitStack() as stack:
         with pytest.raises(HostError, match="'COSMOS' is not usable"):
             await Connections(Settings({"COSMOS": "nonsense"}), stack).client("COSMOS")

@@ -69,7 +69,7 @@ def test_numbers_cannot_be_expressions() -> None:
         _trigger({"MAX": "100"}, maxItemsPerInvocation="%MAX%")
 
 
-def test_a_start_time_is_taken_as_a_moment_in_utc() -> None:
+def test_a_start_time_is_read_as_utc() -> None:
     assert _trigger(startFromTime="2021-02-16T15:19:29+01:00").start_from == datetime(
         2021, 2, 16, 14, 19, 29, tzinfo=UTC
     )

@@ -16,7 +16,7 @@ from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from tests.support.broker import keep_alive
+from outbox_emulators.testing import keep_alive
 
 IDLE_MS = 200
 IDLE_ENDS = {

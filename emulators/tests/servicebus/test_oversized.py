@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusConn
 from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from tests.support.broker import keep_alive
+from outbox_emulators.testing import keep_alive
 
 THEN_DETACHED = "rejected-then-detached"
 DETACHED = "detached-without-disposition"

@@ -24,7 +24,7 @@ from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.frames import DISPOSITION, FrameReader, performative
 from outbox_emulators.servicebus.partitions import partition_of
 from outbox_emulators.servicebus.server import ServiceBusServer
-from tests.support.broker import keep_alive
+from outbox_emulators.testing import keep_alive
 
 LARGE = "x" * 200_000
 

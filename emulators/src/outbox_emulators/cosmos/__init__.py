@@ -1,17 +1,21 @@
-"""A Cosmos DB account (NoSQL API) on a laptop: the part of its REST API that azure-cosmos needs, on SQLite.
+"""A Cosmos DB account (NoSQL API): the REST API that the SDKs use, on SQLite.
 
     server.CosmosServer        start, stop, endpoint, connection string
-    command                    the same as a process
-    ├─ gateway                 HTTP: signature, path, verb → a handler
+    command                    the same as a process: `outbox-emulators cosmos`
+    provisioning               containers that exist from the start
+    ├─ gateway                 HTTP: signature, faults, path, method → a handler
+    │   ├─ admin               /admin/: counts, edges, splits, faults → faults, fault_plans, fault_targets
     │   ├─ items_api           one item, batches, bulk    → operations, batches, hybridrow, patching
-    │   ├─ feed_api            change feed, key ranges    → changefeed
-    │   ├─ query_api           queries, read-feed, plans  → query/
+    │   ├─ feed_api            change feed, key ranges    → changefeed, scopes
+    │   ├─ query_api           queries, read-feed, plans  → query/, scopes
     │   ├─ catalog_api         databases, containers      → catalog, container_definition
     │   └─ offers_api          throughput                 → offers
-    └─ account                 what is behind the wire: catalog, items, feed, offers over one storage
+    └─ account                 the state: catalog, items, change feed and offers in one storage, edges, clock
+        ├─ catalog             databases, containers, physical partitions → partitioning, unique_keys
+        ├─ items               documents and commits      → documents, replicas
+        └─ changefeed          pages of changes           → edges
 
 Not served, and refused as the service refuses what an account has not enabled: stored procedures, triggers,
 user-defined functions, users and permissions, the change feed of all versions and deletes, vector and full-text
-search, JOIN, GROUP BY and subqueries. Never happening of itself: throttling, splits of physical
-partitions.
+search, JOIN, GROUP BY and subqueries. Throttling and splits of physical partitions happen on request only.
 """

@@ -1,11 +1,11 @@
-"""Everything an account is made of, put together."""
+"""The state of an account."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from outbox_emulators.cosmos.catalog import Catalog, Container, Partition
+from outbox_emulators.cosmos.catalog import Catalog, Container, Database, Partition
 from outbox_emulators.cosmos.changefeed import ChangeFeed
 from outbox_emulators.cosmos.clock import Clock
 from outbox_emulators.cosmos.edges import Edge, Edges
@@ -18,7 +18,7 @@ from outbox_emulators.cosmos.storage import NOT_EXPIRED, Storage
 
 
 class Account:
-    """The parts, each over the same storage and the same clock."""
+    """The parts of an account, which share one storage and one clock."""
 
     def __init__(self, database: str | Path, clock: Clock, physical_partitions: int, edges: Edges) -> None:
         self.clock = clock
@@ -30,7 +30,7 @@ class Account:
         self.offers = Offers(self.storage, clock)
 
     def container_of(self, request: Request) -> Container:
-        """The container a request is about; BadRequest where the client means one that was deleted since."""
+        """The container that a request names. Raises BadRequest if the client means one that was deleted since."""
         container = self.catalog.container(request.segments[1], request.segments[3])
         intended = request.headers.get("x-ms-cosmos-intended-collection-rid")
         if intended and intended != container.rid:
@@ -41,7 +41,7 @@ class Account:
         return container
 
     def check_session(self, request: Request, partition: Partition) -> None:
-        """SessionNotAvailable where the request's session token is ahead of the partition; BadRequest."""
+        """Raise SessionNotAvailable if the session token is ahead of the partition, BadRequest if malformed."""
         try:
             check_session(request.headers, partition)
         except SessionNotAvailable:
@@ -49,11 +49,18 @@ class Account:
             raise
 
     def item_id_of(self, request: Request, container: Container) -> str:
-        """The id of the item a path names: by id, or, where the container is named by rid, by rid too."""
+        """The id of the item that a path names: by id, or also by rid if the container is named by rid."""
         name = request.segments[5]
         if request.segments[3] == container.rid and (found := self.items.id_of(container, name)):
             return found
         return name
+
+    def delete_database(self, database: Database) -> None:
+        """Delete a database with its containers, their items and their throughput."""
+        self.offers.forget(database.self_link)
+        for container in database.containers.values():
+            self.offers.forget(container.self_link)
+        self.catalog.delete_database(database)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Items that have not expired, by database and container."""
@@ -73,7 +80,7 @@ class Account:
         return sum(counts)
 
     def split(self, database: str, container: str, range_id: str) -> dict[str, Any]:
-        """Split a physical partition; which one, and into which. NotFound, Gone, BadRequest."""
+        """Split a physical partition; returns its id and its children's. Raises NotFound, Gone or BadRequest."""
         found = self.catalog.container(database, container)
         partition = partition_by_id(found, range_id)
         children = self.catalog.split_partition(found, partition)
@@ -85,7 +92,7 @@ class Account:
 
 
 def partition_by_id(container: Container, range_id: str) -> Partition:
-    """A physical partition by its partition key range id (the container's rid may stand before it); Gone."""
+    """A physical partition by its partition key range id, with or without the container's rid. Raises Gone."""
     wanted = range_id.rpartition(",")[2].strip()
     for partition in container.partitions:
         if partition.id == wanted:

@@ -1,13 +1,13 @@
-"""What is served beside the service itself, under `/admin/`, and without a signature.
+"""The emulator's own endpoints, under `/admin/`, which need no signature.
 
-GET    /admin/counts       items, by database and container
+GET    /admin/counts       the number of items, by database and container
 GET    /admin/edges        the seed, and how often each edge was met
 POST   /admin/split        split a physical partition: {"database": …, "container": …, "range": "0"}
-POST   /admin/faults       begin one: a FaultPlan as JSON
-GET    /admin/faults       the pending ones, and how often each kind was applied
-DELETE /admin/faults       end all
-GET    /admin/faults/ID    one of them, ended or not
-DELETE /admin/faults/ID    end it
+POST   /admin/faults       inject a fault: a FaultPlan as JSON
+GET    /admin/faults       the pending faults, and how often each kind was applied
+DELETE /admin/faults       end all faults
+GET    /admin/faults/ID    one fault, pending or ended
+DELETE /admin/faults/ID    end one fault
 """
 
 from __future__ import annotations

@@ -20,14 +20,14 @@ class Authorization:
     """Checks signatures made with one key."""
 
     def __init__(self, key: str) -> None:
-        """`key` in base64, as it stands in a connection string; ValueError where it is not."""
+        """`key` is in base64, as in a connection string. Raises ValueError if it is not."""
         try:
             self._key = base64.b64decode(key, validate=True)
         except ValueError as error:
-            raise ValueError(f"The account key has to be base64: {error}.") from error
+            raise ValueError(f"The account key must be base64: {error}.") from error
 
     def check(self, method: str, resource_type: str, resource: str, headers: Mapping[str, str]) -> None:
-        """Unauthorized unless `authorization` signs this verb on this resource (its path, or its rid)."""
+        """Raise Unauthorized unless `authorization` signs this method on this resource (its path, or its rid)."""
         given = headers.get("authorization")
         if not given:
             raise Unauthorized(

@@ -1,4 +1,4 @@
-"""Transactional batches: up to a hundred operations on one logical partition, all at one LSN, or none of them.
+"""Transactional batches: up to a hundred operations on one logical partition, all applied at one LSN, or none.
 
 Source: https://learn.microsoft.com/azure/cosmos-db/transactional-batch.
 """
@@ -31,7 +31,7 @@ Condition = Callable[[object, Item], bool]
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The answer to a batch: 200, or 207 where it failed or not all was plainly done; a row for each operation."""
+    """The answer to a batch: 200 or, if an operation failed or returned 304, 207; with a result for each."""
 
     status: int
     rows: list[ResultRow]
@@ -52,7 +52,7 @@ class BatchOperation:
     body: jsontext.Part | None
     precondition: Precondition
     key: str | None = None
-    """The partition key as a JSON array, where the operation names its own."""
+    """The partition key as a JSON array, if the operation names its own."""
     wants_body: bool = True
 
     @classmethod
@@ -82,7 +82,7 @@ class BatchOperation:
 
 
 class _OperationFailed(Exception):
-    """Rolls the commit back, and remembers who is to blame."""
+    """Rolls the commit back, and says which operation failed."""
 
     def __init__(self, index: int, error: CosmosError) -> None:
         super().__init__(error.message)
@@ -99,7 +99,7 @@ def execute_batch(
     *,
     with_bodies: bool,
 ) -> BatchResult:
-    """Run a batch; a result with status 207 where an operation failed. TooLarge where its answer is."""
+    """Run a batch; the result has status 207 if an operation failed. Raises TooLarge if the answer is."""
     try:
         with items.commit(container, key, len(requested)) as commit:
             outcomes = _run(commit, requested, holds)
@@ -118,7 +118,7 @@ def execute_batch(
 def execute_each(
     items: Items, container: Container, partition: Partition, requested: list[BatchOperation], holds: Condition
 ) -> BatchResult:
-    """Run operations one by one, as bulk execution asks, each in its own logical partition of one physical one."""
+    """Run the operations of a bulk request one by one, each in its own logical partition."""
     rows: list[ResultRow] = []
     for operation in requested:
         key = container.partition_key.of_header(operation.key)
@@ -132,7 +132,7 @@ def execute_each(
 
 
 def parse_batch(body: bytes) -> list[BatchOperation]:
-    """The operations of a batch, in JSON or HybridRow; BadRequest or TooLarge where it is none."""
+    """The operations of a batch in JSON or HybridRow. Raises BadRequest or TooLarge."""
     if len(body) > MAX_BATCH_BYTES:
         raise TooLarge()
     if hybridrow.is_rows(body):

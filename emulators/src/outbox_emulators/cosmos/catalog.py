@@ -30,9 +30,9 @@ class Partition:
     key_range: KeyRange
     lsn: int
     parents: tuple[str, ...] = ()
-    """The ids of the partitions from which it came by splits, the oldest first."""
+    """The ids of the partitions that were split into this one, the oldest first."""
     oldest: int = 0
-    """The number of the first of these, or its own: its items' numbers are no lower than that partition's."""
+    """The number of the first of these, or its own: no item of it has a lower number."""
 
     def __post_init__(self) -> None:
         self.oldest = self.oldest or self.number
@@ -66,7 +66,7 @@ class Container:
         self.arrange(self.partitions)
 
     def arrange(self, partitions: list[Partition]) -> None:
-        """The physical partitions, from now on, in the order of their keys."""
+        """Set the physical partitions, in the order of their keys."""
         self.partitions = partitions
         self._ranges = [partition.key_range for partition in partitions]
 
@@ -125,7 +125,7 @@ class Database:
 
 
 class Catalog:
-    """What an account holds, by name."""
+    """The databases of an account, by name."""
 
     def __init__(self, storage: Storage, clock: Clock, physical_partitions: int) -> None:
         self._storage = storage
@@ -135,7 +135,7 @@ class Catalog:
         self._load()
 
     def database(self, name: str) -> Database:
-        """By id or by rid; NotFound."""
+        """Find a database by id or rid. Raises NotFound."""
         found = self.databases.get(name)
         if found is None:
             found = next((each for each in self.databases.values() if each.rid == name), None)
@@ -144,7 +144,7 @@ class Catalog:
         return found
 
     def container(self, database: str, name: str) -> Container:
-        """By ids or by rids; NotFound."""
+        """Find a container by ids or rids. Raises NotFound."""
         containers = self.database(database).containers
         found = containers.get(name)
         if found is None:
@@ -154,7 +154,7 @@ class Catalog:
         return found
 
     def create_database(self, name: object) -> Database:
-        """BadRequest, Conflict."""
+        """Raises BadRequest or Conflict."""
         checked = _check_name(name)
         if checked in self.databases:
             raise Conflict(f"Database '{checked}' already exists.")
@@ -174,7 +174,7 @@ class Catalog:
         del self.databases[database.id]
 
     def create_container(self, database: Database, requested: Mapping[str, Any]) -> Container:
-        """BadRequest, Conflict."""
+        """Raises BadRequest or Conflict."""
         name = _check_name(requested.get("id"))
         definition = normalised_definition(name, requested)
         if name in database.containers:
@@ -191,7 +191,7 @@ class Catalog:
         return self._add(database, number, name, raw_rid, now, 0, definition)
 
     def replace_container(self, container: Container, requested: Mapping[str, Any]) -> None:
-        """Change what may be changed (TTL, indexing policy); BadRequest for the rest."""
+        """Change the TTL or the indexing policy. Raises BadRequest for any other change."""
         definition = replaced_definition(container.definition, requested)
         default_ttl = default_ttl_of(definition)
         now, version = self._clock.seconds(), container.version + 1
@@ -206,7 +206,7 @@ class Catalog:
         container.ts, container.version = now, version
 
     def split_partition(self, container: Container, partition: Partition) -> list[Partition]:
-        """Put two partitions in the place of one; each takes over the items of half of its keys, and its LSN."""
+        """Replace a partition by two. Each gets its LSN, and the items of half of its keys."""
         cut = container.partition_key.middle(partition.key_range)
         next_index = 1 + max(each.index for each in container.partitions)
         with self._storage.transaction():
@@ -301,7 +301,7 @@ class Catalog:
         return container
 
     def _partitions(self, container: int, partition_key: PartitionKeyDefinition) -> list[Partition]:
-        """The physical partitions of a container: those it was made with, after every split since."""
+        """The physical partitions of a container: the initial ones, and every split applied to them."""
         rows = self._storage.execute(
             "SELECT number, lsn FROM partitions WHERE container=? ORDER BY number", (container,)
         ).fetchall()
@@ -345,8 +345,9 @@ def _with_children(partitions: list[Partition], parent: Partition, children: lis
 
 
 def _new_raw_rid(parent: bytes, taken: Collection[bytes]) -> bytes:
-    """A `_rid` that nothing else has: four bytes for a database, behind them four with the first bit set for a
-    container. Without that bit clients take a container for a user, and ask for a database's key ranges
+    """A unique `_rid`: four bytes for a database, and four more with the first bit set for a container.
+
+    Without that bit clients mistake a container for a user, and request the key ranges of a database
     (ResourceId.cs in azure-cosmos-dotnet-v3).
     """
     while True:

@@ -82,10 +82,7 @@ def read_database(account: Account, request: Request) -> Reply:
 def delete_database(account: Account, request: Request) -> Reply:
     database = _database(account, request)
     _check_etag(request, database.etag)
-    account.offers.forget(database.self_link)
-    for container in database.containers.values():
-        account.offers.forget(container.self_link)
-    account.catalog.delete_database(database)
+    account.delete_database(database)
     return Reply(204, b"", {"x-ms-request-charge": "1.0"})
 
 

@@ -1,19 +1,19 @@
 """The change feed in latest-version mode: every item once, at the place of its last change.
 
-All documents of a transaction share one `_lsn`. The position handed to a reader is a plain number. A transaction
-takes as many numbers as it has operations, and its documents carry the last as their `_lsn`, so that a position
-can lie within it: whoever has reached a document's `_lsn` has its whole transaction.
+All documents of a transaction share one `_lsn`. A reader's position is a plain number. A transaction takes as many
+numbers as it has operations, and its documents have the last one as their `_lsn`. So a position can be within a
+transaction, and a reader that has reached a document's `_lsn` has the whole transaction.
 
-What the service leaves open is drawn from a seed:
+The behaviour that the service leaves open is drawn from a seed:
 
-- In which order the documents of one transaction come is not documented
+- The order of the documents of one transaction is not documented
   (https://learn.microsoft.com/azure/cosmos-db/change-feed promises the order of changes within a partition key).
-- How many changes a page holds: the maximum asked for is a hint, and there may be fewer
+- The number of changes in a page: the requested maximum is a hint, and there may be fewer
   (https://learn.microsoft.com/dotnet/api/microsoft.azure.cosmos.changefeedprocessorbuilder.withmaxitems).
 - Whether a page may end within a transaction: that page says that it does not, and so does a maintainer
   (https://github.com/Azure/azure-cosmos-dotnet-v3/issues/2644); Microsoft's own emulator does it
-  (https://github.com/Azure/azure-cosmos-db-emulator-docker/issues/324). Where it happens here, the parts come in
-  the order in which they were written.
+  (https://github.com/Azure/azure-cosmos-db-emulator-docker/issues/324). If it happens here, the parts come in the
+  order in which they were written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REORDER = 1 / 2
 
 @dataclass(frozen=True, slots=True)
 class FeedPosition:
-    """Where a reader stands: everything up to this number has been read, and nothing up to this second matters.
+    """A reader's position: it has read everything up to this number, and skips what was written up to this second.
 
     The time is exclusive
     (https://learn.microsoft.com/dotnet/api/microsoft.azure.documents.client.changefeedoptions.starttime).
@@ -52,7 +52,7 @@ class FeedPosition:
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    """Items in the order of their commits, and the number up to which the reader has now seen everything."""
+    """Items in commit order, and the number up to which the reader has now seen everything."""
 
     items: list[Item]
     number: int
@@ -67,7 +67,7 @@ class ChangeFeed:
     def read(
         self, partition: Partition, key_range: KeyRange | None, position: FeedPosition, max_items: int
     ) -> FeedPage:
-        """The next page of a physical partition, or of the part of it that lies within `key_range`."""
+        """The next page of a physical partition, or of its part within `key_range`."""
         if position.number >= partition.lsn:
             return FeedPage([], position.number)
         transactions, is_last = self._page(partition, key_range, position, max_items)
@@ -83,7 +83,7 @@ class ChangeFeed:
     def _page(
         self, partition: Partition, key_range: KeyRange | None, position: FeedPosition, max_items: int
     ) -> tuple[list[list[Item]], bool]:
-        """Whole transactions, or what is left of the first, and whether there is nothing behind them."""
+        """Whole transactions, or the rest of the first, and whether these are the last."""
         transactions: list[list[Item]] = []
         count = size = 0
         for _, group in itertools.groupby(
@@ -114,7 +114,7 @@ class ChangeFeed:
         return (item for item in items if item.place > position.number)
 
     def _cut(self, transactions: list[list[Item]]) -> int | None:
-        """End the page early, maybe; the number up to which it reaches then."""
+        """End the page early if so drawn; returns the number up to which it then reaches."""
         if len(transactions) > 1 and self._edges.drawn(Edge.PAGE_CUT, _CUT_A_PAGE):
             self._edges.met(Edge.PAGE_CUT)
             del transactions[self._edges.stream(Edge.PAGE_CUT).randrange(1, len(transactions)) :]
@@ -127,7 +127,7 @@ class ChangeFeed:
         return None
 
     def _reorder(self, transaction: list[Item]) -> None:
-        """Give the documents of a whole transaction another order, maybe."""
+        """Reorder the documents of a whole transaction if so drawn."""
         if len(transaction) > 1 and self._edges.drawn(Edge.TRANSACTION_REORDERED, _REORDER):
             written = list(transaction)
             self._edges.stream(Edge.TRANSACTION_REORDERED).shuffle(transaction)

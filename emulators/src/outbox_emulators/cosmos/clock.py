@@ -1,4 +1,4 @@
-"""The account's time, so that a test can turn it."""
+"""The account's time, which a test can control."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Clock:
-    """Whole seconds since 1970 that never run backwards, as `_ts` must not within a change feed."""
+    """Whole seconds since 1970 that never decrease, as `_ts` must not within a change feed."""
 
     def __init__(self, source: Callable[[], float] = time.time) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""`python -m outbox_emulators cosmos`: the Cosmos DB part of the local stack, as a process of its own."""
+"""`outbox-emulators cosmos`: a Cosmos DB account in the foreground."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from outbox_emulators.cosmos.edges import DEFAULT_SEED, OFF, seed_of
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import DEFAULT_KEY, CosmosServer
 from outbox_emulators.cosmos.storage import IN_MEMORY
-from outbox_emulators.process import announce, until_stopped
+from outbox_emulators.process import announce, explain, until_stopped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, default=8081, help="0 for any free one (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8081, help="port to listen on, 0 for any free one")
+    parser.add_argument("--data", default=IN_MEMORY, metavar="FILE", help="keep all data in this file")
     parser.add_argument(
-        "--data", default=IN_MEMORY, metavar="FILE", help="keep everything in this file (default: in memory)"
-    )
-    parser.add_argument(
-        "--key", default=DEFAULT_KEY, help="the account key (default: the emulator's well-known one)"
+        "--key",
+        default=DEFAULT_KEY,
+        help="account key in base64, by default the public one of the official emulator",
     )
     parser.add_argument(
         "--partitions",
         type=int,
         default=4,
         metavar="N",
-        help="physical partitions of each new container (default: %(default)s)",
+        help="physical partitions of each new container",
     )
     parser.add_argument(
         "--container",
@@ -33,20 +33,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_container,
         metavar="DATABASE/CONTAINER:/KEY[:TTL]",
-        help="have this container from the start; TTL in seconds or -1 (on, no default); can be repeated",
+        help="create this container; TTL in seconds, or -1 for on without a default; may be repeated",
     )
     parser.add_argument(
         "--edges",
         type=seed_of,
         default=DEFAULT_SEED,
         metavar="SEED",
-        help=f"draw what the service leaves open from this seed; '{OFF}' for the kindest (default: %(default)s)",
+        help=f"draw the behaviour that the service leaves open from this number; '{OFF}' for the kindest",
     )
-    parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input")
+    parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input too")
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to stop; the exit code: 0, or 1 where the server could not start."""
+    """Serve until a signal; returns the exit code: 0, or 1 with a line on standard error if it cannot start."""
     try:
         server = CosmosServer(
             port=arguments.port,
@@ -68,6 +68,10 @@ async def run(arguments: argparse.Namespace) -> int:
                 "connection_string": server.connection_string,
                 "port": server.port,
             }
+        )
+        explain(
+            "The Cosmos DB emulator is ready.",
+            {"Endpoint": server.endpoint, "Key": server.key, "Connection string": server.connection_string},
         )
         await until_stopped(exit_with_stdin=arguments.exit_with_stdin)
     except ValueError as error:

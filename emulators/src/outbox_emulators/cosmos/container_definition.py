@@ -1,4 +1,4 @@
-"""What may be said of a container when it is created or replaced."""
+"""The properties of a container that are given when it is created or replaced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REPLACEABLE = ("defaultTtl", "indexingPolicy")
 
 
 def normalised_definition(name: str, requested: Mapping[str, Any]) -> dict[str, Any]:
-    """The container's own properties with the service's defaults filled in; BadRequest."""
+    """The properties of a new container, with the service's defaults. Raises BadRequest."""
     _refuse_unserved(requested)
     PartitionKeyDefinition.from_json(requested.get("partitionKey"))
     definition = {
@@ -47,7 +47,7 @@ def normalised_definition(name: str, requested: Mapping[str, Any]) -> dict[str, 
 
 
 def replaced_definition(current: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
-    """What a container becomes; BadRequest where the change is not allowed."""
+    """The properties of a container after a replacement. Raises BadRequest if the change is not allowed."""
     if requested.get("id") != current["id"]:
         raise BadRequest("The id of a container cannot be changed.")
     changed = normalised_definition(current["id"], {"partitionKey": current["partitionKey"]} | dict(requested))
@@ -108,7 +108,7 @@ def _common(policy: Mapping[str, Any], mode: str) -> dict[str, Any]:
 
 
 def _paths(policy: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    """The service keeps the paths alone (their kinds of index are obsolete), and never indexes `_etag`."""
+    """The service keeps only the paths (kinds of index are obsolete), and never indexes `_etag`."""
     if mode == "none":
         return {"includedPaths": [], "excludedPaths": []}
     try:

@@ -1,4 +1,4 @@
-"""An item as a client sends it, and as it is stored and given back.
+"""An item as a client sends it, as it is stored, and as it is returned.
 
 The text of the item is kept as it was sent; the system properties are spliced in when it is read.
 """
@@ -26,17 +26,17 @@ _ILLEGAL_IN_ID = frozenset("/\\?#")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a client wants stored: valid, and without system properties."""
+    """A valid item to store, without system properties."""
 
     id: str
     text: str
     value: Mapping[str, Any]
     ttl: int | None
-    """Seconds, NO_EXPIRY, or None where the container's default counts."""
+    """Seconds, NO_EXPIRY, or None for the container's default."""
 
     @classmethod
     def of(cls, part: jsontext.Part) -> Document:
-        """Check what was sent; BadRequest (id, ttl, no object) or TooLarge."""
+        """Validate the body of a request. Raises BadRequest (id, ttl, not an object) or TooLarge."""
         value = part.value
         if not isinstance(value, dict):
             raise BadRequest("The request payload is invalid: an item has to be a JSON object.")
@@ -56,15 +56,15 @@ class Item:
     """Unique in the account, never changed by an update, ascending with creation within a partition."""
     id: str
     lsn: int
-    """The number of its commit: the last, where the commit took several."""
+    """The number of its commit: the last if the commit took several."""
     position: int
-    """Place within the commit in the lowest bits, and above them how many numbers the commit took beyond one."""
+    """In the lowest bits the place within the commit; above them the count of numbers that it took, less one."""
     ts: int
     text: str
 
     @property
     def place(self) -> int:
-        """The number up to which a reader of the change feed is who has read this item."""
+        """The position of a reader of the change feed that has read this item."""
         return self.lsn - self._numbers_beyond_one + self._index if self._numbers_beyond_one else self.lsn
 
     @property
@@ -101,7 +101,7 @@ def resource_id(raw: bytes) -> str:
 
 
 def raw_resource_id(rid: str) -> bytes:
-    """The bytes of a `_rid`; none where it is not one."""
+    """The bytes of a `_rid`; empty if it is not one."""
     try:
         return base64.b64decode(rid, b"+-", validate=True)
     except ValueError:
@@ -109,7 +109,7 @@ def raw_resource_id(rid: str) -> bytes:
 
 
 def check_id(value: object) -> str:
-    """A valid item id; BadRequest otherwise."""
+    """Check an item id. Raises BadRequest if it is not valid."""
     if not isinstance(value, str) or not value:
         raise BadRequest("The input content is invalid because the required properties - 'id; ' - are missing.")
     if not _ILLEGAL_IN_ID.isdisjoint(value):
@@ -127,7 +127,7 @@ def check_id(value: object) -> str:
 
 
 def expiry(ts: int, ttl: int | None, container_ttl: int | None) -> int | None:
-    """The second (Unix time) at which an item is gone, or None; `container_ttl` None means TTL is off."""
+    """The second (Unix time) at which an item expires, or None; `container_ttl` None means TTL is off."""
     if container_ttl is None:
         return None
     seconds = container_ttl if ttl is None else ttl

@@ -1,13 +1,13 @@
-"""Where the service leaves room, and how often the worst that it may do was done.
+"""The behaviour that the service leaves open: drawn from a seed, and counted.
 
     transaction-reordered   the documents of one transaction came in another order than they were written
     page-cut                a page of changes ended before it was full
     transaction-cut         a page of changes ended within a transaction
-    stale-read              a read without the write's session token saw the state before
-    session-token-ahead     a read was answered 404/1002: the replica asked had not what the token demands
+    stale-read              a read without the write's session token returned the state before the write
+    session-token-ahead     a read was refused with 404/1002, as its session token was ahead of the partition
     partition-split         a physical partition was split
 
-Each is drawn from a stream of its own, made of the seed and the edge's name.
+Each edge has its own stream of random numbers, seeded with the seed and the edge's name.
 """
 
 from __future__ import annotations
@@ -32,27 +32,33 @@ class Edge(StrEnum):
 
 
 class Edges:
-    """The draws of one server. Without a seed nothing is drawn, and the kindest is done."""
+    """The draws of one server. Without a seed nothing is drawn, and the kindest behaviour is chosen."""
 
     def __init__(self, seed: int | None) -> None:
         self.seed = seed
         self._met: Counter[Edge] = Counter()
-        self._streams = {edge: random.Random(f"{seed}:{edge}") for edge in Edge}
+        self._streams: dict[Edge, random.Random] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Draw the same again from the start, and count from zero."""
+        self._met.clear()
+        self._streams = {edge: random.Random(f"{self.seed}:{edge}") for edge in Edge}
 
     def drawn(self, edge: Edge, chance: float) -> bool:
-        """Whether it is to happen this time."""
+        """Whether the edge is met this time."""
         return self.seed is not None and self._streams[edge].random() < chance
 
     def stream(self, edge: Edge) -> random.Random:
-        """Where to draw from how it happens."""
+        """The edge's random numbers, for a draw of how it is met."""
         return self._streams[edge]
 
     def met(self, edge: Edge) -> None:
-        """It happened."""
+        """Count the edge."""
         self._met[edge] += 1
 
     def as_json(self) -> dict[str, Any]:
-        """As the admin port tells it: `{"seed": …, "edges": {name: count}}`, those that were met alone."""
+        """The answer of the admin port: `{"seed": …, "edges": {name: count}}`, with the edges that were met."""
         return {"seed": self.seed, "edges": {edge: self._met[edge] for edge in Edge if self._met[edge]}}
 
 

@@ -1,6 +1,6 @@
-"""Effective partition keys: the hexadecimal strings that partition key values are ordered and ranged by.
+"""Effective partition keys: the hexadecimal strings by which partition key values are ordered.
 
-Source: azure.cosmos.partition_key, with which this must agree, since the SDK works out feed ranges by itself.
+Source: azure.cosmos.partition_key, with which this must agree, as the SDK computes feed ranges itself.
 Version 2 keys are hashes of 128 bits; version 1 keys a hash of 32 bits and then the values themselves.
 """
 
@@ -21,7 +21,7 @@ _MASK = (1 << 64) - 1
 
 
 class Scheme(Enum):
-    """How values are made into effective partition keys."""
+    """How values become effective partition keys."""
 
     HASH_V1 = "Hash, version 1"
     HASH_V2 = "Hash, version 2"
@@ -42,7 +42,7 @@ def effective_key(components: Sequence[Any], scheme: Scheme) -> str:
 
 
 def bounds(count: int, scheme: Scheme) -> list[str]:
-    """Where to cut the space so that documents fill `count` parts evenly: "", the cuts, "FF"."""
+    """The bounds of `count` parts that documents fill evenly: "", the cuts, "FF"."""
     if scheme is Scheme.HASH_V1:
         cuts = [_of_hash_v1(number * (1 << 32) // count) for number in range(1, count)]
     else:
@@ -52,7 +52,7 @@ def bounds(count: int, scheme: Scheme) -> list[str]:
 
 
 def middle(minimum: str, maximum: str, scheme: Scheme) -> str:
-    """Where to cut a range that `bounds` or this made, so that documents fill both parts evenly."""
+    """The middle of a range between bounds, so that documents fill both parts evenly."""
     if scheme is Scheme.HASH_V1:
         # Their order is that of the hashes, but far from evenly spread.
         hashes = range((1 << 32) + 1)

@@ -1,13 +1,13 @@
-"""The answers of Cosmos DB other than success.
+"""The errors of Cosmos DB.
 
     CosmosError                 status, code word, message, sub-status
-    ├─ BadRequest          400  what was asked makes no sense, or is not served here
+    ├─ BadRequest          400  the request is malformed, or is not served here
     ├─ Unauthorized        401  no signature, or a wrong one
     ├─ NotFound            404
     ├─ MethodNotAllowed    405
     ├─ RequestTimeout      408  only as an injected fault
     ├─ Conflict            409  the id is taken
-    ├─ Gone                410  a physical partition that does not exist, or not any more
+    ├─ Gone                410  the physical partition does not exist, or no longer
     ├─ PreconditionFailed  412  an ETag, or a patch's condition, does not hold
     ├─ TooLarge            413
     ├─ TooManyRequests     429  only as an injected fault
@@ -28,7 +28,7 @@ REQUEST_RATE_TOO_LARGE = 3200
 
 
 class CosmosError(Exception):
-    """A refusal, as the client sees it."""
+    """An error as the client sees it."""
 
     status = 500
     code = "InternalServerError"
@@ -38,7 +38,7 @@ class CosmosError(Exception):
         self.message = message
         self.substatus = substatus
         self.headers: dict[str, str] = {}
-        """Beside those of every refusal: where it was refused, and the session token of that place."""
+        """Added to those of every error: the partition that refused, and its session token."""
 
 
 class BadRequest(CosmosError):
@@ -107,7 +107,7 @@ class TooLarge(CosmosError):
 
 
 class TooManyRequests(CosmosError):
-    """Source of the code word and the sub-status: the service's answers as users report them, such as
+    """The code word and the sub-status are those of the service's answers as users report them, such as
     https://github.com/Azure/azure-sdk-for-java/issues/20288.
     """
 

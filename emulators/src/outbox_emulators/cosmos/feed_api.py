@@ -34,13 +34,13 @@ def read_change_feed(account: Account, request: Request) -> Reply:
     headers = data_headers(container, partition, charges.feed(texts))
     headers["etag"] = f'"{page.number}"'
     if not texts:
-        # The .NET SDK's pull model reads the count of every answer, of an empty one too.
+        # The .NET SDK's pull model reads the count of every answer, even an empty one.
         return Reply(304, b"", headers | {"x-ms-item-count": "0"})
     return documents_reply(container, texts, headers)
 
 
 def read_partition_key_ranges(account: Account, request: Request) -> Reply:
-    """`GET …/pkranges`: the physical partitions, or 304. Those that were split are told as parents alone."""
+    """`GET …/pkranges`: the physical partitions, or 304. Those that were split are listed only as parents."""
     container = account.container_of(request)
     splits = max(partition.index for partition in container.partitions) + 1 - len(container.partitions)
     etag = f'"{container.number}-{splits}"' if splits else f'"{container.number}"'
@@ -67,7 +67,7 @@ def read_partition_key_ranges(account: Account, request: Request) -> Reply:
 
 
 def list_conflicts(account: Account, request: Request) -> Reply:
-    """`GET …/conflicts`: with a single region there never are any."""
+    """`GET …/conflicts`: with a single region there are none."""
     return json_page(account.container_of(request).rid, "Conflicts", [])
 
 

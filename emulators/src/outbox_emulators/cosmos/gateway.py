@@ -1,4 +1,4 @@
-"""From an HTTP request to a reply: authorization, faults, the resource a path names, the handler for its verb."""
+"""From an HTTP request to a reply: authorization, faults, the resource of a path, the handler of a method."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "clientencr
 
 
 class Gateway:
-    """Answers every request; what goes wrong inside becomes the service's own kind of error."""
+    """Answers every request. An exception inside becomes the service's own kind of error."""
 
     def __init__(
         self, account: Account, authorization: Authorization, endpoint: Callable[[], str], faults: Faults
@@ -60,7 +60,7 @@ class Gateway:
             return _cut(http)
         except CosmosError as error:
             reply = error_reply(error, activity)
-        except Exception as error:  # noqa: BLE001 - a bug here must look like the service failing, not hang up
+        except Exception as error:  # noqa: BLE001 - a bug here must look like a failure of the service, not of the connection
             _log.exception("%s %s failed", http.method, path)
             reply = error_reply(CosmosError(f"{type(error).__name__}: {error}"), activity)
         reply.headers["x-ms-activity-id"] = activity
@@ -103,7 +103,7 @@ class Gateway:
                 raise ConnectionCut()
 
     async def _apply(self, request: Request) -> None:
-        """Do what is asked, and keep the answer to oneself."""
+        """Carry the request out, without an answer."""
         with suppress(CosmosError):
             await self._answer(request)
 
@@ -126,7 +126,7 @@ def resource_of(segments: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _cut(http: web.BaseRequest) -> web.Response:
-    """Close the connection; the response is what aiohttp wants to be given, and goes nowhere."""
+    """Close the connection; aiohttp requires a response, which nobody receives."""
     if http.transport is not None:
         http.transport.abort()
     return web.Response()

@@ -1,4 +1,4 @@
-"""MurmurHash3, seed 0: what Cosmos DB hashes partition keys with.
+"""MurmurHash3, seed 0: the hash of Cosmos DB's partition keys.
 
 Austin Appleby's public-domain algorithms (https://github.com/aappleby/smhasher, MurmurHash3_x64_128, _x86_32).
 """
@@ -14,7 +14,7 @@ _C2 = 0x4CF5AD432745937F
 
 
 def murmur3_128(data: bytes) -> int:
-    """The hash as one integer of 128 bits, the first of its two words in the lower half."""
+    """The hash as an integer of 128 bits, with the first of its two words in the lower half."""
     h1 = h2 = 0
     length = len(data)
     blocks = length & ~15

@@ -35,12 +35,12 @@ _CHARGE = 6
 
 
 class InvalidRow(ValueError):
-    """The bytes are no batch in HybridRow."""
+    """The bytes are not a batch in HybridRow."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """What became of one operation; `body` is the item as JSON, or why it was refused."""
+    """The result of an operation; `body` is the item as JSON, or the reason of a refusal."""
 
     status: int
     substatus: int
@@ -50,12 +50,12 @@ class ResultRow:
 
 
 def is_rows(body: bytes) -> bool:
-    """Whether a batch is HybridRow, and not JSON."""
+    """Whether a batch is HybridRow rather than JSON."""
     return body[:1] == bytes([VERSION])
 
 
 def operations(body: bytes) -> list[dict[str, Any]]:
-    """The operations of a batch, by the names of their columns; InvalidRow."""
+    """The operations of a batch, by the names of their columns. Raises InvalidRow."""
     try:
         return [_operation(record) for record in _records(body)]
     except (struct.error, IndexError, UnicodeDecodeError) as error:

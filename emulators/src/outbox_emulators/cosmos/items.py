@@ -16,14 +16,14 @@ from outbox_emulators.cosmos.unique_keys import claim
 
 ITEM_COLUMNS = "number, id, lsn, position, ts, text"
 
-# An item's number is made of the partition's number and of where in that partition's history it was created,
-# so that numbers never repeat and scanning by them is scanning a partition in order of creation.
+# An item's number consists of the partition's number and a counter of the items created there. So numbers never
+# repeat, and a scan by number is a scan in order of creation.
 _LSN_BITS = 37
 _NUMBER_BITS = _LSN_BITS + INDEX_BITS
 
 
 def item_numbers(partition: Partition) -> range:
-    """The numbers that items of this partition can have; those it took over from before a split are the lowest."""
+    """The numbers that items of this partition can have; those from before a split are the lowest."""
     return range(partition.oldest << _NUMBER_BITS, partition.number + 1 << _NUMBER_BITS)
 
 
@@ -37,7 +37,7 @@ class Items:
         self.replicas = Replicas(edges)
 
     def find(self, partition: Partition, key: PartitionKey, item_id: str) -> Item | None:
-        """The item, or None where there is none or its time to live has passed."""
+        """The item, or None if there is none or it has expired."""
         row = self._storage.execute(
             f"SELECT {ITEM_COLUMNS} FROM items WHERE partition=:partition AND pk=:pk AND id=:id AND {NOT_EXPIRED}",
             {"partition": partition.number, "pk": key.text, "id": item_id, "now": self._clock.seconds()},
@@ -45,12 +45,12 @@ class Items:
         return None if row is None else Item(*row)
 
     def find_at(self, partition: Partition, lsn: int, key: PartitionKey, item_id: str) -> Item | None:
-        """The item as a replica has it that may lag behind, at an LSN."""
+        """The item as stored on a replica that may lag behind."""
         latest = self.find(partition, key, item_id)
         return self.replicas.item_at(partition, lsn, (key.text, item_id), latest)
 
     def id_of(self, container: Container, rid: str) -> str | None:
-        """The id of the item with this `_rid`, or None where the container holds none."""
+        """The id of the item with this `_rid`, or None."""
         raw = raw_resource_id(rid)
         if len(raw) != 16 or raw[:8] != container.raw_rid:
             return None
@@ -69,9 +69,9 @@ class Items:
 
     @contextmanager
     def commit(self, container: Container, key: PartitionKey, operations: int = 1) -> Iterator[Commit]:
-        """A commit to one logical partition: on leaving, all of it happened at one LSN; on an error, none.
+        """A commit to one logical partition: all of the block at one LSN or, after an exception, nothing.
 
-        It takes as many numbers as there are operations where a page of the change feed may end between them.
+        It takes as many numbers as operations if a page of the change feed may end between them.
         """
         partition = container.partition_of(key.effective)
         numbers = 1 if self._edges.seed is None else max(operations, 1)
@@ -85,7 +85,7 @@ class Items:
             partition.lsn = commit.lsn
 
     def remove_expired(self, limit: int) -> int:
-        """Drop up to `limit` expired items for good; how many were dropped."""
+        """Delete up to `limit` expired items; returns how many."""
         cursor = self._storage.execute(
             "DELETE FROM items WHERE number IN (SELECT number FROM items WHERE expires <= ? LIMIT ?)",
             (self._clock.seconds(), limit),
@@ -94,7 +94,7 @@ class Items:
 
 
 class Commit:
-    """Changes on their way into one logical partition."""
+    """The changes of a commit to one logical partition."""
 
     def __init__(
         self,
@@ -116,14 +116,14 @@ class Commit:
         self.ts = ts
         self.changes = 0
         self.replaced: dict[tuple[str, str], Item | None] = {}
-        """What was there before, by logical partition and id."""
+        """The items before the commit, by logical partition and id."""
 
     def find(self, item_id: str) -> Item | None:
         return self._items.find(self._partition, self.key, item_id)
 
     def insert(self, document: Document) -> Item:
-        """Store an item whose id is known to be free."""
-        self._remember(document.id, None)
+        """Store an item whose id is not in use."""
+        self._note_before(document.id, None)
         position = self._next_position()
         index = position & (1 << INDEX_BITS) - 1
         number = (self._partition.number << _NUMBER_BITS) + (self.lsn << INDEX_BITS) + index
@@ -148,8 +148,8 @@ class Commit:
 
     def update(self, existing: Item, document: Document) -> Item:
         """Store a new version of an item."""
-        self._remember(existing.id, existing)
-        self._remember(document.id, None)
+        self._note_before(existing.id, existing)
+        self._note_before(document.id, None)
         position = self._next_position()
         self._storage.execute(
             "UPDATE OR REPLACE items SET id=?, lsn=?, position=?, ts=?, expires=?, text=? WHERE number=?",
@@ -159,11 +159,11 @@ class Commit:
         return Item(existing.number, document.id, self.lsn, position, self.ts, document.text)
 
     def delete(self, existing: Item) -> None:
-        self._remember(existing.id, existing)
+        self._note_before(existing.id, existing)
         self._next_position()
         self._storage.execute("DELETE FROM items WHERE number=?", (existing.number,))
 
-    def _remember(self, item_id: str, before: Item | None) -> None:
+    def _note_before(self, item_id: str, before: Item | None) -> None:
         self.replaced.setdefault((self.key.text, item_id), before)
 
     def _next_position(self) -> int:

@@ -17,7 +17,7 @@ from outbox_emulators.cosmos.partitioning import PartitionKey
 from outbox_emulators.cosmos.query.predicate import condition_holds
 from outbox_emulators.cosmos.sessions import demanded_lsn
 
-# A body may hold more than the item that is kept of it: blanks, escapes, system properties.
+# A body may be larger than the item that is stored: blanks, escapes, system properties.
 _MAX_BODY_BYTES = 2 * MAX_ITEM_BYTES
 
 
@@ -102,7 +102,7 @@ def batch(account: Account, request: Request) -> Reply:
 
 
 def _bulk(account: Account, request: Request) -> Reply:
-    """Operations that have nothing to do with one another, on one physical partition, in HybridRow alone."""
+    """Independent operations on one physical partition, in HybridRow only."""
     if not hybridrow.is_rows(request.body):
         raise BadRequest("Only atomic batches are supported in JSON.")
     container = account.container_of(request)
@@ -114,7 +114,7 @@ def _bulk(account: Account, request: Request) -> Reply:
 
 
 def _batch_reply(request: Request, container: Container, partition: Partition, result: BatchResult) -> Reply:
-    """In the form in which the batch came."""
+    """Encode the answer in the format of the request."""
     is_rows = hybridrow.is_rows(request.body)
     body = hybridrow.results(result.rows) if is_rows else result.text.encode()
     return Reply(result.status, body, data_headers(container, partition, result.charge))

@@ -1,10 +1,10 @@
-"""JSON read with the place of each part, so that what was sent can be kept as it was sent.
+"""JSON, parsed with the place of each value, so that items can be stored as they were sent.
 
-Numbers are those that Cosmos DB keeps. Documented are IEEE 754 doubles, so nothing beyond their range, and neither
+Numbers are those that Cosmos DB stores. IEEE 754 doubles are documented, so nothing beyond their range, neither
 infinity nor NaN (https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits). Integers of 64 bits
 come back whole, as was observed (https://github.com/Azure/azure-sdk-for-js/issues/13645): the service stores a
 number as an integer of 64 bits or a double (Number64.cs in azure-cosmos-dotnet-v3). Any other number becomes the
-nearest double without a word.
+nearest double silently.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from outbox_emulators.cosmos.errors import BadRequest
 MAX_NESTING = 128  # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
 
 _INTEGERS = range(-(1 << 63), 1 << 63)
-_SAFE_DIGITS = 15  # as many decimal digits as every double gives back
+_SAFE_DIGITS = 15  # decimal digits that every double preserves
 _LEAST_NORMAL = 2.2250738585072014e-308
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -37,14 +37,14 @@ _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One value within a JSON text: what it means, and how it was written."""
+    """A value within a JSON text, and how it was written."""
 
     value: Any
     text: str
 
 
 class _Numbers:
-    """Reads numbers as the service keeps them, and notes whether any of them changed on that way."""
+    """Reads numbers as the service stores them, and notes whether any of them changed."""
 
     def __init__(self) -> None:
         self.changed = False
@@ -69,7 +69,7 @@ class _Numbers:
 
 
 def decode(body: bytes) -> str:
-    """The text of a request body; BadRequest unless it is UTF-8."""
+    """The text of a request body. Raises BadRequest unless it is UTF-8."""
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -77,9 +77,9 @@ def decode(body: bytes) -> str:
 
 
 def parse(text: str) -> Part:
-    """A whole JSON text, blanks around it dropped, and written anew where a number could not be kept.
+    """A whole JSON text, without surrounding blanks, and encoded again if a number was changed.
 
-    BadRequest where it is no JSON, or nested too deep, or where a number is outside the range.
+    Raises BadRequest if it is not JSON, is nested too deeply, or has a number out of range.
     """
     numbers = _Numbers()
     decoder = json.JSONDecoder(
@@ -113,7 +113,7 @@ def elements(text: str) -> list[Part]:
 
 
 def dump(value: Any) -> str:
-    """Compact JSON that can be encoded; BadRequest where a number became infinite on its way."""
+    """Compact JSON in UTF-8. Raises BadRequest if a number became infinite."""
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError as error:

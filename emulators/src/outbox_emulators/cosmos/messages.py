@@ -24,7 +24,7 @@ _CONTAINER_NAME = "x-ms-alt-content-path"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A signed request: its path in decoded segments, its headers (case does not matter) and its body."""
+    """A signed request: its path in decoded segments, its headers (by name in any case) and its body."""
 
     method: str
     segments: tuple[str, ...]
@@ -50,7 +50,7 @@ class Request:
 
     @property
     def page_size(self) -> int:
-        """Items a page may hold: as asked for, the service's default, or for -1 as many as there may be."""
+        """The page size: the requested one, the service's default, or its maximum for -1."""
         text = self.headers.get("x-ms-max-item-count", "")
         try:
             size = int(text) if text else DEFAULT_PAGE_SIZE
@@ -98,9 +98,9 @@ def error_reply(error: CosmosError, activity: str) -> Reply:
 def data_headers(
     container: Container, partition: Partition | None, charge: float, lsn: int | None = None
 ) -> dict[str, str]:
-    """The headers of an answer about items: charge, place, and the session token of what was touched.
+    """The headers of an answer about items: charge, partition, and session token.
 
-    `lsn` is that of the replica which answers, where it lags behind its partition.
+    `lsn` is that of the replica that answers, if it lags behind its partition.
     """
     partitions = container.partitions if partition is None else [partition]
     headers = {
@@ -117,10 +117,10 @@ def data_headers(
 
 @contextmanager
 def refused_at(container: Container, partition: Partition | None, lsn: int | None = None) -> Iterator[None]:
-    """Refusals have the session token with which the refused thing can be seen.
+    """Add to refusals the session token of the partition that refused.
 
-    They do not name the container: azure-cosmos (4.17.1) takes over their token only where they do, which nothing
-    documents.
+    They do not name the container: azure-cosmos (4.17.1) adopts their token only if they do, which is not
+    documented.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Provisioned throughput: kept and given back as the service would, without ever holding anyone to it.
+"""Provisioned throughput: stored and returned as by the service, but never enforced.
 
 Source: https://learn.microsoft.com/rest/api/cosmos-db/offers.
 """
@@ -32,12 +32,12 @@ class Throughput:
 
     @classmethod
     def default(cls) -> Throughput:
-        """What a container gets when nobody asks for anything."""
+        """The throughput of a container that is created without any."""
         return cls(_DEFAULT_RU)
 
     @classmethod
     def requested(cls, headers: Mapping[str, str]) -> Throughput | None:
-        """What the creation of a database or container asks for; None for nothing; BadRequest."""
+        """The throughput that the creation of a database or container requests, or None. Raises BadRequest."""
         fixed, autoscale = (
             headers.get("x-ms-offer-throughput"),
             headers.get("x-ms-cosmos-offer-autopilot-settings"),
@@ -48,7 +48,7 @@ class Throughput:
 
     @classmethod
     def of_content(cls, content: object) -> Throughput:
-        """From an offer's `content`; BadRequest."""
+        """Read an offer's `content`. Raises BadRequest."""
         if not isinstance(content, dict):
             raise BadRequest("The offer's content has to be a JSON object.")
         if settings := content.get("offerAutopilotSettings"):
@@ -114,14 +114,14 @@ class Offers:
         return next((offer for offer in self.all() if offer["resource"] == resource_link), None)
 
     def by_id(self, offer_id: str) -> dict[str, Any]:
-        """NotFound."""
+        """Raises NotFound."""
         for offer in self.all():
             if offer["id"].lower() == offer_id.lower():
                 return offer
         raise NotFound()
 
     def replace(self, offer_id: str, throughput: Throughput) -> dict[str, Any]:
-        """NotFound."""
+        """Raises NotFound."""
         offer = self.by_id(offer_id)
         self._storage.execute(
             "UPDATE offers SET content=?, ts=?, version=version+1 WHERE id=?",

@@ -1,4 +1,4 @@
-"""What can be done to one item, alone or within a transactional batch: conditions, outcomes, charges."""
+"""The operations on an item, alone or in a transactional batch: preconditions, outcomes, charges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_SUCH_ITEM = "Entity with the specified id does not exist in the system."
 
 
 class NotModified(CosmosError):
-    """Not an error but an answer without a body: the reader has the version with this ETag already."""
+    """An answer without a body, not an error: the client has the version with this ETag already."""
 
     status = 304
     code = "NotModified"
@@ -35,7 +35,7 @@ class Precondition:
     if_none_match: str | None = None
 
     def check_write(self, existing: Item | None) -> None:
-        """PreconditionFailed where an existing item is not in the demanded version."""
+        """Raise PreconditionFailed if the item exists in another version."""
         if existing is None:
             return
         if self.if_match is not None and not _matches(self.if_match, existing):
@@ -44,14 +44,14 @@ class Precondition:
             raise PreconditionFailed()
 
     def check_read(self, existing: Item) -> None:
-        """NotModified where the reader has this version; `If-Match` means nothing to a read."""
+        """Raise NotModified if the client has this version. `If-Match` has no effect on a read."""
         if self.if_none_match is not None and _matches(self.if_none_match, existing):
             raise NotModified(existing.etag)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an operation; `item` is what there is to give back, None after a delete."""
+    """The outcome of an operation; `item` is the item to return, None after a delete."""
 
     status: int
     charge: float
@@ -60,7 +60,7 @@ class Outcome:
 
 
 def create(commit: Commit, document: Document) -> Outcome:
-    """Conflict where the id is taken in this logical partition; BadRequest where the item belongs elsewhere."""
+    """Create an item. Raises Conflict if the id is in use, BadRequest for another logical partition."""
     commit.container.partition_key.check(document.value, commit.key)
     if commit.find(document.id) is not None:
         raise Conflict(_ID_TAKEN)
@@ -68,7 +68,7 @@ def create(commit: Commit, document: Document) -> Outcome:
 
 
 def upsert(commit: Commit, document: Document, precondition: Precondition) -> Outcome:
-    """Replace what is there, or create: a condition counts only where there is something to replace.
+    """Replace the item, or create it: a precondition applies only to an existing item.
 
     Source: https://github.com/Azure/azure-cosmos-dotnet-v3/issues/1698.
     """
@@ -81,7 +81,7 @@ def upsert(commit: Commit, document: Document, precondition: Precondition) -> Ou
 
 
 def read(commit: Commit, item_id: str, precondition: Precondition) -> Outcome:
-    """Within a batch, where a reader that has the version already is no reason to fail."""
+    """Read within a batch, which a client that has the version already does not fail."""
     existing = _existing(commit, item_id)
     try:
         precondition.check_read(existing)
@@ -91,7 +91,7 @@ def read(commit: Commit, item_id: str, precondition: Precondition) -> Outcome:
 
 
 def replace(commit: Commit, item_id: str, document: Document, precondition: Precondition) -> Outcome:
-    """Store a new version, under a new id if the document has another; Conflict where that one is taken."""
+    """Store a new version, under a new id if the document has another. Raises Conflict if that id is in use."""
     commit.container.partition_key.check(document.value, commit.key)
     existing = _existing(commit, item_id)
     precondition.check_write(existing)
@@ -107,7 +107,7 @@ def patch(
     precondition: Precondition,
     holds: Callable[[object, Item], bool],
 ) -> Outcome:
-    """Apply a partial update; `holds` tells whether the patch's condition is true of the stored item."""
+    """Apply a partial update; `holds` says whether the stored item meets the patch's condition."""
     existing = _existing(commit, item_id)
     precondition.check_write(existing)
     if not isinstance(specification, dict):

@@ -1,4 +1,4 @@
-"""Partition keys: where they stand in a document, what they hash to, and which physical partition holds them.
+"""Partition keys: their place in a document, their hash, and the physical partition that holds them.
 
 Source: https://learn.microsoft.com/azure/cosmos-db/partitioning-overview.
 """
@@ -48,7 +48,7 @@ class PartitionKeyDefinition:
 
     @classmethod
     def from_json(cls, definition: object) -> PartitionKeyDefinition:
-        """Read a container's `partitionKey`; BadRequest where it is not one that is served here."""
+        """Read a container's `partitionKey`. Raises BadRequest if it is not served here."""
         if not isinstance(definition, dict):
             raise BadRequest("The partition key definition is required: a container needs a partitionKey.")
         kind, version, paths = (
@@ -93,14 +93,14 @@ class PartitionKeyDefinition:
         return [KeyRange(low, high) for low, high in itertools.pairwise(bounds(count, self.scheme))]
 
     def middle(self, key_range: KeyRange) -> str:
-        """Where to cut a range so that documents fill both parts evenly; BadRequest where it is too small."""
+        """The middle of a range, so that documents fill both halves evenly. Raises BadRequest if there is none."""
         cut = middle(key_range.minimum, key_range.maximum, self.scheme)
         if not key_range.minimum < cut < key_range.maximum:
             raise BadRequest(f"The partition from '{key_range.minimum}' to '{key_range.maximum}' cannot be split.")
         return cut
 
     def check(self, document: Mapping[str, Any], expected: PartitionKey) -> None:
-        """BadRequest unless the document belongs to the partition the request named."""
+        """Raise BadRequest unless the document belongs to the logical partition that the request names."""
         if self.of_document(document).text != expected.text:
             raise BadRequest(_MISMATCH, PARTITION_KEY_MISMATCH)
 
@@ -114,14 +114,14 @@ class PartitionKeyDefinition:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """A span of the space of effective partition keys: from `minimum`, up to but without `maximum`."""
+    """A range of effective partition keys, from `minimum` up to, but excluding, `maximum`."""
 
     minimum: str
     maximum: str
 
     @classmethod
     def of_key(cls, key: PartitionKey) -> KeyRange:
-        """The range that holds one logical partition and nothing else."""
+        """The range that contains only one logical partition."""
         return cls(key.effective, key.effective + "00")
 
     @classmethod
@@ -145,7 +145,7 @@ def _key_of_text(text: bytes, scheme: Scheme) -> PartitionKey:
 
 
 def _component(value: Any) -> Any:
-    """A component in its canonical form: all numbers are doubles, and what cannot be a key is undefined."""
+    """A component in its canonical form: numbers are doubles, and a value that cannot be a key is undefined."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | float):

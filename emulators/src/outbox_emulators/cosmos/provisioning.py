@@ -1,4 +1,4 @@
-"""Databases and containers that are to exist when the server says it is ready."""
+"""Databases and containers that exist from the start."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class ContainerSpec:
 
     @classmethod
     def parse(cls, text: str) -> ContainerSpec:
-        """Read `database/container:/partitionKeyPath[:ttl]`; ValueError."""
+        """Read `database/container:/partitionKeyPath[:ttl]`. Raises ValueError."""
         match = _SYNTAX.fullmatch(text)
         if match is None:
             raise ValueError(
                 f"'{text}' is not a container: write DATABASE/CONTAINER:/partitionKeyPath, and :TTL after it to "
-                "turn time to live on (seconds, or -1 for no default)."
+                "turn on time to live (seconds, or -1 without a default)."
             )
         ttl = match["ttl"]
         return cls(match["database"], match["container"], match["path"], None if ttl is None else int(ttl))
 
 
 def provision(account: Account, specs: list[ContainerSpec]) -> None:
-    """Create what is missing; ValueError where a container is there already with another key, or is impossible."""
+    """Create the missing containers. Raises ValueError if one exists with another key or TTL, or is invalid."""
     for spec in specs:
         try:
             _provision(account, spec)
@@ -52,8 +52,8 @@ def _provision(account: Account, spec: ContainerSpec) -> None:
         if existing.definition["partitionKey"] != partition_key or existing.default_ttl != spec.default_ttl:
             raise ValueError(
                 f"Container {spec.database}/{spec.container} exists with partition key "
-                f"{existing.definition['partitionKey']['paths']} and default TTL {existing.default_ttl}, which is "
-                f"not what was asked for. Use another --data file, or change the container."
+                f"{existing.definition['partitionKey']['paths']} and default TTL {existing.default_ttl}, not "
+                f"those requested. Use another --data file, or change the container."
             )
         return
     definition: dict[str, object] = {"id": spec.container, "partitionKey": partition_key}

@@ -1,4 +1,4 @@
-"""Queries over HTTP: items, and the few other resources that clients query for; read-feed; query plans."""
+"""Queries over HTTP: items, and the few other resources that clients query; read-feed; query plans."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def read_feed(account: Account, request: Request) -> Reply:
 
 
 async def query_resources(request: Request, listing: Reply) -> Reply:
-    """A query over databases, containers or offers: over what listing them gives."""
+    """A query over the list of databases, containers or offers."""
     page = json.loads(listing.body)
     name = next(key for key, value in page.items() if isinstance(value, list))
     query, parameters = _requested(request)
@@ -90,7 +90,7 @@ async def query_resources(request: Request, listing: Reply) -> Reply:
 
 
 def query_conflicts(account: Account, request: Request) -> Reply:
-    """`POST …/conflicts` with a query: there never are any, but a query may still be refused."""
+    """`POST …/conflicts` with a query: there are none, but a query may still be refused."""
     query, _ = _requested(request)
     if ReadScope.of_request(account.container_of(request), request).partition is None:
         _check_servable(request, query, None)
@@ -130,7 +130,7 @@ async def _run(
 
 
 def _partition_to_read(container: Container, continuation: Continuation | None) -> Partition:
-    """A read of the whole container goes from one physical partition to the next, a page never spans two."""
+    """Read the whole container, one physical partition after the other; no page spans two."""
     if continuation is None:
         return container.partitions[0]
     for partition in container.partitions:
@@ -142,7 +142,7 @@ def _partition_to_read(container: Container, continuation: Continuation | None) 
 def _in_container(
     container: Container, partition: Partition, following: Continuation | None
 ) -> Continuation | None:
-    """Where the read of a whole container goes on: in this partition, in the next one, or nowhere."""
+    """Where the read of a whole container continues: in this partition, in the next one, or nowhere."""
     if following is not None:
         return replace(following, partition=partition.number)
     if partition is container.partitions[-1]:
@@ -161,7 +161,7 @@ def _check_servable(request: Request, query: Query, named: ReadScope | None) -> 
 async def _scan(
     account: Account, container: Container, partition: Partition, scope: ReadScope, item_id: object, after: int
 ) -> AsyncIterator[Row]:
-    """Items in the order of their numbers, some at a time so that others are served in between."""
+    """Items in the order of their numbers, in portions, between which other requests are served."""
     numbers = item_numbers(partition)
     values: dict[str, object] = {
         "after": max(after, numbers.start - 1),

@@ -1,8 +1,8 @@
-"""Replicas that lag behind: what a read may be answered that does not name the write it must have seen.
+"""Replicas that lag behind, and answer reads whose session token does not demand the latest writes.
 
-Under session consistency a read sees at least what its session token says, and without one it is eventually
+Under session consistency a read sees at least what its session token demands. Without one it is eventually
 consistent: https://learn.microsoft.com/azure/cosmos-db/consistency-levels#session-consistency. How far a replica
-may lag is not documented; here by the commits of the last tenth of a second.
+may lag is not documented; here it is the commits of the last tenth of a second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What a commit did away with: the items as they were before, None where there was none."""
+    """The items before a commit, None for those it created."""
 
     before: int
     """The LSN of the partition before the commit."""
@@ -37,7 +37,7 @@ class Replaced:
 
 
 class Replicas:
-    """The last commits of every partition. `clock` gives seconds that only grow."""
+    """The last commits of every partition. `clock` is monotonic, in seconds."""
 
     def __init__(self, edges: Edges, clock: Callable[[], float] = time.monotonic) -> None:
         self._edges = edges
@@ -45,14 +45,14 @@ class Replicas:
         self._commits: dict[int, deque[Replaced]] = {}
 
     def committed(self, partition: Partition, lsn: int, items: dict[Name, Item | None]) -> None:
-        """A commit took the partition from where it stands to this LSN."""
+        """Note a commit that takes the partition from its present LSN to this one."""
         if self._edges.seed is None:
             return
         commits = self._commits.setdefault(partition.number, deque(maxlen=_COMMITS_KEPT))
         commits.append(Replaced(partition.lsn, lsn, self._clock(), items))
 
     def choose(self, partition: Partition, demanded: int | None) -> int:
-        """The LSN up to which the replica has everything that answers a read which demands so much."""
+        """The LSN of the replica that answers a read with this demand."""
         recent = self._clock() - LAG_S
         unseen = [
             commit.before
@@ -64,7 +64,7 @@ class Replicas:
         return partition.lsn
 
     def item_at(self, partition: Partition, lsn: int, name: Name, latest: Item | None) -> Item | None:
-        """An item as a replica has it that has everything up to this LSN."""
+        """An item as stored on a replica at this LSN."""
         found = latest
         for commit in reversed(self._commits.get(partition.number, ())):
             if commit.lsn <= lsn:

@@ -1,4 +1,4 @@
-"""What part of a container a feed or a query reads."""
+"""The part of a container that a feed or a query reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outbox_emulators.cosmos.partitioning import KeyRange, PartitionKey
 
 @dataclass(frozen=True, slots=True)
 class ReadScope:
-    """All of a container, or one physical partition, or of that a range of keys or one logical partition."""
+    """A whole container, a physical partition, or a key range or logical partition within one."""
 
     partition: Partition | None = None
     key_range: KeyRange | None = None
@@ -23,7 +23,7 @@ class ReadScope:
 
     @classmethod
     def of_request(cls, container: Container, request: Request) -> ReadScope:
-        """What the headers say; BadRequest for a key that is none, Gone for a partition that does not exist."""
+        """The scope that the headers name. Raises BadRequest for a malformed key, Gone for a missing partition."""
         headers = request.headers
         if header := headers.get("x-ms-documentdb-partitionkey"):
             return cls.of_key(container, container.partition_key.of_header(header))
@@ -39,7 +39,7 @@ class ReadScope:
 
 
 def scope_in_query(container: Container, required: Mapping[tuple[str, ...], Any]) -> ReadScope | None:
-    """The one logical partition that a query's WHERE clause names by equality, or all below one that it names."""
+    """The one logical partition that a query's WHERE clause names by equality, or all below it."""
     definition = container.partition_key
     values = [required[path] for path in itertools.takewhile(required.__contains__, definition.paths)]
     if not values:

@@ -31,11 +31,11 @@ _log = logging.getLogger(__name__)
 
 
 class CosmosServer:
-    """The subset of the Cosmos DB NoSQL REST API that azure-cosmos needs, over plain HTTP, on SQLite.
+    """Serves an account over plain HTTP, on the running asyncio loop.
 
-    `database` is a file, kept from one run to the next, or ":memory:". `physical_partitions` counts for
-    containers created from now on. `clock` gives seconds since 1970, and a test may turn it. `edges` is the seed
-    from which the behaviour is drawn that the service leaves open; None for the kindest.
+    `database` is a file that is kept between runs, or ":memory:". New containers have `physical_partitions`.
+    `clock` gives seconds since 1970; a test may control it. `edges` is the seed from which the behaviour is drawn
+    that the service leaves open; None for the kindest.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class CosmosServer:
         edges: int | None = DEFAULT_SEED,
     ) -> None:
         if physical_partitions < 1:
-            raise ValueError(f"physical_partitions is {physical_partitions}; there has to be at least one.")
+            raise ValueError(f"physical_partitions is {physical_partitions}; it must be at least 1.")
         self._host = host
         self._requested_port = port
         self._database = database
@@ -66,7 +66,7 @@ class CosmosServer:
         self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Serve; RuntimeError where the file is in use, OSError where the port is."""
+        """Start to serve. Raises RuntimeError if the file is in use, OSError if the port is."""
         self._account = Account(self._database, self._clock, self._physical_partitions, Edges(self._edges))
         self._faults = Faults()
         gateway = Gateway(self._account, self._authorization, lambda: self.endpoint, self._faults)
@@ -85,7 +85,7 @@ class CosmosServer:
         _log.info("Cosmos DB listens on %s", self.endpoint)
 
     async def stop(self) -> None:
-        """Answer no more, and close the file. A server can be started again."""
+        """Stop, and close the file. A server can be started again."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             with suppress(asyncio.CancelledError):
@@ -129,7 +129,7 @@ class CosmosServer:
 
     @property
     def account(self) -> Account:
-        """What is behind the wire: for provisioning at start."""
+        """The state of the account."""
         if self._account is None:
             raise RuntimeError("The server is not started, so it has no account.")
         return self._account

@@ -1,7 +1,7 @@
-"""Session consistency: a read names what it must have seen, by a session token of the partition that it asks.
+"""Session consistency: a read demands a state of its partition, by a session token.
 
-A token is `RANGE:VERSION#LSN`, maybe followed by the LSNs of regions; several are separated by commas. Of a
-partition that was split, its children take the tokens. Writes go to the primary, which has seen everything.
+A token is `RANGE:VERSION#LSN`, optionally with the LSNs of regions; several are separated by commas. The children
+of a split partition accept its tokens. Writes go to the primary, which has seen everything.
 
 Source: https://learn.microsoft.com/azure/cosmos-db/consistency-levels#session-consistency, and for the answer
 https://learn.microsoft.com/azure/cosmos-db/nosql/troubleshoot-not-found.
@@ -18,7 +18,7 @@ HEADER = "x-ms-session-token"
 
 
 class SessionNotAvailable(NotFound):
-    """No replica has what the token says was seen."""
+    """No replica has reached the state that the token demands."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -27,12 +27,12 @@ class SessionNotAvailable(NotFound):
 
 
 def token_of(partition: Partition, lsn: int | None = None) -> str:
-    """What a client is to send with its next read, to see what this answer saw: all, or up to this LSN."""
+    """The token with which a later read sees what this answer saw: everything, or up to this LSN."""
     return f"{partition.id}:-1#{partition.lsn if lsn is None else lsn}"
 
 
 def demanded_lsn(headers: Mapping[str, str], partition: Partition) -> int | None:
-    """The LSN that a read must have seen, None where it names none of this partition; BadRequest."""
+    """The LSN that a read demands of this partition, or None. Raises BadRequest."""
     token = headers.get(HEADER)
     if not token:
         return None
@@ -41,7 +41,7 @@ def demanded_lsn(headers: Mapping[str, str], partition: Partition) -> int | None
 
 
 def check_session(headers: Mapping[str, str], partition: Partition) -> None:
-    """SessionNotAvailable where the token is ahead of the partition."""
+    """Raise SessionNotAvailable if the token is ahead of the partition."""
     demanded = demanded_lsn(headers, partition)
     if demanded is not None and demanded > partition.lsn:
         raise SessionNotAvailable()

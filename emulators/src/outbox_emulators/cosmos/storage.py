@@ -1,6 +1,6 @@
-"""The SQLite file behind an account: its schema, its settings, its one connection.
+"""The SQLite file of an account: its schema, its settings, its one connection.
 
-Write-ahead log, one writer, synchronous NORMAL: what was acknowledged survives a killed process.
+Write-ahead log, one writer, synchronous NORMAL: acknowledged writes survive a killed process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Storage:
     """The connection. Everything runs on the event loop's thread, one statement after the other."""
 
     def __init__(self, database: str | Path = IN_MEMORY) -> None:
-        """Open or make the file; RuntimeError where another process has it open."""
+        """Open or create the file. Raises RuntimeError if another process has it open."""
         try:
             self._connection = sqlite3.connect(
                 str(database), isolation_level=None, timeout=0, cached_statements=256
@@ -64,7 +64,7 @@ class Storage:
             self.execute("PRAGMA locking_mode=EXCLUSIVE")
             self.execute("PRAGMA journal_mode=WAL")
             self.execute("PRAGMA synchronous=NORMAL")
-            # Without this an item that is replaced outright would leave its unique values behind.
+            # Without this, INSERT OR REPLACE would leave the unique values of the replaced item behind.
             self.execute("PRAGMA recursive_triggers=ON")
             self._connection.executescript(_SCHEMA)
         except sqlite3.OperationalError as error:
@@ -73,7 +73,7 @@ class Storage:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of the block, or nothing of it."""
+        """Run the block as one SQLite transaction."""
         self.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -20,7 +20,7 @@ UniqueKey = tuple[tuple[str, ...], ...]
 
 
 def unique_keys_of(definition: Mapping[str, Any]) -> list[UniqueKey]:
-    """From a container's definition; BadRequest where its policy is none."""
+    """Read a container's definition. Raises BadRequest if its policy is malformed."""
     policy = definition.get("uniqueKeyPolicy") or {}
     try:
         keys = [tuple(parse_path(path) for path in key["paths"]) for key in policy.get("uniqueKeys", [])]
@@ -39,7 +39,7 @@ def claim(
     document: Mapping[str, Any],
     now: int,
 ) -> None:
-    """Note the item's values in its logical partition (`place`); Conflict where another item has them."""
+    """Store the item's values in its logical partition (`place`). Raises Conflict if another item has them."""
     storage.execute("DELETE FROM unique_values WHERE number=?", (number,))
     partition, pk = place
     for index, key in enumerate(keys):

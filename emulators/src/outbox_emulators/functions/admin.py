@@ -1,12 +1,12 @@
-"""The host's HTTP side: is it ready, what has it done, and what misfortune is it to cause or to suffer.
+"""The host's HTTP endpoints: readiness, counts, and faults.
 
 GET    /health
 GET    /admin/status
-POST   /admin/steal   {"lease": "2" | null}           take this lease, or all, from hosts that are alive
-POST   /admin/crash   {"at": a CrashPoint, "kill": a Victim}   have the victim die by SIGKILL when processing gets
-                      there; without "at" now, without "kill" host and worker
-DELETE /admin/crash                                   go on living
-GET    /admin/edges                                   how often what the platform leaves unspecified was met
+POST   /admin/steal   {"lease": "2" | null}           steal this lease, or all, from hosts at work
+POST   /admin/crash   {"at": a CrashPoint, "kill": a Victim}   SIGKILL the victim when processing gets there;
+                      at once without "at", host and worker without "kill"
+DELETE /admin/crash                                   cancel it
+GET    /admin/edges                                   how often each edge was met
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LAST_WORDS_S = 0.05
 
 @asynccontextmanager
 async def served(host: Host, port: int) -> AsyncIterator[int]:
-    """Serve a started host's HTTP side; yields the port (0 asks for any free one)."""
+    """Serve a started host's endpoints; yields the port, which 0 chooses among the free ones."""
     runner = web.AppRunner(_Admin(host).application(), access_log=None)
     await runner.setup()
     try:
@@ -42,7 +42,7 @@ async def served(host: Host, port: int) -> AsyncIterator[int]:
 
 
 class _Admin:
-    """What cannot be done is answered with `{"error": …}` and 400, 404 or, where Cosmos DB fails, 503."""
+    """Answers errors with `{"error": …}` and 400, 404 or, if Cosmos DB fails, 503."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -91,8 +91,8 @@ class _Admin:
             )
         victim = Victim(body["kill"])
         if body["at"] is None:
-            # The answer first: there may be nobody left to give it.
-            asyncio.get_running_loop().call_later(_LAST_WORDS_S, self._host.crash.strike, victim)
+            # The answer comes first: this process may be the one that dies.
+            asyncio.get_running_loop().call_later(_LAST_WORDS_S, self._host.crash.kill, victim)
         else:
             self._host.crash.arm(CrashPoint(body["at"]), victim)
         return web.json_response({"at": body["at"], "kill": victim})
@@ -106,7 +106,7 @@ class _Admin:
 
 
 async def _object(request: web.Request) -> dict[str, Any]:
-    """The body, which must be a JSON object; one that is not has a member that nothing knows."""
+    """The body, a JSON object; any other body becomes an object with an unknown member."""
     try:
         body = await request.json()
     except ValueError:

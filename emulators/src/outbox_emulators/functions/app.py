@@ -1,4 +1,4 @@
-"""Loading function_app.py, as the Python worker does: index its functions, refuse what could not be run."""
+"""Load function_app.py as the Python worker does: index its functions, and refuse those that cannot run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function with a Cosmos DB trigger: what to call, with what, and what its decorators declared."""
+    """A function with a Cosmos DB trigger: the callable, its parameters, and what its decorators declare."""
 
     name: str
     call: Callable[..., Any]
@@ -45,7 +45,7 @@ class Function:
 
 @contextmanager
 def importable(app_directory: Path) -> Iterator[None]:
-    """Let the app import the modules beside it for as long as the block lasts; some imports come late."""
+    """Let the app import the modules of its directory while the block lasts; some imports come late."""
     directory = str(app_directory)
     sys.path.insert(0, directory)
     try:
@@ -57,8 +57,8 @@ def importable(app_directory: Path) -> Iterator[None]:
 def load_functions(app_directory: Path) -> list[Function]:
     """Execute the directory's function_app.py afresh and index it.
 
-    Functions with other triggers are named in a warning and left out. Raises HostError if the app cannot be
-    loaded, or has no function this host can run, or has one that the worker would refuse.
+    Functions with other triggers are named in a warning and skipped. Raises HostError if the app cannot be loaded,
+    has no function that this host can run, or has one that the worker would refuse.
     """
     app = _registered_app(_execute(app_directory))
     try:

@@ -1,4 +1,4 @@
-"""Which leases a host takes, so that in the end each host has about as many as any other."""
+"""The leases that a host takes, so that all hosts end up with about as many."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from outbox_emulators.functions.leases import Lease
 
 
 def leases_to_take(leases: Sequence[Lease], *, host: str, now: datetime, expiration_s: float) -> Sequence[Lease]:
-    """The leases this host should try to acquire now.
+    """The leases that this host should try to acquire now.
 
-    As EqualPartitionsBalancingStrategy in Azure/azure-cosmos-dotnet-v3 decides: up to an equal share of those that
-    nobody owns or renews any more; where there are none, one from the host that has the most, if it has too many.
+    As EqualPartitionsBalancingStrategy in Azure/azure-cosmos-dotnet-v3: up to an equal share of those that have no
+    owner or have expired; if there are none, one from the host with the most, if it has too many.
     """
     free = [lease for lease in leases if _is_free(lease, now, expiration_s)]
     owned = _count_by_owner(leases, free, host)

@@ -1,4 +1,4 @@
-"""`python -m outbox_emulators functions`: run a function app against Cosmos DB, or what stands in for it."""
+"""`outbox-emulators functions`: a function app's host in the foreground, for its Cosmos DB triggers."""
 
 from __future__ import annotations
 
@@ -18,60 +18,64 @@ DEFAULT_PORT = 7071
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this part's own options."""
-    parser.add_argument("--app", type=Path, default=Path(), metavar="DIR", help="the function app")
+    """Declare the options of this command."""
+    parser.add_argument("--app", type=Path, default=Path(), metavar="DIR", help="directory of the function app")
     parser.add_argument(
         "--env-file",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
-        help="settings; wins over the environment, a later file over an earlier one",
+        help="app settings, which override the environment; a later file overrides an earlier one",
     )
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="of /health and /admin; 0 for any free one")
-    parser.add_argument("--instance", metavar="NAME", help="the name that owns leases; made up if not given")
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, help="port of /health and /admin, 0 for any free one"
+    )
+    parser.add_argument(
+        "--instance", metavar="NAME", help="name of the host as an owner of leases; random by default"
+    )
     for name, meaning in (
-        ("acquire", "between looking for leases to take"),
-        ("renew", "between renewals of an own lease"),
-        ("expiration", "until a lease not renewed is free"),
+        ("acquire", "between two searches for leases to take"),
+        ("renew", "between two renewals of a lease"),
+        ("expiration", "after which a lease that is not renewed is free"),
     ):
         parser.add_argument(
             f"--lease-{name}-ms",
             type=_positive,
             metavar="MS",
-            help=f"time {meaning}; the trigger's own if not given",
+            help=f"time {meaning}; the trigger's by default",
         )
     parser.add_argument(
         "--function-timeout-ms",
         type=_positive,
         metavar="MS",
-        help="time an invocation may take; functionTimeout of host.json if not given",
+        help="time limit of an invocation; functionTimeout of host.json by default",
     )
     parser.add_argument(
         "--edges",
         type=_seed,
         default=DEFAULT_SEED,
         metavar="SEED",
-        help="draw what the platform leaves unspecified from this number; off for none of it",
+        help="draw the behaviour that the platform leaves open from this number; 'off' for the kindest",
     )
     parser.add_argument(
         "--edges-journal",
         type=Path,
         metavar="FILE",
-        help="append each such thing that is met, a line each, which outlives a host that is killed",
+        help="append a line to this file for each such behaviour; the file survives a host that is killed",
     )
-    parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input as well")
+    parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input too")
     parser.add_argument(
         "--shutdown-timeout-s",
         type=float,
         default=DEFAULT_SHUTDOWN_TIMEOUT_S,
         metavar="S",
-        help="how long to wait for invocations under way when stopping",
+        help="how long to wait for running invocations when stopping",
     )
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to stop; the exit code is 1 if the app cannot be run, which standard error explains."""
+    """Serve until a signal; returns the exit code: 0, or 1 with a line on standard error if it cannot start."""
     settings: dict[str, str] = {}
     try:
         for path in arguments.env_file:
@@ -95,6 +99,10 @@ async def run(arguments: argparse.Namespace) -> int:
     try:
         async with served(host, arguments.port) as port:
             process.announce({"part": "functions", "port": port, "instance": host.instance, "pid": os.getpid()})
+            process.explain(
+                f"The Functions host runs {arguments.app.resolve()}.",
+                {"Status": f"http://127.0.0.1:{port}/admin/status", "Instance": host.instance},
+            )
             await process.until_stopped(exit_with_stdin=arguments.exit_with_stdin)
     except OSError as error:
         print(f"functions: port {arguments.port} cannot be served: {error}", file=sys.stderr)

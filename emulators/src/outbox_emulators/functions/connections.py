@@ -15,7 +15,7 @@ _MANAGED_IDENTITY = "managedidentity"
 
 
 class Connections:
-    """One client for each connection, opened when first asked for and closed with the stack."""
+    """One client for each connection, opened at its first use and closed with the stack."""
 
     def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
         self._settings = settings
@@ -25,7 +25,7 @@ class Connections:
     async def client(self, name: str) -> CosmosClient:
         """The client for the connection of that name.
 
-        Raises HostError if it is not set or does not work, and AzureError where it may work later.
+        Raises HostError if it is not set or does not work, AzureError if it may work later.
         """
         if name not in self._clients:
             client = await self._client(name, self._settings.connection(name))
@@ -51,8 +51,13 @@ class Connections:
             ) from error
 
     async def _credential(self, connection: Connection) -> AsyncTokenCredential:
-        # azure-identity is slow to import and needed only where there is no connection string.
-        from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+        # azure-identity is slow to import, and an extra: connection strings do not need it.
+        try:
+            from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+        except ModuleNotFoundError as error:
+            raise HostError(
+                f"{error}. Run pip install 'outbox-emulators[identity]', or set a connection string"
+            ) from error
 
         if (connection.credential or "").casefold() == _MANAGED_IDENTITY:
             managed = ManagedIdentityCredential(client_id=connection.client_id)

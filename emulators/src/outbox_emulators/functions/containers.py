@@ -1,4 +1,4 @@
-"""The two containers of a trigger: found, checked, and the lease container created where the trigger says so."""
+"""The two containers of a trigger: found, checked, and the lease container created if the trigger says so."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TriggerContainers:
 async def open_containers(function: str, trigger: CosmosTrigger, connections: Connections) -> TriggerContainers:
     """Raises HostError naming the container that is missing or unsuitable, and the remedy.
 
-    Raises AzureError where the account may answer later.
+    Raises AzureError if the account may answer later.
     """
     account = await connections.client(trigger.connection)
     lease_account = await connections.client(trigger.lease_connection)
@@ -51,7 +51,7 @@ async def open_containers(function: str, trigger: CosmosTrigger, connections: Co
     return TriggerContainers(
         monitored=monitored,
         leases=leases,
-        # As CosmosContainerExtensions.GetLeasePrefix in Azure/azure-cosmos-dotnet-v3 has it.
+        # As in CosmosContainerExtensions.GetLeasePrefix in Azure/azure-cosmos-dotnet-v3.
         lease_prefix=f"{trigger.lease_container_prefix}{host}_{rids}",
         leases_partitioned_by_id=lease_paths == [LEASE_PARTITION_KEY],
     )

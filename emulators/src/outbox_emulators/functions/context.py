@@ -1,4 +1,4 @@
-"""The invocation context a function may ask for by a parameter called `context`.
+"""The invocation context, which a function gets in a parameter called `context`.
 
 The shapes are the Python worker's own (azure-functions-runtime, bindings/context.py), which differ from the
 abstract classes in azure.functions in one name: the retry context has `rpc_exception`, not `exception`. Code that
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RpcException:
-    """Why the attempt before this one failed."""
+    """The failure of the previous attempt."""
 
     source: str = ""
     stack_trace: str = ""

@@ -1,4 +1,4 @@
-"""Dying: at once, or at a chosen point of the way from a page of changes to its checkpoint."""
+"""Killing the host or the worker, at once or at a point between a page of changes and its checkpoint."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from enum import StrEnum
 
 
 class CrashPoint(StrEnum):
-    """Where a death leaves different things behind. Amid an invocation there is no point: whoever kills, waits."""
+    """Points at which a crash leaves different state behind. For one within an invocation, kill while it runs."""
 
     BEFORE_INVOCATION = "before-invocation"
-    """Documents were read, and handed to nobody."""
+    """Documents were read, and the function not called."""
     BEFORE_CHECKPOINT = "before-checkpoint"
-    """The function succeeded, and nothing tells."""
+    """The function succeeded, and nothing records it."""
     AFTER_CHECKPOINT = "after-checkpoint"
-    """All is recorded, the lease is still owned by the dead."""
+    """The checkpoint is written, and the lease still owned by the killed host."""
 
 
 class Victim(StrEnum):
-    """Who dies."""
+    """What is killed."""
 
     MACHINE = "machine"
-    """Host and worker, as when power fails."""
+    """Host and worker, as in a power failure."""
     HOST = "host"
-    """The host alone: the worker finishes what it has."""
+    """Only the host: the worker finishes its invocations."""
     WORKER = "worker"
-    """The worker alone: the host notices at once, and starts another."""
+    """Only the worker: the host notices at once, and starts another."""
 
 
 def kill_this_process() -> None:
@@ -35,25 +35,25 @@ def kill_this_process() -> None:
 
 
 class Crash:
-    """Kills whom `killers` know how to kill."""
+    """Kills a victim by the function that `killers` has for it."""
 
     def __init__(self, killers: Mapping[Victim, Callable[[], None]]) -> None:
         self._killers = killers
         self._armed: tuple[CrashPoint, Victim] | None = None
 
     def arm(self, point: CrashPoint, victim: Victim = Victim.MACHINE) -> None:
-        """Have the victim die when processing, of whichever lease, first reaches that point."""
+        """Kill the victim when the processing of any lease next reaches that point."""
         self._armed = point, victim
 
     def disarm(self) -> None:
         self._armed = None
 
-    def strike(self, victim: Victim) -> None:
-        """Have the victim die now."""
+    def kill(self, victim: Victim) -> None:
+        """Kill the victim now."""
         self._killers[victim]()
 
     def reached(self, point: CrashPoint) -> None:
         if self._armed is not None and self._armed[0] is point:
             victim = self._armed[1]
             self._armed = None
-            self.strike(victim)
+            self.kill(victim)

@@ -1,4 +1,4 @@
-"""What Newtonsoft.Json does to date-like strings when the host parses documents with its default settings.
+"""The rewriting of date-like strings by Newtonsoft.Json when the host parses documents with its default settings.
 
 The rules were read from JamesNK/Newtonsoft.Json (DateTimeUtils, DateTimeParser) with DateParseHandling.DateTime,
 DateTimeZoneHandling.RoundtripKind and ISO output: a string that reads as a date and time is written back
@@ -16,8 +16,8 @@ from typing import Any
 
 from outbox_emulators.functions.json_text import PageWithheld
 
-# The two digits that may follow the fraction without a sign are a quirk of the parser: it takes them for the
-# minutes of an offset and drops them. The possessive fraction keeps the match from giving digits back to them.
+# Two digits after the fraction, without a sign, are a quirk of the parser: it takes them for the minutes of an
+# offset and drops them. The possessive quantifier keeps the fraction from giving up digits to them.
 _ISO = re.compile(
     r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
     r"T(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,7}+))?"
@@ -36,7 +36,7 @@ _TICKS_OF_DATES = range(3_155_378_976_000_000_000)
 
 
 def rewritten(value: Any) -> Any:
-    """The JSON value with every date-like string in it, at any depth, as the host would hand it on.
+    """The JSON value with every date-like string in it, at any depth, as the host rewrites it.
 
     Raises PageWithheld for a `/Date(…)/` outside the years 1 to 9999, at which the parser throws.
     """
@@ -76,7 +76,7 @@ def _rewritten_iso(text: str) -> str:
 
 
 def _seconds_since_epoch(match: re.Match[str]) -> int | None:
-    """The date and time as written, zone aside; None if there is no such day or time of day."""
+    """The date and time as written, zone aside; None if there is no such date or time."""
     year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
     hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"])
     if not (year >= 1 and 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year, month)[1]):

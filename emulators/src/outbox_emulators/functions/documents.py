@@ -1,4 +1,4 @@
-"""From a page of the change feed to the function's argument, by way of the JSON text the host sends."""
+"""From a page of the change feed to the function's argument, through the JSON text that the host sends."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["PageWithheld", "from_text", "to_text"]
 def to_text(documents: list[dict[str, Any]], *, rewrite_dates: bool) -> str:
     """The documents as one JSON array, compact, system properties included.
 
-    Raises PageWithheld where the host cannot parse one of them.
+    Raises PageWithheld if the host cannot parse one of them.
     """
     return written(rewritten(documents) if rewrite_dates else documents)
 
 
 def from_text(text: str) -> DocumentList:
-    """What the Python worker makes of that text: the converter registered for the binding decodes it.
+    """Decode that text as the Python worker does, by the converter that is registered for the binding.
 
-    That is azure-functions' own, unless the app has registered another.
+    It is azure-functions' own unless the app has registered another.
     """
     converter = get_binding_registry().get(_BINDING)  # type: ignore[no-untyped-call]
     documents: DocumentList = converter.decode(Datum(text, "string"), trigger_metadata={})

@@ -1,4 +1,4 @@
-"""What the platform leaves unspecified: how often each such thing was met, and the seed it is drawn from."""
+"""The behaviour that the platform leaves open: drawn from a seed, and counted."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ DEFAULT_SEED = 1
 
 
 class Edge(StrEnum):
-    """What a host may do that a kind stand-in does not."""
+    """Behaviour of the real host that a kind emulator would leave out."""
 
     WORKER_KILLED = "worker-killed"
-    """The worker died alone, and all its invocations failed at once."""
+    """Only the worker died, and all its invocations failed at once."""
     HOST_KILLED = "host-killed"
-    """The host died without a word, and its worker lived on."""
+    """Only the host died, and its worker went on."""
     WORKER_OUTLIVED_HOST = "worker-outlived-host"
     """A worker finished an invocation whose host was dead."""
     LEASE_LOST_MID_INVOCATION = "lease-lost-mid-invocation"
-    """A lease was taken from its owner, whose function goes on."""
+    """A lease was stolen from its owner, whose function goes on."""
     LEASE_GIVEN_UP = "lease-given-up"
     """A failed request cost the lease, which was released until the next acquire interval."""
     LEASE_LEFT_TO_EXPIRE = "lease-left-to-expire"
@@ -30,18 +30,18 @@ class Edge(StrEnum):
     CHECKPOINT_CONFLICT = "checkpoint-conflict"
     """A checkpoint met a newer ETag, and was written again."""
     PAGE_WITHHELD = "page-withheld"
-    """A page could not be parsed, so that nobody got it."""
+    """A page could not be parsed, and was not delivered."""
     TIMEOUT_KILLED_WORKER = "timeout-killed-worker"
-    """functionTimeout killed the worker, with whatever else it was running."""
+    """functionTimeout killed the worker, with all its invocations."""
     LOCK_AWAITED = "lock-awaited"
-    """Another host's initialization lock was found, and waited for."""
+    """Another host's initialization lock was found and waited for."""
 
 
 class Edges:
-    """Counts edges, and draws what is unspecified.
+    """Draws edges, and counts them.
 
-    `seed` is None where nothing harsh is to be drawn. `journal` is a file to which the name of each edge is
-    appended as well, a line each: unlike the counts, it outlives a process that is killed.
+    Without a `seed` nothing is drawn. `journal` is a file to which the name of each edge is appended, in a line
+    each: unlike the counts it survives a process that is killed.
     """
 
     def __init__(self, seed: int | None = DEFAULT_SEED, journal: Path | None = None) -> None:
@@ -59,7 +59,7 @@ class Edges:
                 os.close(descriptor)
 
     def random(self, what: str) -> random.Random | None:
-        """A generator for one concern; None where nothing harsh is to be drawn."""
+        """The random numbers of one concern; None without a seed."""
         return None if self._seed is None else random.Random(f"{self._seed}:{what}")
 
     def as_json(self) -> dict[str, Any]:
@@ -67,5 +67,5 @@ class Edges:
 
 
 def read_journal(path: Path) -> Counter[str]:
-    """How often each edge is in a journal; nothing where there is none."""
+    """How often each edge is in a journal; empty if the file does not exist."""
     return Counter(path.read_text().split()) if path.exists() else Counter()

@@ -1,4 +1,4 @@
-"""Where an app's settings come from: env files, local.settings.json, the process environment."""
+"""An app's settings: from env files, local.settings.json and the process environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOCAL_SETTINGS = "local.settings.json"
 def read_env_file(path: Path) -> dict[str, str]:
     """The settings of an env file: lines `KEY=value`, `KEY='value'`, `export KEY=value`, comments.
 
-    Values are taken literally: `$` in an account key is no reference. Raises HostError if the file cannot be read
+    Values are literal: `$` in an account key is not a reference. Raises HostError if the file cannot be read
     or a line has no value.
     """
     if not path.is_file():
@@ -54,10 +54,10 @@ def _as_setting(value: object) -> str:
 
 @contextmanager
 def applied(settings: Mapping[str, str], *, defaults: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Make the settings the process environment for as long as the block lasts; yields the whole of it.
+    """Put the settings into the process environment while the block lasts; yields the whole environment.
 
-    `settings` win over the environment; `defaults` (local.settings.json) fill in only what is still missing, as
-    with `func`. The time zone follows TZ.
+    `settings` override the environment, which overrides `defaults` (local.settings.json), as with `func`.
+    The time zone follows TZ.
     """
     before = dict(os.environ)
     os.environ.update({**defaults, **before, **settings})

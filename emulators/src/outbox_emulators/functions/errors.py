@@ -1,4 +1,4 @@
-"""Why this host cannot run an app, and how errors are told."""
+"""The host's errors, and how they are described."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _TRANSIENT = frozenset({408, 410, 429, 449})
 
 
 class HostError(Exception):
-    """The app, its settings or its containers do not allow it to run; the message says which, and what to do."""
+    """The app, its settings or its containers do not allow it to run; the message names it and the remedy."""
 
 
 class ContainerMissing(HostError):
-    """The monitored container or the lease container does not exist; the message says which, and what to do."""
+    """The monitored container or the lease container does not exist; the message names it and the remedy."""
 
 
 def is_transient(error: AzureError) -> bool:
-    """Whether the same request may succeed later: no connection, a timeout, throttling, the service in trouble."""
+    """Whether the same request may succeed later: no connection, a timeout, throttling, a failing service."""
     if isinstance(error, CosmosHttpResponseError):
         status = error.status_code or 0
         return status in _TRANSIENT or status >= 500
@@ -25,7 +25,7 @@ def is_transient(error: AzureError) -> bool:
 
 
 def describe(error: Exception) -> str:
-    """One line that says what went wrong, without the dump that the SDK's messages carry along."""
+    """One line that says what went wrong, without the details that the SDK appends."""
     if isinstance(error, CosmosHttpResponseError):
         return f"{error.status_code} {_first_line(error)}"
     if isinstance(error, ClientAuthenticationError):

@@ -1,4 +1,4 @@
-"""An invocation with its retries: attempts at the same documents until one succeeds or the policy gives up."""
+"""An invocation with its retries: attempts with the same documents until one succeeds or the policy gives up."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 class Executor:
     """Runs one function's invocations, several at a time, one for each lease.
 
-    The way of FunctionExecutorExtensions.TryExecuteAsync in Azure/azure-webjobs-sdk: the policy lives in memory,
-    every attempt has the same documents and invocation id, and `stopping` ends the wait for the next attempt but
-    not the attempt that runs.
+    As FunctionExecutorExtensions.TryExecuteAsync in Azure/azure-webjobs-sdk: the policy is kept in memory, every
+    attempt has the same documents and invocation id, and `stopping` ends the wait for the next attempt but not a
+    running attempt.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Executor:
         self._random = random.Random()
 
     async def execute(self, documents: str, count: int) -> bool:
-        """Whether an attempt at these documents (a JSON array of `count`) succeeded."""
+        """Invoke with these documents, a JSON array of `count`; returns whether an attempt succeeded."""
         invocation_id = str(uuid.uuid4())
         policy = self._function.retry_policy
         retries = 0

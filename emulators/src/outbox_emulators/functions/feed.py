@@ -29,16 +29,16 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Documents in the order of their changes (none: the feed is drained), and where to read on."""
+    """Documents in the order of their changes (none: the feed is drained), and the continuation."""
 
     documents: list[dict[str, Any]]
     continuation: str | None
 
 
 class ChangeFeed:
-    """Reads the latest-version change feed, going on from the service's own ETags.
+    """Reads the latest-version change feed, with the service's ETags as continuations.
 
-    They are what the .NET processor keeps in a lease; the Python SDK's longer tokens wrap them.
+    The .NET processor keeps these in a lease. The Python SDK's longer tokens wrap them.
     """
 
     def __init__(self, container: ContainerProxy, *, start_from: str | datetime, max_items: int | None) -> None:
@@ -48,7 +48,7 @@ class ChangeFeed:
 
     async def ranges(self) -> list[PartitionRange]:
         """The container's physical partitions."""
-        # The public read_feed_ranges leaves out the ids, which name the leases.
+        # The public read_feed_ranges omits the ids, which name the leases.
         connection = self._container.client_connection
         ranges = connection._ReadPartitionKeyRanges(self._container.container_link)
         return [
@@ -60,7 +60,7 @@ class ChangeFeed:
 
         Raises PartitionGone, and what the SDK raises.
         """
-        # The pages' own token is taken from what the client received last, which may be another partition's.
+        # The pages' own token is that of the client's latest response, which may be another partition's.
         answers: list[tuple[str, str]] = []
         pages = self._container.query_items_change_feed(
             **self._options(partition, continuation),
@@ -77,7 +77,7 @@ class ChangeFeed:
             raise
         if not answers:
             return Page(documents, continuation)
-        # Asked for a range, azure-cosmos reads on from one of its children, which the session token names.
+        # For a split range, azure-cosmos continues with one of its children, which the session token names.
         etag, session_token = answers[-1]
         answered_by = session_token.partition(":")[0]
         if answered_by != partition.id:
@@ -90,5 +90,5 @@ class ChangeFeed:
             bounds = {"min": partition.minimum, "max": partition.maximum}
             inclusive = {"isMinInclusive": True, "isMaxInclusive": False}
             return options | {"feed_range": {"Range": bounds | inclusive}, "start_time": self._start_from}
-        # Given a bare ETag, azure-cosmos 4.17.1 leaves it to the caller to say which partition is meant.
+        # With a bare ETag, azure-cosmos 4.17.1 leaves it to the caller to name the partition.
         return options | {"continuation": continuation, "headers": {_RANGE_ID: partition.id}}

@@ -34,14 +34,13 @@ logger = logging.getLogger(__name__)
 
 
 class Host:
-    """Runs the app in `app_directory`, with `settings` as (part of) the process environment.
+    """Runs the app in `app_directory`, with `settings` added to the process environment.
 
-    With `separate_worker` the app runs in a process of its own, as in Azure, else in this one.
+    With `separate_worker` the app runs in a process of its own, as in Azure, otherwise in this one.
 
-    `instance` is the name under which leases are owned, followed by the function's name; a new one is made up
-    where it is None, as the real host does. The `lease_…_ms` take the place of what the trigger says,
-    `function_timeout_ms` that of host.json's functionTimeout. `stop` waits `shutdown_timeout_s` for invocations
-    under way. `edges` counts and draws what the platform leaves unspecified.
+    `instance`, followed by the function's name, is the owner of leases; it is random if None, as on the real host.
+    `lease_…_ms` override the trigger's times, and `function_timeout_ms` host.json's functionTimeout. `stop` waits
+    `shutdown_timeout_s` for running invocations. `edges` draws the behaviour that the platform leaves open.
     """
 
     def __init__(
@@ -80,11 +79,11 @@ class Host:
         self._statuses: list[FunctionStatus] = []
 
     async def start(self) -> None:
-        """Load the app, take leases, and return once they are polled, or once that is known to take its time.
+        """Load the app, take leases, and return once they are polled, or once that is known to take longer.
 
-        A function whose account does not answer, or whose containers are not there, does not keep the others from
-        running; its listener is started in the background as soon as that is possible. Raises HostError where the
-        app or its settings must be changed; then nothing runs.
+        A function whose account does not answer, or whose containers are missing, does not keep the others from
+        running; its listener starts in the background as soon as possible. Raises HostError if the app or its
+        settings must be changed; then nothing runs.
         """
         try:
             await self._start()
@@ -93,10 +92,10 @@ class Host:
             raise
 
     async def stop(self) -> None:
-        """Stop the listeners, release the leases and put the environment back.
+        """Stop the listeners, release the leases and restore the environment.
 
-        An invocation under way is finished but, as outside the platform's drain mode, not checkpointed: its
-        documents are delivered again. A wait for a retry ends at once. The worker is killed in the end.
+        A running invocation is finished but, as outside the platform's drain mode, not checkpointed: its documents
+        are delivered again. A wait for a retry ends at once. Last, the worker is killed.
         """
         self._stopping.set()
         async with asyncio.TaskGroup() as group:
@@ -108,14 +107,13 @@ class Host:
         await self._stack.aclose()
 
     def status(self) -> dict[str, Any]:
-        """The instance's name, and counts for each function as FunctionStatus has them."""
+        """The instance's name, and the FunctionStatus of each function."""
         return {"instance": self.instance, "functions": [status.as_json() for status in self._statuses]}
 
     async def steal(self, token: str | None) -> list[dict[str, Any]]:
-        """Take leases from other hosts at work, by token or all of them (None), as `Listener.steal` says.
+        """Steal leases from other hosts at work, by token or all of them (None), as `Listener.steal` does.
 
-        Returns each lease of that token with its function, its owner before, and whether it was stolen; none
-        where there is no such lease.
+        Returns each lease of that token with its function, its previous owner, and whether it was stolen.
         """
         thefts = [theft for listener in self._listeners for theft in await listener.steal(token)]
         return [
@@ -166,7 +164,7 @@ class Host:
     ) -> Listener:
         status = FunctionStatus(function.name)
         self._statuses.append(status)
-        # Functions that share their leases, for want of a prefix, compete for them, as they do in Azure.
+        # Functions without a lease prefix share their leases, and compete for them, as in Azure.
         owner = f"{self.instance}-{function.name}"
         executor = Executor(
             function,

@@ -1,4 +1,4 @@
-"""host.json: what of it decides how a Cosmos DB trigger behaves."""
+"""host.json: the settings that matter to a Cosmos DB trigger."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _UNLIMITED_S = -86_400.0
 _DATE_HANDLING = "extensions.cosmosDB.serializerSettings.dateParseHandling"
 _BUNDLE = "extensionBundle.version"
 
-# The first bundle whose Cosmos DB extension (4.9.0) knows the date setting.
+# The first bundle whose Cosmos DB extension (4.9.0) has the date setting.
 _KNOWS_DATE_HANDLING = (4, 23, 1)
 _LOWEST_OF_RANGE = re.compile(r"\s*[\[(]?\s*(?P<major>\d+)(?:\.(?P<minor>\d+|\*))?(?:\.(?P<patch>\d+|\*))?")
 
 
 @dataclass(frozen=True, slots=True)
 class HostConfiguration:
-    """What host.json says.
+    """The settings of host.json.
 
     Attributes:
-        function_timeout_s: Seconds an invocation may take; None where it may last for ever.
-        rewrite_dates: Whether date-like strings are normalised on their way to the function.
+        function_timeout_s: Seconds that an invocation may take; None for no limit.
+        rewrite_dates: Whether date-like strings are rewritten on their way to the function.
         has_extension_bundle: Whether the app gets its trigger from a bundle.
     """
 
@@ -38,7 +38,7 @@ class HostConfiguration:
 
     @classmethod
     def from_directory(cls, app_directory: Path) -> HostConfiguration:
-        """Read `host.json` of that directory. Raises HostError if it is missing or cannot be honoured."""
+        """Read `host.json` of that directory. Raises HostError if it is missing or not supported."""
         path = app_directory / "host.json"
         try:
             content = json.loads(path.read_text("utf-8-sig"))
@@ -66,7 +66,7 @@ def _at(content: Any, path: str) -> Any:
 
 
 def _function_timeout(value: Any) -> float | None:
-    """Seconds; None for "-1" (a TimeSpan of minus one day), which the real host takes as unlimited."""
+    """Seconds; None for "-1" (a TimeSpan of minus one day), which means no limit to the real host."""
     if value is None:
         return DEFAULT_FUNCTION_TIMEOUT_S
     seconds = parse_timespan(str(value), name="functionTimeout in host.json")
@@ -80,10 +80,11 @@ def _function_timeout(value: Any) -> float | None:
 
 
 def _rewrites_dates(content: Any) -> bool:
-    """True unless dates are left alone, as the extension can since 4.9.0 (azure-webjobs-sdk-extensions pull 923).
+    """Whether dates are rewritten, which `None` prevents since extension 4.9.0.
 
-    An older extension ignores the setting without a word, whatever its value. The lowest bundle of the range
-    decides: a host that has it on disk uses it (ExtensionBundleManager of Azure/azure-functions-host).
+    Source: azure-webjobs-sdk-extensions pull 923. An older extension silently ignores the setting. The lowest
+    bundle of the range decides, as a host that has it on disk uses it (ExtensionBundleManager of
+    Azure/azure-functions-host).
     """
     bundle = _at(content, _BUNDLE)
     if bundle is not None and _lowest(str(bundle)) < _KNOWS_DATE_HANDLING:

@@ -26,7 +26,7 @@ _SMALLEST_SCALE = -3
 
 
 class PageWithheld(Exception):
-    """The host cannot parse a page of changes, and so hands none of it to the function; the message says why."""
+    """The host cannot parse a page of changes, and delivers none of it; the message says why."""
 
 
 def written(documents: list[dict[str, Any]]) -> str:

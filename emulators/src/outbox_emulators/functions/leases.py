@@ -1,7 +1,7 @@
-"""Lease documents: who reads which physical partition, and how far it has got.
+"""Lease documents: the owner of each physical partition, and its checkpoint.
 
-Their shape and their rules are those of the .NET change feed processor (Azure/azure-cosmos-dotnet-v3,
-ChangeFeedProcessor/LeaseManagement), so that tools which read leases find what they find in Azure.
+Their format and their rules are those of the .NET change feed processor (Azure/azure-cosmos-dotnet-v3,
+ChangeFeedProcessor/LeaseManagement), so that tools for leases work here too.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class LeaseLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`token` is the id of `partition`; `continuation` the feed's ETag up to which all is done, or None.
+    """`token` is the id of `partition`; `continuation` is the checkpoint, an ETag of the feed, or None.
 
-    `document` is what the container holds, with whatever a newer processor may have added.
+    `document` is the stored one, with any properties that a newer processor has added.
     """
 
     id: str
@@ -79,7 +79,7 @@ class Lease:
 
 
 class LeaseStore:
-    """The leases of one trigger in the lease container, as one host (`owner`) sees and changes them."""
+    """The leases of one trigger in the lease container, for one host (`owner`)."""
 
     def __init__(
         self, container: ContainerProxy, *, prefix: str, owner: str, partitioned_by_id: bool, edges: Edges
@@ -98,12 +98,11 @@ class LeaseStore:
         stopping: asyncio.Event,
         awaited: Callable[[], None],
     ) -> None:
-        """Create the missing leases, once for all hosts; a marker document tells those that come later.
+        """Create the missing leases, once for all hosts; a marker document records that for later hosts.
 
-        As BootstrapperCore of the .NET processor, under a lock that expires after 30 s where the container has a
-        default TTL (-1 will do). Where it has none, the lock of a host that died holding it stays: every other
-        host looks again each `wait_s` seconds, without a word and without end, until `stopping`; `awaited` is
-        called before it waits.
+        As BootstrapperCore of the .NET processor, under a lock that expires after 30 s if the container has a
+        default TTL (-1 is enough). Without one, the lock of a host that was killed remains: every other host polls
+        each `wait_s` seconds, silently and endlessly, until `stopping`; `awaited` is called before it waits.
         """
         while not await self._is_initialized():
             lock = await self._take_lock()
@@ -121,7 +120,7 @@ class LeaseStore:
             return
 
     async def all(self) -> list[Lease]:
-        """Every lease of this trigger, whoever owns it, in the order of their ids."""
+        """The leases of this trigger with any owner, in the order of their ids."""
         documents = self._container.query_items(
             "SELECT * FROM c WHERE STARTSWITH(c.id, @prefix)",
             parameters=[{"name": "@prefix", "value": self._prefix + PREFIX_SEPARATOR}],
@@ -130,15 +129,15 @@ class LeaseStore:
         return sorted(leases, key=lambda lease: lease.id)
 
     async def acquire(self, lease: Lease) -> Lease:
-        """Make it this host's, unless its owner has changed since it was read. Raises LeaseLost."""
+        """Become the owner, unless the owner has changed since the lease was read. Raises LeaseLost."""
         return await self._update(lease, lambda current: replace(current, owner=self._owner), expected=lease.owner)
 
     async def renew(self, lease: Lease) -> Lease:
-        """Show that the owner is alive. Raises LeaseLost."""
+        """Renew the lease. Raises LeaseLost."""
         return await self._update(await self._read(lease), lambda current: current, expected=self._owner)
 
     async def checkpoint(self, lease: Lease, continuation: str) -> Lease:
-        """Record that everything up to there is done. Raises LeaseLost."""
+        """Record that everything up to `continuation` is processed. Raises LeaseLost."""
         return await self._update(
             lease,
             lambda current: replace(current, continuation=continuation),
@@ -147,15 +146,15 @@ class LeaseStore:
         )
 
     async def release(self, lease: Lease) -> Lease:
-        """Leave it to whoever wants it. Raises LeaseLost."""
+        """Give up the ownership. Raises LeaseLost."""
         return await self._update(
             await self._read(lease), lambda current: replace(current, owner=None), expected=self._owner
         )
 
     async def divide(self, lease: Lease, children: Sequence[PartitionRange]) -> list[Lease]:
-        """Put a lease for each child in the place of a split partition's; returns them, free to be acquired.
+        """Replace the lease of a split partition by one for each child; returns them, without an owner.
 
-        They go on from where the parent's is, as the children number their changes on from the parent's
+        They continue at the parent's checkpoint, as the children continue the parent's numbers
         (PartitionSynchronizerCore.HandlePartitionGoneAsync). Raises LeaseLost.
         """
         parent = await self._read(lease)
@@ -175,10 +174,10 @@ class LeaseStore:
         expected: str | None,
         conflicted: Callable[[], None] = lambda: None,
     ) -> Lease:
-        """Write the change against the lease's ETag; on a conflict look again, while `expected` still owns it.
+        """Write the change if the ETag matches; on a conflict read and try again, while `expected` is the owner.
 
-        The answer has the ETag that was sent, not the new one: the .NET processor keeps it since its SDK's
-        version 3.19, so that the next write of that lease is refused once (412), read and written again.
+        The result has the ETag that was sent, not the new one. The .NET processor does so since SDK 3.19, so that
+        the next write of that lease is refused once (412), then read and written again.
         """
         for _ in range(_CONFLICTS + 1):
             if lease.owner != expected:
@@ -215,7 +214,7 @@ class LeaseStore:
         return True
 
     async def _take_lock(self) -> Mapping[str, Any] | None:
-        """The lock's document, or None where another host holds it."""
+        """The lock's document, or None if another host holds it."""
         lock = {"id": self._prefix + INITIALIZATION_LOCK, "ttl": LOCK_TTL_S}
         try:
             return await self._container.create_item(self._with_partition_key(lock))
@@ -231,7 +230,7 @@ class LeaseStore:
                 match_condition=MatchConditions.IfNotModified,
             )
         except (CosmosResourceNotFoundError, CosmosAccessConditionFailedError):
-            return  # It expired, and another host may hold it now.
+            return  # It has expired, and another host may hold it now.
 
     async def _create_missing(self, ranges: Sequence[PartitionRange]) -> None:
         present = {lease.token for lease in await self.all()}
@@ -243,7 +242,7 @@ class LeaseStore:
         try:
             await self._container.create_item(self._with_partition_key(document))
         except CosmosResourceExistsError:
-            return  # Another host whose lock had expired created it.
+            return  # Created by another host, after its lock had expired.
 
     def _new_document(self, partition_range: PartitionRange) -> dict[str, Any]:
         return {
@@ -261,5 +260,5 @@ class LeaseStore:
         return lease.id if self._partitioned_by_id else str(lease.document["partitionKey"])
 
     def _with_partition_key(self, document: dict[str, Any]) -> dict[str, Any]:
-        """A lease container partitioned by /partitionKey, which Gremlin accounts need, holds the id there too."""
+        """A lease container partitioned by /partitionKey, which Gremlin accounts need, has the id there too."""
         return document if self._partitioned_by_id else {**document, "partitionKey": document["id"]}

@@ -25,7 +25,7 @@ from outbox_emulators.functions.trigger import LeaseTimings
 _FIRST_POLL_S = 10.0
 _LOCK_LOOK_S = 15.0
 
-# In one of so many balancing rounds a host takes a lease from an owner that is alive, whatever it has itself.
+# In one of this many balancing rounds a host steals a lease from an owner at work, whatever its own share.
 _ROUNDS_A_THEFT = 16
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a listener reads: the leases, and the feed that they are about."""
+    """The sources of a listener: the lease store and the change feed."""
 
     store: LeaseStore
     feed: ChangeFeed
@@ -44,7 +44,7 @@ ProcessorFactory = Callable[[Lease, Source], PartitionProcessor]
 
 @dataclass(frozen=True, slots=True)
 class Theft:
-    """An attempt to take a function's lease from `victim`, its owner (None: it had none), and how it ended."""
+    """An attempt to steal a function's lease from `victim`, its owner if it had one, and its outcome."""
 
     function: str
     token: str
@@ -84,9 +84,8 @@ class Listener:
     async def start(self) -> bool:
         """Create the leases if there are none, take a share, and return once each has been read from.
 
-        Where the account does not answer, a container is missing or another host is creating the leases, it
-        returns as well, with False, and starting goes on beside it. Raises HostError if the containers cannot be
-        used.
+        If the account does not answer, a container is missing or another host is creating the leases, return False
+        and continue in the background. Raises HostError if the containers cannot be used.
         """
         startup = Startup(
             lambda: self._begin(startup.settled.set),
@@ -97,7 +96,7 @@ class Listener:
         self._starting = asyncio.create_task(startup.run(), name=f"start of {self._status.name}")
         self._starting.add_done_callback(self._started)
         await startup.settled.wait()
-        # A startup that failed for good ends right after it has settled.
+        # A startup that cannot succeed ends right after it has settled.
         await asyncio.sleep(0)
         if error := as_host_error(self._starting):
             raise error
@@ -134,10 +133,10 @@ class Listener:
             logger.warning("Not every lease of %s could be read from so far", self._status.name)
 
     async def stop(self, *, within_s: float) -> None:
-        """Stop reading, let invocations under way finish, and release the leases; `stopping` is already set.
+        """Stop reading, let running invocations finish, and release the leases; `stopping` is already set.
 
-        What has not ended by then is abandoned. Its lease is not released but left to expire, as when the real
-        host's process is killed: nobody may take it while the old invocation could still be at work.
+        An invocation that does not finish in time is abandoned. Its lease is not released but left to expire, as
+        when the real host is killed: no other host may take it while the old invocation could still run.
         """
         running = set(self._running.values())
         running |= {task for task in (self._starting, self._balancing) if task is not None}
@@ -153,10 +152,10 @@ class Listener:
             await asyncio.wait(unfinished)
 
     async def steal(self, token: str | None) -> list[Theft]:
-        """Take the lease of that token, or every one (None), from its living owner, and process it at once.
+        """Steal the lease of that token, or every lease (None), from its owner, and process it at once.
 
-        What this host processes already is left alone. The owner learns of it at its next write to the lease; an
-        invocation that it has under way goes on meanwhile. Raises AzureError if the leases cannot be read.
+        Leases that this host processes already are skipped. The owner notices at its next write to the lease; its
+        running invocation goes on meanwhile. Raises AzureError if the leases cannot be read.
         """
         if self._source is None:
             return []
@@ -176,7 +175,7 @@ class Listener:
             logger.warning("Leases of %s could not be balanced: %s", self._status.name, describe(error))
 
     async def _resume(self, source: Source, leases: Sequence[Lease]) -> None:
-        """Take what a host of the same name left behind, without waiting for it to expire."""
+        """Take the leases that a host of the same name left behind, without waiting for their expiry."""
         for lease in leases:
             if lease.owner == self._owner:
                 await self._take(source, lease)
@@ -190,10 +189,10 @@ class Listener:
             await self._take(source, lease)
 
     def _coveted(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        """Now and then, a lease of another host at work, which is not told.
+        """Now and then, if so drawn, a lease of another host at work.
 
-        Balancing may take any lease at any moment, in the middle of an invocation too: whenever hosts come and
-        go, clocks differ, or a renewal was late (EqualPartitionsBalancingStrategy in azure-cosmos-dotnet-v3).
+        Balancing may take any lease at any moment, even in the middle of an invocation: when hosts come and go,
+        clocks differ, or a renewal was late (EqualPartitionsBalancingStrategy in azure-cosmos-dotnet-v3).
         """
         others = [lease for lease in leases if lease.owner not in (None, "", self._owner)]
         if self._thefts is None or not others or self._thefts.randrange(_ROUNDS_A_THEFT):
@@ -201,7 +200,7 @@ class Listener:
         return [self._thefts.choice(others)]
 
     async def _take(self, source: Source, lease: Lease) -> bool:
-        """Acquire a lease and start its processor; whether that was to be done, and was."""
+        """Acquire a lease and start its processor; returns whether it did."""
         # Balancing and stealing may want the same lease at the same time.
         async with self._taking:
             if lease.token in self._running or self._stopping.is_set():
@@ -231,14 +230,14 @@ class Listener:
             logger.info("Lease %s is divided: %s", token, gone)
             await self._divide(source, processor)
         finally:
-            # Whoever waits for the first read must not wait for one that will not come.
+            # A waiter for the first read must not wait for one that never comes.
             processor.polled.set()
             del self._processors[token]
             del self._running[token]
             self._report()
 
     async def _process(self, token: str, processor: PartitionProcessor) -> bool:
-        """Whether an error costs the lease, which the balancer takes again at its next interval."""
+        """Whether an error gives up the lease, which the balancer takes again at its next interval."""
         try:
             await processor.run()
         except LeaseLost as lost:
@@ -269,8 +268,8 @@ class Listener:
     async def _divide(self, source: Source, processor: PartitionProcessor) -> None:
         """Process the children of a split partition (PartitionControllerCore.HandlePartitionGoneAsync).
 
-        One that is not split yet is given up, as after any error. Where this fails, the lease is left to expire,
-        and whoever acquires it tries again.
+        A lease whose partition has no children yet is given up, as after any error. If this fails, the lease is
+        left to expire, and its next owner tries again.
         """
         lease = processor.lease
         minimum, maximum = lease.partition.minimum, lease.partition.maximum

@@ -1,4 +1,4 @@
-"""One owned lease at work: read its partition's changes, hand them on, checkpoint, and keep the lease alive."""
+"""An owned lease at work: read the changes of its partition, invoke, checkpoint, and renew the lease."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class PartitionProcessor:
     """From the acquisition of a lease to its loss or release.
 
     As FeedProcessorCore and LeaseRenewerCore of the .NET change feed processor and ProcessChangesAsync of the
-    trigger's listener do: an invocation under way is never interrupted. When the lease turns out to be lost, the
-    invocation goes on, its retries included, beside the new owner's, and only its checkpoint fails. One failed
-    read, once the SDK has given it up, ends the processing of the lease.
+    trigger's listener: a running invocation is never interrupted. After the lease is lost it goes on, with its
+    retries, beside the new owner's, and only its checkpoint fails. One failed read, after the SDK's retries, ends
+    the processing of the lease.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class PartitionProcessor:
         self._lost: LeaseLost | None = None
 
     def end(self) -> None:
-        """Stop reading; an invocation under way is finished first."""
+        """Stop reading; a running invocation is finished first."""
         self._ending.set()
 
     async def run(self) -> None:
         """Process until `end` is called.
 
-        Raises LeaseLost, PageWithheld, and what Cosmos DB answers to a read of the feed or to a checkpoint.
+        Raises LeaseLost, PageWithheld, and the SDK's errors of reading the feed and of checkpoints.
         """
         renewer = asyncio.create_task(self._keep_renewing())
         try:

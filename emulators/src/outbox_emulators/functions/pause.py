@@ -1,4 +1,4 @@
-"""Waiting that can be cut short."""
+"""A wait that an event ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 async def pause(seconds: float, *, until: asyncio.Event) -> bool:
-    """Wait that long, or until the event is set; whether it was set."""
+    """Wait that long, or until the event is set; returns whether it was set."""
     try:
         async with asyncio.timeout(seconds):
             return await until.wait()

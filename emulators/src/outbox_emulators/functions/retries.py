@@ -16,9 +16,9 @@ _LONGEST_S = 2_147_483_647.0
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`max_retry_count` retries after the first attempt, -1 for no end; the intervals are seconds.
+    """`max_retry_count` retries after the first attempt, -1 for no limit; intervals are in seconds.
 
-    A fixed delay is a policy whose two intervals are equal.
+    A fixed delay is a policy with two equal intervals.
     """
 
     max_retry_count: int
@@ -31,7 +31,7 @@ class RetryPolicy:
     def delays(self, generator: random.Random) -> Iterator[float]:
         """Seconds before each retry: the minimum, then growing from it by powers of two, ±20 %, to the maximum.
 
-        As RandomizedExponentialBackoffStrategy in Azure/azure-webjobs-sdk computes it.
+        As computed by RandomizedExponentialBackoffStrategy in Azure/azure-webjobs-sdk.
         """
         growth = 0.0
         while (delay := self.minimum_s + growth * generator.uniform(1 - _JITTER, 1 + _JITTER)) < self.maximum_s:

@@ -1,4 +1,4 @@
-"""An app's settings as its bindings see them: `%NAME%` expressions, and connections by name."""
+"""An app's settings as its bindings use them: `%NAME%` expressions, and connections by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Connection:
 
 
 class Settings:
-    """Named values; names are compared without regard to case, as .NET configuration does."""
+    """Named values; names are case-insensitive, as in .NET configuration."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = {name.casefold(): value for name, value in values.items()}

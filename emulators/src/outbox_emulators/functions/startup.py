@@ -1,7 +1,6 @@
-"""Starting a function's listener: once, and where Cosmos DB does not answer, again and again.
+"""Starting a function's listener, with retries while Cosmos DB does not answer.
 
-As FunctionListener of Azure/azure-webjobs-sdk does around CosmosDBTriggerListener: the host runs on whatever comes
-of it.
+As FunctionListener of Azure/azure-webjobs-sdk does around CosmosDBTriggerListener. The host runs in either case.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ logger = logging.getLogger(__name__)
 class Startup:
     """Runs `attempt` until it succeeds, `stopping` is set, or it can never succeed.
 
-    `settled` is set once it is known how the first attempt ended; whoever knows earlier that it will take its
-    time, sets it. `minimum_retry_s` is the first wait before another attempt.
+    `settled` is set at the end of the first attempt, or earlier by an attempt that will take longer.
+    `minimum_retry_s` is the first wait before another attempt.
     """
 
     def __init__(
@@ -47,12 +46,12 @@ class Startup:
         self._attempt = attempt
         self._stopping = stopping
         self._status = status
-        # RandomizedExponentialBackoffStrategy, as retry policies have it.
+        # RandomizedExponentialBackoffStrategy, as in retry policies.
         policy = RetryPolicy(UNLIMITED, minimum_retry_s, max(minimum_retry_s, MAXIMUM_RETRY_S))
         self._delays = policy.delays(random.Random())
 
     async def run(self) -> None:
-        """Raises HostError where the app or its settings must be changed."""
+        """Raises HostError if the app or its settings must be changed."""
         try:
             while not self._stopping.is_set():
                 try:
@@ -72,10 +71,10 @@ class Startup:
             self.settled.set()
 
     async def _never(self) -> None:
-        """Try again without ever getting as far as the containers, were they there by now.
+        """Retry in vain, even when the containers exist by now.
 
-        CosmosDBTriggerListener forgets its processor after a 404, and builds another one from a builder that
-        takes part in one building only.
+        After a 404, CosmosDBTriggerListener discards its processor, and builds another from a builder that can be
+        used only once.
         """
         self.settled.set()
         while not await pause(next(self._delays), until=self._stopping):
@@ -87,7 +86,7 @@ class Startup:
 
 
 def as_host_error(task: asyncio.Task[None]) -> HostError | None:
-    """Why a startup ended that can never succeed; None where it goes on or has succeeded."""
+    """The error of a startup that cannot succeed; None while it goes on, or if it has succeeded."""
     if not task.done() or task.cancelled():
         return None
     error = task.exception()

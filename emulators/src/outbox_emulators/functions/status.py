@@ -1,4 +1,4 @@
-"""What a function has done so far, for the admin endpoint and for tests."""
+"""The counts of a function, for the admin endpoint and for tests."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 class FunctionStatus:
     """Counts since the host started.
 
-    `invocations` counts attempts; `documents_delivered` those handed to attempts that succeeded, `documents_lost`
-    those checkpointed although every attempt at them failed. `leases` are owned; of those in `invoking`
-    the function has documents now, retries and the waits between them included, and they may be lost already.
+    `invocations` counts attempts; `documents_delivered` the documents of attempts that succeeded, `documents_lost`
+    those checkpointed although every attempt failed. `leases` are owned. `invoking` are those whose documents the
+    function has now, including retries and the waits between them; they may be lost already.
     """
 
     name: str

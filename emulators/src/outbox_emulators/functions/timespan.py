@@ -1,4 +1,4 @@
-"""The two notations of a duration that a function app contains."""
+"""The two notations of durations in a function app."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _INTERVAL = re.compile(r"(?P<hours>\d{1,2}):(?P<minutes>\d{1,2}):(?P<seconds>\d{
 
 
 def parse_timespan(text: str, *, name: str) -> float:
-    """Seconds in a .NET TimeSpan as host.json holds it: `hh:mm:ss`, `d.hh:mm:ss`, or a whole number of days.
+    """Seconds of a .NET TimeSpan in host.json: `hh:mm:ss`, `d.hh:mm:ss`, or a whole number of days.
 
-    `name` is what the value is called in the error. Raises HostError.
+    `name` is the name of the value in the error. Raises HostError.
     """
     match = _TIMESPAN.fullmatch(text.strip())
     if match is None:
@@ -33,7 +33,7 @@ def parse_timespan(text: str, *, name: str) -> float:
 
 
 def parse_retry_interval(text: str, *, name: str) -> float:
-    """Seconds in an interval of a retry policy: `hh:mm:ss`, and nothing else.
+    """Seconds of an interval in a retry policy: only `hh:mm:ss`.
 
     The Python worker reads it with strptime('%H:%M:%S') (azure-functions-runtime, loader.convert_to_seconds), so
     the `d.hh:mm:ss` that other languages may write makes it fail to index the app. Raises HostError.

@@ -29,7 +29,7 @@ _EXPRESSIONS = (
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimings:
-    """Seconds between looking for leases to take, between renewals of an own one, and until one counts as left."""
+    """Seconds between two searches for leases, between two renewals of a lease, and until a lease expires."""
 
     acquire_s: float
     renew_s: float
@@ -38,7 +38,7 @@ class LeaseTimings:
 
 @dataclass(frozen=True, slots=True)
 class LeaseOverrides:
-    """Milliseconds that stand in for the trigger's own, so that a take-over on a laptop takes no minute."""
+    """Milliseconds that override the trigger's, so that a take-over need not take a minute."""
 
     acquire_ms: int | None = None
     renew_ms: int | None = None
@@ -120,7 +120,7 @@ class _Numbers:
     binding: Mapping[str, Any]
 
     def positive(self, name: str, default: int) -> int:
-        """The property if it is above zero, else the default: zero means "not set" to the extension."""
+        """The property if it is above zero, else the default: to the extension zero means "not set"."""
         value = self.binding.get(name)
         try:
             number = int(value) if value is not None else 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from outbox_emulators import process
 from outbox_emulators.servicebus.edges import DEFAULT_SEED, parse_seed
-from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.shorthand import entities_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,15 +20,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--entities",
         type=Path,
-        required=True,
         metavar="FILE",
         help="queues, topics and subscriptions, in the official emulator's Config.json format",
     )
     parser.add_argument(
-        "--tier",
-        choices=("standard", "premium"),
-        default="standard",
-        help="tier whose limits apply (%(default)s)",
+        "--queue", action="append", default=[], metavar="NAME", help="a queue, without a file; may be repeated"
+    )
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME[/SUBSCRIPTION]",
+        help="a topic, or a topic and a subscription of it, without a file; may be repeated",
+    )
+    parser.add_argument(
+        "--tier", choices=("standard", "premium"), default="standard", help="tier whose limits apply (%(default)s)"
     )
     parser.add_argument(
         "--partitioned",
@@ -68,10 +76,27 @@ def _milliseconds(text: str) -> int:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped; return the exit code. Raises EntitiesError or OSError when it cannot start."""
-    entities = Entities.from_file(arguments.entities)
+    """Serve until a signal; returns the exit code: 0, or 1 with a line on standard error if it cannot start."""
+    try:
+        return await _serve(arguments, _entities(arguments))
+    except (EntitiesError, OSError) as error:
+        print(f"servicebus: {error}", file=sys.stderr)
+        return 1
+
+
+def _entities(arguments: argparse.Namespace) -> Entities:
+    if arguments.entities is None:
+        entities = entities_of(arguments.queue, arguments.topic)
+    elif arguments.queue or arguments.topic:
+        raise EntitiesError(["give --entities, or --queue and --topic, not both"])
+    else:
+        entities = Entities.from_file(arguments.entities)
     for name in arguments.partitioned:
         entities = entities.with_partitioning(name)
+    return entities
+
+
+async def _serve(arguments: argparse.Namespace, entities: Entities) -> int:
     server = ServiceBusServer(
         entities,
         port=arguments.port,
@@ -94,6 +119,14 @@ async def run(arguments: argparse.Namespace) -> int:
                     if topic.sending.duplicates is not None
                 },
             }
+        )
+        process.explain(
+            "The Service Bus emulator is ready.",
+            {
+                "Connection string": server.connection_string,
+                "Administration": f"http://127.0.0.1:{server.admin_port}",
+                "Entities": ", ".join(entities.names) or "none: create them with the administration client",
+            },
         )
         await process.until_stopped(exit_with_stdin=arguments.exit_with_stdin)
     return 0

@@ -1,7 +1,7 @@
 """COUNT, SUM, AVG, MIN, MAX.
 
-Source: https://learn.microsoft.com/azure/cosmos-db/nosql/query/aggregate-functions: undefined values are left
-out; SUM and AVG are undefined as soon as one value is not a number.
+Source: https://learn.microsoft.com/azure/cosmos-db/nosql/query/aggregate-functions: undefined values are
+ignored; SUM and AVG are undefined if any value is not a number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from outbox_emulators.cosmos.query.values import UNDEFINED, Kind, kind_of, sort_
 
 
 class Aggregate:
-    """One aggregate on its way through the items."""
+    """The running state of an aggregate."""
 
     def __init__(self, call: Call, parameters: Parameters) -> None:
         self.call = call

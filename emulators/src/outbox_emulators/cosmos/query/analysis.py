@@ -1,4 +1,4 @@
-"""What can be said of a query without running it."""
+"""Properties of a query that are known without running it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def required_values(query: Query, parameters: Parameters) -> dict[Path, Any]:
 
 
 def property_path(expression: Expression) -> Path | None:
-    """("a", "b") for `c.a.b`; None for what is not a property of the item."""
+    """("a", "b") for `c.a.b`; None if it is not a property of the item."""
     match expression:
         case Name():
             return ()
@@ -50,7 +50,7 @@ def property_path(expression: Expression) -> Path | None:
 
 
 def check_sortable(query: Query, definition: Mapping[str, Any]) -> None:
-    """BadRequest where the container's indexing policy could not serve this ORDER BY, which the service refuses.
+    """Raise BadRequest, as the service does, if the indexing policy does not support this ORDER BY.
 
     Source: https://learn.microsoft.com/azure/cosmos-db/index-policy#composite-indexes.
     """

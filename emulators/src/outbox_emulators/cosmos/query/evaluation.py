@@ -35,7 +35,7 @@ Parameters = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Scope:
-    """What an expression is evaluated over: one item, or what an aggregate made of many."""
+    """The subject of an expression: an item, or the aggregates of many."""
 
     item: Any = UNDEFINED
     aggregates: dict[Call, Any] = field(default_factory=dict)
@@ -45,7 +45,7 @@ Evaluator = Callable[[Scope], Any]
 
 
 def compile_expression(expression: Expression, parameters: Parameters) -> Evaluator:
-    """A function that gives the value of the expression; BadRequest where a parameter was not given."""
+    """A function that returns the expression's value. Raises BadRequest if a parameter is missing."""
     match expression:
         case Literal(value):
             return lambda scope: value
@@ -64,7 +64,7 @@ def compile_expression(expression: Expression, parameters: Parameters) -> Evalua
 
 
 def parameter(name: str, parameters: Parameters) -> Any:
-    """BadRequest where the query was sent without it."""
+    """Raises BadRequest if the query was sent without it."""
     if name not in parameters:
         raise BadRequest(f"Parameter '{name}' is used in the query but was not given a value.")
     return parameters[name]
@@ -145,7 +145,7 @@ def _not(value: Any) -> Any:
 
 
 def _logical(operands: Sequence[Evaluator], *, decisive: bool) -> Evaluator:
-    """AND and OR with three values: one operand may decide, even where another is undefined."""
+    """Three-valued AND and OR: one operand may decide even if another is undefined."""
 
     def evaluate(scope: Scope) -> Any:
         certain = True
@@ -191,7 +191,7 @@ def _in(needle: Evaluator, choices: Sequence[Evaluator]) -> Evaluator:
 
 
 def _in_constants(needle: Evaluator, constants: Sequence[Any]) -> Evaluator:
-    """IN with a look-up instead of a search: clients send lists of a thousand."""
+    """IN as a look-up: clients send lists of a thousand."""
     scalars = {(kind_of(value), value) for value in constants if not isinstance(value, list | dict)}
     others = [value for value in constants if isinstance(value, list | dict)]
 

@@ -1,7 +1,7 @@
 """Running a query over a stream of items, one page at a time.
 
-A continuation says where the last page ended: the number of the last item, or with ORDER BY the values it was
-sorted by as well. So items written between two pages neither shift what follows nor repeat it.
+A continuation says where the last page ended: the number of the last item and, with ORDER BY, the values it was
+sorted by. So items written between two pages neither shift nor repeat the results that follow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a result stands among all: what it is sorted by, then the item's number."""
+    """The position of a result: its sort values, then the item's number."""
 
     keys: tuple[Any, ...]
     number: int
@@ -45,9 +45,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What was given out so far: the last place, and how much OFFSET and LIMIT have used up.
+    """The progress of a query: the last position, and how much of OFFSET and LIMIT is used up.
 
-    `partition` is the number of the physical partition to go on with, where all of a container is read.
+    `partition` is the number of the physical partition to continue with in a read of a whole container.
     """
 
     place: Place
@@ -62,7 +62,7 @@ class Continuation:
 
     @classmethod
     def decode(cls, text: str) -> Continuation:
-        """BadRequest where the text was not made by `encode`."""
+        """Raises BadRequest if the text was not made by `encode`."""
         try:
             keys, number, skipped, taken, partition = orjson.loads(base64.urlsafe_b64decode(text))
             place = Place(tuple(key[0] if key else UNDEFINED for key in keys), int(number))
@@ -73,7 +73,7 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Results as JSON texts; a continuation where there may be more; how many items were looked at."""
+    """Results as JSON texts; a continuation if there may be more; how many items were examined."""
 
     texts: list[str]
     continuation: Continuation | None
@@ -82,11 +82,11 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ResumeFilter:
-    """Where a client that merges partitions itself wants a sorted result to go on, in each of them.
+    """Where a client that merges partitions itself continues a sorted result, in each of them.
 
-    `number` is of the item that the last result came from, None where that was another partition's; `exclude` says
-    that what sorts as the last result was given out already. Source: OrderByCrossPartitionQueryPipelineStage.cs of
-    azure-cosmos-dotnet-v3.
+    `number` is that of the last result's item, None if it was another partition's; `exclude` says that
+    results which sort like the last one were returned already. Source: OrderByCrossPartitionQueryPipelineStage.cs
+    of azure-cosmos-dotnet-v3.
     """
 
     keys: tuple[Any, ...]
@@ -98,7 +98,7 @@ class Execution:
     """One query with its parameters, ready to run."""
 
     def __init__(self, query: Query, parameters: Parameters, resume: ResumeFilter | None = None) -> None:
-        """BadRequest where a parameter is missing."""
+        """Raises BadRequest if a parameter is missing."""
         self._query = query
         self._resume = resume
         self._where = None if query.where is None else compile_expression(query.where.expression, parameters)
@@ -111,11 +111,11 @@ class Execution:
 
     @property
     def resumes_in_order(self) -> bool:
-        """Whether the stream may start right behind the continuation's item, without what comes before."""
+        """Whether the stream may start after the continuation's item."""
         return not (self._keys or self._query.distinct or self._aggregates)
 
     async def page(self, rows: AsyncIterator[Row], size: int, continuation: Continuation | None) -> Page:
-        """Up to `size` results that follow the continuation."""
+        """Up to `size` results after the continuation."""
         collector = _Collector(self, size, continuation)
         if self._aggregates:
             return await self._aggregate(rows, collector)
@@ -186,7 +186,7 @@ class Execution:
 
 
 class _Collector:
-    """Fills one page: passes over what earlier pages held, keeps to OFFSET, LIMIT, TOP and DISTINCT."""
+    """Fills one page: skips the results of earlier pages, and applies OFFSET, LIMIT, TOP and DISTINCT."""
 
     def __init__(self, execution: Execution, size: int, continuation: Continuation | None) -> None:
         self._execution = execution
@@ -202,7 +202,7 @@ class _Collector:
         self.scanned = 0
 
     def offer(self, place: Place, text: str | None) -> bool:
-        """Take the next result in order, None for undefined; whether to go on offering."""
+        """Take the next result in order, None for undefined; returns whether more are needed."""
         if text is None or self._repeated(text) or self._given_out(place):
             return True
         if self._skipped < self._execution.skip:

@@ -1,7 +1,7 @@
 """The built-in functions.
 
-Source: https://learn.microsoft.com/azure/cosmos-db/nosql/query/system-functions. An argument of a type that a
-function does not take makes its result undefined.
+Source: https://learn.microsoft.com/azure/cosmos-db/nosql/query/system-functions. An argument of the
+wrong type makes the result undefined.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _is(*kinds: Kind) -> Function:
 
 
 def _strings(call: Callable[..., Any], count: int) -> Function:
-    """A function of strings alone."""
+    """A function of strings."""
 
     def checked(*arguments: Any) -> Any:
         if any(kind_of(argument) is not Kind.STRING for argument in arguments):
@@ -39,7 +39,7 @@ def _strings(call: Callable[..., Any], count: int) -> Function:
 
 
 def _numbers(call: Callable[..., Any], count: int) -> Function:
-    """A function of numbers alone; undefined where the result is none."""
+    """A function of numbers; undefined if the result is not a number."""
 
     def checked(*arguments: Any) -> Any:
         if any(kind_of(argument) is not Kind.NUMBER for argument in arguments):

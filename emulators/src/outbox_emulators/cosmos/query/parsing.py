@@ -119,7 +119,7 @@ _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 @functools.lru_cache(maxsize=1024)
 def parse_query(text: str) -> Query:
-    """BadRequest where the text is no query, or uses what is not supported."""
+    """Raises BadRequest if the text is not a query, or uses what is not supported."""
     query = _parse(text, "query")
     assert isinstance(query, Query)
     return query
@@ -127,7 +127,7 @@ def parse_query(text: str) -> Query:
 
 @functools.lru_cache(maxsize=1024)
 def parse_condition(text: str) -> tuple[str, Expression]:
-    """A patch's `FROM alias WHERE condition`: alias and condition; BadRequest."""
+    """A patch's `FROM alias WHERE condition`: alias and condition. Raises BadRequest."""
     alias, where = _parse(text, "condition")
     return alias, where.expression
 
@@ -154,7 +154,7 @@ def _parser() -> Lark:
 
 
 class _Builder(Transformer[Token, Any]):
-    """Makes syntax of parse trees, from the leaves up."""
+    """Turns parse trees into syntax, from the leaves up."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -324,7 +324,7 @@ def _check(query: Query) -> None:
     filters = [key.value for key in query.order_by] + ([query.where] if query.where else [])
     for source in filters:
         if any(isinstance(node, Call) and node.is_aggregate for node in source.expression.walk()):
-            raise BadRequest("An aggregate can only stand in the SELECT clause.")
+            raise BadRequest("An aggregate is only allowed in the SELECT clause.")
     sources = [*filters, *(column.value for column in query.columns), *([query.value] if query.value else [])]
     for source in sources:
         for node in source.expression.walk():

@@ -1,6 +1,6 @@
-"""Query plans: what a client asks of each partition, and how it puts the answers together.
+"""Query plans: what a client requests of each partition, and how it merges the results.
 
-The form is the one azure.cosmos._execution_context reads (and rewrites queries into).
+The format is that of azure.cosmos._execution_context.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FILTER_SLOT = "{documentdb-formattableorderbyquery-filter}"
 
 
 def plan_of(query: Query, parameters: Parameters, key_range: KeyRange | None) -> dict[str, Any]:
-    """The plan, for the range of keys that the query names, if any; BadRequest where no merging helps."""
+    """The plan, for the key range that the query names, if any. Raises BadRequest if results cannot be merged."""
     offset, limit = _number(query.offset, parameters), _number(query.limit, parameters)
     return {
         "partitionedQueryExecutionInfoVersion": 2,
@@ -85,7 +85,7 @@ def _rewritten_aggregate(query: Query) -> str:
 
 
 def _payload(query: Query) -> tuple[str, list[str]]:
-    """What is to come out in the end, and what has to be true for it to come out at all."""
+    """The result's expression, and the condition under which there is a result."""
     if query.selects_all:
         return str(query.alias), []
     if query.value is not None:
@@ -121,7 +121,7 @@ def _conditions(query: Query) -> list[str]:
 
 
 def _page(query: Query, parameters: Parameters) -> str:
-    """Each partition may have to give all that the client skips and keeps."""
+    """Each partition may have to return all that the client skips and keeps."""
     offset, limit = _number(query.offset, parameters), _number(query.limit, parameters)
     return "" if offset is None or limit is None else f"OFFSET 0 LIMIT {offset + limit}"
 

@@ -9,7 +9,7 @@ from outbox_emulators.cosmos.query.values import load
 
 
 def condition_holds(condition: object, document: str) -> bool:
-    """Whether the condition is true of a document; BadRequest where it is no condition."""
+    """Whether a document meets the condition. Raises BadRequest if it is not a condition."""
     if not isinstance(condition, str):
         raise BadRequest("A patch's condition has to be a string.")
     _, expression = parse_condition(condition)

@@ -1,4 +1,4 @@
-"""A query, taken apart."""
+"""The syntax tree of a query."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Parameter(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Name(Expression):
-    """An identifier that stands alone: the alias of the item."""
+    """An identifier by itself: the alias of the item."""
 
     name: str
 
@@ -158,7 +158,7 @@ class ArrayLiteral(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """An expression together with how it was written."""
+    """An expression, and how it was written."""
 
     expression: Expression
     text: str
@@ -166,7 +166,7 @@ class Sourced:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One entry of a select list, under the name it gets in the result."""
+    """An entry of a select list, and its name in the result."""
 
     name: str
     value: Sourced
@@ -180,7 +180,7 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`SELECT …`: either everything, or one value, or columns."""
+    """`SELECT …`: everything, one value, or columns."""
 
     alias: str | None
     from_text: str
@@ -209,7 +209,7 @@ class Query:
 
     @property
     def needs_merging(self) -> bool:
-        """Whether results of several partitions cannot simply be strung together."""
+        """Whether the results of several partitions cannot simply be concatenated."""
         return bool(
             self.order_by
             or self.aggregates

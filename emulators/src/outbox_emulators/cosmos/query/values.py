@@ -15,7 +15,7 @@ from outbox_emulators.cosmos import jsontext
 
 
 class Undefined:
-    """What a property that is not there evaluates to."""
+    """The value of a missing property."""
 
     def __repr__(self) -> str:
         return "UNDEFINED"
@@ -83,7 +83,7 @@ def order(left: Any, right: Any) -> int | Undefined:
 
 
 def sort_order(left: Any, right: Any) -> int:
-    """How ORDER BY, MIN and MAX put any two values: by type, then by value."""
+    """The order of any two values for ORDER BY, MIN and MAX: by type, then by value."""
     kind, other = kind_of(left), kind_of(right)
     if kind is not other:
         return kind - other
@@ -95,9 +95,9 @@ def sort_order(left: Any, right: Any) -> int:
 
 
 def load(text: str) -> Any:
-    """Read a JSON text that is known to be one."""
+    """Read a text that is known to be JSON."""
     try:
         return orjson.loads(text)
     except (orjson.JSONDecodeError, UnicodeEncodeError):
-        # Lone surrogates, which JSON allows as escapes, are beyond orjson.
+        # orjson does not read lone surrogates, which JSON allows as escapes.
         return jsontext.parse(text).value

@@ -1,5 +1,5 @@
-"""The worker: what loads the function app, and calls its functions when the host says so.
+"""The worker, which loads the function app and calls its functions for the host.
 
-In Azure it is a process of its own, to which the host speaks over gRPC. It is here as well, over a socket, so that
-either can die without the other; within tests it may live in the host's process.
+In Azure it is a process of its own, which the host reaches over gRPC. Here it is one too, over a socket, so that
+either can die without the other. Tests may run it in the host's process.
 """

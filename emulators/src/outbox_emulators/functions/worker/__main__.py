@@ -1,4 +1,4 @@
-"""The worker process: `python -m outbox_emulators.functions.worker SOCKET APP`, started by the host alone."""
+"""The worker process: `python -m outbox_emulators.functions.worker SOCKET APP`, started by the host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outbox_emulators.functions.worker.child import serve
 
 
 def main() -> None:
-    """Serve until the host has gone, then finish what is under way."""
+    """Serve until the host has gone, then finish the running invocations."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("socket", type=int, help="the file descriptor of the socket to the host")
     parser.add_argument("app", type=Path, help="the function app")
@@ -24,12 +24,12 @@ def main() -> None:
     arguments = parser.parse_args()
     # Ctrl-C in a terminal reaches the host too, which decides when the worker ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # As the platform's worker: everything at Information, whoever logs it.
+    # As in the platform's worker: every logger at Information.
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     asyncio.run(serve(arguments.socket, arguments.app, Edges(None, arguments.journal), own=arguments.own))
-    # Threads of the app must not keep a worker whose host has gone.
+    # Threads of the app must not keep a worker alive whose host has gone.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The worker's side of the socket: index, invoke, and outlive the host while there is something to finish."""
+"""The worker's side of the socket: index, invoke, and outlive the host until its invocations have ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outbox_emulators.functions.worker.interface import IndexedFunction, Invocat
 from outbox_emulators.functions.worker.own import OwnRuntime
 
 ORPHAN_LIMIT_S = 60.0
-"""A worker without a host ends at the latest after so many seconds; the platform's lives on."""
+"""Seconds after which a worker without a host ends at the latest; the platform's never does."""
 
 
 class Runtime(Protocol):
@@ -30,7 +30,7 @@ class Runtime(Protocol):
 
 
 async def serve(descriptor: int, app_directory: Path, edges: Edges, *, own: bool) -> None:
-    """Answer the host on that socket until it has gone, and then finish what it had asked for."""
+    """Answer the host on that socket until it has gone, then finish the running invocations."""
     connection = socket.socket(fileno=descriptor)
     reader, writer = await asyncio.open_connection(sock=connection)
     runtime: Runtime = OwnRuntime() if own or not platform.is_available() else platform.PlatformRuntime()
@@ -54,7 +54,7 @@ async def serve(descriptor: int, app_directory: Path, edges: Edges, *, own: bool
 
 
 async def _answer(runtime: Runtime, call: int, invocation: Invocation, writer: asyncio.StreamWriter) -> bool:
-    """Invoke and tell the host, which may have gone; whether the function succeeded."""
+    """Invoke, and send the outcome to the host, which may have gone; returns whether the function succeeded."""
     failure: InvocationFailed | None = None
     try:
         await runtime.invoke(invocation)

@@ -1,4 +1,4 @@
-"""What host and worker process say to each other over their socket: frames of a JSON header and a text.
+"""The protocol of host and worker process over their socket: frames of a JSON header and a text.
 
 The text is the trigger's value, as `TypedData.string` carries it in the platform's gRPC protocol; it is neither
 parsed nor escaped on its way.
@@ -23,13 +23,13 @@ Header = Mapping[str, Any]
 
 
 def write(writer: asyncio.StreamWriter, header: Header, text: str = "") -> None:
-    """Hand a frame to the stream, whole; `drain` is the caller's."""
+    """Write a whole frame to the stream; the caller drains it."""
     head, body = json.dumps(header).encode(), text.encode()
     writer.write(_LENGTHS.pack(len(head), len(body)) + head + body)
 
 
 async def read(reader: asyncio.StreamReader) -> tuple[Header, str] | None:
-    """The next frame, or None where the other side has gone."""
+    """The next frame, or None if the other side has gone."""
     try:
         head, body = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
         return json.loads(await reader.readexactly(head)), (await reader.readexactly(body)).decode()
@@ -54,7 +54,7 @@ def functions_in(header: Header) -> list[IndexedFunction]:
 
 
 def invocation_header(call: int, invocation: Invocation) -> Header:
-    """A frame of the host; its text is the documents, and `call` is what the answer refers to."""
+    """A frame of the host. Its text is the documents; the answer refers to `call`."""
     return {
         "call": call,
         "function": invocation.function,

@@ -16,8 +16,8 @@ from outbox_emulators.functions.worker.own import OwnRuntime
 class InProcessWorker:
     """Runs the app in `app_directory`, with this process's environment.
 
-    It cannot die alone: `kill` ends the host as well. After a timeout the coroutine is cancelled, or the thread
-    left behind, and other invocations and the app's state stay, where a worker process is killed.
+    It cannot die alone: `kill` ends the host too. After a timeout the coroutine is cancelled, or its thread
+    abandoned; other invocations and the app's state survive, while a worker process would be killed.
     """
 
     def __init__(self, app_directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the host asks of a worker, whatever process it lives in."""
+"""The interface of a worker, in any process."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from outbox_emulators.functions.retries import RetryPolicy
 
 
 class InvocationFailed(Exception):
-    """An attempt did not succeed; the message begins with the name of what was raised.
+    """An attempt failed. The message begins with the name of the exception.
 
-    `stack_trace` is the worker's, empty where the worker itself was the reason.
+    `stack_trace` is the worker's; it is empty if the worker itself was the reason.
     """
 
     def __init__(self, message: str, *, source: str = "", stack_trace: str = "") -> None:
@@ -35,7 +35,7 @@ class WorkerDied(InvocationFailed):
 
 @dataclass(frozen=True, slots=True)
 class IndexedFunction:
-    """A function that the worker found: its Cosmos DB trigger as declared, and its retry policy."""
+    """A function that the worker has indexed: its Cosmos DB trigger as declared, and its retry policy."""
 
     name: str
     trigger: Mapping[str, Any]
@@ -56,17 +56,17 @@ class Worker(Protocol):
     """Runs one function app."""
 
     async def start(self) -> Sequence[IndexedFunction]:
-        """Load the app and index it. Raises HostError; then nothing is left behind."""
+        """Load and index the app. Raises HostError, and then leaves nothing running."""
 
     async def invoke(self, invocation: Invocation, *, timeout_s: float | None) -> None:
         """Call the function; return when it has succeeded.
 
-        Raises InvocationFailed, and of it FunctionTimeout after `timeout_s` seconds (None: no limit) and
+        Raises InvocationFailed, or its subclasses FunctionTimeout after `timeout_s` seconds (None: no limit) and
         WorkerDied.
         """
 
     def kill(self) -> None:
-        """End at once, with whatever is running, as by SIGKILL."""
+        """End at once, with all that is running, as by SIGKILL."""
 
     async def stop(self) -> None:
         """End; what is still running is lost."""

@@ -25,7 +25,7 @@ class OwnRuntime:
         self._functions: dict[str, Function] = {}
 
     async def load(self, app_directory: Path) -> Sequence[IndexedFunction]:
-        """Execute and index the app, whose directory is importable already. Raises HostError."""
+        """Execute and index the app, whose directory is on the import path already. Raises HostError."""
         functions = load_functions(app_directory)
         self._functions = {function.name: function for function in functions}
         return [IndexedFunction(function.name, function.trigger, function.retry_policy) for function in functions]
@@ -60,7 +60,7 @@ class OwnRuntime:
             running = _in_thread(lambda: _call_in_thread(function, arguments, invocation.invocation_id))
         result = await _outcome(running)
         if result is not None:
-            # The worker counts it as a failure where there is no `$return` binding.
+            # The worker counts it as a failure if there is no `$return` binding.
             raise RuntimeError(f"function {function.name} without a $return binding returned a non-None value")
 
 
@@ -79,12 +79,12 @@ async def _outcome(running: asyncio.Future[Any]) -> Any:
     try:
         return running.result()
     except asyncio.CancelledError:
-        # It must fail this attempt, not look as if somebody had cancelled the caller's own task.
+        # It must fail this attempt, and not look like a cancellation of the caller's own task.
         raise RuntimeError("the function was cancelled from within") from None
 
 
 def _retrieve(finished: asyncio.Future[Any]) -> None:
-    """Take note of how an abandoned call ended, so that asyncio does not report it as forgotten."""
+    """Retrieve the outcome of an abandoned call, so that asyncio does not report it."""
     if not finished.cancelled():
         finished.exception()
 
@@ -107,10 +107,10 @@ def _in_thread(call: Callable[[], Any]) -> asyncio.Future[Any]:
         result, error = None, None
         try:
             result = context.run(call)
-        except BaseException as raised:  # noqa: BLE001 - handed to whoever awaits the future
-            # A future takes anything but a StopIteration.
+        except BaseException as raised:  # noqa: BLE001 - set on the future, for its waiter
+            # A future accepts any exception but StopIteration.
             error = RuntimeError("StopIteration") if isinstance(raised, StopIteration) else raised
-        # A closed loop means that nobody waits any more.
+        # With a closed loop there is no waiter any more.
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, result, error)
 

@@ -1,7 +1,7 @@
 """The platform's own worker library, azure-functions-runtime (Python 3.13 and later), driven without its gRPC.
 
-The host speaks protobuf with it; here plain objects with the same attributes stand in for the messages. Which
-attributes it reads was learned from azure-functions-runtime 1.3.0.
+The host sends it protobuf messages; here plain objects with the same attributes replace them. The attributes are
+those that azure-functions-runtime 1.3.0 reads.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def is_available() -> bool:
 
 
 class Message:
-    """A protobuf message, as far as the library looks: an object with the fields it was made with."""
+    """A protobuf message to the library: an object with the given fields."""
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
 
 
 class Protos(types.ModuleType):
-    """The library makes its answers from classes of this module, by name."""
+    """The library creates its answers from the classes of this module, by name."""
 
     def __init__(self) -> None:
         super().__init__("protos")
@@ -66,7 +66,7 @@ class Protos(types.ModuleType):
 
 
 async def index(app_directory: Path) -> list[Any]:
-    """What the library tells the host of the functions in a directory, which is importable already.
+    """The functions of a directory, which is on the import path already, as the library describes them.
 
     Raises HostError if it cannot load the app.
     """
@@ -112,13 +112,13 @@ def _retry_context(retry: RetryContext) -> SimpleNamespace:
 
 
 class PlatformRuntime:
-    """Keeps the ids under which the library knows the functions of one app."""
+    """Keeps the library's ids of the functions of one app."""
 
     def __init__(self) -> None:
         self._targets: dict[str, tuple[str, str]] = {}
 
     async def load(self, app_directory: Path) -> Sequence[IndexedFunction]:
-        """Index the app, whose directory is importable already. Raises HostError."""
+        """Index the app, whose directory is on the import path already. Raises HostError."""
         functions = []
         for found in await index(app_directory):
             bindings = [json.loads(binding) for binding in found.raw_bindings]

@@ -31,11 +31,11 @@ Died = Callable[["_Child"], None]
 
 
 class ProcessWorker:
-    """The app in a process of its own, which `environment` is the whole environment of.
+    """Runs the app in a process of its own, whose whole environment is `environment`.
 
-    A worker that dies takes its invocations with it, which fail at once, and is replaced at once. One that
-    exceeds functionTimeout is killed with all that it runs, and the other invocations are not told: they fail at
-    their own timeouts (seen on host 4.1037). `own` leaves the platform's library unused where there is one.
+    The invocations of a worker that dies fail at once, and it is replaced at once. A worker that exceeds
+    functionTimeout is killed with all that it runs; the other invocations fail only at their own timeouts, as
+    observed on host 4.1037. `own` ignores the platform's library if it is installed.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class _Child:
             async with asyncio.timeout(_GONE_WITHIN_S):
                 await self._process.wait()
         except TimeoutError:
-            # A process that the app has started may still hold the worker's output.
+            # A process that the app has started may still hold the worker's output open.
             logger.warning("Worker process %d did not end", self._process.pid)
         for task in self._tasks:
             task.cancel()

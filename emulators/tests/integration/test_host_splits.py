@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.cosmos.support import FaultClient
-from emulators.tests.functions.apps import Recorder, eventually, stored_leases, write_app
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.apps import Recorder, eventually, stored_leases, write_app
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import FaultClient
 
 KEYS = [f"key-{number}" for number in range(20)]
 

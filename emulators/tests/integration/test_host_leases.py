@@ -11,7 +11,7 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.functions.apps import (
+from emulators.tests.integration.apps import (
     Delivery,
     Recorder,
     checkpoint_written,
@@ -19,7 +19,7 @@ from emulators.tests.functions.apps import (
     stored_leases,
     write_app,
 )
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.host import Host
@@ -134,7 +134,7 @@ async def test_a_host_takes_back_what_a_host_of_the_same_name_left_behind(
     await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
 
 
-async def test_when_a_lease_is_stolen_amid_an_invocation_both_deliver_and_only_the_thief_checkpoints(
+async def test_when_a_lease_is_stolen_during_an_invocation_both_deliver_and_only_the_thief_checkpoints(
     tmp_path: Path, data: ContainerProxy, leases: ContainerProxy, recorder: Recorder, host_of: HostFactory
 ) -> None:
     release = asyncio.Event()
@@ -207,7 +207,7 @@ async def test_the_lease_container_is_created_where_the_trigger_says_so(
     assert len(await stored_leases(container)) == 4
 
 
-async def test_a_lease_container_partitioned_by_partition_key_serves_as_well(
+async def test_a_lease_container_may_be_partitioned_by_partition_key(
     tmp_path: Path, account: CosmosClient, data: ContainerProxy, recorder: Recorder, host_of: HostFactory
 ) -> None:
     database = account.get_database_client("outbox")
@@ -237,7 +237,9 @@ async def test_an_unsuitable_container_is_named_with_the_remedy(
 
 
 @pytest.mark.usefixtures("leases", "data", "recorder")
-async def test_a_wrong_account_key_is_told_with_the_connections_name(tmp_path: Path, server: CosmosServer) -> None:
+async def test_a_wrong_account_key_is_reported_with_the_connections_name(
+    tmp_path: Path, server: CosmosServer
+) -> None:
     connection = f"AccountEndpoint={server.endpoint};AccountKey=d3Jvbmc=;"
     with pytest.raises(HostError, match="'COSMOS' does not work: 401"):
         await Host(write_app(tmp_path), {"COSMOS": connection}).start()

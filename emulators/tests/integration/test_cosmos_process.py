@@ -1,4 +1,4 @@
-"""What is kept in a file: everything, whatever ends the process."""
+"""The Cosmos DB emulator as a process: its options, and the data that it keeps in a file."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_the_end_of_standard_input_stops_the_process() -> None:
         assert await process.ended() == 0
 
 
-async def test_the_ready_line_tells_where_and_the_containers_are_there() -> None:
+async def test_the_ready_line_has_the_address_and_the_containers_exist() -> None:
     arguments = [
         "--container",
         "outbox/data:/partitionKey:-1",
@@ -119,12 +119,12 @@ async def test_the_ready_line_tells_where_and_the_containers_are_there() -> None
     [
         (["--container", "nonsense"], "DATABASE/CONTAINER"),
         (["--container", "db/c:/pk:0"], "defaultTtl"),
-        (["--partitions", "0"], "at least one"),
+        (["--partitions", "0"], "at least 1"),
         (["--key", "no base64!"], "key"),
         (["--data", os.path.join(os.sep, "nowhere", "at", "all.db")], "unable to open"),
     ],
 )
-async def test_wrong_arguments_are_told_and_end_the_process(arguments: list[str], message: str) -> None:
+async def test_wrong_arguments_are_reported_and_end_the_process(arguments: list[str], message: str) -> None:
     code, errors = await CosmosProcess.run_to_end(*arguments)
 
     assert code != 0
@@ -132,7 +132,7 @@ async def test_wrong_arguments_are_told_and_end_the_process(arguments: list[str]
     assert "Traceback" not in errors
 
 
-async def test_a_container_that_is_there_with_another_key_is_not_taken_for_the_one_wanted(tmp_path: Path) -> None:
+async def test_a_requested_container_that_exists_with_another_key_is_an_error(tmp_path: Path) -> None:
     file = str(tmp_path / "account.db")
     async with CosmosProcess.start("--data", file, "--container", "db/c:/pk"):
         pass

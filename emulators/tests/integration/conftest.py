@@ -1,4 +1,8 @@
-"""A Cosmos DB account in process, with the containers of an outbox, and hosts that are stopped in the end."""
+"""A Cosmos DB account in this process, with the containers of an outbox, and hosts, stopped after the test.
+
+The tests of this folder run whole hosts, or emulators as processes: they take minutes. Those of the other folders
+take seconds.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,11 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.cosmos.support import FaultClient
-from emulators.tests.functions.apps import Recorder
+from emulators.tests.integration.apps import Recorder
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.host import Host
+from outbox_emulators.testing import FaultClient
 
 HostFactory = Callable[..., Host]
 
@@ -60,7 +64,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 @pytest.fixture
 async def host_of(server: CosmosServer) -> AsyncIterator[HostFactory]:
-    """Makes hosts that take over quickly; whatever the test leaves running is stopped."""
+    """Makes hosts that take leases over quickly, and stops those that still run after the test."""
     hosts: list[Host] = []
 
     def make(app_directory: Path, settings: dict[str, str] | None = None, **options: Any) -> Host:

@@ -12,8 +12,7 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.cosmos.support import FaultClient
-from emulators.tests.functions.apps import (
+from emulators.tests.integration.apps import (
     WITHIN_S,
     Delivery,
     Recorder,
@@ -22,13 +21,14 @@ from emulators.tests.functions.apps import (
     stored_leases,
     write_app,
 )
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.functions.admin import served
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.host import Host
 from outbox_emulators.functions.leases import Lease, LeaseStore
+from outbox_emulators.testing import FaultClient
 
-# Neither of the hosts takes or renews anything by itself while a test lasts.
+# Neither host takes or renews a lease by itself during a test.
 QUIET = {"lease_acquire_ms": 3_600_000, "lease_renew_ms": 3_600_000, "lease_expiration_ms": 3_600_000}
 
 
@@ -58,7 +58,7 @@ async def _owner_of(leases: ContainerProxy, token: str) -> tuple[str, str]:
     return lease["Owner"], lease["ContinuationToken"]
 
 
-async def test_a_lease_stolen_amid_an_invocation_is_delivered_by_both_and_its_first_owner_checkpoints_nothing(
+async def test_a_lease_stolen_during_an_invocation_is_delivered_by_both_and_its_first_owner_checkpoints_nothing(
     tmp_path: Path, data: ContainerProxy, leases: ContainerProxy, recorder: Recorder, host_of: HostFactory
 ) -> None:
     release = asyncio.Event()
@@ -233,7 +233,7 @@ async def test_a_host_that_stops_steals_nothing(tmp_path: Path, host_of: HostFac
 
 
 @pytest.mark.usefixtures("leases", "data", "recorder")
-async def test_a_host_is_told_to_steal_by_its_admin_port(
+async def test_the_admin_port_makes_a_host_steal(
     tmp_path: Path, host_of: HostFactory, faults: FaultClient
 ) -> None:
     owner, thief = _hosts(tmp_path, host_of)

@@ -16,8 +16,8 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.functions.apps import WITHIN_S, Recorder, eventually, write_app
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.apps import WITHIN_S, Recorder, eventually, write_app
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.functions.host import Host
@@ -39,16 +39,16 @@ out = pathlib.Path(os.environ["OUT"])
 )
 @app.retry(strategy="fixed_delay", max_retry_count="-1", delay_interval="00:00:00")
 async def relay(documents: func.DocumentList) -> None:
-    tell("", documents)
+    write("", documents)
     if os.environ["WHO"] == "hangs":
         await asyncio.Event().wait()
     if os.environ["WHO"] == "waits":
         while not out.with_name("go").exists():
             await asyncio.sleep(0.01)
-        tell(" finished", documents)
+        write(" finished", documents)
 
 
-def tell(what, documents):
+def write(what, documents):
     with out.open("a") as file:
         file.write(f"{os.environ['WHO']}{what} {' '.join(document['id'] for document in documents)}\\n")
 """
@@ -59,7 +59,7 @@ Start = Callable[..., Awaitable[tuple[Process, dict[str, Any]]]]
 
 @pytest.fixture
 async def start(tmp_path: Path, server: CosmosServer) -> AsyncIterator[Start]:
-    """Starts hosts and returns each with what its READY line tells; kills what the test leaves."""
+    """Starts hosts, and returns each with the details of its READY line; kills those that the test leaves."""
     processes: list[Process] = []
     app = write_app(tmp_path / "app", script=_SCRIPT)
 
@@ -102,7 +102,7 @@ async def _written(out: Path, line: str) -> None:
 
 
 @pytest.mark.usefixtures("leases")
-async def test_a_host_tells_that_it_is_ready_answers_and_ends_on_a_signal(
+async def test_a_host_announces_itself_serves_its_endpoints_and_ends_on_a_signal(
     tmp_path: Path, data: ContainerProxy, start: Start
 ) -> None:
     process, ready = await start("first", "--instance", "mine")
@@ -123,7 +123,7 @@ async def test_a_host_tells_that_it_is_ready_answers_and_ends_on_a_signal(
 
 
 @pytest.mark.usefixtures("leases", "data")
-async def test_a_host_ends_with_its_standard_input_if_told_so(start: Start) -> None:
+async def test_a_host_ends_at_the_end_of_its_standard_input_on_request(start: Start) -> None:
     process, _ = await start("first", "--exit-with-stdin")
     assert process.stdin is not None
     process.stdin.close()
@@ -138,7 +138,7 @@ def heir(tmp_path: Path, host_of: HostFactory) -> Host:
 
 
 @pytest.mark.usefixtures("leases")
-async def test_what_a_killed_host_had_in_hand_is_delivered_by_another(
+async def test_the_documents_of_a_killed_host_are_delivered_by_another(
     tmp_path: Path, data: ContainerProxy, start: Start, heir: Host, recorder: Recorder
 ) -> None:
     killed, _ = await start("hangs")
@@ -158,7 +158,7 @@ async def test_what_a_killed_host_had_in_hand_is_delivered_by_another(
         ("after-checkpoint", ["dies 1"], []),
     ],
 )
-async def test_what_a_host_leaves_that_dies_at_a_chosen_point_is_taken_up_by_another(
+async def test_another_host_takes_over_from_one_that_is_killed_at_a_chosen_point(
     tmp_path: Path,
     data: ContainerProxy,
     start: Start,
@@ -203,7 +203,7 @@ async def _edges(ready: dict[str, Any]) -> dict[str, int]:
 
 
 @pytest.mark.usefixtures("leases")
-async def test_a_worker_outlives_its_host_and_finishes_what_it_has_beside_the_heir(
+async def test_a_worker_outlives_its_host_and_finishes_its_invocations_beside_the_next_host(
     tmp_path: Path, data: ContainerProxy, start: Start, heir: Host, recorder: Recorder
 ) -> None:
     journal = tmp_path / "edges"
@@ -239,9 +239,7 @@ async def test_a_worker_that_is_killed_alone_costs_a_retry(
 
 
 @pytest.mark.usefixtures("leases")
-async def test_a_host_that_is_let_live_after_all_does_not_die(
-    tmp_path: Path, data: ContainerProxy, start: Start
-) -> None:
+async def test_a_crash_can_be_cancelled(tmp_path: Path, data: ContainerProxy, start: Start) -> None:
     _, ready = await start("lives")
     async with aiohttp.ClientSession(f"http://127.0.0.1:{ready['port']}") as http:
         async with http.post("/admin/crash", json={"at": "before-invocation"}) as armed:

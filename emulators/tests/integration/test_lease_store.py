@@ -14,8 +14,8 @@ from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.functions.apps import Recorder, eventually, stored_leases, write_app
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.apps import Recorder, eventually, stored_leases, write_app
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.feed import PartitionRange
 from outbox_emulators.functions.leases import Lease, LeaseStore
@@ -24,7 +24,7 @@ RANGES = [PartitionRange("0", "", "80"), PartitionRange("1", "80", "FF")]
 
 
 class Observed:
-    """A container that keeps what it was asked for, and how that ended."""
+    """A container that records its requests and their outcomes."""
 
     def __init__(self, container: ContainerProxy) -> None:
         self._container = container

@@ -1,4 +1,4 @@
-"""What reaches the function, how often, and what is checkpointed."""
+"""The documents that reach the function, how often, and their checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.functions.apps import (
+from emulators.tests.integration.apps import (
     Delivery,
     Recorder,
     checkpoint_written,
@@ -20,7 +20,7 @@ from emulators.tests.functions.apps import (
     stored_leases,
     write_app,
 )
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.conftest import HostFactory
 
 pytestmark = pytest.mark.usefixtures("leases")
 
@@ -61,7 +61,7 @@ async def test_an_invocation_gets_at_most_the_declared_number_of_documents(
     assert [len(delivery.ids) for delivery in recorder.succeeded] == [3, 3, 1]
 
 
-async def test_dates_arrive_as_stored_where_the_host_is_told_to_leave_them(
+async def test_dates_arrive_as_stored_if_host_json_says_so(
     tmp_path: Path, data: ContainerProxy, recorder: Recorder, host_of: HostFactory
 ) -> None:
     await data.create_item({"id": "1", "partitionKey": "a", "data": {"east": EAST, "zeros": ZEROS}})
@@ -70,7 +70,7 @@ async def test_dates_arrive_as_stored_where_the_host_is_told_to_leave_them(
     assert recorder.succeeded[0].documents[0]["data"] == {"east": EAST, "zeros": ZEROS}
 
 
-async def test_dates_arrive_rewritten_where_the_host_is_not_told(
+async def test_dates_arrive_rewritten_by_default(
     tmp_path: Path, data: ContainerProxy, recorder: Recorder, host_of: HostFactory
 ) -> None:
     await data.create_item({"id": "1", "partitionKey": "a", "data": {"east": EAST, "zeros": ZEROS}})
@@ -176,7 +176,7 @@ async def test_a_restarted_host_goes_on_where_the_last_one_checkpointed(
     assert recorder.succeeded_ids() == ["1", "2"]
 
 
-async def test_a_host_that_stops_amid_an_invocation_finishes_it_but_does_not_checkpoint(
+async def test_a_host_that_stops_during_an_invocation_finishes_it_but_does_not_checkpoint(
     tmp_path: Path, data: ContainerProxy, leases: ContainerProxy, recorder: Recorder, host_of: HostFactory
 ) -> None:
     await data.create_item({"id": "1", "partitionKey": "a"})
@@ -378,7 +378,7 @@ async def test_a_start_time_in_the_past_brings_what_was_written_since(
     await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
 
 
-async def test_the_log_tells_of_invocations_but_not_what_is_in_the_documents(
+async def test_the_log_has_the_invocations_but_not_the_documents(
     tmp_path: Path,
     data: ContainerProxy,
     recorder: Recorder,

@@ -1,6 +1,6 @@
-"""What every worker does, in the host's process or in one of its own, and what only a process can do.
+"""The behaviour of every worker, in the host's process or its own, and of a worker process alone.
 
-tests/worker asks the same of a worker process with the platform's own library.
+tests/worker runs the same with the platform's own library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
-from emulators.tests.functions.apps import eventually
+from emulators.tests.integration.apps import eventually
 from outbox_emulators.functions.context import RetryContext, RpcException
 from outbox_emulators.functions.edges import Edges, read_journal
 from outbox_emulators.functions.errors import HostError
@@ -56,13 +56,13 @@ async def relay(documents: func.DocumentList, context: func.Context) -> None:
     calls.append(1)
     (document,) = documents
     retry = context.retry_context
-    told = {{
+    recorded = {{
         "pid": os.getpid(), "calls": len(calls), "document": dict(document), "kind": type(documents).__name__,
         "retry": [retry.retry_count, retry.max_retry_count, retry.rpc_exception.message],
         "invocation": context.invocation_id, "function": context.function_name,
     }}
     with pathlib.Path(OUT).open("a") as file:
-        file.write(json.dumps(told) + "\\n")
+        file.write(json.dumps(recorded) + "\\n")
     match document["do"]:
         case "raise":
             raise ConnectionError("away")
@@ -126,7 +126,7 @@ def invocation(do: str, retry: RetryContext | None = None) -> Invocation:
     return Invocation("relay", f"id-{do}", json.dumps([{"id": "1", "do": do}]), retry or RetryContext())
 
 
-def told(tmp_path: Path) -> list[dict[str, Any]]:
+def recorded(tmp_path: Path) -> list[dict[str, Any]]:
     out = tmp_path / "out"
     return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
 
@@ -147,7 +147,7 @@ async def test_a_worker_calls_the_function_with_the_decoded_text_and_its_context
 
     await worker.invoke(invocation("succeed ü \u2028", retry), timeout_s=None)
 
-    (call,) = told(tmp_path)
+    (call,) = recorded(tmp_path)
     assert call["document"] == {"id": "1", "do": "succeed ü \u2028"}
     assert (call["kind"], call["function"]) == ("DocumentList", "relay")
     assert call["invocation"] == "id-succeed ü \u2028"
@@ -210,7 +210,7 @@ async def test_an_app_that_ends_its_process_is_refused(process: ProcessWorker, a
 
 async def _in_the_midst(process: ProcessWorker, tmp_path: Path, count: int = 1) -> list[asyncio.Task[None]]:
     calls = [asyncio.create_task(process.invoke(invocation("wait"), timeout_s=20)) for _ in range(count)]
-    await eventually(lambda: len(told(tmp_path)) == count)
+    await eventually(lambda: len(recorded(tmp_path)) == count)
     return calls
 
 
@@ -221,13 +221,13 @@ async def test_a_worker_that_is_killed_fails_all_its_invocations_at_once_and_is_
     await process.start()
     calls = await _in_the_midst(process, tmp_path, 3)
 
-    os.kill(told(tmp_path)[0]["pid"], signal.SIGKILL)
+    os.kill(recorded(tmp_path)[0]["pid"], signal.SIGKILL)
 
     ended = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
     assert [type(failure) for failure in ended] == [WorkerDied] * 3
     await eventually(lambda: caplog.text.count("runs the app") == 2)  # without having been asked for
     await process.invoke(invocation("succeed"), timeout_s=None)
-    first, *_, last = told(tmp_path)
+    first, *_, last = recorded(tmp_path)
     assert (last["calls"], last["pid"] != first["pid"]) == (1, True)
     assert read_journal(tmp_path / "edges") == {"worker-killed": 1}
 
@@ -242,7 +242,7 @@ async def test_a_timeout_kills_the_worker_and_others_learn_of_it_at_their_own_ti
         await process.invoke(invocation("wait"), timeout_s=0.3)
     await process.invoke(invocation("succeed"), timeout_s=None)
 
-    first, *_, last = told(tmp_path)
+    first, *_, last = recorded(tmp_path)
     assert last["pid"] != first["pid"]
     assert not other.done()
     other.cancel()

@@ -8,11 +8,11 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from emulators.tests.cosmos.support import FaultClient
-from emulators.tests.functions.apps import Recorder, eventually, write_app
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.apps import Recorder, eventually, write_app
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
+from outbox_emulators.testing import FaultClient
 
 
 async def test_a_host_outlives_an_outage_of_the_account(tmp_path: Path, recorder: Recorder) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.cosmos.support import FaultClient
-from emulators.tests.functions.apps import (
+from emulators.tests.integration.apps import (
     WITHIN_S,
     Delivery,
     Recorder,
@@ -20,10 +19,11 @@ from emulators.tests.functions.apps import (
     stored_leases,
     write_app,
 )
-from emulators.tests.functions.conftest import HostFactory
+from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.functions.crashing import Crash, CrashPoint, Victim
 from outbox_emulators.functions.host import Host
 from outbox_emulators.functions.host_json import DEFAULT_FUNCTION_TIMEOUT_S
+from outbox_emulators.testing import FaultClient
 
 pytestmark = pytest.mark.usefixtures("leases")
 
@@ -36,7 +36,7 @@ def _status(host: Host) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["throttle", "unavailable", "timeout", "drop", "drop-after"])
-async def test_whatever_befalls_the_reads_of_the_feed_each_document_arrives_once(
+async def test_each_document_arrives_once_after_any_fault_of_the_feed(
     tmp_path: Path,
     data: ContainerProxy,
     recorder: Recorder,

@@ -1,4 +1,4 @@
-"""Function apps written for a test, and the recorder through which they tell it what reached them."""
+"""Function apps for a test, and the recorder of what they receive."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def relay(documents: func.DocumentList, context: func.Context) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one attempt was given: by which app, the documents, and its retry context."""
+    """An attempt: its app, its documents, and its retry context."""
 
     app: str
     documents: list[dict[str, Any]]
@@ -86,7 +86,7 @@ class Recorder:
 
 
 async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Wait until a condition holds that only asking again can tell."""
+    """Wait until a condition holds, by polling it."""
     async with asyncio.timeout(WITHIN_S):
         while True:
             holds = condition()

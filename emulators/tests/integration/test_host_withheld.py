@@ -1,4 +1,4 @@
-"""A page that the host cannot parse: nobody gets it, nobody retries it, and its lease is blocked."""
+"""A page that the host cannot parse is neither delivered nor retried, and blocks its lease."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.functions.apps import Recorder, eventually, stored_leases, write_app
-from emulators.tests.functions.conftest import HostFactory
 from emulators.tests.functions.test_documents import nested
+from emulators.tests.integration.apps import Recorder, eventually, stored_leases, write_app
+from emulators.tests.integration.conftest import HostFactory
 
 TOO_LATE = "/Date(9999999999999999)/"
 

@@ -1,0 +1,54 @@
+"""Emulators for tests: what the pytest plugin's fixtures are made of, for use without them.
+
+cosmos_account           a Cosmos DB account for the length of a `with` block, on a thread of this process
+servicebus_namespace     a Service Bus namespace likewise (`outbox-emulators[servicebus]`)
+entities_of              the entities of a namespace, written in a line each
+ManualClock              time that a test controls
+FaultClient              faults, from asynchronous code, of an emulator anywhere
+RawClient                requests to Cosmos DB that the SDK would never send
+keep_alive               the turn of an idle sender's keep-alive, without waiting 30 s for it
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from outbox_emulators.servicebus.shorthand import entities_of
+from outbox_emulators.testing.background import BackgroundLoop, background_loop
+from outbox_emulators.testing.clock import ManualClock
+from outbox_emulators.testing.cosmos import CosmosAccount, CosmosDatabase, cosmos_account
+from outbox_emulators.testing.faults import Fault, FaultClient, InvalidFault
+from outbox_emulators.testing.idle_senders import keep_alive
+from outbox_emulators.testing.signed_requests import Answer, RawClient
+
+if TYPE_CHECKING:
+    from outbox_emulators.testing.servicebus import ServiceBusNamespace, servicebus_namespace
+
+__all__ = [
+    "Answer",
+    "BackgroundLoop",
+    "CosmosAccount",
+    "CosmosDatabase",
+    "Fault",
+    "FaultClient",
+    "InvalidFault",
+    "ManualClock",
+    "RawClient",
+    "ServiceBusNamespace",
+    "background_loop",
+    "cosmos_account",
+    "entities_of",
+    "keep_alive",
+    "servicebus_namespace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the broker when it is first used: python-qpid-proton may not be installed."""
+    if name not in ("ServiceBusNamespace", "servicebus_namespace"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from outbox_emulators.testing import servicebus
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{error}. Run pip install 'outbox-emulators[servicebus]'") from error
+    return getattr(servicebus, name)

@@ -1,0 +1,19 @@
+"""Time that a test controls."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass
+class ManualClock:
+    """Seconds since 1970 that pass only when `advance` is called: the `clock` of a `CosmosServer`."""
+
+    now: float = field(default_factory=time.time)
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds

@@ -1,0 +1,124 @@
+"""A Service Bus namespace for tests of any kind: what these objects do blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from outbox_emulators.servicebus.edges import DEFAULT_SEED
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_emulators.testing.background import BackgroundLoop, background_loop
+from outbox_emulators.testing.faults import Fault, FaultClient
+
+if TYPE_CHECKING:
+    from azure.servicebus.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
+    from azure.servicebus.management import ServiceBusAdministrationClient
+
+
+class ServiceBusNamespace:
+    """A running namespace."""
+
+    def __init__(self, loop: BackgroundLoop, server: ServiceBusServer, session: aiohttp.ClientSession) -> None:
+        self._loop = loop
+        self._server = server
+        self._session = session
+        self._faults = FaultClient(session, self.admin_endpoint)
+
+    @property
+    def connection_string(self) -> str:
+        """For clients that send and receive."""
+        return self._server.connection_string
+
+    @property
+    def administration_connection_string(self) -> str:
+        """For administration clients, which a namespace on one machine serves on another port."""
+        port, admin_port = self._server.port, self._server.admin_port
+        return self.connection_string.replace(f":{port};", f":{admin_port};", 1)
+
+    @property
+    def admin_endpoint(self) -> str:
+        """The emulator's own HTTP endpoint."""
+        return f"http://127.0.0.1:{self._server.admin_port}"
+
+    def administration_client(self, **options: Any) -> ServiceBusAdministrationClient:
+        """A client that creates, changes and deletes entities; needs azure-servicebus."""
+        from outbox_emulators.testing.administration import administration_client
+
+        return administration_client(self.administration_connection_string, **options)
+
+    def async_administration_client(self, **options: Any) -> AsyncAdministrationClient:
+        """The same for asynchronous code."""
+        from outbox_emulators.testing.administration import async_administration_client
+
+        return async_administration_client(self.administration_connection_string, **options)
+
+    def inject(self, kind: str, entity: str | None = None, **options: Any) -> Fault:
+        """Inject a fault into what clients do next.
+
+        Args:
+            kind: Such as cut-after-transfer, server-busy or expire-locks: the README lists them.
+            entity: The queue, topic or subscription (`topic/Subscriptions/name`).
+            options: `count`, `for_ms`, and those of the kind.
+
+        Raises:
+            InvalidFault: There is no such fault.
+        """
+        plan = options if entity is None else {"entity": entity, **options}
+        return Fault(self._loop.wait(self._faults.inject(kind, **plan)), self._faults, self._loop.wait)
+
+    def remove_faults(self) -> None:
+        """End all faults."""
+        self._loop.wait(self._faults.remove_all())
+
+    def counts(self, entity: str) -> dict[str, Any]:
+        """What a queue or topic has accepted, refused and dropped as duplicates, and what a queue or subscription
+        (`topic/Subscriptions/name`) holds.
+        """
+        return dict(self._loop.wait(self._get("/admin/entities"))[entity])
+
+    def edges(self) -> dict[str, int]:
+        """How often each edge was met since the start."""
+        return dict(self._loop.wait(self._get("/admin/edges"))["edges"])
+
+    async def _get(self, path: str) -> Any:
+        async with self._session.get(self.admin_endpoint + path) as response:
+            return await response.json()
+
+
+@contextmanager
+def servicebus_namespace(
+    entities: Entities | None = None,
+    *,
+    seed: int | None = DEFAULT_SEED,
+    loop: BackgroundLoop | None = None,
+    **options: Any,
+) -> Iterator[ServiceBusNamespace]:
+    """Serve a namespace, on a thread of this process, for as long as the block lasts.
+
+    Args:
+        entities: What it has from the start: `entities_of(…)`, or `Entities.from_file(…)`; nothing by default.
+        seed: Where the behaviour that the service leaves open is drawn from; None for its usual behaviour.
+        loop: Where to serve; a loop of its own by default.
+        options: Those of `ServiceBusServer`: `tier`, `ack_delay_ms`, `idle_ms`.
+    """
+    server = ServiceBusServer(entities or Entities(), edges=seed, **options)
+    with background_loop() if loop is None else nullcontext(loop) as serving:
+        session = serving.wait(_start(server))
+        try:
+            yield ServiceBusNamespace(serving, server, session)
+        finally:
+            serving.wait(_stop(server, session))
+
+
+async def _start(server: ServiceBusServer) -> aiohttp.ClientSession:
+    await server.start()
+    return aiohttp.ClientSession()
+
+
+async def _stop(server: ServiceBusServer, session: aiohttp.ClientSession) -> None:
+    await session.close()
+    await server.stop()

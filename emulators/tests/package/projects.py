@@ -1,0 +1,39 @@
+"""Projects of users, in which pytest runs as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Each starts several processes, which takes its time where many tests run at once.
+SLOW = pytest.mark.timeout(240)
+_TIMEOUT_S = 200
+
+# As the entry point does where the distribution is installed.
+PLUGIN = ("-p", "outbox_emulators.pytest_plugin", "-p", "no:cacheprovider")
+
+
+def run_python(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments in a directory; returns what it wrote."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, *arguments]
+    return subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+
+
+def run_pytest(directory: Path, source: str, *options: str) -> tuple[dict[str, int], str]:
+    """Run the tests of a module; returns the counts of pytest's summary by outcome, and all that it wrote."""
+    (directory / "test_project.py").write_text(source)
+    (directory / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+    ended = run_python(directory, "-m", "pytest", "--strict-markers", *PLUGIN, *options)
+    output = ended.stdout + ended.stderr
+    summary = ended.stdout.rstrip().splitlines()[-1]
+    return {
+        outcome: int(count) for count, outcome in re.findall(r"(\d+) (passed|failed|errors?)", summary)
+    }, output
