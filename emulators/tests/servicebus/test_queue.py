@@ -250,6 +250,18 @@ def test_the_entitys_time_to_live_is_the_longest_a_message_can_have(
     assert [each[0] for each in dead_letters(queue)] == ["1", "2"]
 
 
+def test_messages_expire_one_after_another(queue: MessageQueue, clock: FakeClock) -> None:
+    for number in (1, 2, 3):
+        send(queue, str(number), ttl_ms=100 * number)
+
+    remaining = []
+    for _ in range(3):
+        clock.advance(100)
+        remaining.append(queue.counts().active)
+
+    assert remaining == [2, 1, 0]
+
+
 def test_a_locked_message_does_not_expire_until_its_lock_ends(queue: MessageQueue, clock: FakeClock) -> None:
     send(queue, "1", ttl_ms=500)
     token = held(queue)

@@ -66,7 +66,7 @@ class SharedAccess:
         self._now_s = now_s
 
     def check(self, token: str, audience: str) -> Claim:
-        """Return what a token grants. Raises Unauthorized if it is malformed, forged, expired or for another path."""
+        """Return what a token grants. Raises Unauthorized: malformed, forged, expired or for another path."""
         fields = self._parse(token)
         expected = self._sign(fields["sr"], fields["se"])
         if unquote_plus(fields["skn"]) != self._key_name or not hmac.compare_digest(
