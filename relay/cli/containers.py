@@ -36,7 +36,7 @@ async def open_database(settings: Settings) -> AsyncIterator[DatabaseProxy]:
         ServiceError: The account cannot be reached, or refuses.
     """
     async with AsyncExitStack() as stack:
-        with telling_service_errors(settings.cosmos_container):
+        with explaining_service_errors(settings.cosmos_container):
             client = await stack.enter_async_context(connected(settings.cosmos))
         yield client.get_database_client(settings.cosmos_database)
 
@@ -53,7 +53,7 @@ async def open_container(settings: Settings, name: str) -> AsyncIterator[Contain
 
 
 @contextmanager
-def telling_service_errors(container: str) -> Iterator[None]:
+def explaining_service_errors(container: str) -> Iterator[None]:
     """Raise errors of the SDK as a ServiceError that names what to check."""
     try:
         yield

@@ -20,13 +20,13 @@ from outbox_emulators.cosmos.server import CosmosServer
 from relay.cli.quarantine.holdings import Holdings
 from relay.cli.quarantine.records import Filter, Records
 from relay.cosmos import holds
-from tests.unit.relay.accounts import ToldContainer
+from tests.unit.relay.accounts import FakeContainer
 
 
 @pytest.fixture(params=["in memory", "Cosmos DB emulator"])
 async def container(request: pytest.FixtureRequest) -> AsyncIterator[ContainerProxy]:
     if request.param == "in memory":
-        yield ToldContainer().proxy
+        yield FakeContainer().proxy
         return
     async with CosmosServer() as server:
         provision(server.account, [ContainerSpec.parse("outbox/quarantine:/partitionKey")])

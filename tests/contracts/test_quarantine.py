@@ -21,7 +21,7 @@ from relay.ports import Quarantine
 from relay.settings import Settings
 from tests.support.in_memory import InMemoryQuarantine
 from tests.support.outbox import event, events, sound
-from tests.unit.relay.accounts import ToldContainer, ToldContainers
+from tests.unit.relay.accounts import FakeContainer, FakeContainers
 
 
 class Harness(ABC):
@@ -66,12 +66,12 @@ class InMemory(Harness):
 class InCosmos(Harness):
     """Over a container, which may be in memory or on the wire."""
 
-    def __init__(self, quarantine: CosmosQuarantine, container: ContainerProxy | ToldContainer) -> None:
+    def __init__(self, quarantine: CosmosQuarantine, container: ContainerProxy | FakeContainer) -> None:
         self.quarantine = quarantine
         self._container = container
 
     async def records(self) -> list[tuple[str, str]]:
-        if isinstance(self._container, ToldContainer):
+        if isinstance(self._container, FakeContainer):
             stored = await self._container.stored()
         else:
             stored = [item async for item in self._container.read_all_items()]
@@ -88,8 +88,8 @@ class InCosmos(Harness):
 
 class OnContainer(InCosmos):
     def __init__(self) -> None:
-        self._told = ToldContainer()
-        super().__init__(CosmosQuarantine(ToldContainers(self._told).all), self._told)
+        self._told = FakeContainer()
+        super().__init__(CosmosQuarantine(FakeContainers(self._told).all), self._told)
 
     async def break_down(self) -> None:
         self._told.answers = [OSError("no route to host")] * 10

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relay.cli.check.findings import Finding, Level
-from relay.cli.containers import open_database, telling_service_errors
+from relay.cli.containers import explaining_service_errors, open_database
 from relay.cosmos.leases import LeasePosition, read_positions
 from relay.errors import OperationError
 from relay.settings import Settings
@@ -106,7 +106,7 @@ async def scan(settings: Settings) -> Scan:
         async with open_database(settings) as database:
             container = database.get_container_client(settings.cosmos_container)
             leases = database.get_container_client(settings.cosmos_lease_container)
-            with telling_service_errors(leases.id), _integers_of_any_length():
+            with explaining_service_errors(leases.id), _integers_of_any_length():
                 positions = await read_positions(leases, container)
                 for lease in positions.leases:
                     async for document in _behind(container, lease):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.cli.containers import telling_service_errors
+from relay.cli.containers import explaining_service_errors
 from relay.cosmos import holds
 from relay.cosmos.quarantine_record import RECORD_TYPE
 
@@ -80,7 +80,7 @@ class Holdings:
         """Write an order to set an event aside; returns False if it exists already."""
         from azure.cosmos.exceptions import CosmosResourceExistsError
 
-        with telling_service_errors(self._container.id):
+        with explaining_service_errors(self._container.id):
             try:
                 await self._container.create_item(holds.order(partition_key, event_id))
             except CosmosResourceExistsError:
@@ -91,7 +91,7 @@ class Holdings:
         """Remove an order, if it still exists."""
         from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
-        with telling_service_errors(self._container.id):
+        with explaining_service_errors(self._container.id):
             try:
                 await self._container.delete_item(order.id, partition_key=order.partition_key)
             except CosmosResourceNotFoundError:
@@ -109,7 +109,7 @@ class Holdings:
         from azure.core import MatchConditions
         from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosResourceNotFoundError
 
-        with telling_service_errors(self._container.id):
+        with explaining_service_errors(self._container.id):
             try:
                 marker = await self._container.read_item(holds.PARKED_ID, partition_key=partition_key)
                 # The session token of that read makes the count at least as recent.
@@ -137,7 +137,7 @@ class Holdings:
 
     async def _rows(self, of_type: str, partition_key: str | None) -> list[dict[str, Any]]:
         options: dict[str, Any] = {} if partition_key is None else {"partition_key": partition_key}
-        with telling_service_errors(self._container.id):
+        with explaining_service_errors(self._container.id):
             rows = self._container.query_items(
                 "SELECT * FROM c WHERE c.type = @type",
                 parameters=[{"name": "@type", "value": of_type}],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from relay.cli.containers import open_container, telling_service_errors
+from relay.cli.containers import explaining_service_errors, open_container
 from relay.cli.quarantine.holdings import Holdings
 from relay.cosmos.quarantine_record import RECORD_TYPE
 from relay.errors import UsageError
@@ -122,7 +122,7 @@ class Records:
     async def count(self, chosen: Filter) -> int:
         """How many records there are."""
         where, parameters = chosen.clause()
-        with telling_service_errors(self._container.id):
+        with explaining_service_errors(self._container.id):
             counts = self._container.query_items("SELECT VALUE COUNT(1) FROM c" + where, parameters=parameters)
             return sum([int(str(count)) async for count in counts])
 
@@ -130,7 +130,7 @@ class Records:
         """The oldest records in order of arrival, at most `limit`; those of one key in commit order."""
         where, parameters = chosen.clause()
         found: list[RecordSummary] = []
-        with telling_service_errors(self._container.id):
+        with explaining_service_errors(self._container.id):
             query = f"{_SUMMARY}{where} ORDER BY c.quarantinedAt"
             rows = self._container.query_items(query, parameters=parameters)
             async for row in rows:
@@ -151,7 +151,7 @@ class Records:
             where, parameters = Filter().clause()
             parameters.append({"name": "@id", "value": beginning})
             query = f"{_SUMMARY}{where} AND STARTSWITH(c.id, @id)"
-            with telling_service_errors(self._container.id):
+            with explaining_service_errors(self._container.id):
                 rows = self._container.query_items(query, parameters=parameters)
                 summaries = [RecordSummary.of(row) async for row in rows]
             if len(summaries) > 1:
@@ -166,7 +166,7 @@ class Records:
         """The quarantined document, joined from its parts; None if the record no longer exists."""
         from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
-        with telling_service_errors(self._container.id):
+        with explaining_service_errors(self._container.id):
             try:
                 if summary.parts == 0:
                     record = await self._container.read_item(summary.id, partition_key=summary.partition_key)
@@ -186,7 +186,7 @@ class Records:
         from azure.cosmos.exceptions import CosmosBatchOperationError
 
         ids = [summary.id, *_part_ids(summary)]
-        with telling_service_errors(self._container.id):
+        with explaining_service_errors(self._container.id):
             try:
                 await self._container.execute_item_batch(
                     [("delete", (item,)) for item in ids], partition_key=summary.partition_key

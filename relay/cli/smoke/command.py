@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.cli.check.administration import administration_address
 from relay.cli.console import Console
-from relay.cli.containers import open_container, telling_service_errors
+from relay.cli.containers import explaining_service_errors, open_container
 from relay.cli.quarantine.records import Filter, Records, RecordSummary, open_records
 from relay.cli.results import Result
 from relay.cli.smoke.canary import TTL_S, canary
@@ -136,7 +136,7 @@ async def _send_through(
     smoke = Smoke(subscription, timeout_s, document)
     began = time.monotonic()
     try:
-        with telling_service_errors(container.id):
+        with explaining_service_errors(container.id):
             smoke.document = dict(await container.create_item(document))
         async with open_records(settings) as records:
             found = await _first_found(session, records, document["partitionKey"], timeout_s)
@@ -179,7 +179,7 @@ async def _delete(container: ContainerProxy, smoke: Smoke) -> None:
     identifier, partition_key = smoke.document["id"], smoke.document["partitionKey"]
     try:
         async with asyncio.timeout(_CLEAN_UP_S):
-            with telling_service_errors(container.id):
+            with explaining_service_errors(container.id):
                 try:
                     await container.delete_item(identifier, partition_key=partition_key)
                 except CosmosResourceNotFoundError:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from relay.cli.containers import telling_service_errors
+from relay.cli.containers import explaining_service_errors
 from relay.cli.quarantine.records import Filter, Records, RecordSummary
 from relay.cli.smoke.canary import ACTION, PREFIX, TTL_S
 from relay.cli.smoke.subscriptions import Session
@@ -159,14 +159,14 @@ class OversizedTest:
         from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
         identifier, partition_key = document["id"], document["partitionKey"]
-        with telling_service_errors(self._container.id):
+        with explaining_service_errors(self._container.id):
             await self._container.create_item(document)
         try:
             yield
         finally:
             try:
                 async with asyncio.timeout(_CLEAN_UP_S):
-                    with telling_service_errors(self._container.id):
+                    with explaining_service_errors(self._container.id):
                         await self._container.delete_item(identifier, partition_key=partition_key)
             except (ServiceError, TimeoutError) as error:
                 if not isinstance(error.__cause__, CosmosResourceNotFoundError):

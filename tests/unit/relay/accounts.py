@@ -37,7 +37,7 @@ _FAILED_DEPENDENCY = 424
 Operation = tuple[str, tuple[Any, ...]]
 
 
-class ToldContainer:
+class FakeContainer:
     """A container as the SDK's `ContainerProxy` has it, as far as the relay and its commands write and read one.
 
     `tests/contracts/test_containers.py` compares it with a container behind the SDK.
@@ -156,10 +156,10 @@ class ToldContainer:
             raise answer
 
 
-class ToldContainers:
+class FakeContainers:
     """The database's containers, of which there is one."""
 
-    def __init__(self, container: ToldContainer) -> None:
+    def __init__(self, container: FakeContainer) -> None:
         self._container = container
         self.opened: list[str] = []
         self.closed = False

@@ -26,7 +26,7 @@ from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
-from tests.unit.relay.accounts import ToldContainer
+from tests.unit.relay.accounts import FakeContainer
 from tests.unit.relay.topics import FakeTopic
 
 ENVIRONMENT = {
@@ -184,7 +184,7 @@ class InMemoryRecords(Records):
     """
 
     def __init__(self) -> None:
-        self._items = ToldContainer()
+        self._items = FakeContainer()
         super().__init__(self._items.proxy)
         self.gone: set[str] = set()
         self.coming: list[dict[str, Any]] = []

@@ -6,12 +6,12 @@ from relay.telemetry import instruments
 from relay.telemetry.headroom import Headroom
 from relay.telemetry.instruments import BoundedActions
 from tests.support.telemetry import Telemetry, installed
-from tests.unit.relay.accounts import ToldContainer
+from tests.unit.relay.accounts import FakeContainer
 
 
 @pytest.fixture
-def container() -> ToldContainer:
-    return ToldContainer()
+def container() -> FakeContainer:
+    return FakeContainer()
 
 
 @pytest.fixture

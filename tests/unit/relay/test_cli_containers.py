@@ -6,7 +6,7 @@ import pytest
 from azure.core.exceptions import ServiceRequestError
 
 from relay.cli import containers
-from relay.cli.containers import connected, open_container, telling_service_errors
+from relay.cli.containers import connected, explaining_service_errors, open_container
 from relay.errors import ServiceError
 from tests.unit.relay.test_containers import SETTINGS, Account
 
@@ -39,12 +39,15 @@ async def test_a_client_whose_account_cannot_be_reached_is_closed_and_the_contai
 
 @pytest.mark.parametrize("error", [ServiceRequestError("no"), OSError("no")])
 def test_what_the_sdk_or_the_network_raises_is_explained(error: Exception) -> None:
-    with pytest.raises(ServiceError, match="the rights of this identity") as raised, telling_service_errors("c"):
+    with (
+        pytest.raises(ServiceError, match="the rights of this identity") as raised,
+        explaining_service_errors("c"),
+    ):
         raise error
 
     assert raised.value.__cause__ is error
 
 
 def test_what_is_a_defect_is_not_explained_away() -> None:
-    with pytest.raises(ZeroDivisionError), telling_service_errors("c"):
+    with pytest.raises(ZeroDivisionError), explaining_service_errors("c"):
         raise ZeroDivisionError

@@ -8,7 +8,7 @@ import pytest
 
 from relay.cosmos import holds
 from relay.holds import Holds
-from tests.unit.relay.accounts import ToldContainer, refusal
+from tests.unit.relay.accounts import FakeContainer, refusal
 
 
 def age(moment: str) -> timedelta:
@@ -40,7 +40,7 @@ def test_holds_are_empty_by_default() -> None:
     assert Holds() == Holds(frozenset(), frozenset())
 
 
-async def test_parked_keys_and_orders_are_read_and_nothing_else(container: ToldContainer) -> None:
+async def test_parked_keys_and_orders_are_read_and_nothing_else(container: FakeContainer) -> None:
     for item in (
         holds.marker("a", "r1"),
         holds.marker("b", "r2"),
@@ -55,14 +55,14 @@ async def test_parked_keys_and_orders_are_read_and_nothing_else(container: ToldC
     assert found == Holds(frozenset({"a", "b"}), frozenset({("a", "e1"), ("c", "e/2")}))
 
 
-async def test_more_holds_than_a_page_has_are_all_read(container: ToldContainer) -> None:
+async def test_more_holds_than_a_page_has_are_all_read(container: FakeContainer) -> None:
     for number in range(250):
         await container.create_item(holds.marker(f"k{number}", "r"))
 
     assert len((await holds.read_holds(container.proxy)).parked) == 250
 
 
-async def test_touching_a_marker_changes_its_version_and_nothing_else(container: ToldContainer) -> None:
+async def test_touching_a_marker_changes_its_version_and_nothing_else(container: FakeContainer) -> None:
     await container.create_item(holds.marker("k", "r"))
     (before,) = await container.stored()
 

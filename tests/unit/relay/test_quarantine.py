@@ -16,7 +16,7 @@ from relay.holds import Holds
 from relay.settings import Settings
 from tests.support.outbox import event, events, sound
 from tests.support.telemetry import Telemetry
-from tests.unit.relay.accounts import ToldContainer, ToldContainers, refusal
+from tests.unit.relay.accounts import FakeContainer, FakeContainers, refusal
 
 SETTINGS = Settings.from_environment(
     {
@@ -27,9 +27,9 @@ SETTINGS = Settings.from_environment(
 )
 
 
-def process(container: ToldContainer) -> CosmosQuarantine:
+def process(container: FakeContainer) -> CosmosQuarantine:
     """The quarantine of a process of its own."""
-    return CosmosQuarantine(ToldContainers(container).all)
+    return CosmosQuarantine(FakeContainers(container).all)
 
 
 def refused(*documents: dict[str, Any]) -> list[Rejected]:
@@ -49,18 +49,18 @@ def placed(*rejected: Rejected) -> list[Rejected]:
     return [replace(item, position=position) for position, item in enumerate(rejected)]
 
 
-async def records(container: ToldContainer) -> list[tuple[str, str]]:
+async def records(container: FakeContainer) -> list[tuple[str, str]]:
     """The records, document id and reason of each, by their position."""
     found = [item for item in await container.stored() if item["type"] == "quarantinedEvent"]
     found.sort(key=lambda item: (item["quarantinedAt"], item["position"]))
     return [(item["document"].get("id"), item["reason"]) for item in found]
 
 
-async def release(container: ToldContainer, key: str) -> None:
+async def release(container: FakeContainer, key: str) -> None:
     await container.delete_item(holds.PARKED_ID, key)
 
 
-async def test_documents_are_stored_in_their_order_and_hold_nothing_back(container: ToldContainer) -> None:
+async def test_documents_are_stored_in_their_order_and_hold_nothing_back(container: FakeContainer) -> None:
     await process(container).store(placed(*refused(event("b", "k"), event("a", "k"), event("c", "other"))), "i1")
 
     stored = {item["document"]["id"]: item for item in await container.stored()}
@@ -69,8 +69,8 @@ async def test_documents_are_stored_in_their_order_and_hold_nothing_back(contain
     assert await process(container).holds() == Holds()
 
 
-async def test_the_container_that_the_settings_name_is_used(container: ToldContainer) -> None:
-    containers = ToldContainers(container)
+async def test_the_container_that_the_settings_name_is_used(container: FakeContainer) -> None:
+    containers = FakeContainers(container)
     quarantine = CosmosQuarantine(containers.all)
 
     await quarantine.store([], "i1", park=True)
@@ -87,7 +87,7 @@ async def test_a_quarantine_without_a_connection_can_be_closed() -> None:
 
 @pytest.mark.parametrize("park", [False, True])
 async def test_a_repeated_attempt_stores_and_counts_nothing_again(
-    container: ToldContainer, reported: Telemetry, park: bool
+    container: FakeContainer, reported: Telemetry, park: bool
 ) -> None:
     items = [*refused(event("a", "k")), Rejected({"id": "b"}, Reason.PARTITION_KEY_MISSING, "")]
 
@@ -101,7 +101,7 @@ async def test_a_repeated_attempt_stores_and_counts_nothing_again(
 
 
 async def test_the_first_document_of_a_key_parks_it_and_the_others_are_stored_behind(
-    container: ToldContainer,
+    container: FakeContainer,
 ) -> None:
     one, two = events("one", 3), events("two", 2)
     keyless = Rejected({"id": "x"}, Reason.PARTITION_KEY_MISSING, "")
@@ -129,7 +129,7 @@ async def test_the_first_document_of_a_key_parks_it_and_the_others_are_stored_be
     ],
 )
 async def test_what_no_session_could_hold_is_stored_and_parks_nothing(
-    container: ToldContainer, key: Any, reason: Reason
+    container: FakeContainer, key: Any, reason: Reason
 ) -> None:
     invalid = read_event({"id": "a", "partitionKey": key})
     assert isinstance(invalid, Rejected)
@@ -141,7 +141,7 @@ async def test_what_no_session_could_hold_is_stored_and_parks_nothing(
     assert sorted(await records(container)) == [("a", reason), ("b", "message-refused")]
 
 
-async def test_successors_are_stored_only_while_their_key_is_parked(container: ToldContainer) -> None:
+async def test_successors_are_stored_only_while_their_key_is_parked(container: FakeContainer) -> None:
     first, second, third = events("k", 3)
     running = process(container)
     await running.store(refused(first), "i1", park=True)
@@ -157,7 +157,7 @@ async def test_successors_are_stored_only_while_their_key_is_parked(container: T
 
 
 async def test_a_process_knows_what_it_has_parked_before_the_replica_that_answers_does(
-    container: ToldContainer,
+    container: FakeContainer,
 ) -> None:
     running = process(container)
     await running.store(refused(event("a", "one"), event("b", "two")), "i1", park=True)
@@ -174,7 +174,7 @@ async def test_a_process_knows_what_it_has_parked_before_the_replica_that_answer
 
 
 async def test_a_key_that_is_parked_already_is_known_once_something_is_stored_behind_it(
-    container: ToldContainer,
+    container: FakeContainer,
 ) -> None:
     first, second = events("k", 2)
     await process(container).store(refused(first), "i1", park=True)
@@ -186,7 +186,7 @@ async def test_a_key_that_is_parked_already_is_known_once_something_is_stored_be
 
 
 @pytest.mark.parametrize("park", [False, True])
-async def test_an_order_is_held_until_its_event_is_stored(container: ToldContainer, park: bool) -> None:
+async def test_an_order_is_held_until_its_event_is_stored(container: FakeContainer, park: bool) -> None:
     running = process(container)
     for identifier in ("e/1?#", "e2"):
         await container.create_item(holds.order("k", identifier))
@@ -200,13 +200,13 @@ async def test_an_order_is_held_until_its_event_is_stored(container: ToldContain
     assert [name for name, _ in await records(container)] == ["a", "e/1?#"]
 
 
-async def test_an_event_is_set_aside_though_its_order_was_withdrawn(container: ToldContainer) -> None:
+async def test_an_event_is_set_aside_though_its_order_was_withdrawn(container: FakeContainer) -> None:
     await process(container).store([rejection(event("e", "k"), Reason.SET_ASIDE)], "i1")
 
     assert await records(container) == [("e", "set-aside")]
 
 
-async def test_only_the_event_that_an_order_names_fulfils_it(container: ToldContainer) -> None:
+async def test_only_the_event_that_an_order_names_fulfils_it(container: FakeContainer) -> None:
     await container.create_item(holds.order("k", "e"))
 
     await process(container).store(refused(event("e", "k")), "i1")
@@ -217,7 +217,7 @@ async def test_only_the_event_that_an_order_names_fulfils_it(container: ToldCont
 @pytest.mark.parametrize("failure", [refusal(403), OSError("no route to host")])
 @pytest.mark.parametrize("park", [False, True])
 async def test_what_cannot_be_written_fails_and_names_the_container(
-    container: ToldContainer, park: bool, failure: Exception
+    container: FakeContainer, park: bool, failure: Exception
 ) -> None:
     container.answers = [failure]
 
@@ -230,7 +230,7 @@ async def test_what_cannot_be_written_fails_and_names_the_container(
     assert await records(container) == []
 
 
-async def test_an_order_that_cannot_be_removed_fails_the_attempt(container: ToldContainer) -> None:
+async def test_an_order_that_cannot_be_removed_fails_the_attempt(container: FakeContainer) -> None:
     await container.create_item(holds.order("k", "e"))
     container.answers = [None, refusal(503)]
 
@@ -240,7 +240,7 @@ async def test_an_order_that_cannot_be_removed_fails_the_attempt(container: Told
 
 @pytest.mark.parametrize("answers", [[refusal(403)], [None, refusal(503)]], ids=["the query", "a parked key"])
 async def test_what_is_held_back_has_to_be_known(
-    container: ToldContainer, answers: list[Exception | None]
+    container: FakeContainer, answers: list[Exception | None]
 ) -> None:
     running = process(container)
     await running.store(refused(event("a", "k")), "i1", park=True)

@@ -12,7 +12,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 from relay.cosmos.quarantine_record import NO_PARTITION_KEY, create, record_of
 from relay.events import Reason, Rejected
 from tests.support.outbox import event
-from tests.unit.relay.accounts import ToldContainer, refusal
+from tests.unit.relay.accounts import FakeContainer, refusal
 
 
 def record(document: dict[str, Any], position: int = 0) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def nested(levels: int) -> dict[str, Any]:
     return {"id": "e", "partitionKey": "k", "type": "domainEvent", "data": inner}
 
 
-async def whole(container: ToldContainer) -> Any:
+async def whole(container: FakeContainer) -> Any:
     """The one document that is stored in parts, put together, and how many parts there are."""
     items = await container.stored()
     (head,) = [item for item in items if item["type"] == "quarantinedEvent"]
@@ -89,7 +89,7 @@ def test_a_document_that_came_alone_is_the_first_of_its_batch() -> None:
     assert Rejected({}, Reason.ID_MISSING, "").position == 0
 
 
-async def test_a_record_is_new_once(container: ToldContainer) -> None:
+async def test_a_record_is_new_once(container: FakeContainer) -> None:
     made = record(event("e", "k"))
 
     assert [await create(container.proxy, made) for _ in range(2)] == [True, False]
@@ -97,7 +97,7 @@ async def test_a_record_is_new_once(container: ToldContainer) -> None:
     assert item.items() >= made.items()
 
 
-async def test_a_document_that_is_too_large_for_an_item_is_stored_in_parts(container: ToldContainer) -> None:
+async def test_a_document_that_is_too_large_for_an_item_is_stored_in_parts(container: FakeContainer) -> None:
     # Twelve bytes a character on the wire: the most that one can have.
     document = event("e", "k", text="\U0001f600" * 400_000)
     made = record(document)
@@ -108,19 +108,19 @@ async def test_a_document_that_is_too_large_for_an_item_is_stored_in_parts(conta
 
 
 async def test_a_document_that_nests_too_deep_within_its_record_is_stored_in_parts(
-    container: ToldContainer,
+    container: FakeContainer,
 ) -> None:
     await create(container.proxy, record(nested(127)))
     assert [("document" in item) for item in await container.stored()] == [True]
 
-    deepest = ToldContainer()
+    deepest = FakeContainer()
     assert await create(deepest.proxy, record(nested(128)))
 
     assert await whole(deepest) == (nested(128), 1)
 
 
 @pytest.mark.parametrize("status", [401, 403, 412, 429, 503])
-async def test_another_refusal_is_not_answered_with_parts(container: ToldContainer, status: int) -> None:
+async def test_another_refusal_is_not_answered_with_parts(container: FakeContainer, status: int) -> None:
     container.answers = [refusal(status)]
 
     with pytest.raises(CosmosHttpResponseError, match="as the test says"):
@@ -129,7 +129,7 @@ async def test_another_refusal_is_not_answered_with_parts(container: ToldContain
     assert await container.stored() == []
 
 
-async def test_an_attempt_that_broke_off_between_two_parts_is_taken_up(container: ToldContainer) -> None:
+async def test_an_attempt_that_broke_off_between_two_parts_is_taken_up(container: FakeContainer) -> None:
     document = event("e", "k", text="x" * 2_200_000)
     made = record(document)
     container.answers = [None, None, None, refusal(503)]
@@ -141,7 +141,7 @@ async def test_an_attempt_that_broke_off_between_two_parts_is_taken_up(container
     assert (await whole(container))[0] == document
 
 
-async def test_what_is_refused_in_parts_too_is_an_error(container: ToldContainer) -> None:
+async def test_what_is_refused_in_parts_too_is_an_error(container: FakeContainer) -> None:
     container.answers = [refusal(413), refusal(413)]
 
     with pytest.raises(CosmosHttpResponseError):

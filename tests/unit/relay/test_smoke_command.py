@@ -30,7 +30,7 @@ from relay.servicebus import messages
 from relay.settings import Settings
 from tests.support.operators import relay_command
 from tests.support.outbox import sound
-from tests.unit.relay.accounts import ToldContainer
+from tests.unit.relay.accounts import FakeContainer
 from tests.unit.relay.commands import ENVIRONMENT, InMemoryRecords, cosmos_error
 from tests.unit.relay.receivers import Receiver, Subscription, refusals
 
@@ -38,7 +38,7 @@ SETTINGS = Settings.from_environment(ENVIRONMENT)
 DOCUMENT = {"id": "d", "partitionKey": "smoke-k"}
 
 
-class App(ToldContainer):
+class App(FakeContainer):
     """The deployed app, the outbox and the subscription in one: what is written comes out, or does not.
 
     Attributes:
