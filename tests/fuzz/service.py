@@ -39,7 +39,7 @@ class Topic:
 
     Attributes:
         accepted: Messages by session, duplicates dropped, in the order of arrival.
-        faulty: Sends that a fault struck.
+        faulty: Sends to which a fault was applied.
         too_large: Batches over the limit, of which there must be none.
     """
 

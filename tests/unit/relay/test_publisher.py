@@ -178,20 +178,20 @@ async def test_no_more_senders_are_acquired_than_there_are() -> None:
     async with pool.acquire():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05), pool.acquire():
-                pytest.fail("a second sender was lent")
+                pytest.fail("a second sender was acquired")
 
 
 async def test_the_link_of_a_borrower_that_was_interrupted_is_closed() -> None:
     topic = FakeTopic()
     pool = SenderPool(topic.client(), "t", 1)
 
-    async def borrower() -> None:
+    async def user() -> None:
         async with pool.acquire() as sender:
             await sender.limits(5)
             raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await borrower()
+        await user()
     async with pool.acquire() as sender:
         await sender.limits(5)
 
