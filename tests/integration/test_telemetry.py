@@ -406,7 +406,7 @@ async def test_each_invocation_has_one_summary_line_with_fields(
             "already_published": 0,
             "quarantined": 1,
             "unsent": 0,
-            "partitions": 1,
+            "partition_keys": 1,
             "sends": 1,
         }.items()
     )

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-
-class _PlainAioHttp(AioHttpTransport):  # type: ignore[misc]  # azure-core exports it untyped
-    async def send(self, request: Any, **config: Any) -> Any:
-        request.url = request.url.replace("https://", "http://", 1)
-        return await super().send(request, **config)
-
-
-class _PlainRequests(RequestsTransport):  # type: ignore[misc]  # azure-core exports it untyped
-    def send(self, request: Any, **config: Any) -> Any:
-        request.url = request.url.replace("https://", "http://", 1)
-        return super().send(request, **config)
+from outbox_emulators.testing.administration import administration_client, async_administration_client
 
 
 def management_connection_string(server: ServiceBusServer, key: str | None = None) -> str:
@@ -32,13 +20,9 @@ def management_connection_string(server: ServiceBusServer, key: str | None = Non
 def management_client(server: ServiceBusServer, **options: Any) -> ServiceBusAdministrationClient:
     """A client of a server's management API."""
     text = options.pop("connection_string", None) or management_connection_string(server)
-    return ServiceBusAdministrationClient.from_connection_string(
-        text, transport=_PlainAioHttp(), retry_total=0, **options
-    )
+    return async_administration_client(text, retry_total=0, **options)
 
 
 def blocking_management_client(server: ServiceBusServer) -> BlockingAdministrationClient:
     """The same for threads of their own."""
-    return BlockingAdministrationClient.from_connection_string(
-        management_connection_string(server), transport=_PlainRequests(), retry_total=0
-    )
+    return administration_client(management_connection_string(server), retry_total=0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,13 @@ class MadeUp:
         assert plan.scratch.is_dir()
         live.step(f"{self.name}, {'full' if plan.full else 'quick'}")
         return findings()
+
+
+@pytest.fixture(autouse=True)
+def relay_logger() -> Iterator[None]:
+    """The command silences this logger, which other tests in this process use."""
+    yield
+    logging.getLogger("relay").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import orjson
@@ -26,7 +27,8 @@ def test_no_two_documents_of_a_source_share_an_id() -> None:
     assert len(set(identifiers)) == len(identifiers) == 50 * 18
 
 
-def test_a_seed_determines_the_batches() -> None:
+def test_a_seed_determines_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.0)
     workload = Workload(keys=100, per_key=1, size=TWO_KB, zipf=True)
 
     assert Source(1).batch(workload) == Source(1).batch(workload)

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from outbox_emulators.faults import InvalidFault
 from outbox_emulators.servicebus.shorthand import entities_of
 from outbox_emulators.testing.background import BackgroundLoop, background_loop
 from outbox_emulators.testing.clock import ManualClock
 from outbox_emulators.testing.cosmos import CosmosAccount, CosmosDatabase, cosmos_account
-from outbox_emulators.testing.faults import Fault, FaultClient, InvalidFault
+from outbox_emulators.testing.faults import Fault, FaultClient
 from outbox_emulators.testing.idle_senders import keep_alive
 from outbox_emulators.testing.signed_requests import Answer, RawClient
 

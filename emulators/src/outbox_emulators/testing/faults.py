@@ -9,11 +9,8 @@ from typing import Any
 
 import aiohttp
 
+from outbox_emulators.faults import InvalidFault
 from outbox_emulators.testing.signed_requests import Answer
-
-
-class InvalidFault(ValueError):
-    """The emulator does not know such a fault. The message says which part of it is wrong."""
 
 
 class FaultClient:
