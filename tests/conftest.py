@@ -1,0 +1,26 @@
+"""Every test has a node id of its own, which names its group where pytest-xdist runs it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from _pytest.nodeid import coerce_node_id
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests that schemathesis (4.32) generates their own ids, and refuse ids that occur twice.
+
+    pytest-xdist (3.8) runs one test of each id, and leaves out the others without a word.
+    """
+    for item in items:
+        group = item.get_closest_marker("xdist_group")
+        if not item.nodeid.endswith(item.name):
+            item._id = item.id.with_params(item.name.partition("[")[2].removesuffix("]"))
+        if group is not None and hasattr(item.config, "workerinput"):
+            # What pytest-xdist sets itself has no effect since pytest 9.2.
+            item._id = coerce_node_id(f"{item.nodeid}@{group.args[0]}")
+    repeated = [nodeid for nodeid, count in Counter(item.nodeid for item in items).items() if count > 1]
+    if repeated:
+        raise pytest.UsageError(f"only one test of each of these ids would run: {repeated}")
