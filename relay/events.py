@@ -196,7 +196,6 @@ def by_partition_key(events: Iterable[Event]) -> dict[str, list[Event]]:
 
 class _Invalid(Exception):
     def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
         self.reason = reason
         self.detail = detail
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay.events import Event, Reason, Rejected, by_partition_key, read_event
+from relay.events import Event, Reason, Received, Rejected, by_partition_key, read_event
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -126,6 +126,7 @@ def test_an_event_that_came_alone_is_the_first_of_what_came() -> None:
 
     assert event.position == 0
     assert Event("e1", "c1", "t", "A", {}, {}).position == 0
+    assert Rejected({}, Reason.ID_MISSING, "").position == 0
 
 
 def test_an_error_says_what_is_wrong_in_words() -> None:
@@ -193,3 +194,16 @@ def test_events_are_grouped_by_partition_key_in_the_order_given() -> None:
     grouped = by_partition_key(events)
 
     assert {key: [event.id for event in its] for key, its in grouped.items()} == {"a": ["1", "3"], "b": ["2"]}
+
+
+def test_an_event_is_named_by_its_partition_key_and_its_id() -> None:
+    assert event_of(document()).name == ("c1", "e1")
+
+
+def test_what_was_received_is_counted_whatever_it_is() -> None:
+    event, rejected = event_of(document()), rejection_of(document(id=""))
+    received = Received([event] * 4, [rejected] * 2, ignored=1)
+
+    assert received.documents == 7
+    assert Received().documents == 0
+    assert Received() != Received([event])

@@ -71,6 +71,7 @@ def test_a_key_that_had_no_turn_yet_has_no_events() -> None:
     outcome_of_key = KeyOutcome("k")
 
     assert (outcome_of_key.events, outcome_of_key.sends, outcome_of_key.error) == (0, 0, None)
+    assert outcome_of_key.accepted_after_rejection is False
 
 
 def test_a_keys_events_are_those_that_went_and_those_that_did_not() -> None:
