@@ -10,13 +10,12 @@ _RELAY = {
     "cosmos/changes": ("changes",),
     "cosmos/client": ("connections",),
     "cosmos/containers": ("containers",),
-    "cosmos/documents": ("selection", "poison", "headroom"),
+    "cosmos/documents": ("documents", "poison", "headroom"),
     "cosmos/holds": ("holds",),
     "cosmos/leases": ("leases",),
     "cosmos/parking": ("parking",),
     "cosmos/quarantine": ("quarantine",),
     "cosmos/quarantine_record": ("quarantine_record",),
-    "cosmos/source": ("leases",),
     "deadline": ("deadline",),
     "errors": ("errors",),
     "events": ("events",),
@@ -114,6 +113,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         for module, names in _RELAY.items()
     },
     **{f"relay/cli/{module}.py": tuple(f"tests/{name}.py" for name in names) for module, names in _CLI.items()},
+    "relay/cosmos/source.py": ("tests/contracts/test_source.py",),
     "function_app.py": ("tests/unit/test_function_app.py",),
     "host.json": ("tests/unit/test_host_json.py", "tests/unit/relay/test_host.py"),
     **{

@@ -42,8 +42,14 @@ def heed_signals() -> asyncio.Event:
     """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
+
+    def stop(*_: object) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(stopped.set)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+        # Not by the loop, whose handlers do not exist on Windows.
+        signal.signal(number, stop)
     _stopped.set(stopped)
     return stopped
 

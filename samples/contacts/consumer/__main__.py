@@ -57,9 +57,10 @@ async def _receive(directory: Directory, sessions: int) -> None:
     def handle_message(message: ServiceBusReceivedMessage) -> None:
         handle(b"".join(message.body), directory, sequence_of(message.application_properties))
 
-    stopped = asyncio.Event()
+    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        # Not by the loop, whose handlers do not exist on Windows.
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stopped.set))
     async with open_servicebus() as client:
         receiving = asyncio.create_task(
             receive_sessions(client, topic, subscription, handle_message, sessions=sessions)

@@ -61,7 +61,7 @@ def applied(settings: Mapping[str, str], *, defaults: Mapping[str, str]) -> Iter
     """
     before = dict(os.environ)
     os.environ.update({**defaults, **before, **settings})
-    time.tzset()
+    _follow_time_zone()
     try:
         yield dict(os.environ)
     finally:
@@ -70,4 +70,10 @@ def applied(settings: Mapping[str, str], *, defaults: Mapping[str, str]) -> Iter
                 os.environ[name] = before[name]
             else:
                 os.environ.pop(name, None)
+        _follow_time_zone()
+
+
+def _follow_time_zone() -> None:
+    # On Windows the time zone does not follow the environment.
+    if hasattr(time, "tzset"):
         time.tzset()

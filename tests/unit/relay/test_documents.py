@@ -4,7 +4,7 @@ from typing import Any
 
 import azure.functions as func
 
-from relay.cosmos.documents import select
+from relay.cosmos.documents import event_of, select
 from relay.events import by_partition_key
 
 
@@ -92,3 +92,9 @@ def test_every_document_counts_whatever_it_is() -> None:
     selection = select([document("1", "a"), malformed, None, document("3", "a", "contact")], "domainEvent")
 
     assert selection.documents == 4
+
+
+def test_a_document_that_came_alone_is_the_first_of_what_came() -> None:
+    event = event_of(document("1", "a"))
+
+    assert event.position == 0
