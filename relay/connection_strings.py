@@ -9,7 +9,7 @@ from typing import Self
 _EMULATOR = "UseDevelopmentEmulator"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class ConnectionString:
     """A connection string, read part by part. Neither `repr` nor `str` shows a value, as one of them is a key.
 
