@@ -44,12 +44,6 @@ class KeyOutcome:
     blocked_by: str | None = None
     accepted_after_rejection: bool = False
 
-    @property
-    def events(self) -> int:
-        """The events accounted for."""
-        settled = self.published + self.already_published + self.superseded + self.unsent
-        return settled + len(self.rejected) + len(self.held_back)
-
     def withhold(self, error: SendError, blocked_by: str | None) -> None:
         """What was rejected, or held back behind it, is not set aside: it counts as unsent, and comes again."""
         self.error = error

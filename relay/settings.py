@@ -247,16 +247,14 @@ class _Reader:
         if settings.send_timeout_s > settings.attempt_timeout_s / 2:
             self.problems.append(
                 f"RELAY_SEND_TIMEOUT_S is {settings.send_timeout_s:g}: set at most half of "
-                "RELAY_ATTEMPT_TIMEOUT_S "
-                f"({settings.attempt_timeout_s:g})"
+                f"RELAY_ATTEMPT_TIMEOUT_S ({settings.attempt_timeout_s:g})"
             )
         if function_timeout_s is not None:
             longest = function_timeout_s - ATTEMPT_MARGIN_S
             if settings.attempt_timeout_s > longest:
                 self.problems.append(
                     f"RELAY_ATTEMPT_TIMEOUT_S is {settings.attempt_timeout_s:g}: set at most {longest:g}, which "
-                    "is "
-                    f"host.json's functionTimeout less {ATTEMPT_MARGIN_S:g} s, or raise functionTimeout"
+                    f"is host.json's functionTimeout less {ATTEMPT_MARGIN_S:g} s, or raise functionTimeout"
                 )
 
     def misspelt(self) -> None:

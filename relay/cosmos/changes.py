@@ -54,8 +54,7 @@ def parse(text: str) -> list[Document | None]:
     except ValueError as error:
         raise ChangesError(
             f"the trigger delivered {len(text)} characters that are not JSON: {error}. The checkpoint is "
-            "withheld. "
-            "See which document it is with `python -m relay check --scan`."
+            "withheld. See which document it is with `python -m relay check --scan`."
         ) from error
     if not isinstance(documents, list):
         documents = [documents]

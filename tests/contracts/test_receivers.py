@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -19,9 +18,8 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.check.inspection import names_missing_entity
 from relay.servicebus.refusals import amqp_condition
+from tests.support.broker import inject
 from tests.unit.relay.receivers import Message, Receiver, Subscription, refusals
-
-_LOCK_S = 5
 
 
 class Harness(ABC):
@@ -55,8 +53,9 @@ class InMemory(Harness):
 
 
 class OnEmulator(Harness):
-    def __init__(self, client: ServiceBusClient) -> None:
+    def __init__(self, client: ServiceBusClient, admin_port: int) -> None:
         self._client = client
+        self._admin_port = admin_port
 
     async def publish(self, *ids: str) -> None:
         async with self._client.get_topic_sender("t") as sender:
@@ -67,13 +66,13 @@ class OnEmulator(Harness):
         return self._client.get_subscription_receiver("t", "sessions", session_id="k", prefetch_count=10)
 
     async def lose_lock(self, receiver: Any) -> None:
-        await asyncio.sleep(_LOCK_S + 1)
+        await inject(self._admin_port, kind="expire-locks", entity="t/Subscriptions/sessions")
 
 
 def broker(folder: Path) -> ServiceBusServer:
     """A topic with a subscription that requires sessions, and one that does not."""
     subscriptions = [
-        {"Name": "sessions", "Properties": {"RequiresSession": True, "LockDuration": f"PT{_LOCK_S}S"}},
+        {"Name": "sessions", "Properties": {"RequiresSession": True}},
         {"Name": "plain", "Properties": {"RequiresSession": False}},
     ]
     topic = {"Name": "t", "Properties": {}, "Subscriptions": subscriptions}
@@ -90,7 +89,7 @@ async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(broker(tmp_path))
         client = ServiceBusClient.from_connection_string(server.connection_string, retry_total=0)
-        yield OnEmulator(await stack.enter_async_context(client))
+        yield OnEmulator(await stack.enter_async_context(client), server.admin_port)
 
 
 async def receive(receiver: Any, max_wait_time: float = 5) -> list[str]:

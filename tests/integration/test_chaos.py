@@ -79,7 +79,7 @@ def weakened(*without: str) -> Callable[[Path], Path]:
         ),
         (
             weakened("without_doubt"),
-            ("--events", "400", "--kinds", "refuse-content", "--faults", "3"),
+            ("--events", "400", "--kinds", "refuse-content", "--faults", "8"),
             ["missing"],
         ),
         (None, ("--events", "400", "--kinds", "cut-after-transfer", "--faults", "10"), ["duplicated"]),
@@ -101,7 +101,7 @@ async def test_the_checker_detects_a_missing_safeguard(
         tmp_path, "--seed", "1", "--hosts", "1", "--patience", "8", "--rate", "100", *options, *change
     )
 
-    assert code == 1
+    assert code == 1, errors
     assert all(summary[wrong] > 0 for wrong in seen), summary
     assert "Seed 1" in errors
     assert "its key's deliveries were" in errors

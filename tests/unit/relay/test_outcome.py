@@ -70,12 +70,5 @@ def test_events_are_named_while_as_many_went_through_before_as_do_now() -> None:
 def test_a_key_that_had_no_turn_yet_has_no_events() -> None:
     outcome_of_key = KeyOutcome("k")
 
-    assert (outcome_of_key.events, outcome_of_key.sends, outcome_of_key.error) == (0, 0, None)
+    assert (outcome_of_key.published, outcome_of_key.sends, outcome_of_key.error) == (0, 0, None)
     assert outcome_of_key.accepted_after_rejection is False
-
-
-def test_a_keys_events_are_those_that_went_and_those_that_did_not() -> None:
-    rejected = [Rejected.of(EVENT, Reason.MESSAGE_REFUSED, "no")] * 16
-    made = KeyOutcome("k", 1, 2, 4, rejected, held_back=[EVENT] * 32, unsent=8)
-
-    assert made.events == 63

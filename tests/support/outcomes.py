@@ -1,0 +1,11 @@
+"""What the outcome of a partition key adds up to."""
+
+from __future__ import annotations
+
+from relay.results import KeyOutcome
+
+
+def accounted_for(outcome: KeyOutcome) -> int:
+    """How many events the outcome counts, each once."""
+    settled = outcome.published + outcome.already_published + outcome.superseded + outcome.unsent
+    return settled + len(outcome.rejected) + len(outcome.held_back)
