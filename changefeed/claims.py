@@ -1,0 +1,187 @@
+"""Named consumers of a feed: how far each has come, and which process reads a shard for it.
+
+A claim is a row of `claim:schema.Table`. Whoever takes it raises its epoch, and every later change of the row
+requires that epoch: a process that was stopped and has lost its claim cannot store a cursor. The owner renews it by
+counting `renewals` up. A claim is dead when epoch and renewals have not changed for a while on the clock of the
+process that watches: no clock of the database is asked, so none that steps can end a claim or keep a dead one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from changefeed.errors import ClaimLostError, DatabaseError
+from changefeed.statements import AsyncSession, Dialect, Operation, Session, Statement, run, run_async
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The state of one shard of a consumer.
+
+    Attributes:
+        shard_id: The shard.
+        cursor: The position that was stored last.
+        owner: The process that reads the shard; None if nobody does.
+        epoch: How often the owner has changed.
+        renewals: How often the row was renewed.
+        wanted_by: The process that asks for the shard; None if nobody does.
+    """
+
+    shard_id: int
+    cursor: bytes
+    owner: str | None
+    epoch: int
+    renewals: int
+    wanted_by: str | None
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """What changes whenever the owner shows that it is alive."""
+        return self.epoch, self.renewals
+
+
+class Consumer:
+    """The claims of one consumer, through a sync session."""
+
+    def __init__(self, session: Session, table: str, name: str) -> None:
+        """`table` is `schema.Table`, as it was given to setup_feed; `name` is the consumer's, of your choice."""
+        self._session = session
+        self._claims = Claims(session.dialect, table, name)
+
+    def claims(self, shards: Sequence[int]) -> list[Claim]:
+        """The claims of these shards, in order; those that do not exist yet are made, without an owner."""
+        return run(self._session, self._claims.all(shards))
+
+    def take(self, claim: Claim, owner: str) -> Claim:
+        """Become the owner, if the claim is still as it was read. Raises ClaimLostError."""
+        return run(self._session, self._claims.take(claim, owner))
+
+    def renew(self, claim: Claim) -> None:
+        """Show that the owner is alive. Raises ClaimLostError."""
+        run(self._session, self._claims.renew(claim))
+
+    def store(self, claim: Claim, cursor: bytes) -> None:
+        """Store how far the consumer has come, and renew the claim. Raises ClaimLostError: nothing was stored."""
+        run(self._session, self._claims.store(claim, cursor))
+
+    def release(self, claim: Claim, to: str | None = None) -> None:
+        """Give the shard to another process, or to whoever comes. Raises ClaimLostError."""
+        run(self._session, self._claims.release(claim, to))
+
+    def ask(self, claim: Claim, asker: str) -> None:
+        """Ask the owner for the shard. Raises ClaimLostError where it is not the owner any more."""
+        run(self._session, self._claims.ask(claim, asker))
+
+
+class AsyncConsumer:
+    """The claims of one consumer, through an async session; see Consumer."""
+
+    def __init__(self, session: AsyncSession, table: str, name: str) -> None:
+        self._session = session
+        self._claims = Claims(session.dialect, table, name)
+
+    async def claims(self, shards: Sequence[int]) -> list[Claim]:
+        """As Consumer.claims."""
+        return await run_async(self._session, self._claims.all(shards))
+
+    async def take(self, claim: Claim, owner: str) -> Claim:
+        """As Consumer.take."""
+        return await run_async(self._session, self._claims.take(claim, owner))
+
+    async def renew(self, claim: Claim) -> None:
+        """As Consumer.renew."""
+        await run_async(self._session, self._claims.renew(claim))
+
+    async def store(self, claim: Claim, cursor: bytes) -> None:
+        """As Consumer.store."""
+        await run_async(self._session, self._claims.store(claim, cursor))
+
+    async def release(self, claim: Claim, to: str | None = None) -> None:
+        """As Consumer.release."""
+        await run_async(self._session, self._claims.release(claim, to))
+
+    async def ask(self, claim: Claim, asker: str) -> None:
+        """As Consumer.ask."""
+        await run_async(self._session, self._claims.ask(claim, asker))
+
+
+class Claims:
+    """The operations on the claims of one consumer, each of one statement that every database here understands."""
+
+    def __init__(self, dialect: Dialect, table: str, consumer: str) -> None:
+        self._dialect = dialect
+        self._table = f"changefeed.{dialect.quoted(f'claim:{table}')}"
+        self._consumer = consumer
+
+    def all(self, shards: Sequence[int]) -> Operation[list[Claim]]:
+        """As Consumer.claims."""
+        found = yield from self._read()
+        missing = [shard_id for shard_id in shards if shard_id not in found]
+        for shard_id in missing:
+            try:
+                yield Statement(
+                    f"insert into {self._table} (consumer, shard_id) values (?, ?)", (self._consumer, shard_id)
+                )
+            except DatabaseError as error:
+                # Another process has made it at the same time; that it is there is checked below.
+                if error.lost:
+                    raise
+        if missing:
+            found = yield from self._read()
+        return [found[shard_id] for shard_id in shards]
+
+    def _read(self) -> Operation[dict[int, Claim]]:
+        result = yield Statement(
+            f"select shard_id, last_ulid, owner, epoch, renewals, wanted_by from {self._table} where consumer = ?",
+            (self._consumer,),
+        )
+        return {row[0]: Claim(row[0], bytes(row[1]), *row[2:]) for row in result.rows}
+
+    def take(self, claim: Claim, owner: str) -> Operation[Claim]:
+        """As Consumer.take."""
+        yield from self._change(
+            "owner = ?, epoch = epoch + 1, renewals = renewals + 1, wanted_by = null",
+            (owner,),
+            claim,
+            as_read=True,
+        )
+        # A row that nobody has renewed since it was read has the cursor that was read.
+        return Claim(claim.shard_id, claim.cursor, owner, claim.epoch + 1, claim.renewals + 1, None)
+
+    def renew(self, claim: Claim) -> Operation[None]:
+        """As Consumer.renew."""
+        yield from self._change("renewals = renewals + 1", (), claim)
+
+    def store(self, claim: Claim, cursor: bytes) -> Operation[None]:
+        """As Consumer.store."""
+        yield from self._change(
+            "last_ulid = ?, stored_at = current_timestamp, renewals = renewals + 1",
+            (self._dialect.ulid(cursor),),
+            claim,
+        )
+
+    def release(self, claim: Claim, to: str | None) -> Operation[None]:
+        """As Consumer.release."""
+        yield from self._change(
+            "owner = ?, epoch = epoch + 1, renewals = renewals + 1, wanted_by = null", (to,), claim
+        )
+
+    def ask(self, claim: Claim, asker: str) -> Operation[None]:
+        """As Consumer.ask."""
+        yield from self._change("wanted_by = ?", (asker,), claim)
+
+    def _change(
+        self, assignments: str, values: Sequence[object], claim: Claim, *, as_read: bool = False
+    ) -> Operation[None]:
+        conditions, expected = "epoch = ?", [claim.epoch]
+        if as_read:
+            conditions, expected = "epoch = ? and renewals = ?", [claim.epoch, claim.renewals]
+        result = yield Statement(
+            f"update {self._table} set {assignments} where consumer = ? and shard_id = ? and {conditions}",
+            (*values, self._consumer, claim.shard_id, *expected),
+        )
+        if not result.changed:
+            raise ClaimLostError(
+                f"the shard {claim.shard_id} of the consumer {self._consumer!r} has another owner by now"
+            )

@@ -1,0 +1,63 @@
+"""Installing the schema, and setting up and dropping feeds."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from changefeed.statements import AsyncSession, Migration, Session, run, run_async
+
+
+def migrations(dialect: str) -> list[Migration]:
+    """All migrations for `postgresql` or `sqlserver`, in order."""
+    folder = resources.files("changefeed").joinpath(dialect, "migrations")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return [Migration(int(file.name[:4]), file.name, file.read_text(encoding="utf-8")) for file in files]
+
+
+def install(session: Session) -> list[str]:
+    """Bring the schema `changefeed` up to date; harmless where it is, and while another process does the same.
+
+    Returns:
+        The names of the migrations that were applied.
+
+    Raises:
+        SetupError: The schema was installed by a later version of this library.
+        DatabaseError: The session lacks a right, or the database cannot be reached.
+    """
+    return run(session, session.dialect.install(migrations(session.dialect.name)))
+
+
+async def install_async(session: AsyncSession) -> list[str]:
+    """As `install`."""
+    return await run_async(session, session.dialect.install(migrations(session.dialect.name)))
+
+
+def setup_feed(session: Session, table: str, *, notify: bool = True, roles: bool = True) -> None:
+    """Set up the feed of a table that has a primary key.
+
+    Args:
+        session: A session of a role that may create tables, functions and, with `roles`, roles.
+        table: `schema.Table`, as it is spelt in the catalog.
+        notify: Whether commits wake readers that wait (PostgreSQL); without, readers look every 150 ms.
+        roles: Whether to make the roles `changefeed.writers:schema.Table` and `changefeed.readers:schema.Table`.
+
+    Raises:
+        ArgumentError: There is no such table, or it cannot have a feed.
+        DatabaseError: There is a feed of the table already, or the session lacks a right.
+    """
+    run(session, session.dialect.setup_feed(table, notify, roles))
+
+
+async def setup_feed_async(session: AsyncSession, table: str, *, notify: bool = True, roles: bool = True) -> None:
+    """As `setup_feed`."""
+    await run_async(session, session.dialect.setup_feed(table, notify, roles))
+
+
+def drop_feed(session: Session, table: str) -> None:
+    """Remove a feed with its outbox and its positions; the event table stays. Raises ArgumentError."""
+    run(session, session.dialect.drop_feed(table))
+
+
+async def drop_feed_async(session: AsyncSession, table: str) -> None:
+    """As `drop_feed`."""
+    await run_async(session, session.dialect.drop_feed(table))

@@ -1,0 +1,204 @@
+"""PostgreSQL through psycopg 3: sessions, and its errors in changefeed's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from changefeed.errors import (
+    ArgumentError,
+    ChangefeedError,
+    CursorError,
+    DatabaseError,
+    FeedBusyError,
+    IsolationError,
+    SetupError,
+)
+from changefeed.postgresql.dialect import PostgresDialect
+from changefeed.statements import Result, Statement
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
+    from psycopg.abc import AdaptContext
+
+_CONNECT_TIMEOUT_S = 15
+# A partner that has gone without a word is noticed after about half a minute, instead of after two hours.
+_KEEPALIVE: dict[str, Any] = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4}
+_STATEMENT_TIMEOUT_S = 60
+
+# SQLSTATEs raised by the migrations, and those of PostgreSQL that say "again" or "not set up".
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_ERRORS: dict[str, type[ChangefeedError]] = {
+    "CF001": ArgumentError,
+    "CF002": CursorError,
+    "CF003": IsolationError,
+    "CF004": SetupError,
+    "55P03": FeedBusyError,
+    "42P01": SetupError,
+    "42883": SetupError,
+    "3F000": SetupError,
+}
+_SET_UP = "Set up the feed: python -m changefeed install, then python -m changefeed setup-feed schema.Table."
+
+
+def connect(url: str, **options: Any) -> PostgresSession:
+    """A sync session.
+
+    Args:
+        url: `postgresql://user@host/database`, or a connection string of libpq.
+        options: Further parameters of libpq, such as `password`.
+
+    Raises:
+        SetupError: psycopg is not installed.
+        DatabaseError: The server cannot be reached, or refuses.
+    """
+    psycopg = _driver()
+    with explained():
+        connection = psycopg.connect(url, autocommit=True, **_defaults(options))
+    _configure(connection)
+    return PostgresSession(connection)
+
+
+async def connect_async(url: str, **options: Any) -> AsyncPostgresSession:
+    """An async session; as `connect`."""
+    psycopg = _driver()
+    with explained():
+        connection = await psycopg.AsyncConnection.connect(url, autocommit=True, **_defaults(options))
+    _configure(connection)
+    return AsyncPostgresSession(connection)
+
+
+class PostgresSession:
+    """A connection of psycopg."""
+
+    dialect = PostgresDialect()
+
+    def __init__(self, connection: Connection[Any]) -> None:
+        """`connection` is in autocommit mode."""
+        self._connection = connection
+
+    def execute(self, statement: Statement, /) -> Result:
+        """Carry out one statement. Raises ChangefeedError."""
+        with explained(), self._connection.cursor() as cursor:
+            cursor.execute(_text(statement), tuple(statement.parameters) or None)
+            if cursor.description is None:
+                return Result((), (), cursor.rowcount)
+            names = tuple(column.name for column in cursor.description)
+            return Result(names, cursor.fetchall(), cursor.rowcount)
+
+    def listen(self, channel: str, /) -> None:
+        """Receive the notifications of this channel."""
+        self.execute(Statement(f'listen "{channel}"'))
+
+    def notified(self, timeout_s: float, /) -> bool:
+        """Wait for a notification; returns False when there was none in that time."""
+        with explained():
+            return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+class AsyncPostgresSession:
+    """An async connection of psycopg."""
+
+    dialect = PostgresDialect()
+
+    def __init__(self, connection: AsyncConnection[Any]) -> None:
+        """`connection` is in autocommit mode."""
+        self._connection = connection
+
+    async def execute(self, statement: Statement, /) -> Result:
+        """Carry out one statement. Raises ChangefeedError."""
+        with explained():
+            async with self._connection.cursor() as cursor:
+                await cursor.execute(_text(statement), tuple(statement.parameters) or None)
+                if cursor.description is None:
+                    return Result((), (), cursor.rowcount)
+                names = tuple(column.name for column in cursor.description)
+                return Result(names, await cursor.fetchall(), cursor.rowcount)
+
+    async def listen(self, channel: str, /) -> None:
+        """Receive the notifications of this channel."""
+        await self.execute(Statement(f'listen "{channel}"'))
+
+    async def notified(self, timeout_s: float, /) -> bool:
+        """Wait for a notification; returns False when there was none in that time."""
+        with explained():
+            async for _ in self._connection.notifies(timeout=timeout_s, stop_after=1):
+                return True
+        return False
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connection.close()
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise the driver's errors in changefeed's terms. None of them shows a parameter's value."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        diagnostic = error.diag
+        said = diagnostic.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__
+        hint = diagnostic.message_hint or ""
+        if error.sqlstate == "55P03":
+            said, hint = "another reader holds the lock of this shard", "Try again."
+        kind = _ERRORS.get(error.sqlstate or "")
+        if kind is SetupError and not hint:
+            hint = _SET_UP
+        message = f"{said}. {hint}".strip()
+        if kind is not None:
+            raise kind(message) from error
+        lost = isinstance(error, psycopg.OperationalError) and not _repeatable(error.sqlstate)
+        raise DatabaseError(f"{message} (SQLSTATE {error.sqlstate or 'none'})", lost=lost) from error
+
+
+def _repeatable(sqlstate: str | None) -> bool:
+    """Deadlocks, timeouts and lack of resources end a statement, not the connection."""
+    return sqlstate is not None and sqlstate[:2] in ("40", "53", "55", "57") and sqlstate not in _SHUTDOWN
+
+
+# admin_shutdown, crash_shutdown, cannot_connect_now, database_dropped, idle_session_timeout
+_SHUTDOWN = ("57P01", "57P02", "57P03", "57P04", "57P05")
+
+
+def _text(statement: Statement) -> str:
+    return statement.sql.replace("%", "%%").replace("?", "%s") if statement.parameters else statement.sql
+
+
+def _defaults(options: dict[str, Any]) -> dict[str, Any]:
+    timeout = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s"
+    return {"connect_timeout": _CONNECT_TIMEOUT_S, "options": timeout, **_KEEPALIVE, **options}
+
+
+def _driver() -> Any:
+    try:
+        import psycopg
+    except ImportError as error:
+        raise SetupError("psycopg is not installed. Install it: pip install 'changefeed[postgresql]'") from error
+    return psycopg
+
+
+def _configure(connection: AdaptContext) -> None:
+    """Take JSON as the text it is, and UUIDs as bytes."""
+    from psycopg.adapt import Loader
+
+    class AsText(Loader):
+        def load(self, data: Any) -> str:
+            return bytes(data).decode()
+
+    class AsBytes(Loader):
+        def load(self, data: Any) -> bytes:
+            return bytes.fromhex(bytes(data).replace(b"-", b"").decode())
+
+    adapters = connection.adapters
+    assert adapters is not None
+    adapters.register_loader("json", AsText)
+    adapters.register_loader("jsonb", AsText)
+    adapters.register_loader("uuid", AsBytes)
