@@ -1,0 +1,96 @@
+"""The stores of the quarantine that its contract suites run on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+from azure.cosmos.aio import ContainerProxy
+
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
+from relay.cosmos.containers import Containers
+from relay.cosmos.items import CosmosItems
+from relay.errors import StoreError
+from relay.quarantine.items import Items
+from relay.settings import Settings
+from tests.support.in_memory_items import InMemoryItems
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A store as two processes see it.
+
+    Attributes:
+        items: The store.
+        others: The same store, by another connection.
+        break_down: From then on nothing can be read or written.
+    """
+
+    items: Items
+    others: Items
+    break_down: Callable[[], Awaitable[None]]
+
+
+class OneContainer(Containers):
+    """The database's containers where one is open already; who opened it closes it."""
+
+    def __init__(self, container: ContainerProxy) -> None:
+        self._container = container
+
+    @property
+    def quarantine_name(self) -> str:
+        return self._container.id
+
+    async def quarantine(self) -> ContainerProxy:
+        return self._container
+
+    async def close(self) -> None:
+        pass
+
+
+def items_in(container: ContainerProxy) -> CosmosItems:
+    """The items of a container that is open."""
+    return CosmosItems(OneContainer(container))
+
+
+@asynccontextmanager
+async def in_memory() -> AsyncIterator[Store]:
+    """A dictionary."""
+    items = InMemoryItems()
+
+    async def break_down() -> None:
+        items.answers = [StoreError("no route to the store")] * 10
+
+    yield Store(items, items, break_down)
+
+
+@asynccontextmanager
+async def on_emulator() -> AsyncIterator[Store]:
+    """A container of the Cosmos DB emulator, through the SDK."""
+    server = CosmosServer()
+    async with server:
+        provision(server.account, [ContainerSpec.parse("outbox/quarantine:/partitionKey")])
+        settings = Settings.from_environment(
+            {
+                "COSMOS": server.connection_string,
+                "SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ==",
+            }
+        )
+        items, others = CosmosItems(Containers(settings)), CosmosItems(Containers(settings))
+
+        async def break_down() -> None:
+            await server.__aexit__(None, None, None)
+
+        try:
+            yield Store(items, others, break_down)
+        finally:
+            await items.close()
+            await others.close()
+
+
+OPEN: dict[str, Callable[[], AbstractAsyncContextManager[Store]]] = {
+    "in memory": in_memory,
+    "Cosmos DB emulator": on_emulator,
+}
