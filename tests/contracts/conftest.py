@@ -8,12 +8,15 @@ import pytest
 
 from relay.quarantine.items import Items
 from tests.support import stores
+from tests.support.postgresql import postgres_server
 from tests.support.stores import Store
+
+__all__ = ["postgres_server"]
 
 
 @pytest.fixture(params=stores.OPEN)
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    async with stores.OPEN[request.param]() as opened:
+    async with stores.OPEN[request.param](request) as opened:
         yield opened
 
 
