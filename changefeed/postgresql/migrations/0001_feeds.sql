@@ -186,11 +186,12 @@ begin
     if found then
         return;
     end if;
-    -- Nothing new in the feed. An idle poll ends here, without a lock.
     select s.ulid into last_given from %6$s s where s.shard_id = $1;
     perform changefeed.check_cursor($2, last_given);
-    perform from %7$s o where o.shard_id = $1 limit 1;
-    if not found then
+    -- An idle poll ends here, without a lock: one snapshot has nothing new, neither in the outbox nor in the feed. With
+    -- a snapshot for each, what another reader moves in between would be in none, and an empty page not the head.
+    if not exists (select from %7$s o where o.shard_id = $1)
+       and not exists (select from %4$s f where f.shard_id = $1 and f.ulid > $2) then
         return;
     end if;
 
