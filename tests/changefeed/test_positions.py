@@ -174,7 +174,9 @@ def test_the_text_of_a_position_is_the_specifications() -> None:
     assert from_text("01arz3ndektsv4rrffq69g5fav") == from_text("01ARZ3NDEKTSV4RRFFQ69G5FAV")
 
 
-@pytest.mark.parametrize("text", ["8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01ARZ3NDEKTSV4RRFFQ69G5FA", "", "U" * 26, "0" * 27])
+@pytest.mark.parametrize(
+    "text", ["8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01ARZ3NDEKTSV4RRFFQ69G5FA", "", "U" * 26, "0" * 27]
+)
 def test_a_text_that_is_no_position_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no ULID"):
         from_text(text)

@@ -22,5 +22,7 @@ def test_a_page_is_not_empty_when_another_reader_numbers_between_two_looks(
         with postgresql.locking('lock table changefeed."outbox:app.event" in access exclusive mode') as other:
             read = pool.submit(reader.read)
             until_blocked(postgresql, reader_id, read)
-            other.execute('select changefeed."read_feed:app.event"(0, %s)', ("00000000-0000-0000-0000-000000000000",))
+            other.execute(
+                'select changefeed."read_feed:app.event"(0, %s)', ("00000000-0000-0000-0000-000000000000",)
+            )
         assert len(read.result(TIMEOUT_S)) == 1

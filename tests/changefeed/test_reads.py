@@ -240,7 +240,9 @@ def test_what_was_inserted_into_the_past_of_the_feed_is_read_from_the_beginning(
     event = journal.write(writer, 0, "a")[0]
     head.drain()
     session = backend.owner
-    session.execute(Statement("insert into app.event (aggregate, version, data) values ('old', 1, '{\"write\": 0}')"))
+    session.execute(
+        Statement("insert into app.event (aggregate, version, data) values ('old', 1, '{\"write\": 0}')")
+    )
     session.execute(
         Statement(
             "insert into changefeed.\"feed:app.event\" (shard_id, ulid, aggregate, version) values (0, ?, 'old', 1)",
@@ -249,7 +251,10 @@ def test_what_was_inserted_into_the_past_of_the_feed_is_read_from_the_beginning(
     )
 
     assert head.drain() == []
-    assert [(one.aggregate, one.version) for one in observer(backend.session()).drain()] == [("old", 1), event[1:3]]
+    assert [(one.aggregate, one.version) for one in observer(backend.session()).drain()] == [
+        ("old", 1),
+        event[1:3],
+    ]
 
 
 def test_every_refusal_is_an_error_of_changefeed(backend: Backend) -> None:

@@ -99,6 +99,7 @@ declare
     writers text := format('%I', 'changefeed.writers:' || table_name);
     readers text := format('%I', 'changefeed.readers:' || table_name);
     definitions text;
+    parameters text;
     names text;
     first_name text;
     of_feed text;
@@ -120,32 +121,42 @@ begin
                              octet_length(table_name)),
             hint = 'Use a schema and a table whose names have 44 bytes at most, the dot included.';
     end if;
+    -- Events are looked for with the operators of the primary key's index, whose schema may not be in a search path.
     select string_agg(format('%I %s%s not null', a.attname, format_type(a.atttypid, a.atttypmod),
                              case when a.attcollation <> t.typcollation and a.attcollation <> 0
                                   then format(' collate %s', a.attcollation::regcollation) else '' end),
                       ', ' order by k.place),
+           string_agg(format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' order by k.place),
            string_agg(format('%I', a.attname), ', ' order by k.place),
            (array_agg(format('%I', a.attname) order by k.place))[1],
            string_agg(format('f.%I', a.attname), ', ' order by k.place),
-           string_agg(format('e.%1$I = f.%1$I', a.attname), ' and ' order by k.place),
+           string_agg(format('changefeed_event.%1$I %2$s f.%1$I', a.attname,
+                             coalesce(format('operator(%I.%s)', o.oprnamespace::regnamespace::name, o.oprname), '=')),
+                      ' and ' order by k.place),
            string_agg(format('%L, f.%I', a.attname, a.attname), ', ' order by k.place)
-    into definitions, names, first_name, of_feed, joined, pairs
+    into definitions, parameters, names, first_name, of_feed, joined, pairs
     from pg_index i
     cross join unnest(i.indkey::int2[]) with ordinality as k(attnum, place)
     join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
     join pg_type t on t.oid = a.atttypid
+    left join pg_opclass c on c.oid = (i.indclass::oid[])[k.place - 1]
+    left join pg_amop p on p.amopfamily = c.opcfamily and p.amoplefttype = c.opcintype
+        and p.amoprighttype = c.opcintype and p.amopstrategy = 3
+        and p.amopmethod = (select m.oid from pg_am m where m.amname = 'btree')
+    left join pg_operator o on o.oid = p.amopopr
     where i.indrelid = events_oid and i.indisprimary;
     if definitions is null then
         raise exception using errcode = 'CF001', message = format('the table %s has no primary key', table_name),
             hint = 'Add one: outbox and feed refer to events by it.';
     end if;
     if exists (select from pg_attribute where attrelid = events_oid and attnum > 0 and not attisdropped
-               and attname in ('shard_id', 'order_sequence', 'time_hint', 'ulid')
+               and attname in ('shard_id', 'order_sequence', 'time_hint', 'ulid', 'cursor', 'pagesize')
                and attnum = any (array(select unnest(indkey::int2[]) from pg_index
                                        where indrelid = events_oid and indisprimary))) then
         raise exception using errcode = 'CF001',
             message = format('the primary key of %s has a column that the feed needs for itself', table_name),
-            hint = 'Rename the columns shard_id, order_sequence, time_hint and ulid of the primary key.';
+            hint = 'The primary key may have no column shard_id, order_sequence, time_hint, ulid, cursor or pagesize: '
+                   'rename it.';
     end if;
 
     insert into changefeed.outbox_feed (table_name, channel) values (setup_feed.table_name, channel_name);
@@ -174,6 +185,7 @@ create function %1$s(shard_id int, "cursor" uuid, pagesize int default 100)
 returns table (ulid uuid, %2$s)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $read$
 #variable_conflict use_column
+<<reading>>
 declare
     last_given uuid;
     last_ms bigint;
@@ -223,18 +235,18 @@ begin
     with taken as materialized (
         select * from %7$s o where o.shard_id = $1 order by o.order_sequence limit $3
     ), timed as materialized (
-        select *, greatest(last_ms, max(least(floor(extract(epoch from time_hint) * 1000), now_ms))
-                                    over (order by order_sequence))::bigint as ms
+        select *, greatest(reading.last_ms, max(least(floor(extract(epoch from time_hint) * 1000), reading.now_ms))
+                                            over (order by order_sequence))::bigint as changefeed_ms
         from taken
     ), bases as materialized (
         select ms, case when ms = last_ms then last_random else changefeed.random_bits(40) end as random,
                case when ms = last_ms then last_counter else changefeed.random_bits(39) end as counter
-        from (select distinct ms from timed) as times
+        from (select distinct changefeed_ms as ms from timed) as times
     ), numbered as materialized (
         select changefeed.ulid(b.ms, b.random,
-                               b.counter + row_number() over (partition by t.ms order by t.order_sequence)) as ulid,
+                               b.counter + row_number() over (partition by b.ms order by t.order_sequence)) as ulid,
                t.*
-        from timed t join bases b on b.ms = t.ms
+        from timed t join bases b on b.ms = t.changefeed_ms
     ), deleted as (
         delete from %7$s o using numbered n where o.shard_id = $1 and o.order_sequence = n.order_sequence
     ), stored as (
@@ -245,7 +257,7 @@ begin
     return query select f.ulid, %5$s from %4$s f where f.shard_id = $1 and f.ulid > $2 order by f.ulid limit $3;
 end
 $read$
-$function$, read_feed, replace(definitions, ' not null', ''), names, feed_table, of_feed, state_table, outbox_table,
+$function$, read_feed, parameters, names, feed_table, of_feed, state_table, outbox_table,
         outbox_table, format('the sequence of %s has a cache', outbox_table), replace(of_feed, 'f.', 'n.'));
 
     -- A join on read_feed in one statement would look for the events in a snapshot taken before read_feed began,
@@ -260,8 +272,9 @@ declare
 begin
     select r.ulid into last_of_page from %3$s($1, $2, $3) r order by r.ulid desc limit 1;
     return query
-        select f.ulid, case when e.%4$s is null then jsonb_build_object(%5$s)::text end, e
-        from %6$s f left join %2$s e on %7$s
+        select f.ulid, case when changefeed_event.%4$s is null then jsonb_build_object(%5$s)::text end,
+               changefeed_event
+        from %6$s f left join %2$s changefeed_event on %7$s
         where f.shard_id = $1 and f.ulid > $2 and f.ulid <= last_of_page order by f.ulid;
 end
 $read$
