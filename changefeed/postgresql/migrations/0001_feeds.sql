@@ -159,7 +159,12 @@ begin
                    'rename it.';
     end if;
 
-    insert into changefeed.outbox_feed (table_name, channel) values (setup_feed.table_name, channel_name);
+    insert into changefeed.outbox_feed (table_name, channel) values (setup_feed.table_name, channel_name)
+    on conflict on constraint outbox_feed_pkey do nothing;
+    if not found then
+        raise exception using errcode = 'CF001', message = format('%s has a feed already', table_name),
+            hint = 'To set it up anew, call changefeed.drop_feed first: it removes what is in the outbox and the feed.';
+    end if;
     execute format('create table %s (shard_id int not null, order_sequence bigint generated always as identity '
                    '(cache 1) not null, time_hint timestamptz not null default clock_timestamp(), %s, '
                    'primary key (shard_id, order_sequence))', outbox_table, definitions);
@@ -301,7 +306,8 @@ $function$, has_news, feed_table, outbox_table);
             end;
             execute format('grant usage on schema changefeed to %s', role_name);
         end loop;
-        execute format('grant insert on %s to %s', outbox_table, writers);
+        -- By column: whoever may insert an order_sequence of his own can break the order.
+        execute format('grant insert (shard_id, time_hint, %s) on %s to %s', names, outbox_table, writers);
         execute format('grant execute on function %s(int, uuid, int), %s(int, uuid, int), %s(int, uuid) to %s',
                        read_feed, read_events, has_news, readers);
         execute format('grant select on %s, %s, changefeed.outbox_feed to %s', feed_table, events, readers);
@@ -315,6 +321,8 @@ $body$;
 create function changefeed.drop_feed(table_name text) returns void
 language plpgsql as $body$
 declare
+    schema_name text := format('%I', split_part(table_name, '.', 1));
+    events text := format('%s.%I', schema_name, substr(table_name, length(split_part(table_name, '.', 1)) + 2));
     role_name text;
 begin
     delete from changefeed.outbox_feed f where f.table_name = drop_feed.table_name;
@@ -322,18 +330,28 @@ begin
         raise exception using errcode = 'CF001', message = format('%s has no feed', table_name),
             hint = 'See the feeds there are in changefeed.outbox_feed.';
     end if;
-    execute format('drop function changefeed.%I(int, uuid, int), changefeed.%I(int, uuid, int), '
+    -- Where the event table was dropped with cascade, read_events has gone with it.
+    execute format('drop function if exists changefeed.%I(int, uuid, int), changefeed.%I(int, uuid, int), '
                    'changefeed.%I(int, uuid)', 'read_events:' || table_name, 'read_feed:' || table_name,
                    'has_news:' || table_name);
     execute format('drop table changefeed.%I, changefeed.%I, changefeed.%I, changefeed.%I', 'outbox:' || table_name,
                    'feed:' || table_name, 'state:' || table_name, 'claim:' || table_name);
     foreach role_name in array array['changefeed.writers:' || table_name, 'changefeed.readers:' || table_name] loop
         if exists (select from pg_roles where rolname = role_name) then
-            execute format('drop owned by %I', role_name);
+            -- What setup_feed has granted, and nothing else: DROP OWNED would drop the role's own tables.
+            execute format('revoke usage on schema changefeed from %I', role_name);
+            execute format('revoke select on changefeed.outbox_feed from %I', role_name);
+            if to_regclass(events) is not null then
+                execute format('revoke select on %s from %I', events, role_name);
+            end if;
+            if to_regnamespace(schema_name) is not null then
+                execute format('revoke usage on schema %s from %I', schema_name, role_name);
+            end if;
             begin
                 execute format('drop role %I', role_name);
             exception when dependent_objects_still_exist then
-                raise notice 'the role % stays: another database of this server uses it', role_name;
+                raise notice 'the role % stays: it has other rights or objects, here or in another database',
+                    role_name;
             end;
         end if;
     end loop;
