@@ -44,6 +44,9 @@ class Writer(Protocol):
 class Backend(Protocol):
     """A fresh database with the schema `changefeed`, the tables of a service and the feed of `app.event`."""
 
+    session_id_query: str
+    """Gives the server's id of the session that asks."""
+
     @property
     def owner(self) -> Session:
         """A session of the owner, in which each statement is a transaction."""
@@ -61,7 +64,7 @@ class Backend(Protocol):
         """What the owner's query gives, with a `?` for each value."""
 
     def id_of(self, session: Session) -> int:
-        """The server's id of a session."""
+        """What session_id_query gives in a session."""
 
     def kill(self, session_id: int) -> None:
         """End a session on the server, and wait until it has gone."""

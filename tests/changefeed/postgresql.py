@@ -80,6 +80,8 @@ class PostgresWriter:
 class PostgresBackend:
     """See `backends.Backend`."""
 
+    session_id_query = "select pg_backend_pid()"
+
     def __init__(self, url: str) -> None:
         self.url = url
         self._open: list[Session | PostgresWriter] = []
@@ -114,7 +116,7 @@ class PostgresBackend:
 
     def id_of(self, session: Session) -> int:
         """The process id of its backend."""
-        return int(session.execute(Statement("select pg_backend_pid()")).rows[0][0])
+        return int(session.execute(Statement(self.session_id_query)).rows[0][0])
 
     def kill(self, session_id: int) -> None:
         """End a session."""
