@@ -63,7 +63,7 @@ async def count_met(stack: Stack, admin: AdminPorts, applied: Mapping[str, int])
         applied: How often faults were applied, by kind.
     """
     met = read_journal(stack.edge_journal)
-    for part in (stack.cosmos, stack.servicebus):
+    for part in (stack.outbox, stack.servicebus):
         met.update((await admin.get(part, "edges"))["edges"])
     met.update({edge: applied.get(kind, 0) for edge, kind in _COUNTED_BY_FAULT.items()})
     return met

@@ -103,7 +103,7 @@ class Injector:
 
     async def _at_once(self, fault: Fault) -> None:
         if fault.kind in COSMOS_KINDS:
-            await self._admin.post(self._stack.cosmos, "faults", {"kind": fault.kind, **fault.options})
+            await self._admin.post(self._stack.outbox, "faults", {"kind": fault.kind, **fault.options})
         elif fault.kind == "split-partition":
             await self._split()
         elif fault.kind == "restart-broker":
@@ -125,7 +125,7 @@ class Injector:
     async def _outage(self, fault: Fault) -> None:
         """Answer with 503 until a host gives up a lease; the SDK retries for 1.6 s before it does."""
         edge, content = _OUTAGES[fault.kind]
-        cosmos = self._stack.cosmos
+        cosmos = self._stack.outbox
         identifier = (await self._admin.post(cosmos, "faults", content))["id"]
         try:
             await self._until_met(edge)
@@ -178,7 +178,7 @@ class Injector:
             raise NotInjected(f"the container was split {_MOST_SPLITS} times already")
         range_id, self._splits = str(self._splits), self._splits + 1
         await self._admin.post(
-            self._stack.cosmos, "split", {"database": DATABASE, "container": "data", "range": range_id}
+            self._stack.outbox, "split", {"database": DATABASE, "container": "data", "range": range_id}
         )
 
     async def until_applied(self, history: History) -> None:
@@ -235,7 +235,7 @@ class Injector:
         return applied
 
     def _services(self) -> tuple[Part, Part]:
-        return self._stack.cosmos, self._stack.servicebus
+        return self._stack.outbox, self._stack.servicebus
 
     async def _status(self) -> list[dict[str, Any]]:
         return [await self._admin.get(part, "faults") for part in self._services()]

@@ -49,7 +49,7 @@ async def run(arguments: argparse.Namespace) -> int:
         servicebus_port=arguments.servicebus_port,
         servicebus_admin_port=arguments.servicebus_admin_port,
         functions_port=arguments.functions_port,
-        cosmos_data=arguments.data,
+        data=arguments.data,
         entities=arguments.entities,
         app=arguments.app,
         logs=arguments.logs,

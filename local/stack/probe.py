@@ -45,7 +45,7 @@ class Probe:
     async def _ready(self, request: web.Request) -> web.Response:
         stack = self._stack
         ports = {
-            "cosmos": stack.cosmos.details["port"],
+            "cosmos": stack.outbox.details["port"],
             "servicebus": stack.servicebus.details["admin_port"],
             **{host.name: host.details["port"] for host in stack.hosts},
         }

@@ -50,7 +50,7 @@ class Readings:
     async def take(self) -> Reading:
         """One reading. Raises aiohttp's or the SDK's errors if a part does not answer."""
         stack = self._stack
-        counts = (await self._get(stack.cosmos.details["port"], "counts"))[DATABASE]
+        counts = (await self._get(stack.outbox.details["port"], "counts"))[DATABASE]
         entities = await self._get(stack.servicebus.details["admin_port"], "entities")
         statuses = [await self._get(host.details["port"], "status") for host in stack.hosts]
         topic = entities.get(TOPIC, {"accepted": 0, "duplicates_dropped": 0})

@@ -9,7 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from local.stack.environment import CONTAINERS, container_argument, settings_of
+from local.stack.environment import (
+    CONTAINERS,
+    Source,
+    container_argument,
+    cosmos_settings,
+    servicebus_settings,
+    sql_settings,
+)
 from local.stack.parts import ENTITIES, ROOT, Part, PartFailed, emulator
 
 
@@ -18,21 +25,28 @@ class StackOptions:
     """Ports and files of a stack; port 0 takes any free one.
 
     Attributes:
-        cosmos_data: A file that keeps the documents; in memory when None.
+        source: Where the events come from: Cosmos DB, or PostgreSQL.
+        shards: How many shards the SQL feed has.
+        worker: The module that relays from SQL, run as a part.
+        data: A file that keeps Cosmos DB's documents, or a folder for PostgreSQL; nothing is kept when None.
         entities: The queues and topics, in the official emulator's Config.json format; None for the project's.
         app: The folder with function_app.py and host.json.
         logs: The folder of the parts' logs.
         settings: Settings of the app in addition to those that point at the stack.
-        hosts: Functions hosts to start with the stack.
+        hosts: How many Functions hosts, or workers of the SQL source, to start with the stack.
         cosmos_options, servicebus_options, host_options: Further options of those parts.
         edges: Every part's `--edges`: a seed, or `off`; None for the default.
     """
 
+    source: Source = Source.COSMOS
+    shards: int = 4
+    worker: str = "local.stack.worker"
     cosmos_port: int = 0
+    postgresql_port: int = 0
     servicebus_port: int = 0
     servicebus_admin_port: int = 0
     functions_port: int = 0
-    cosmos_data: Path | None = None
+    data: Path | None = None
     entities: Path | None = None
     app: Path = ROOT
     logs: Path = Path(".local/logs")
@@ -54,8 +68,9 @@ class Stack:
 
     Attributes:
         settings: The environment of an app on this stack.
-        cosmos, servicebus: The service parts.
-        hosts: The Functions hosts that run.
+        outbox: Cosmos DB, or PostgreSQL.
+        servicebus: Service Bus.
+        hosts: The Functions hosts that run, or the workers of the SQL source.
         edge_journal: Where all hosts and workers, killed ones included, record the edge cases they met.
     """
 
@@ -64,7 +79,7 @@ class Stack:
         self.edge_journal = options.logs / "functions.edges"
         self.settings: dict[str, str] = {}
         self.hosts: list[Part] = []
-        self.cosmos: Part
+        self.outbox: Part
         self.servicebus: Part
         self._services: list[Part] = []
         self._ended_hosts: list[Part] = []
@@ -74,10 +89,11 @@ class Stack:
         self.edge_journal.unlink(missing_ok=True)
         try:
             async with asyncio.TaskGroup() as starting:
-                starting.create_task(self._start_cosmos())
+                starting.create_task(self._start_outbox())
                 starting.create_task(self._start_servicebus())
             self.settings = {
-                **settings_of(self.cosmos.details, self.servicebus.details),
+                **self._outbox_settings(),
+                **servicebus_settings(self.servicebus.details),
                 **self._options.settings,
             }
             for _ in range(self._options.hosts):
@@ -97,15 +113,43 @@ class Stack:
     ) -> None:
         await self.stop()
 
-    async def _start_cosmos(self) -> None:
+    @property
+    def source(self) -> Source:
+        """Where the events come from."""
+        return self._options.source
+
+    def _outbox_settings(self) -> dict[str, str]:
+        if self.source is Source.SQL:
+            return sql_settings(self.outbox.details, self._options.shards)
+        return cosmos_settings(self.outbox.details)
+
+    async def _start_outbox(self) -> None:
+        starting = self._start_postgresql() if self.source is Source.SQL else self._start_cosmos()
+        self.outbox = await starting
+        self._services.append(self.outbox)
+        if self.source is Source.SQL:
+            # Only here does the stack need SQLAlchemy.
+            from samples.contacts.sql import create_schema
+
+            await asyncio.to_thread(create_schema, self.outbox.details["url"])
+
+    async def _start_postgresql(self) -> Part:
+        options = self._options
+        data = () if options.data is None else ("--data", str(options.data))
+        return await Part.start(
+            "postgresql",
+            *("local", "postgresql", "--exit-with-stdin", "--port", str(options.postgresql_port), *data),
+            log=options.logs / "postgresql.log",
+        )
+
+    async def _start_cosmos(self) -> Part:
         options = self._options
         arguments = ["--port", str(options.cosmos_port), *options.edge_options, *options.cosmos_options]
         for name, partition_key, ttl in CONTAINERS:
             arguments += ["--container", container_argument(name, partition_key, ttl)]
-        if options.cosmos_data is not None:
-            arguments += ["--data", str(options.cosmos_data)]
-        self.cosmos = await emulator("cosmos", *arguments, log=options.logs / "cosmos.log")
-        self._services.append(self.cosmos)
+        if options.data is not None:
+            arguments += ["--data", str(options.data)]
+        return await emulator("cosmos", *arguments, log=options.logs / "cosmos.log")
 
     async def _start_servicebus(self) -> None:
         options = self._options
@@ -119,24 +163,41 @@ class Stack:
         self._services.append(self.servicebus)
 
     async def start_host(self, **settings: str) -> Part:
-        """Start one more Functions host on the app; the first takes the configured port, others a free one.
+        """Start one more Functions host on the app, or one more worker of the SQL source.
 
-        `settings` replace or add to the stack's.
+        The first host takes the configured port, others a free one. `settings` replace or add to the stack's.
         """
-        options = self._options
         self._started_hosts += 1
-        label = f"functions-{self._started_hosts}"
+        environment = self.settings | settings
+        starting = self._start_worker if self.source is Source.SQL else self._start_functions
+        host = await starting(self._started_hosts, environment)
+        self.hosts.append(host)
+        return host
+
+    async def _start_worker(self, number: int, environment: Mapping[str, str]) -> Part:
+        label = f"worker-{number}"
+        log = self._options.logs / f"{label}.log"
+        return await Part.start(label, self._options.worker, log=log, environment=environment)
+
+    async def _start_functions(self, number: int, environment: Mapping[str, str]) -> Part:
+        options = self._options
+        label = f"functions-{number}"
         port = options.functions_port if not self.hosts else 0
-        host = await emulator(
+        return await emulator(
             "functions",
             *("--app", str(options.app), "--port", str(port), "--instance", label),
             *("--edges-journal", str(self.edge_journal), *options.edge_options, *options.host_options),
             log=options.logs / f"{label}.log",
             label=label,
-            environment=self.settings | settings,
+            environment=environment,
         )
-        self.hosts.append(host)
-        return host
+
+    def kill_host(self) -> None:
+        """Kill the first host; a Functions host's worker keeps running."""
+        if self.source is Source.SQL:
+            self.hosts[0].kill_all()
+        else:
+            self.hosts[0].kill_alone()
 
     async def stop_hosts(self) -> None:
         """Stop every host; each releases its leases."""
