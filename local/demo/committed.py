@@ -63,8 +63,8 @@ class CosmosStore:
 
     async def quarantined(self) -> int:
         """As Store.quarantined."""
-        (count,) = [item async for item in self._quarantine.query_items("SELECT VALUE COUNT(1) FROM c")]
-        return int(count)
+        count: Any = [item async for item in self._quarantine.query_items("SELECT VALUE COUNT(1) FROM c")]
+        return int(count[0])
 
 
 class SqlStore:
@@ -88,7 +88,8 @@ class SqlStore:
         from psycopg.rows import dict_row
 
         async with await psycopg.AsyncConnection.connect(self._url, row_factory=dict_row) as connection:
-            return await (await connection.execute(query)).fetchall()
+            found: list[dict[str, Any]] = await (await connection.execute(query)).fetchall()
+            return found
 
 
 def _record(event: dict[str, Any], tally: Tally) -> None:
