@@ -19,6 +19,8 @@ from local.stack.environment import (
 )
 from local.stack.parts import ENTITIES, ROOT, Part, PartFailed, emulator
 
+DEFAULT_WORKER = "local.stack.worker"
+
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
@@ -40,7 +42,7 @@ class StackOptions:
 
     source: Source = Source.COSMOS
     shards: int = 4
-    worker: str = "local.stack.worker"
+    worker: str = DEFAULT_WORKER
     cosmos_port: int = 0
     postgresql_port: int = 0
     servicebus_port: int = 0
@@ -244,4 +246,4 @@ class Stack:
         await asyncio.gather(*(service.stop() for service in services))
 
 
-__all__ = ["PartFailed", "Stack", "StackOptions"]
+__all__ = ["DEFAULT_WORKER", "PartFailed", "Stack", "StackOptions"]
