@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosQuarantine
+from relay.cosmos.items import CosmosItems
 from relay.cosmos.source import CosmosBatch, CosmosSource
 from relay.pipeline import Relay
+from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
@@ -19,7 +20,7 @@ def assemble(settings: Settings) -> CosmosRelay:
     return Relay(
         CosmosSource(settings.event_type, containers),
         ServiceBusPublisher.from_settings(settings, messages.encoder(settings.cloudevents_source)),
-        CosmosQuarantine(containers),
+        StoredQuarantine(CosmosItems(containers)),
         duplicate_window_s=settings.duplicate_window_s,
         on_poison=settings.on_poison,
     )
