@@ -20,7 +20,7 @@ _EVENTS = """
 select id, partition_key as "partitionKey", type, data, sequence from outbox.domain_event
 where type = 'domainEvent' order by partition_key, sequence
 """
-_QUARANTINED = "select 1 as one where false"
+_QUARANTINED = "select id from relay.item"
 
 
 class Store(Protocol):

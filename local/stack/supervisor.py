@@ -17,9 +17,11 @@ from local.stack.environment import (
     servicebus_settings,
     sql_settings,
 )
-from local.stack.parts import ENTITIES, ROOT, Part, PartFailed, emulator
+from local.stack.parts import ENTITIES, ROOT, Part, PartFailed, emulator, output_of
 
 DEFAULT_WORKER = "local.stack.worker"
+
+_INSTALL_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ class Stack:
                 **servicebus_settings(self.servicebus.details),
                 **self._options.settings,
             }
+            if self.source is Source.SQL:
+                await self._install()
             for _ in range(self._options.hosts):
                 await self.start_host()
         except BaseException as error:
@@ -129,11 +133,6 @@ class Stack:
         starting = self._start_postgresql() if self.source is Source.SQL else self._start_cosmos()
         self.outbox = await starting
         self._services.append(self.outbox)
-        if self.source is Source.SQL:
-            # Only here does the stack need SQLAlchemy.
-            from samples.contacts.sql import create_schema
-
-            await asyncio.to_thread(create_schema, self.outbox.details["url"])
 
     async def _start_postgresql(self) -> Part:
         options = self._options
@@ -143,6 +142,11 @@ class Stack:
             *("local", "postgresql", "--exit-with-stdin", "--port", str(options.postgresql_port), *data),
             log=options.logs / "postgresql.log",
         )
+
+    async def _install(self) -> None:
+        """Make the event table and its feed, as an operator does."""
+        command = ("-m", "relay", "install", "--create-table")
+        await output_of(*command, environment=self.settings, within_s=_INSTALL_TIMEOUT_S)
 
     async def _start_cosmos(self) -> Part:
         options = self._options

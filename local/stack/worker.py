@@ -13,7 +13,6 @@ from contextlib import suppress
 
 from outbox_emulators.process import announce, heed_signals, until_stopped
 
-_READY = "ready"
 RELAY = ("-m", "relay", "run")
 
 
@@ -41,13 +40,13 @@ async def work(command: Sequence[str] = RELAY) -> int:
 
 
 async def _follow(relay: asyncio.subprocess.Process) -> None:
-    """Announce when the relay says that it is ready, and put what it prints into the log."""
+    """Announce the relay at its first line, which says that it runs, and put what it prints into the log."""
     assert relay.stdout is not None
     ready = False
     async for line in relay.stdout:
         text = line.decode(errors="replace").rstrip()
         print(text, file=sys.stderr, flush=True)
-        if not ready and _READY in text:
+        if not ready:
             ready = True
             announce({"part": "worker", "relay_pid": relay.pid})
 

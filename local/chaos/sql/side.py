@@ -36,7 +36,7 @@ _OWN_CAUSES = {
 }
 _WITHIN_S = 20.0
 _PAUSE_S = 0.2
-_QUARANTINED = "select '' as id, '' as reason where false"
+_QUARANTINED = "select document_id, reason from relay.item where type = 'quarantinedEvent'"
 # Every change of an owner raises the epoch: the first one of each shard, and those that faults caused.
 _EPOCHS = """select coalesce(sum(epoch), 0), count(*) from changefeed."claim:outbox.domain_event" """
 

@@ -139,11 +139,12 @@ class _Writer:
 
 def _row(document: dict[str, Any]) -> dict[str, Any]:
     data = document["data"]
+    # The column must not be null; where the data have an action, that one counts.
     action = data.get("action") if isinstance(data, dict) else None
     return {
         "id": document["id"],
         "partitionKey": document["partitionKey"],
-        "action": action,
+        "action": action or "",
         "data": json.dumps(data),
         "sequence": document.get("sequence"),
         "type": document["type"],

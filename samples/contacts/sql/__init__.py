@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from samples.contacts.sql.connection import open_sql
-from samples.contacts.sql.schema import create_schema
 
-__all__ = ["create_schema", "open_sql"]
+__all__ = ["open_sql"]

@@ -1,35 +1,16 @@
-"""Creates the tables, and the feed of events. A deployment would do so; the local stack does it here."""
+"""Creates the table of contacts. That of the events, with its feed, is made by `python -m relay install`."""
 
 from __future__ import annotations
 
-from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.schema import CreateSchema
 
-import changefeed
-from changefeed.errors import SetupError
-from changefeed.statements import run
-from samples.contacts.sql.connection import sqlalchemy_url
-from samples.contacts.sql.tables import EVENT_TABLE, metadata
+from samples.contacts.sql.tables import contact
 
 
-def create_schema(url: str) -> None:
-    """Create what is missing. Raises the errors of SQLAlchemy and of changefeed.
-
-    Args:
-        url: `postgresql://user@host/database`.
-    """
-    engine = create_engine(sqlalchemy_url(url))
-    with engine.begin() as connection:
-        for schema in sorted({table.schema for table in metadata.sorted_tables if table.schema}):
-            connection.execute(CreateSchema(schema, if_not_exists=True))
-        metadata.create_all(connection)
-    engine.dispose()
-    session = changefeed.connect(url)
-    try:
-        changefeed.install(session)
-        try:
-            run(session, session.dialect.channel(EVENT_TABLE))
-        except SetupError:
-            changefeed.setup_feed(session, EVENT_TABLE)
-    finally:
-        session.close()
+async def create_table(engine: AsyncEngine) -> None:
+    """Create the table and its schema, where they do not exist."""
+    assert contact.schema is not None
+    async with engine.begin() as connection:
+        await connection.execute(CreateSchema(contact.schema, if_not_exists=True))
+        await connection.run_sync(contact.create, checkfirst=True)

@@ -1,18 +1,19 @@
-"""The tables: contacts, their events, and the outbox of the feed of events."""
+"""The tables: contacts, their events, and the outbox of the feed of events.
+
+`python -m relay install --create-table` makes the last two, and with them the columns' types and defaults.
+"""
 
 from __future__ import annotations
 
 from zlib import crc32
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Integer, MetaData, Table, Text, func
+from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Integer, MetaData, Table, Text
 
-EVENT_TABLE = "outbox.domain_event"
-
-metadata = MetaData()
+_metadata = MetaData()
 
 contact = Table(
     "contact",
-    metadata,
+    _metadata,
     Column("id", Text, primary_key=True),
     Column("version", Integer, nullable=False, comment="The number of the commit that stored it."),
     Column("sequence", BigInteger, nullable=False, comment="The number of its last event."),
@@ -24,24 +25,24 @@ contact = Table(
 
 domain_event = Table(
     "domain_event",
-    metadata,
+    _metadata,
     Column("id", Text, primary_key=True),
-    Column("partition_key", Text, nullable=False),
+    Column("partition_key", Text),
+    Column("type", Text),
     Column("action", Text),
-    Column("data", JSON, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()),
-    Column("traceparent", Text),
+    Column("data", JSON),
+    Column("created_at", DateTime(timezone=True)),
     Column("sequence", BigInteger),
-    Column("type", Text, nullable=False, server_default="domainEvent"),
+    Column("traceparent", Text),
     schema="outbox",
 )
 
-# Made by changefeed.setup_feed, hence without the metadata of the others. Its other columns have defaults.
+# Its other columns have defaults.
 outbox = Table(
-    f"outbox:{EVENT_TABLE}",
-    MetaData(),
-    Column("shard_id", Integer, nullable=False),
-    Column("id", Text, nullable=False),
+    "outbox:outbox.domain_event",
+    _metadata,
+    Column("shard_id", Integer),
+    Column("id", Text),
     schema="changefeed",
 )
 
