@@ -60,8 +60,9 @@ async def run(arguments: argparse.Namespace) -> int:
     if sys.platform == "win32":
         print("`chaos` freezes processes with POSIX signals. Run it on Linux, macOS or WSL.", file=sys.stderr)
         return 2
-    # The SDKs log every error that they recover from; under faults these are expected.
-    logging.getLogger("azure").setLevel(logging.CRITICAL)
+    # They log every error that they recover from; under faults these are expected.
+    for name in ("azure", "psycopg"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     available = schedule.SQL_KINDS if arguments.source is Source.SQL else schedule.KINDS
     arguments.kinds = arguments.kinds or tuple(available)
     if other := [kind for kind in arguments.kinds if kind not in available]:

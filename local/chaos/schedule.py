@@ -58,7 +58,7 @@ DATABASE_KINDS = {
     "step-clock-back": 4,
 }
 # What befalls the next commit of a writer.
-WRITER_KINDS = {"long-transaction": 5, "kill-writer": 5, "roll-back": 3, "wrong-hint": 4}
+WRITER_KINDS = {"long-transaction": 5, "kill-writer": 5, "lose-answer": 4, "roll-back": 3, "wrong-hint": 4}
 
 KINDS = BROKER_KINDS | COSMOS_KINDS | OUTAGE_KINDS | PARTITION_KINDS | HOST_KINDS | BYSTANDER_KINDS | READ_KINDS
 SQL_KINDS = BROKER_KINDS | RELAY_KINDS | DATABASE_KINDS | WRITER_KINDS | BYSTANDER_KINDS

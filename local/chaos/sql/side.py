@@ -31,6 +31,7 @@ _OWN_CAUSES = {
     relays.RELAY_STOPPED: "stop-relay",
     writers.LONG_TRANSACTION: "long-transaction",
     writers.WRITER_KILLED: "kill-writer",
+    writers.COMMIT_UNCERTAIN: "lose-answer",
     writers.ROLLED_BACK: "roll-back",
     writers.TIME_HINT_WRONG: "wrong-hint",
 }
@@ -45,7 +46,7 @@ class SqlSide:
     """See `sources.SourceSide`."""
 
     causes: Mapping[str, str] = _OWN_CAUSES
-    known = frozenset({*_OWN_CAUSES, CLAIM_TAKEN_OVER, writers.COMMIT_UNCERTAIN})
+    known = frozenset({*_OWN_CAUSES, CLAIM_TAKEN_OVER})
     parts: Sequence[Part] = ()
 
     def __init__(self, stack: Stack, seed: int, *, frozen_s: float) -> None:

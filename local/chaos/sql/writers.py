@@ -23,6 +23,14 @@ ROLLED_BACK = "rolled-back"
 TIME_HINT_WRONG = "time-hint-wrong"
 COMMIT_UNCERTAIN = "commit-uncertain"
 
+# What an order to a writer causes for certain.
+_EDGES = {
+    "long-transaction": LONG_TRANSACTION,
+    "kill-writer": WRITER_KILLED,
+    "roll-back": ROLLED_BACK,
+    "wrong-hint": TIME_HINT_WRONG,
+}
+
 _EVENT = """
 insert into outbox.domain_event (id, partition_key, action, data, sequence, type)
 values (%(id)s, %(partitionKey)s, %(action)s, %(data)s, %(sequence)s, %(type)s)
@@ -83,6 +91,8 @@ class _Writer:
 
     async def until_committed(self, commit: Commit, order: Fault | None) -> None:
         """Try until the commit is known to be committed; `order` befalls the first attempt."""
+        if order is not None and order.kind in _EDGES:
+            self._met[_EDGES[order.kind]] += 1
         while True:
             try:
                 await self._attempt(commit, order)
@@ -91,7 +101,7 @@ class _Writer:
                 self._met[COMMIT_UNCERTAIN] += 1
                 return
             except _RolledBackError:
-                self._met[ROLLED_BACK] += 1
+                pass
             except psycopg.OperationalError:
                 await self.close()
                 await asyncio.sleep(_RETRY_PAUSE_S)
@@ -100,28 +110,28 @@ class _Writer:
             order = None
 
     async def _attempt(self, commit: Commit, order: Fault | None) -> None:
-        kind, options = (order.kind, order.options) if order is not None else (None, {})
-        hint = None
-        if kind == "wrong-hint":
-            hint = datetime.now(UTC) + timedelta(seconds=options["off_s"])
-            self._met[TIME_HINT_WRONG] += 1
+        kind = None if order is None else order.kind
         connection = await self._connected()
-        async with connection.transaction(), connection.cursor() as cursor:
-            await cursor.executemany(_EVENT, [_row(document) for document in commit.documents])
-            shard_id = crc32(commit.key.encode()) % self._shards
-            places = [{"shard_id": shard_id, "time_hint": hint, "id": each["id"]} for each in commit.documents]
-            await cursor.executemany(_PLACE, places)
-            if kind == "long-transaction":
-                self._met[LONG_TRANSACTION] += 1
-                await asyncio.sleep(options["for_s"])
+        async with connection.transaction():
+            await self._insert(connection, commit, None if order is None else _hint(order))
+            if kind == "long-transaction" and order is not None:
+                await asyncio.sleep(order.options["for_s"])
             elif kind == "kill-writer":
-                # As when its process is killed: the server is not told, it sees the connection end.
-                with socket.socket(fileno=connection.fileno()) as cut:
-                    cut.shutdown(socket.SHUT_RDWR)
-                    cut.detach()
-                self._met[WRITER_KILLED] += 1
+                _cut(connection)
             elif kind == "roll-back":
                 raise _RolledBackError
+        if kind == "lose-answer":
+            # The commit has arrived; its answer has not.
+            raise psycopg.OperationalError("the connection was lost")
+
+    async def _insert(
+        self, connection: psycopg.AsyncConnection[Any], commit: Commit, hint: datetime | None
+    ) -> None:
+        shard_id = crc32(commit.key.encode()) % self._shards
+        places = [{"shard_id": shard_id, "time_hint": hint, "id": each["id"]} for each in commit.documents]
+        async with connection.cursor() as cursor:
+            await cursor.executemany(_EVENT, [_row(document) for document in commit.documents])
+            await cursor.executemany(_PLACE, places)
 
     async def _connected(self) -> psycopg.AsyncConnection[Any]:
         if self._connection is None:
@@ -135,6 +145,19 @@ class _Writer:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+def _hint(order: Fault) -> datetime | None:
+    """The time that the writer's clock gives, if it is wrong."""
+    off_s = order.options.get("off_s")
+    return None if off_s is None else datetime.now(UTC) + timedelta(seconds=off_s)
+
+
+def _cut(connection: psycopg.AsyncConnection[Any]) -> None:
+    """End a connection as when its process is killed: the server is not told, and sees the end of the stream."""
+    with socket.socket(fileno=connection.fileno()) as cut:
+        cut.shutdown(socket.SHUT_RDWR)
+        cut.detach()
 
 
 def _row(document: dict[str, Any]) -> dict[str, Any]:
