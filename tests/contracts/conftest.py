@@ -8,10 +8,7 @@ import pytest
 
 from relay.quarantine.items import Items
 from tests.support import stores
-from tests.support.postgresql import postgres_server
 from tests.support.stores import Store
-
-__all__ = ["postgres_server"]
 
 
 @pytest.fixture(params=stores.OPEN)
