@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
-        help="file to keep the documents in, or folder of PostgreSQL's data; not kept by default",
+        help="file to keep the documents in, or folder for PostgreSQL; not kept by default",
     )
     parser.add_argument(
         "--env-file", type=Path, default=Path(".local/stack.env"), help="file to write the settings to"
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-functions",
         action="store_true",
-        help="start only the services, to run the app or worker in another way",
+        help="start only the services, to run the relay in another way",
     )
     parser.add_argument(
         "--rates-every",

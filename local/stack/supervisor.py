@@ -3,68 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from local.stack.environment import (
-    CONTAINERS,
-    Source,
-    container_argument,
-    cosmos_settings,
-    servicebus_settings,
-    sql_settings,
-)
-from local.stack.parts import ENTITIES, ROOT, Part, PartFailed, emulator, output_of
-
-DEFAULT_WORKER = "local.stack.worker"
-
-_INSTALL_TIMEOUT_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class StackOptions:
-    """Ports and files of a stack; port 0 takes any free one.
-
-    Attributes:
-        source: Where the events come from: Cosmos DB, or PostgreSQL.
-        shards: How many shards the SQL feed has.
-        worker: The module that relays from SQL, run as a part.
-        data: A file that keeps Cosmos DB's documents, or a folder for PostgreSQL; nothing is kept when None.
-        entities: The queues and topics, in the official emulator's Config.json format; None for the project's.
-        app: The folder with function_app.py and host.json.
-        logs: The folder of the parts' logs.
-        settings: Settings of the app in addition to those that point at the stack.
-        hosts: How many Functions hosts, or workers of the SQL source, to start with the stack.
-        cosmos_options, servicebus_options, host_options: Further options of those parts.
-        edges: Every part's `--edges`: a seed, or `off`; None for the default.
-    """
-
-    source: Source = Source.COSMOS
-    shards: int = 4
-    worker: str = DEFAULT_WORKER
-    cosmos_port: int = 0
-    postgresql_port: int = 0
-    servicebus_port: int = 0
-    servicebus_admin_port: int = 0
-    functions_port: int = 0
-    data: Path | None = None
-    entities: Path | None = None
-    app: Path = ROOT
-    logs: Path = Path(".local/logs")
-    settings: Mapping[str, str] = field(default_factory=dict)
-    hosts: int = 1
-    cosmos_options: Sequence[str] = ()
-    servicebus_options: Sequence[str] = ()
-    host_options: Sequence[str] = ()
-    edges: int | str | None = None
-
-    @property
-    def edge_options(self) -> list[str]:
-        """The `--edges` option of every part."""
-        return [] if self.edges is None else ["--edges", str(self.edges)]
+from local.stack import outboxes
+from local.stack.environment import Source, servicebus_settings
+from local.stack.options import DEFAULT_WORKER, StackOptions
+from local.stack.parts import ENTITIES, Part, PartFailed, emulator
 
 
 class Stack:
@@ -96,12 +42,12 @@ class Stack:
                 starting.create_task(self._start_outbox())
                 starting.create_task(self._start_servicebus())
             self.settings = {
-                **self._outbox_settings(),
+                **outboxes.settings(self.outbox, self._options),
                 **servicebus_settings(self.servicebus.details),
                 **self._options.settings,
             }
             if self.source is Source.SQL:
-                await self._install()
+                await outboxes.install(self.settings)
             for _ in range(self._options.hosts):
                 await self.start_host()
         except BaseException as error:
@@ -124,38 +70,9 @@ class Stack:
         """Where the events come from."""
         return self._options.source
 
-    def _outbox_settings(self) -> dict[str, str]:
-        if self.source is Source.SQL:
-            return sql_settings(self.outbox.details, self._options.shards)
-        return cosmos_settings(self.outbox.details)
-
     async def _start_outbox(self) -> None:
-        starting = self._start_postgresql() if self.source is Source.SQL else self._start_cosmos()
-        self.outbox = await starting
+        self.outbox = await outboxes.start(self._options)
         self._services.append(self.outbox)
-
-    async def _start_postgresql(self) -> Part:
-        options = self._options
-        data = () if options.data is None else ("--data", str(options.data))
-        return await Part.start(
-            "postgresql",
-            *("local", "postgresql", "--exit-with-stdin", "--port", str(options.postgresql_port), *data),
-            log=options.logs / "postgresql.log",
-        )
-
-    async def _install(self) -> None:
-        """Make the event table and its feed, as an operator does."""
-        command = ("-m", "relay", "install", "--create-table")
-        await output_of(*command, environment=self.settings, within_s=_INSTALL_TIMEOUT_S)
-
-    async def _start_cosmos(self) -> Part:
-        options = self._options
-        arguments = ["--port", str(options.cosmos_port), *options.edge_options, *options.cosmos_options]
-        for name, partition_key, ttl in CONTAINERS:
-            arguments += ["--container", container_argument(name, partition_key, ttl)]
-        if options.data is not None:
-            arguments += ["--data", str(options.data)]
-        return await emulator("cosmos", *arguments, log=options.logs / "cosmos.log")
 
     async def _start_servicebus(self) -> None:
         options = self._options
