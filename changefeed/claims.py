@@ -1,8 +1,8 @@
 """Named consumers of a feed: how far each has come, and which process reads a shard for it.
 
 A claim is a row of `claim:schema.Table`. Whoever takes it raises its epoch, and every later change of the row
-requires that epoch: a process that was stopped and has lost its claim cannot store a cursor. The owner renews it by
-counting `renewals` up. A claim is dead when epoch and renewals have not changed for a while on the clock of the
+requires that epoch: a process that was stopped and has lost its claim cannot store a cursor. The owner renews it
+by counting `renewals` up. A claim is dead when epoch and renewals have not changed for a while on the clock of the
 process that watches: no clock of the database is asked, so none that steps can end a claim or keep a dead one.
 """
 

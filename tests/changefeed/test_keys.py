@@ -98,8 +98,8 @@ def test_a_composite_primary_key_of_many_types(postgresql: PostgresBackend) -> N
         create type app.kind as enum ('b', 'a');
         create domain app.code as text check (value <> '');
         create table app.wide (
-            id uuid, at timestamptz, day date, n numeric(20, 5), flag boolean, raw bytea, kind app.kind, code app.code,
-            letters char(5), short smallint, "user" varchar(7) collate "C", data json not null,
+            id uuid, at timestamptz, day date, n numeric(20, 5), flag boolean, raw bytea, kind app.kind,
+            code app.code, letters char(5), short smallint, "user" varchar(7) collate "C", data json not null,
             primary key (kind, id, at, day, n, flag, raw, code, letters, short, "user"));
         """,
     )
