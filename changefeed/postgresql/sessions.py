@@ -176,7 +176,10 @@ def _text(statement: Statement) -> str:
 
 def _defaults(options: dict[str, Any]) -> dict[str, Any]:
     timeout = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s"
-    return {"connect_timeout": _CONNECT_TIMEOUT_S, "options": timeout, **_KEEPALIVE, **options}
+    # A prepared statement keeps the columns that the event table had then: added ones would be missing, dropped ones
+    # NULL.
+    defaults = {"connect_timeout": _CONNECT_TIMEOUT_S, "options": timeout, "prepare_threshold": None, **_KEEPALIVE}
+    return {**defaults, **options}
 
 
 def _driver() -> Any:
