@@ -104,7 +104,8 @@ def _message(event: Event, properties: dict[str, Any]) -> AmqpAnnotatedMessage:
 
 def _properties(event: Event) -> dict[str, Any]:
     properties: dict[str, Any] = {"type": event.type}
-    if event.committed_at is not None:
+    # Only Cosmos DB gives a document a time of its own.
+    if event.committed_at is not None and "_ts" in event.document:
         _put_integer(event.committed_at, "cosmosTimestamp", properties)
     created_at = event.data.get("createdAt")
     if isinstance(created_at, str):
