@@ -81,7 +81,7 @@ async def test_without_its_table_a_command_says_what_to_do(postgres_database: st
 
     assert run.code == 3
     assert "the table relay.item cannot be read or written" in run.err
-    assert "relay/sql/migrations" in run.err
+    assert "python -m relay install" in run.err
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ async def test_two_processes_may_install_one_after_the_other_and_a_role_needs_fe
 async def test_without_the_table_an_error_says_what_to_do(postgres_database: str) -> None:
     items = SqlItems(Database(sql_settings(postgres_database)))
 
-    with pytest.raises(StoreError, match=r"'?relay.item'? cannot be .*does not exist.*relay/sql/migrations"):
+    with pytest.raises(StoreError, match=r"'?relay.item'? cannot be .*does not exist.*python -m relay install"):
         await items.holds()
 
     await items.close()
@@ -151,6 +151,17 @@ async def test_records_of_an_sql_feed_are_in_the_order_of_the_feed(store: SqlIte
 
     assert [summary.document_id for summary in found] == ["e0", "e1", "e2"]
     assert [summary.committed for summary in found] == [(ulid, 0) for ulid in ulids]
+
+
+async def test_the_order_of_arrival_does_not_rest_on_the_index(store: SqlItems, owner: AsyncSession) -> None:
+    await owner.execute(Statement("drop index relay.ix_item_type"))
+    for position in (1, 2, 0):
+        document = {"id": f"e{position}", "partitionKey": f"k{position}"}
+        record = record_of(Rejected(document, Reason.MESSAGE_REFUSED, "", position), "i1")
+        await store.create(record | {"quarantinedAt": f"2026-02-0{1 + position // 2}"})
+
+    assert [found.document_id for found in await store.summaries(Filter())] == ["e0", "e1", "e2"]
+    assert [found.document_id for found in await store.summaries(Filter(), limit=2)] == ["e0", "e1"]
 
 
 # transactions
@@ -319,6 +330,18 @@ def test_the_migrations_are_of_their_dialect(folder: str, dialect: str) -> None:
     for file in files:
         parsed = Linter(dialect=dialect).parse_string(file.read_text(encoding="utf-8"))
         assert [str(violation) for violation in parsed.violations] == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "collation"), [("postgresql", '"C"'), ("sqlserver", "Latin1_General_100_BIN2")]
+)
+def test_what_items_are_found_and_sorted_by_is_compared_exactly(folder: str, collation: str) -> None:
+    (file,) = migrations(folder)
+    lines = [line.replace(",", "").split() for line in file.read_text(encoding="utf-8").splitlines() if line]
+    columns = {words[0]: words for words in lines if words[1:] and "char" in words[1]}
+
+    for name in ("key_digest", "id", "etag", "type", "reason", "quarantined_at"):
+        assert columns[name][2:4] == ["collate", collation], name
 
 
 def test_both_tables_have_the_same_columns() -> None:
