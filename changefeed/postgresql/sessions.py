@@ -150,7 +150,8 @@ def explained() -> Iterator[None]:
         if error.sqlstate == "55P03":
             said, hint = "another reader holds the lock of this shard", "Try again."
         kind = _ERRORS.get(error.sqlstate or "")
-        if kind is SetupError and not hint:
+        if kind is SetupError and error.sqlstate != "CF004":
+            # PostgreSQL's own hint for a function that is missing is about the types of its arguments.
             hint = _SET_UP
         message = f"{said}. {hint}".strip()
         if kind is not None:
