@@ -1,8 +1,8 @@
 """Named consumers of a feed: how far each has come, and which process reads a shard for it.
 
 A claim is a row of `claim:schema.Table`. Whoever takes it raises its epoch, and every later change of the row
-requires that epoch: a process that was stopped and has lost its claim cannot store a cursor. The owner renews it by
-counting `renewals` up. A claim is dead when epoch and renewals have not changed for a while on the clock of the
+requires that epoch: a process that was stopped and has lost its claim cannot store a cursor. The owner renews it
+by counting `renewals` up. A claim is dead when epoch and renewals have not changed for a while on the clock of the
 process that watches: no clock of the database is asked, so none that steps can end a claim or keep a dead one.
 """
 
@@ -118,6 +118,7 @@ class Claims:
         """As Consumer.claims."""
         found = yield from self._read()
         missing = [shard_id for shard_id in shards if shard_id not in found]
+        refusal: DatabaseError | None = None
         for shard_id in missing:
             try:
                 yield Statement(
@@ -127,8 +128,11 @@ class Claims:
                 # Another process has made it at the same time; that it is there is checked below.
                 if error.lost:
                     raise
+                refusal = error
         if missing:
             found = yield from self._read()
+            if refusal is not None and not found.keys() >= set(missing):
+                raise refusal
         return [found[shard_id] for shard_id in shards]
 
     def _read(self) -> Operation[dict[int, Claim]]:

@@ -4,8 +4,10 @@ RelayError
 ├── SettingsError         configuration: the settings are wrong; the app does not start until they are right
 ├── SourceError           the source cannot be read; the retry policy repeats the attempt
 │   ├── ChangesError        what the trigger delivered is not a JSON array of documents
-│   └── LeaseError          the leases, which old events are compared with, could not be read
-├── QuarantineError       the quarantine container could not be read or written; likewise
+│   ├── LeaseError          the leases, which old events are compared with, could not be read
+│   └── FeedError           the SQL feed, or its claims, could not be read or written
+├── QuarantineError       the quarantine could not be read or written; likewise
+├── StoreError            the store of the quarantine cannot be reached, or refuses; it ends as one of the others
 ├── PublishError          some events of an invocation were not accepted; likewise
 ├── AccountingError       the parts of an outcome do not add up to the events received; likewise
 ├── OperationError        a command of `python -m relay` cannot do its work
@@ -14,6 +16,7 @@ RelayError
 └── SendError             one send did not succeed
     ├── RetryableError        the network, the service or its capacity: the next attempt may succeed
     ├── StaleClearanceError   the event was compared with the lease too long ago
+    ├── LostOwnershipError    another process may have taken over the shard: this one publishes nothing more of it
     ├── ConfigurationError    the entity or the credentials: nothing succeeds until somebody changes them
     ├── DoubtfulRefusalError  an event is refused, but it is not certain yet that its content is the cause
     ├── RefusedAlikeError     many partition keys are refused alike, so the cause is not the content of one event
@@ -53,8 +56,16 @@ class LeaseError(SourceError):
     """The lease container could not be read, so it is not known whether old events were published already."""
 
 
+class FeedError(SourceError):
+    """The SQL feed, or the claims on its shards, could not be read or written."""
+
+
 class QuarantineError(RelayError):
-    """The quarantine container could not be read, or a document could not be stored in it."""
+    """The quarantine could not be read, or a document could not be stored in it."""
+
+
+class StoreError(RelayError):
+    """The store of the quarantine cannot be read or written; the message names it, and what to check."""
 
 
 class PublishError(RelayError):
@@ -97,6 +108,10 @@ class RetryableError(SendError):
 
 class StaleClearanceError(SendError):
     """An event was compared with the lease too long ago: the next attempt compares it again."""
+
+
+class LostOwnershipError(SendError):
+    """The claim on the shard has ended, so another process may be publishing the same events."""
 
 
 class ConfigurationError(SendError):

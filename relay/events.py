@@ -10,7 +10,7 @@ What only a source knows, such as the time of the commit, the source passes besi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -126,6 +126,11 @@ class Rejected:
         return f"{self.reason}: {self.detail}"
 
 
+def always_owned() -> bool:
+    """What a source says that cannot know: Cosmos DB's leases are the trigger's."""
+    return True
+
+
 @dataclass(slots=True)
 class Received:
     """What one attempt was given.
@@ -134,11 +139,13 @@ class Received:
         events: Events to publish, in commit order.
         rejected: Documents of the relayed type that can never become a message.
         ignored: How many documents of other types there were.
+        owned: Whether this process still owns them: asked before each send.
     """
 
     events: list[Event] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     ignored: int = 0
+    owned: Callable[[], bool] = always_owned
 
     @property
     def documents(self) -> int:

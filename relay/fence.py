@@ -5,6 +5,9 @@ was: its events were published by the lease's next owner long ago. While they ar
 detection window, the topic drops the copies. Older ones are compared with the lease: what its position has passed
 was accepted or quarantined by an invocation that succeeded, here or elsewhere, and is not sent again.
 
+A source that knows until when this process owns what it has read says so (`Received.owned`): nothing is sent after
+that, however young it is.
+
 This costs nothing while events are young; an attempt with old ones reads the leases once. A clearance ends after
 half the window, so that a process frozen after it was given cannot use it (docs/decisions/0006-fence.md).
 """
@@ -16,8 +19,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from relay.errors import StaleClearanceError
-from relay.events import Event, EventName
+from relay.errors import LostOwnershipError, StaleClearanceError
+from relay.events import Event, EventName, Received, always_owned
 
 Settled = Callable[[Sequence[Event]], Awaitable[frozenset[EventName]]]
 """Which of these events the checkpoint has passed, as `ports.Source.settled`."""
@@ -31,14 +34,26 @@ class Clearance:
         given: Seconds since 1970 when the leases were compared, or the attempt began.
         lasts_s: How long after that, or after its commit where that is later, an event may be sent.
         superseded: The events that the lease has passed.
+        owned: Whether this process still owns what it has read.
     """
 
     given: float
     lasts_s: float
     superseded: frozenset[EventName] = frozenset()
+    owned: Callable[[], bool] = always_owned
 
     def check(self, event: Event) -> None:
-        """Raises StaleClearanceError where the time is over: the next attempt compares again."""
+        """What has to hold for a send.
+
+        Raises:
+            StaleClearanceError: The time is over: the next attempt compares again.
+            LostOwnershipError: Another process may publish these events by now.
+        """
+        if not self.owned():
+            raise LostOwnershipError(
+                "not sent: the claim on the shard was not renewed in time, so another process may be publishing "
+                "these events by now"
+            )
         # The wall clock: a machine that was suspended has no other that went on.
         late_s = time.time() - max(self.given, _committed(event)) - self.lasts_s
         if late_s > 0:
@@ -61,14 +76,14 @@ class Fence:
         self._lasts_s = window_s / 2
         self._settled = settled
 
-    async def clear(self, events: Sequence[Event]) -> Clearance:
-        """Compare the old ones among `events` with the checkpoint. Raises SourceError."""
+    async def clear(self, received: Received) -> Clearance:
+        """Compare the old ones among the events with the checkpoint. Raises SourceError."""
         now = time.time()
-        old = [event for event in events if now - _committed(event) > self._lasts_s]
+        old = [event for event in received.events if now - _committed(event) > self._lasts_s]
         if not old:
             # A young event's time counts from its commit.
-            return Clearance(0.0, self._lasts_s)
-        return Clearance(now, self._lasts_s, await self._settled(old))
+            return Clearance(0.0, self._lasts_s, owned=received.owned)
+        return Clearance(now, self._lasts_s, await self._settled(old), received.owned)
 
 
 def _committed(event: Event) -> float:

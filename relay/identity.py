@@ -14,10 +14,11 @@ def by_identity(connection: Connection) -> tuple[str, DefaultAzureCredential | M
     """The address of a service, and a credential for it."""
     if connection.address is None or connection.identity is None:
         raise ValueError("a connection has either a connection string, or an address and an identity")
-    return connection.address, _credential(connection.identity)
+    return connection.address, credential_of(connection.identity)
 
 
-def _credential(identity: Identity) -> DefaultAzureCredential | ManagedIdentityCredential:
+def credential_of(identity: Identity) -> DefaultAzureCredential | ManagedIdentityCredential:
+    """A credential of this identity. Nothing is asked for yet."""
     from azure.identity.aio import (
         DefaultAzureCredential,
         ManagedIdentityCredential,

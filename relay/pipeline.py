@@ -69,7 +69,7 @@ class Relay(Generic[BatchT]):
             planned = plan(received, holds, self._on_poison, self._publisher.has_accepted)
             outcomes = await self._publisher.publish(
                 planned.to_publish,
-                clearance=await self._fence.clear(received.events),
+                clearance=await self._fence.clear(received),
                 isolate=retry_count >= _ISOLATE_FROM,
                 lasting=retry_count >= _LASTING_FROM,
                 stop_at_rejection=self._on_poison is not OnPoison.SKIP,

@@ -60,14 +60,40 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything that can be set. The names in the environment stand in `docs/settings.md`."""
+class SqlFeed:
+    """Where an SQL outbox is, and how it is read.
 
-    cosmos: Connection
+    Attributes:
+        connection_string: A URL of PostgreSQL or a connection string of SQL Server. It may hold a password.
+        identity: Whose token to ask for where the URL of a server of Azure has no password.
+        feed: The event table, as it was given to setup_feed: `schema.Table`.
+        shards: How many shards there are: 0 to `shards` - 1.
+        claim_s: After how many seconds without a sign of life a process has lost its shards.
+    """
+
+    connection_string: str
+    identity: Identity
+    feed: str
+    shards: int
+    claim_s: float
+
+    def __repr__(self) -> str:
+        return f"SqlFeed(feed={self.feed!r}, shards={self.shards}, claim_s={self.claim_s:g}, connection_string=…)"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set. The names in the environment stand in `docs/settings.md`.
+
+    `cosmos` is None where the only outbox is in SQL, and `sql` where there is none in SQL.
+    """
+
+    cosmos: Connection | None
     cosmos_database: str
     cosmos_container: str
     cosmos_lease_container: str
     cosmos_quarantine_container: str
+    sql: SqlFeed | None
     servicebus: Connection
     servicebus_topic: str
     event_type: str
@@ -95,10 +121,17 @@ class Settings:
             SettingsError: Naming everything that is missing or wrong, not only the first.
         """
         reader = _Reader(environment)
+        sql = reader.sql()
+        cosmos = reader.connection(
+            "COSMOS",
+            address="accountEndpoint",
+            parts=("AccountEndpoint", "AccountKey"),
+            scheme=True,
+            required=sql is None,
+        )
         settings = cls(
-            cosmos=reader.connection(
-                "COSMOS", address="accountEndpoint", parts=("AccountEndpoint", "AccountKey"), scheme=True
-            ),
+            cosmos=cosmos,
+            sql=sql,
             cosmos_database=reader.text("COSMOS_DATABASE", "outbox"),
             cosmos_container=reader.text("COSMOS_CONTAINER", "data"),
             cosmos_lease_container=reader.text("COSMOS_LEASE_CONTAINER", "leases"),
@@ -108,7 +141,8 @@ class Settings:
                 address="fullyQualifiedNamespace",
                 parts=("Endpoint", "SharedAccessKeyName", "SharedAccessKey"),
                 scheme=False,
-            ),
+            )
+            or Connection(),
             servicebus_topic=reader.text("SERVICEBUS_TOPIC", "domain-events"),
             event_type=reader.text("RELAY_EVENT_TYPE", "domainEvent"),
             max_items=reader.integer("RELAY_MAX_ITEMS", 1000, at_least=1, at_most=100_000),
@@ -179,7 +213,36 @@ class _Reader:
             self.problems.append(f"RELAY_ON_POISON is {value!r}: set 'skip', 'park' or 'block'")
             return OnPoison.SKIP
 
-    def connection(self, name: str, *, address: str, parts: tuple[str, ...], scheme: bool) -> Connection:
+    def sql(self) -> SqlFeed | None:
+        """The SQL outbox; None where there is none."""
+        feed = self.text("SQL_FEED", "outbox.domain_event")
+        shards = self.integer("SQL_SHARDS", 1, at_least=1, at_most=1024)
+        claim_s = self.seconds("SQL_CLAIM_S", 10.0, at_least=2, at_most=300)
+        credential, client_id = self._get("SQL__credential"), self._get("SQL__clientId")
+        identity = self._identity("SQL__credential", credential, client_id)
+        whole = self._get("SQL")
+        if whole is None:
+            return None
+        self._check_sql(whole)
+        schema, _, table = feed.partition(".")
+        if not (schema and table):
+            self.problems.append(f"SQL_FEED is {feed!r}: set it to the event table as schema.Table")
+        return SqlFeed(whole, identity, feed, shards, claim_s)
+
+    def _check_sql(self, value: str) -> None:
+        # The message shows no part of the value: it may hold a password.
+        if value.startswith(("postgresql://", "postgres://")):
+            return
+        given = ConnectionString(value)
+        if given.get("Server") is None or given.get("Database") is None:
+            self.problems.append(
+                "SQL is no connection string: set it to postgresql://user@host/database, or to "
+                "Server=…;Database=…;… for Azure SQL and SQL Server"
+            )
+
+    def connection(
+        self, name: str, *, address: str, parts: tuple[str, ...], scheme: bool, required: bool = True
+    ) -> Connection | None:
         whole = self._get(name)
         address_name, credential_name, client_name = (
             f"{name}__{suffix}" for suffix in (address, "credential", "clientId")
@@ -194,11 +257,13 @@ class _Reader:
         elif host:
             self._check_address(address_name, host, scheme=scheme)
             return Connection(address=host, identity=self._identity(credential_name, credential, client_id))
-        else:
+        elif required:
+            outbox = "; or SQL, for an outbox in SQL" if name == "COSMOS" else ""
             self.problems.append(
                 f"{name} is not set: set {name} to a connection string, or {address_name} to use an identity"
+                + outbox
             )
-        return Connection()
+        return None
 
     def _identity(self, name: str, credential: str | None, client_id: str | None) -> Identity:
         if credential is not None and credential.lower() != "managedidentity":
@@ -259,7 +324,7 @@ class _Reader:
 
     def misspelt(self) -> None:
         """A name that is nearly a setting's would be ignored in silence: say so instead."""
-        prefixes = ("RELAY_", "COSMOS_", "SERVICEBUS_")
+        prefixes = ("RELAY_", "COSMOS_", "SERVICEBUS_", "SQL_")
         for name in sorted(set(self._environment) - self._known):
             if name.startswith(prefixes):
                 near = difflib.get_close_matches(name, sorted(self._known), n=1, cutoff=0.85)

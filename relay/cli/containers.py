@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def connected(connection: Connection) -> AsyncIterator[CosmosClient]:
+async def connected(connection: Connection | None) -> AsyncIterator[CosmosClient]:
     """A client that has connected to its account. The SDK's own context manager leaves connections open on
     failure."""
     client = cosmos_client(connection)

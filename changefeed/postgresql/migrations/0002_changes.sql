@@ -3,7 +3,7 @@
 
 create table changefeed.feed (
     feed_id int primary key,
-    name text not null,
+    name text not null unique,
     comment text
 );
 

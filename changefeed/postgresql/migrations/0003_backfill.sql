@@ -63,8 +63,8 @@ begin
     from unnest(order_by) with ordinality as names(name, place);
 
     -- One snapshot: a row that a writer has put on the feed itself is in the outbox or in the feed.
-    execute format('create table %s as select row_number() over (order by %s) as position, %s as shard_id, '
-                   '%s as time_hint, %s from %s e where not exists (select from %s x where %s) '
+    execute format('create table %s as select row_number() over (order by %s) as changefeed_position, '
+                   '%s as shard_id, %s as time_hint, %s from %s e where not exists (select from %s x where %s) '
                    'and not exists (select from %s x where %s)', work_table, coalesce(ordered, keys), shard, hint,
                    keys, events, outbox_table, joined, feed_table, joined);
     execute format('select exists (select from %s where shard_id is null)', work_table) into no_shard;
@@ -75,7 +75,8 @@ begin
     if not anyway then
         execute format('select array_agg(w.shard_id order by w.shard_id) '
                        'from (select distinct shard_id from %s) w '
-                       'where exists (select from %s s where s.shard_id = w.shard_id) or exists (select from %s o where o.shard_id = w.shard_id)',
+                       'where exists (select from %s s where s.shard_id = w.shard_id) '
+                       'or exists (select from %s o where o.shard_id = w.shard_id)',
                        work_table, state_table, outbox_table) into used;
         if used is not null then
             raise exception using errcode = 'CF001',
@@ -85,7 +86,7 @@ begin
                        'If that is all right, say so: --anyway.';
         end if;
     end if;
-    execute format('alter table %s add primary key (position)', work_table);
+    execute format('alter table %s add primary key (changefeed_position)', work_table);
     execute format('select count(*) from %s', work_table) into total;
     return total;
 end
@@ -107,10 +108,11 @@ begin
     end if;
     select string_agg(format('%I', attname), ', ' order by attnum) into keys from pg_attribute
     where attrelid = work_table::regclass and attnum > 3 and not attisdropped;
-    execute format('with chunk as materialized (select * from %1$s order by position limit $1), '
-                   'deleted as (delete from %1$s w using chunk c where w.position = c.position), '
+    execute format('with chunk as materialized (select * from %1$s order by changefeed_position limit $1), '
+                   'deleted as (delete from %1$s w using chunk c '
+                   'where w.changefeed_position = c.changefeed_position), '
                    'moved as (insert into changefeed.%2$I (shard_id, time_hint, %3$s) '
-                   'select shard_id, time_hint, %3$s from chunk order by position) '
+                   'select shard_id, time_hint, %3$s from chunk order by changefeed_position) '
                    'select count(*) from chunk', work_table, 'outbox:' || table_name, keys) into moved using rows;
     if moved = 0 then
         execute format('drop table %s', work_table);

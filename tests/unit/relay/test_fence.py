@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from relay.errors import StaleClearanceError
-from relay.events import Event, EventName
+from relay.events import Event, EventName, Received
 from relay.fence import Clearance, Fence
 
 WINDOW_S = 600.0
@@ -32,7 +32,7 @@ def event(identifier: str, *, age_s: float | None, lsn: int = 1, key: str = "k")
 
 
 async def superseded(checkpoint: Checkpoint, *events: Event) -> set[str]:
-    clearance = await Fence(WINDOW_S, checkpoint.settled).clear(events)
+    clearance = await Fence(WINDOW_S, checkpoint.settled).clear(Received(list(events)))
     return {identifier for _, identifier in clearance.superseded}
 
 
@@ -69,7 +69,7 @@ async def test_a_clearance_ends_after_half_the_window_and_counts_from_the_commit
 async def test_a_young_event_that_grew_old_while_the_process_stood_still_is_compared_again() -> None:
     checkpoint = Checkpoint(passed=10)
     young = event("e1", age_s=299)
-    clearance = await Fence(WINDOW_S, checkpoint.settled).clear([young])
+    clearance = await Fence(WINDOW_S, checkpoint.settled).clear(Received([young]))
     clearance.check(young)
     late = event("e1", age_s=302)
 
@@ -86,7 +86,7 @@ def test_an_event_may_be_sent_up_to_the_end_of_its_clearance() -> None:
 
 
 async def test_the_clearance_of_old_events_begins_when_they_were_compared() -> None:
-    clearance = await Fence(WINDOW_S, Checkpoint(passed=0).settled).clear([event("e1", age_s=None)])
+    clearance = await Fence(WINDOW_S, Checkpoint(passed=0).settled).clear(Received([event("e1", age_s=None)]))
 
     assert abs(clearance.given - time.time()) < 60
     assert clearance.lasts_s == WINDOW_S / 2

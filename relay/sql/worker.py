@@ -1,0 +1,167 @@
+"""The reader of an SQL outbox: claims shards, reads each of them, and hands over what others need to read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import uuid
+
+from azure.core.exceptions import AzureError
+
+from changefeed import AsyncConsumer, ChangefeedError, Claim, ClaimLostError
+from changefeed.statements import AsyncSession
+from relay.errors import first_line
+from relay.pipeline import Relay
+from relay.settings import SqlFeed
+from relay.sql.balance import Watch, decide
+from relay.sql.database import CONSUMER
+from relay.sql.ownership import Ownership, now
+from relay.sql.shard import Connect, Shard
+from relay.sql.source import SqlBatch
+
+logger = logging.getLogger(__name__)
+
+# How often in a claim's time it is renewed, and the others' claims are looked at.
+_ROUNDS = 4
+
+
+class Worker:
+    """Reads as many shards as are this process's share, until it is told to stop."""
+
+    def __init__(
+        self, relay: Relay[SqlBatch], settings: SqlFeed, connect: Connect, *, page_size: int, poll_delay_s: float
+    ) -> None:
+        """
+        Args:
+            relay: Publishes the pages; it may be shared with other sources.
+            settings: The feed.
+            connect: Opens a session; it is called for every shard, and again when a session is lost.
+            page_size: The most events of one attempt, 1 to 1000.
+            poll_delay_s: The longest wait between looks at an idle shard.
+        """
+        self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        self._relay = relay
+        self._settings = settings
+        self._connect = connect
+        self._page_size = page_size
+        self._poll_delay_s = poll_delay_s
+        self._watch = Watch(settings.claim_s)
+        self._shards: dict[int, Shard] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._session: AsyncSession | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set; then finish the pages under way, and release the shards."""
+        try:
+            while not stop.is_set():
+                try:
+                    await self._round()
+                except (ChangefeedError, AzureError, OSError) as error:
+                    logger.warning("relay_claims_unavailable: %s They are tried again.", first_line(error))
+                    await self._forget_session()
+                await _set_within(stop, self._settings.claim_s / _ROUNDS)
+        finally:
+            await self._end()
+
+    async def _round(self) -> None:
+        """Look at all claims once, and do what follows from them."""
+        if self._session is None:
+            self._session = await self._connect()
+        consumer = AsyncConsumer(self._session, self._settings.feed, CONSUMER)
+        began = now()
+        claims = await consumer.claims(range(self._settings.shards))
+        dead = self._watch.dead(claims, now()[0])
+        for claim in claims:
+            await self._keep(consumer, claim, began)
+        decision = decide(claims, self.name, dead)
+        for claim in decision.take:
+            await self._take(consumer, claim)
+        for claim, successor in decision.give:
+            if claim.shard_id in self._shards:
+                self._shards[claim.shard_id].stop(successor)
+        if decision.ask is not None:
+            try:
+                await consumer.ask(decision.ask, self.name)
+            except ClaimLostError:
+                logger.debug("the shard that was asked for has another owner by now")
+
+    async def _keep(self, consumer: AsyncConsumer, claim: Claim, began: tuple[float, float]) -> None:
+        """Renew what is this process's, begin to read what was handed to it, and end what it has lost."""
+        task = self._running.get(claim.shard_id)
+        if task is not None and task.done():
+            del self._running[claim.shard_id], self._shards[claim.shard_id]
+            task.result()
+            return
+        shard = self._shards.get(claim.shard_id)
+        if shard is not None and (claim.owner, claim.epoch) != (self.name, shard.claim.epoch):
+            shard.ownership.end()
+        elif shard is not None:
+            try:
+                await consumer.renew(claim)
+            except ClaimLostError:
+                shard.ownership.end()
+            else:
+                shard.ownership.renewed(began)
+        elif claim.owner == self.name:
+            await self._resume(consumer, claim, began)
+
+    async def _resume(self, consumer: AsyncConsumer, claim: Claim, began: tuple[float, float]) -> None:
+        """Begin with a claim that another process has handed over, or that this one had given up as lost."""
+        try:
+            await consumer.renew(claim)
+        except ClaimLostError:
+            return
+        self._begin(claim, began)
+
+    async def _take(self, consumer: AsyncConsumer, claim: Claim) -> None:
+        if claim.shard_id in self._shards:
+            return
+        began = now()
+        try:
+            taken = await consumer.take(claim, self.name)
+        except ClaimLostError:
+            return
+        self._begin(taken, began)
+
+    def _begin(self, claim: Claim, began: tuple[float, float]) -> None:
+        logger.info("relay_shard_claimed shard=%d epoch=%d", claim.shard_id, claim.epoch)
+        shard = Shard(
+            self._relay,
+            self._settings,
+            self._connect,
+            claim,
+            Ownership(self._settings.claim_s, began),
+            page_size=self._page_size,
+            poll_delay_s=self._poll_delay_s,
+        )
+        self._shards[claim.shard_id] = shard
+        self._running[claim.shard_id] = asyncio.create_task(shard.run())
+
+    async def _end(self) -> None:
+        """Finish the pages under way, for no longer than the claims last without renewal."""
+        for shard in self._shards.values():
+            shard.stop()
+        tasks = list(self._running.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._settings.claim_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self._shards.clear()
+        self._running.clear()
+        await self._forget_session()
+
+    async def _forget_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+async def _set_within(event: asyncio.Event, within_s: float) -> None:
+    try:
+        async with asyncio.timeout(within_s):
+            await event.wait()
+    except TimeoutError:
+        return
