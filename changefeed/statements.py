@@ -81,7 +81,7 @@ class BackfillPlan:
 
     Attributes:
         order_by: Columns of the event table; the primary key decides between equal rows.
-        time_column: The column with the times for the ULIDs; None for the present time.
+        time_column: The column with the times for the ULIDs (UTC without a time zone); None for the present.
         shard_id: The shard of all rows, where `shard_column` is None.
         shard_column: The column whose text gives each row its shard, as `writing.shard_of` does.
         shards: How many shards there are, with `shard_column`.

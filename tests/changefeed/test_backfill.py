@@ -67,6 +67,24 @@ def test_all_rows_come_in_the_order_and_with_the_times_of_the_plan(shop: Service
     assert shop.rows("select to_regclass('changefeed.\"backfill:app.item\"')") == [(None,)]
 
 
+def test_times_without_a_zone_are_utc_and_unknown_ones_the_present(shop: Service) -> None:
+    shop.owner.execute(
+        "alter table app.item alter created_at type timestamp using created_at at time zone 'UTC', "
+        "alter created_at drop not null; update app.item set created_at = null "
+        "where created_at = (select max(created_at) from app.item)"
+    )
+    session = changefeed.connect(shop.url, options="-c timezone=Asia/Tokyo")
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    try:
+        changefeed.backfill(session, TABLE, _PLAN)
+    finally:
+        session.close()
+
+    times = [time for _, time in fed(shop)]
+    assert times[0] == _BEGAN + timedelta(hours=1)
+    assert times[-1] > began
+
+
 def test_rows_without_a_difference_in_the_columns_follow_the_primary_key(shop: Service) -> None:
     changefeed.backfill(shop.session, TABLE, BackfillPlan(["owner"]))
 

@@ -28,8 +28,7 @@ declare
                           substr(table_name, length(split_part(table_name, '.', 1)) + 2));
     shard text := case when shard_column is null then shard_id::text
                        else format('changefeed.shard_of(e.%I::text, %s)', shard_column, shards) end;
-    hint text := case when time_column is null then 'clock_timestamp()'
-                      else format('coalesce(e.%I::timestamptz, clock_timestamp())', time_column) end;
+    hint text;
     unknown text;
     keys text;
     joined text;
@@ -53,6 +52,12 @@ begin
         raise exception using errcode = 'CF001', message = format('%s has no column %s', table_name, unknown),
             hint = 'Name columns as they are spelt in the catalog, without quotes.';
     end if;
+    -- A time without a zone is UTC.
+    select case when time_column is null then 'clock_timestamp()'
+                else format('coalesce(e.%I%s, clock_timestamp())', time_column, case a.atttypid
+                            when 'timestamp'::regtype then ' at time zone ''UTC''' else '::timestamptz' end) end
+    into hint
+    from (select) as one left join pg_attribute a on a.attrelid = events::regclass and a.attname = time_column;
     select string_agg(format('e.%I', a.attname), ', ' order by k.place),
            string_agg(format('x.%1$I = e.%1$I', a.attname), ' and ' order by k.place)
     into keys, joined
