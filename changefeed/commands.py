@@ -138,7 +138,10 @@ def _status_lines(found: changefeed.Status) -> Iterator[str]:
             last = "none" if shard.last_ulid is None else f"{ulid.to_text(shard.last_ulid)} of {shard.last_time}"
             yield f"  shard {shard.shard_id}: {shard.outbox_rows} in the outbox{oldest}; last position {last}"
             for consumer in shard.consumers:
-                yield f"    {consumer.consumer}: owner {consumer.owner or 'none'}, {consumer.behind} behind"
+                yield (
+                    f"    {consumer.consumer}: owner {consumer.owner or 'none'}, "
+                    f"cursor {ulid.to_text(consumer.cursor)}, {consumer.behind} behind"
+                )
     for group in found.sweep_groups:
         yield f"sweep group {group.sweep_group}"
         for one in group.shards:

@@ -90,6 +90,7 @@ def sweep_loop(
     try:
         waits_until = time.monotonic() + min(wait_s, duration_s)
         while not took_over:
+            took_over = None
             left_s = max(min(waits_until - time.monotonic(), _TURN_S), 0)
             took_over = run(session, session.dialect.become_sweeper(sweep_group, int(left_s * 1000)))
             if not took_over and (_is_set(stop) or time.monotonic() >= waits_until):
@@ -127,6 +128,7 @@ async def sweep_loop_async(
     try:
         waits_until = time.monotonic() + min(wait_s, duration_s)
         while not took_over:
+            took_over = None
             left_s = max(min(waits_until - time.monotonic(), _TURN_S), 0)
             took_over = await run_async(session, session.dialect.become_sweeper(sweep_group, int(left_s * 1000)))
             if not took_over and time.monotonic() >= waits_until:

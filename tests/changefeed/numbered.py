@@ -68,7 +68,7 @@ class Service:
         with self.connect() as connection:
             return append(connection, aggregate, shard)
 
-    def pid(self, session: changefeed.Session) -> int:
+    def pid(self, session: changefeed.Session | changefeed.AsyncSession) -> int:
         """The server's process of a session."""
         connection: psycopg.Connection[Any] = vars(session)["_connection"]
         return connection.info.backend_pid

@@ -99,6 +99,20 @@ def test_a_sweeper_runs_until_it_is_interrupted(shop: Shop) -> None:
     until(lambda: shop.sweeper() is None, "the sweeper to have gone")
 
 
+def test_another_process_takes_over_from_a_sweeper_that_is_killed(shop: Shop) -> None:
+    with start(shop.url, "sweep") as first:
+        until(shop.sweeper, "the first sweeper")
+        before = shop.append()
+        until(lambda: shop.numbers() == [(before, 1)], "the first number")
+        with start(shop.url, "sweep") as second:
+            waiting = "select 1 from pg_locks where locktype = 'advisory' and not granted"
+            until(lambda: shop.rows(waiting), "the second sweeper to wait")
+            first.kill()
+            after = shop.append()
+            until(lambda: shop.numbers() == [(before, 1), (after, 2)], "the second number")
+            second.kill()
+
+
 def test_status_is_for_people_and_programs(shop: Shop) -> None:
     assert run(shop.url, "status")[1].splitlines()[0] == TABLE
     shop.put(["a"])
@@ -114,7 +128,7 @@ def test_status_is_for_people_and_programs(shop: Shop) -> None:
     lines = output.splitlines()
     assert lines[1].startswith("  shard 0: 1 in the outbox, the oldest ")
     assert f"last position {ulid.to_text(cursor)} of 2" in lines[1]
-    assert lines[2:4] == ["    relay: owner a process, 0 behind", "sweep group 0"]
+    assert lines[2:4] == [f"    relay: owner a process, cursor {ulid.to_text(cursor)}, 0 behind", "sweep group 0"]
     assert lines[4].startswith(f"  feed 37 shard 0: numbered to {START}; 1 waiting, the oldest for ")
     (shard,) = found["feeds"][0]["shards"]
     assert shard["consumers"] == [

@@ -24,7 +24,7 @@ def test_the_examples_run_in_the_order_of_the_page(
 ) -> None:
     monkeypatch.setenv("CHANGEFEED_URL", postgres_database)
     names: dict[str, Any] = {}
-    printed = []
+    printed: list[Any] = []
     with psycopg.connect(postgres_database, autocommit=True) as owner:
         for language, text in _EXAMPLES.findall(_README.read_text(encoding="utf-8")):
             if language == "sql":

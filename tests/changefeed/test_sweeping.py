@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -356,6 +357,31 @@ async def test_the_async_loop_sweeps_until_its_time_is_over(service: Service) ->
 
     assert swept.change_count == 1
     assert service.sweeper() is None
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_task_that_is_cancelled_keeps_no_lock(service: Service, waits: bool) -> None:
+    session = await changefeed.connect_async(service.url)
+    other = service.connect(autocommit=True)
+    try:
+        if waits:
+            other.execute("select changefeed.become_sweeper(0, 0)")
+        task = asyncio.create_task(changefeed.sweep_loop_async(session, duration_s=20))
+        pid = service.pid(session)
+        state = (
+            "select 1 from pg_stat_activity where pid = %s and (wait_event = 'advisory') = %s and query like %s"
+        )
+        expected = (pid, True, "%become_sweeper%") if waits else (pid, False, "%sweep(%")
+        await asyncio.to_thread(until, lambda: service.rows(state, *expected), "the loop")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        other.close()
+        await asyncio.to_thread(until, lambda: service.sweeper() is None, "the lock to be free")
+        # The session is of use as before.
+        assert (await changefeed.sweep_loop_async(session, duration_s=0.1)).iterations > 0
+    finally:
+        await session.close()
 
 
 def test_the_procedure_sweeps_with_the_parameters_of_the_document(service: Service) -> None:
