@@ -13,7 +13,7 @@ import sys
 from changefeed import AsyncConsumer, AsyncFeed, Page
 from changefeed.statements import Entry, Statement
 from local.stack import worker
-from relay.__main__ import main
+from relay.cli.main import main
 from relay.fence import Clearance
 from relay.sql.database import CONSUMER
 from relay.sql.ownership import Ownership
