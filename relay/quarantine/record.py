@@ -28,8 +28,9 @@ def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
 
     Its id is a digest of the document's content, `_etag` and `_ts` included: writing it again is harmless,
     while a later version of the document gets a record of its own. `lsn` and `order`, its place within that
-    commit, give the order within its partition key where the document has them; `quarantinedAt` (UTC) and
-    `position` (the document's place among those it came with) give the order of arrival.
+    commit, or `ulid`, its place in an SQL feed, give the order within its partition key where the document has
+    them; `quarantinedAt` (UTC) and `position` (the document's place among those it came with) give the order of
+    arrival.
     """
     document = dict(item.document)
     partition_key = document.get("partitionKey")
@@ -48,7 +49,10 @@ def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
     }
 
 
-def _place(document: Mapping[str, Any]) -> dict[str, int]:
+def _place(document: Mapping[str, Any]) -> dict[str, int | str]:
+    ulid = document.get("_ulid")
+    if isinstance(ulid, str):
+        return {"ulid": ulid}
     places = {"lsn": document.get("_lsn"), "order": document.get("order")}
     return {name: value for name, value in places.items() if type(value) is int}
 

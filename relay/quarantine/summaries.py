@@ -22,8 +22,8 @@ class RecordSummary:
         invocation_id: The invocation that quarantined it.
         document_id: The document's id; None if that is no string, or if the document is stored in parts.
         parts: The number of items that hold the document; 0 if the record itself holds it.
-        committed: The document's place in the change feed: its `_lsn`, and its `order` within the commit or 0;
-            None if it is not known.
+        committed: The document's place in its feed: its `_lsn`, and its `order` within the commit or 0; or its
+            ULID, and 0. None if it is not known.
     """
 
     id: str
@@ -35,7 +35,7 @@ class RecordSummary:
     invocation_id: str
     document_id: str | None
     parts: int
-    committed: tuple[int, int] | None = None
+    committed: tuple[int, int] | tuple[str, int] | None = None
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> RecordSummary:
@@ -51,7 +51,7 @@ class RecordSummary:
             invocation_id=row["invocationId"],
             document_id=document_id if isinstance(document_id, str) else None,
             parts=row.get("documentParts", 0),
-            committed=(row["lsn"], row.get("place", 0)) if "lsn" in row else None,
+            committed=_committed(row),
         )
 
     def data(self) -> dict[str, Any]:
@@ -69,6 +69,12 @@ class RecordSummary:
         }
 
 
+def _committed(row: Mapping[str, Any]) -> tuple[int, int] | tuple[str, int] | None:
+    if "ulid" in row:
+        return row["ulid"], 0
+    return (row["lsn"], row.get("place", 0)) if "lsn" in row else None
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Which records: all, or those with a reason, a partition key, or both."""
@@ -80,8 +86,8 @@ class Filter:
 def in_order(summaries: Iterable[RecordSummary]) -> list[RecordSummary]:
     """Records in order of arrival, those of one partition key in the order of their documents' commits.
 
-    Several hosts may quarantine the documents of a key in any order; their places in the change feed do not depend
-    on that.
+    Several hosts may quarantine the documents of a key in any order; their places in the feed do not depend on
+    that.
     """
     arrived = sorted(summaries, key=lambda summary: (summary.quarantined_at, summary.position))
     keys: dict[str, list[RecordSummary]] = {}

@@ -56,11 +56,12 @@ def document_of(entry: Entry, shard_id: int, event_type: str) -> dict[str, Any]:
     """The document of one entry. Of a row that does not exist, it has the primary key and no more."""
     place = {"_shard": shard_id, "_ulid": to_text(entry.ulid)}
     if entry.row is None:
-        return {**{name: _plain(value) for name, value in entry.key.items()}, "type": event_type, **place}
+        key = {name: _identifier(value) for name, value in entry.key.items()}
+        return {**key, "type": event_type, **place}
     row = entry.row
     document: dict[str, Any] = {
-        "id": _plain(row.get("id")),
-        "partitionKey": _plain(row.get("partition_key")),
+        "id": _identifier(row.get("id")),
+        "partitionKey": _identifier(row.get("partition_key")),
         "type": row.get("type", event_type),
         "data": _data(row),
         **place,
@@ -81,18 +82,25 @@ def _data(row: Mapping[str, Any]) -> Any:
             return data.decode(errors="replace") if isinstance(data, bytes) else data
     if not isinstance(data, dict):
         return data
-    named = (("action", row.get("action")), ("createdAt", row.get("created_at")))
-    added = {name: _plain(value) for name, value in named if value is not None and name not in data}
+    action, created_at = row.get("action"), row.get("created_at")
+    added: dict[str, Any] = {}
+    if action is not None and "action" not in data:
+        added["action"] = action
+    if created_at is not None and "createdAt" not in data:
+        added["createdAt"] = _time(created_at)
     return {**added, **data} if added else data
 
 
-def _plain(value: Any) -> Any:
-    """A value of a column as JSON has it: times in UTC with microseconds, identifiers as text."""
-    if isinstance(value, datetime):
-        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-        return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    if value is None or isinstance(value, str | int | float | bool):
+def _identifier(value: Any) -> str | None:
+    """An id or key as text: numbers and UUIDs as they are written, bytes as hexadecimal digits."""
+    if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bytes):
-        return value.hex()
-    return str(value)
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _time(value: Any) -> Any:
+    """A time in UTC with microseconds, without a zone taken for UTC; text as its writer stored it."""
+    if not isinstance(value, datetime):
+        return value if isinstance(value, str) else str(value)
+    moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

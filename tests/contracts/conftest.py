@@ -13,7 +13,7 @@ from tests.support.stores import Store
 
 @pytest.fixture(params=stores.OPEN)
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    async with stores.OPEN[request.param]() as opened:
+    async with stores.OPEN[request.param](request) as opened:
         yield opened
 
 

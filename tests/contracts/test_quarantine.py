@@ -87,7 +87,7 @@ async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
         if request.param == "whole in memory":
             made: Harness = InMemory()
         else:
-            made = InStore(await stack.enter_async_context(stores.OPEN[request.param]()))
+            made = InStore(await stack.enter_async_context(stores.OPEN[request.param](request)))
         yield made
         await made.quarantine.close()
 

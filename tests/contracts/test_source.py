@@ -131,9 +131,9 @@ async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
         yield InMemory()
         return
     if request.param == "PostgreSQL":
-        settings = sql_settings(request.getfixturevalue("postgres_database"))
-        database = Database(settings)
-        session = await provisioned(settings.connection_string)
+        feed = sql_settings(request.getfixturevalue("postgres_database"))
+        database = Database(feed)
+        session = await provisioned(feed.connection_string)
         yield OnPostgres(database, session)
         await database.close()
         await session.close()

@@ -6,16 +6,24 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
+import pytest
 from azure.cosmos.aio import ContainerProxy
 
+from changefeed.connections import connect_async
+from changefeed.statements import Statement
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from relay.cosmos.containers import Containers
 from relay.cosmos.items import CosmosItems
 from relay.errors import StoreError
 from relay.quarantine.items import Items
-from relay.settings import Settings
+from relay.settings import Identity, Settings, SqlFeed
+from relay.sql.connection import connect
+from relay.sql.database import Database
+from relay.sql.install import install
+from relay.sql.items import SqlItems
 from tests.support.in_memory_items import InMemoryItems
+from tests.support.postgresql import PostgresServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ def items_in(container: ContainerProxy) -> CosmosItems:
 
 
 @asynccontextmanager
-async def in_memory() -> AsyncIterator[Store]:
+async def in_memory(_: pytest.FixtureRequest) -> AsyncIterator[Store]:
     """A dictionary."""
     items = InMemoryItems()
 
@@ -67,7 +75,7 @@ async def in_memory() -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def on_emulator() -> AsyncIterator[Store]:
+async def on_emulator(_: pytest.FixtureRequest) -> AsyncIterator[Store]:
     """A container of the Cosmos DB emulator, through the SDK."""
     server = CosmosServer()
     async with server:
@@ -90,7 +98,35 @@ async def on_emulator() -> AsyncIterator[Store]:
             await others.close()
 
 
-OPEN: dict[str, Callable[[], AbstractAsyncContextManager[Store]]] = {
+@asynccontextmanager
+async def on_postgresql(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """A table in a fresh database of PostgreSQL."""
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    name = server.create_database()
+    feed = SqlFeed(server.url(name), Identity(managed=False, client_id=None), "outbox.domain_event", 1, 10.0)
+    session = await connect(feed)
+    await install(session)
+    await session.close()
+    items, others = SqlItems(Database(feed)), SqlItems(Database(feed))
+
+    async def break_down() -> None:
+        owner = await connect_async(server.url("postgres"))
+        await owner.execute(Statement(f"alter database {name} with allow_connections false"))
+        await owner.execute(
+            Statement("select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = ?", (name,))
+        )
+        await owner.close()
+
+    try:
+        yield Store(items, others, break_down)
+    finally:
+        await items.close()
+        await others.close()
+        server.drop_database(name)
+
+
+OPEN: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Store]]] = {
     "in memory": in_memory,
     "Cosmos DB emulator": on_emulator,
+    "PostgreSQL": on_postgresql,
 }
