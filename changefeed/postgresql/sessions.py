@@ -39,6 +39,7 @@ _ERRORS: dict[str, type[ChangefeedError]] = {
     "42883": SetupError,
     "3F000": SetupError,
 }
+_NOT_SET_UP = ("42P01", "42883", "3F000")
 _SET_UP = "Set up the feed: python -m changefeed install, then python -m changefeed setup-feed schema.Table."
 
 
@@ -150,7 +151,8 @@ def explained() -> Iterator[None]:
         if error.sqlstate == "55P03":
             said, hint = "another reader holds the lock of this shard", "Try again."
         kind = _ERRORS.get(error.sqlstate or "")
-        if kind is SetupError and not hint:
+        if kind is SetupError and error.sqlstate in _NOT_SET_UP:
+            # The server's own hint is to add type casts.
             hint = _SET_UP
         message = f"{said}. {hint}".strip()
         if kind is not None:
