@@ -86,7 +86,7 @@ def test_a_reader_reads_and_stores_how_far_it_has_come(
 
     assert feed.wait(0, START, 10)
     page = feed.read(0)
-    claim = consumer.take(*consumer.claims([0]), "me")
+    claim = consumer.take(consumer.claims([0])[0], "me")
     consumer.store(claim, page.cursor)
 
     assert len(page.entries) == 2

