@@ -1,4 +1,4 @@
-"""The image of the worker: what is copied into it exists, suffices to run, and is nothing more. It is not built here."""
+"""The image of the worker: what is copied into it exists and suffices to run. The image is not built here."""
 
 from __future__ import annotations
 
