@@ -176,8 +176,7 @@ def _text(statement: Statement) -> str:
 
 def _defaults(options: dict[str, Any]) -> dict[str, Any]:
     timeout = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s"
-    # A prepared statement keeps the columns that the event table had then: added ones would be missing, dropped ones
-    # NULL.
+    # A prepared statement keeps the columns of the event table: new ones would be missing, dropped ones NULL.
     defaults = {"connect_timeout": _CONNECT_TIMEOUT_S, "options": timeout, "prepare_threshold": None, **_KEEPALIVE}
     return {**defaults, **options}
 
