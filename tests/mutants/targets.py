@@ -45,6 +45,7 @@ _RELAY = {
     "telemetry/headroom": ("headroom",),
     "telemetry/instruments": ("telemetry",),
     "telemetry/logs": ("logs",),
+    "telemetry/shard_ages": ("shard_ages",),
     "telemetry/tracelinks": ("tracelinks",),
 }
 
