@@ -61,8 +61,9 @@ declare @made binary(16) = changefeed.ulid(1108152157446, 30199581195, 603670351
 if @made <> 0x0102030405060708090A0B8C8D8E8F90 or cast(substring(@made, 1, 6) as bigint) <> 1108152157446
     throw 77110, 'changefeed 77110: this engine lays out uniqueidentifier differently from SQL Server', 1;
 go
--- What every read requires. It changes nothing of the session: the caller's open transaction survives it.
-create procedure changefeed.check_read @shard_id int, @cursor binary(16), @pagesize int as
+-- What reads and sweeps require of the session and the database. It changes no setting, so the caller's open
+-- transaction survives the error.
+create procedure changefeed.check_session as
 begin
     set nocount on;
     declare @message nvarchar(2048);
@@ -72,20 +73,29 @@ begin
             'read, and read with autocommit on (IMPLICIT_TRANSACTIONS off).');
         throw 77103, @message, 1;
     end;
-    if @shard_id is null or @cursor is null or @pagesize is null or @pagesize not between 1 and 1000
-    begin
-        set @message = concat('changefeed 77101: shard_id is ', coalesce(cast(@shard_id as varchar(11)), 'NULL'),
-            ', cursor is ', case when @cursor is null then 'NULL' else 'not NULL' end,
-            ' and pagesize is ', coalesce(cast(@pagesize as varchar(11)), 'NULL'), ': none may be NULL. ',
-            'Start with the cursor 0x00000000000000000000000000000000, and set a pagesize from 1 to 1000.');
-        throw 77101, @message, 1;
-    end;
     -- By name: in an elastic pool, db_id() is not the database_id of this view.
     if not exists (select 1 from sys.databases where name = db_name() and is_read_committed_snapshot_on = 1)
     begin
         set @message = concat('changefeed 77104: READ_COMMITTED_SNAPSHOT is off, so a scan would miss events. ',
             'Turn it on: ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE.');
         throw 77104, @message, 1;
+    end;
+end;
+go
+-- What every read requires.
+create procedure changefeed.check_read @shard_id int, @cursor binary(16), @pagesize int as
+begin
+    set nocount on;
+    declare @message nvarchar(2048);
+    exec changefeed.check_session;
+    if @shard_id is null or @cursor is null or @pagesize is null or @pagesize not between 1 and 1000
+    begin
+        set @message = concat('changefeed 77101: shard_id is ',
+            coalesce(cast(@shard_id as varchar(11)), 'NULL'),
+            ', cursor is ', case when @cursor is null then 'NULL' else 'not NULL' end,
+            ' and pagesize is ', coalesce(cast(@pagesize as varchar(11)), 'NULL'), ': none may be NULL. ',
+            'Start with the cursor 0x00000000000000000000000000000000, and set a pagesize from 1 to 1000.');
+        throw 77101, @message, 1;
     end;
     if object_id('tempdb..#read') is null
     begin
@@ -191,9 +201,9 @@ begin
             set @last = (select top (1) ulid from {feed} where shard_id = @shard_id order by ulid desc);
         if @cursor > coalesce(@last, @start)
         begin
-            set @message = concat(''changefeed 77102: the cursor is ahead of the last position given in shard '',
-                @shard_id, '' of {table}. It is of another shard or feed, or the database was restored: '',
-                ''read again from the position of the restored consumer, or from the beginning.'');
+            set @message = concat(''changefeed 77102: the cursor is ahead of the last position given in '',
+                ''shard '', @shard_id, '' of {table}. It is of another shard or feed, or the database was '',
+                ''restored: read again from the position of the restored consumer, or from the beginning.'');
             throw 77102, @message, 1;
         end;
         -- An idle poll takes no lock.
@@ -516,7 +526,8 @@ begin
     set @place = 1;
     while @place <= 2
     begin
-        set @role = concat(case @place when 1 then 'changefeed.writers:' else 'changefeed.readers:' end, @table);
+        set @role = concat(
+            case @place when 1 then 'changefeed.writers:' else 'changefeed.readers:' end, @table);
         if exists (select 1 from sys.database_principals where name = @role and type = 'R')
         begin
             if @place = 2 and object_id(changefeed.event_table(@table)) is not null
