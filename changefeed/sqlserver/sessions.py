@@ -29,7 +29,7 @@ _CONNECT_TIMEOUT_S = 15
 _STATEMENT_TIMEOUT_S = 60
 
 # The numbers of the migrations; they are in the messages, since the driver does not show an error's number.
-_ERRORS: dict[str, type[ChangefeedError]] = {
+EXCEPTIONS: dict[str, type[ChangefeedError]] = {
     "77101": ArgumentError,
     "77102": CursorError,
     "77103": IsolationError,
@@ -157,7 +157,7 @@ def explained() -> Iterator[None]:
         said = error.ddbc_error.removeprefix("[Microsoft][SQL Server]").strip() or error.driver_error
         numbered = _NUMBERED.search(said)
         if numbered:
-            raise _ERRORS.get(numbered[1], DatabaseError)(numbered[2]) from error
+            raise EXCEPTIONS.get(numbered[1], DatabaseError)(numbered[2]) from error
         if error.driver_error == _DEADLOCK:
             raise FeedBusyError("the server ended a deadlock by this session. Try again.") from error
         if _NO_LIBRARY in said:

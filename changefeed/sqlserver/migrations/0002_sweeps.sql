@@ -43,7 +43,7 @@ begin
         @resource nvarchar(255) = concat('changefeed.sweep/', @sweep_group),
         @message nvarchar(2048),
         @granted int,
-        @last bigint;
+        @last_number bigint;
     declare @taken table (
         change_id bigint not null primary key, position int not null, inserted_at datetime2(3) not null);
     begin transaction;
@@ -55,7 +55,7 @@ begin
             ' for more than 10 s. Nothing was changed: try again.');
         throw 77106, @message, 1;
     end;
-    set @last = (
+    set @last_number = (
         select last_change_sequence_number from changefeed.shard where feed_id = @feed_id and shard = @shard
     );
     -- One SELECT, so one snapshot: see number: of the first migration. An UPDATE would wait for open writers.
@@ -69,12 +69,12 @@ begin
     set @change_count = @@rowcount;
     if @change_count > 0
     begin
-        update c set change_sequence_number = @last + t.position
+        update c set change_sequence_number = @last_number + t.position
         from @taken as t
         inner loop join changefeed.change as c with (rowlock)
             on c.feed_id = @feed_id and c.shard = @shard and c.change_id = t.change_id
         option (force order);
-        update changefeed.shard set last_change_sequence_number = @last + @change_count
+        update changefeed.shard set last_change_sequence_number = @last_number + @change_count
         where feed_id = @feed_id and shard = @shard;
     end;
     commit transaction;
@@ -83,8 +83,8 @@ begin
     );
 end;
 go
--- In SQL Server a cache may leave a gap; in Babelfish it gives each session numbers of its own, which do not follow
--- commits. There, sys.sequences has no rows.
+-- In SQL Server a cache may leave a gap; in Babelfish it gives each session numbers of its own, which do not
+-- follow commits. There, sys.sequences has no rows.
 create procedure changefeed.check_sequence as
 begin
     set nocount on;
@@ -223,6 +223,8 @@ begin
     create table #held (feed_id int not null, shard int not null, number bigint not null,
         primary key (feed_id, shard));
     exec changefeed.check_session;
+    set transaction isolation level read committed;
+    set lock_timeout 10000;
     set @change_count = 0;
     set @max_lag_milliseconds = 0;
     set @iterations = 0;
@@ -321,6 +323,7 @@ begin
         throw 77101, @message, 1;
     end;
     set transaction isolation level read committed;
+    set lock_timeout 10000;
     if exists (
         select 1 from changefeed.shard where feed_id = @feed_id and shard = @shard
             and last_change_sequence_number > @change_sequence_number
