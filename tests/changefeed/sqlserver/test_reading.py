@@ -15,6 +15,9 @@ from changefeed.ulid import milliseconds
 
 from .conftest import Database, Events
 
+# The first call of a procedure in a session of Babelfish takes seconds.
+pytestmark = pytest.mark.timeout(300)
+
 _NOW_MS = "select datediff_big(millisecond, '1970-01-01', sysutcdatetime())"
 _HOLD_THE_SHARD = (
     "begin transaction; declare @granted int; exec @granted = sp_getapplock @Resource = ?, "
