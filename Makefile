@@ -13,6 +13,7 @@ EVENTS ?= 5000
 CONTACTS ?= 500
 DEMO ?=
 FAULTS ?= 60
+SOURCE ?= cosmos
 SEED ?=
 CHAOS ?=
 
@@ -36,12 +37,12 @@ setup: .venv/.installed ## Make .venv and install what is pinned
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt >&2
 	@touch $@
 
-demo: setup ## Write, relay and receive events, and count: EVENTS= CONTACTS= DEMO="--rate 0 --kill-host"
-	@$(PY) -m local demo --events $(EVENTS) --contacts $(CONTACTS) $(DEMO)
+demo: setup ## Write, relay and receive events, and count: SOURCE=sql EVENTS= CONTACTS= DEMO="--rate 0 --kill-host"
+	@$(PY) -m local demo --source $(SOURCE) --events $(EVENTS) --contacts $(CONTACTS) $(DEMO)
 
 chaos: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),10000)
-chaos: setup ## A fault campaign: EVENTS= FAULTS= SEED= CHAOS="--hosts 2"
-	@$(PY) -m local chaos --events $(EVENTS) --faults $(FAULTS) $(if $(SEED),--seed $(SEED)) $(CHAOS)
+chaos: setup ## A fault campaign: SOURCE=sql EVENTS= FAULTS= SEED= CHAOS="--hosts 2"
+	@$(PY) -m local chaos --source $(SOURCE) --events $(EVENTS) --faults $(FAULTS) $(if $(SEED),--seed $(SEED)) $(CHAOS)
 
 fuzz: setup ## Hypothesis over documents, settings and histories: FUZZ_EXAMPLES=
 	@FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PY) -m pytest tests/fuzz -q --show-capture=no --timeout 1200
@@ -56,8 +57,8 @@ soak: setup ## Very many events, and whether the relay's memory stays flat: EVEN
 bench: setup ## Measure beside the baselines, in two minutes: FULL=1 BENCH="--only NAME"
 	@$(PY) -m bench $(if $(FULL),--full) $(BENCH)
 
-up: setup ## Start the local stack, until Ctrl-C
-	@$(PY) -m local up
+up: setup ## Start the local stack, until Ctrl-C: SOURCE=sql
+	@$(PY) -m local up --source $(SOURCE)
 
 test: setup ## Run every test
 	@$(PY) -m pytest -n 6 --dist loadgroup

@@ -1,4 +1,4 @@
-"""The composition root: settings, the relay, and the Cosmos DB trigger that feeds it."""
+"""The composition root: settings, and a trigger for each outbox that they name: Cosmos DB, SQL or both."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 import azure.functions as func
 
 from relay import host
-from relay.assembly import CosmosRelay, assemble
+from relay.assembly import CosmosRelay, SqlRelay, assemble, assemble_sql
 from relay.cosmos.changes import ChangeBatch, install_decoder
 from relay.settings import Settings
+from relay.sql.tick import SCHEDULE, read_until_next_tick
 from relay.telemetry import logs
 
 logs.quiet_libraries()
@@ -26,26 +27,42 @@ def relay() -> CosmosRelay:
     return assemble(settings)
 
 
-# Without a retry policy the trigger checkpoints a batch whose invocation failed: its events would be lost
-# (docs/decisions/0001-retry-policy.md). Unlimited, as an outage has no limit either; poison is quarantined.
-@app.retry(
-    strategy="exponential_backoff",
-    max_retry_count="-1",
-    minimum_interval="00:00:01",
-    maximum_interval="00:01:00",
-)
-@app.cosmos_db_trigger(
-    arg_name="documents",
-    connection="COSMOS",
-    database_name=settings.cosmos_database,
-    container_name=settings.cosmos_container,
-    lease_container_name=settings.cosmos_lease_container,
-    create_lease_container_if_not_exists=False,
-    max_items_per_invocation=settings.max_items,
-    feed_poll_delay=settings.poll_delay_ms,
-    start_from_beginning=True,  # type: ignore[arg-type]  # the binding's is a boolean; the stub says time
-)
-@app.function_name("relay")
-async def relay_changes(documents: ChangeBatch, context: func.Context) -> None:
-    """Relay one batch of changes; raising keeps the checkpoint where it is until the retry succeeds."""
-    await relay().handle(documents, context.invocation_id, context.retry_context.retry_count)
+@functools.cache
+def sql_relay() -> SqlRelay:
+    """The process's relay for the SQL outbox, made by the first tick."""
+    return assemble_sql(settings)
+
+
+if settings.cosmos is not None:
+    # Without a retry policy the trigger checkpoints a batch whose invocation failed: its events would be lost
+    # (docs/decisions/0001-retry-policy.md). Unlimited, as an outage has no limit either; poison is quarantined.
+    @app.retry(
+        strategy="exponential_backoff",
+        max_retry_count="-1",
+        minimum_interval="00:00:01",
+        maximum_interval="00:01:00",
+    )
+    @app.cosmos_db_trigger(
+        arg_name="documents",
+        connection="COSMOS",
+        database_name=settings.cosmos_database,
+        container_name=settings.cosmos_container,
+        lease_container_name=settings.cosmos_lease_container,
+        create_lease_container_if_not_exists=False,
+        max_items_per_invocation=settings.max_items,
+        feed_poll_delay=settings.poll_delay_ms,
+        start_from_beginning=True,  # type: ignore[arg-type]  # the binding's is a boolean; the stub says time
+    )
+    @app.function_name("relay")
+    async def relay_changes(documents: ChangeBatch, context: func.Context) -> None:
+        """Relay one batch of changes; raising keeps the checkpoint where it is until the retry succeeds."""
+        await relay().handle(documents, context.invocation_id, context.retry_context.retry_count)
+
+
+if settings.sql is not None:
+
+    @app.timer_trigger(schedule=SCHEDULE, arg_name="timer", run_on_startup=True, use_monitor=False)
+    @app.function_name("relay_sql")
+    async def relay_feed(timer: func.TimerRequest) -> None:
+        """Publish from the SQL feed until shortly before the next tick; the cursors are stored by the worker."""
+        await read_until_next_tick(sql_relay().worker)

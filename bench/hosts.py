@@ -83,7 +83,7 @@ class Group:
         async with self._testbed.feed_held():
             await self._outbox.fill(list(self._take(events)))
         use = ProcessorUse(
-            {"cosmos": stack.cosmos.pid, "broker": stack.servicebus.pid}
+            {"cosmos": stack.outbox.pid, "broker": stack.servicebus.pid}
             | {f"host {number}": host.pid for number, host in enumerate(stack.hosts, 1)}
         )
         began, before = await self._reached(self._written + events * _FROM)

@@ -138,7 +138,7 @@ async def _windows(
         live.step(f"latency: poll delay {delay} ms, window {number + 1}")
         use = ProcessorUse(
             {
-                "Cosmos DB": stack.cosmos.pid,
+                "Cosmos DB": stack.outbox.pid,
                 "host": stack.hosts[0].pid,
                 "broker": stack.servicebus.pid,
                 "subscriber": subscriber.pid,

@@ -84,7 +84,7 @@ class Testbed:
     @asynccontextmanager
     async def feed_held(self) -> AsyncIterator[None]:
         """Block reads of the change feed for the duration of the block: what is written becomes a backlog."""
-        url = f"{self.stack.cosmos.details['endpoint']}admin/faults"
+        url = f"{self.stack.outbox.details['endpoint']}admin/faults"
         throttle = {
             "kind": "throttle",
             "match": {"container": "data", "operation": "read-feed"},

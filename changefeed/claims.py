@@ -118,6 +118,7 @@ class Claims:
         """As Consumer.claims."""
         found = yield from self._read()
         missing = [shard_id for shard_id in shards if shard_id not in found]
+        refusal: DatabaseError | None = None
         for shard_id in missing:
             try:
                 yield Statement(
@@ -127,8 +128,11 @@ class Claims:
                 # Another process has made it at the same time; that it is there is checked below.
                 if error.lost:
                     raise
+                refusal = error
         if missing:
             found = yield from self._read()
+            if refusal is not None and not found.keys() >= set(missing):
+                raise refusal
         return [found[shard_id] for shard_id in shards]
 
     def _read(self) -> Operation[dict[int, Claim]]:

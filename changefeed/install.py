@@ -42,8 +42,8 @@ def setup_feed(session: Session, table: str, *, notify: bool = True, roles: bool
         roles: Whether to make the roles `changefeed.writers:schema.Table` and `changefeed.readers:schema.Table`.
 
     Raises:
-        ArgumentError: There is no such table, or it cannot have a feed.
-        DatabaseError: There is a feed of the table already, or the session lacks a right.
+        ArgumentError: There is no such table, it cannot have a feed, or it has one already.
+        DatabaseError: The session lacks a right, or the database cannot be reached.
     """
     run(session, session.dialect.setup_feed(table, notify, roles))
 

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from changefeed import MAX_PAGE_SIZE
 from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosQuarantine
+from relay.cosmos.items import CosmosItems
 from relay.cosmos.source import CosmosBatch, CosmosSource
+from relay.errors import UsageError
 from relay.pipeline import Relay
+from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
+from relay.sql.database import Database
+from relay.sql.items import SqlItems
+from relay.sql.source import SqlBatch, SqlSource
+from relay.sql.worker import Worker
 
 CosmosRelay = Relay[CosmosBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlRelay:
+    """A relay, and the worker that gives it the pages of an SQL feed."""
+
+    relay: Relay[SqlBatch]
+    worker: Worker
+
+    async def close(self) -> None:
+        """Close every connection, after the worker has ended."""
+        await self.relay.close()
 
 
 def assemble(settings: Settings) -> CosmosRelay:
@@ -19,7 +40,33 @@ def assemble(settings: Settings) -> CosmosRelay:
     return Relay(
         CosmosSource(settings.event_type, containers),
         ServiceBusPublisher.from_settings(settings, messages.encoder(settings.cloudevents_source)),
-        CosmosQuarantine(containers),
+        StoredQuarantine(CosmosItems(containers)),
         duplicate_window_s=settings.duplicate_window_s,
         on_poison=settings.on_poison,
     )
+
+
+def assemble_sql(settings: Settings) -> SqlRelay:
+    """A relay from an SQL feed to Service Bus. Nothing is connected until its worker runs.
+
+    Raises:
+        UsageError: The settings name no SQL database.
+    """
+    if settings.sql is None:
+        raise UsageError("SQL is not set: set it to the connection string of the database that has the outbox")
+    database = Database(settings.sql)
+    relay = Relay(
+        SqlSource(settings.event_type, database.cursor),
+        ServiceBusPublisher.from_settings(settings, messages.encoder(settings.cloudevents_source)),
+        StoredQuarantine(SqlItems(database)),
+        duplicate_window_s=settings.duplicate_window_s,
+        on_poison=settings.on_poison,
+    )
+    worker = Worker(
+        relay,
+        settings.sql,
+        database.connect,
+        page_size=min(settings.max_items, MAX_PAGE_SIZE),
+        poll_delay_s=settings.poll_delay_ms / 1000,
+    )
+    return SqlRelay(relay, worker)

@@ -6,7 +6,8 @@ RelayError
 │   ├── ChangesError        what the trigger delivered is not a JSON array of documents
 │   ├── LeaseError          the leases, which old events are compared with, could not be read
 │   └── FeedError           the SQL feed, or its claims, could not be read or written
-├── QuarantineError       the quarantine container could not be read or written; likewise
+├── QuarantineError       the quarantine could not be read or written; likewise
+├── StoreError            the store of the quarantine cannot be reached, or refuses; it ends as one of the others
 ├── PublishError          some events of an invocation were not accepted; likewise
 ├── AccountingError       the parts of an outcome do not add up to the events received; likewise
 ├── OperationError        a command of `python -m relay` cannot do its work
@@ -60,7 +61,11 @@ class FeedError(SourceError):
 
 
 class QuarantineError(RelayError):
-    """The quarantine container could not be read, or a document could not be stored in it."""
+    """The quarantine could not be read, or a document could not be stored in it."""
+
+
+class StoreError(RelayError):
+    """The store of the quarantine cannot be read or written; the message names it, and what to check."""
 
 
 class PublishError(RelayError):

@@ -258,8 +258,10 @@ class _Reader:
             self._check_address(address_name, host, scheme=scheme)
             return Connection(address=host, identity=self._identity(credential_name, credential, client_id))
         elif required:
+            outbox = "; or SQL, for an outbox in SQL" if name == "COSMOS" else ""
             self.problems.append(
                 f"{name} is not set: set {name} to a connection string, or {address_name} to use an identity"
+                + outbox
             )
         return None
 

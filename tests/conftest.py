@@ -1,4 +1,4 @@
-"""Every test has a node id of its own, which names its group where pytest-xdist runs it."""
+"""For all tests: a node id of their own, which names its group where pytest-xdist runs it, and a PostgreSQL."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections import Counter
 
 import pytest
 from _pytest.nodeid import coerce_node_id
+
+from tests.support.postgresql import postgres_database, postgres_server
+
+__all__ = ["postgres_database", "postgres_server"]
 
 
 @pytest.hookimpl(trylast=True)

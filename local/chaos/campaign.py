@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -29,11 +28,13 @@ from local.chaos.bystander import Bystander
 from local.chaos.consumers import Consumer
 from local.chaos.entities import entities_document
 from local.chaos.history import History
-from local.chaos.hosts import HostFaults, replace_ended_hosts, start_hosts
+from local.chaos.hosts import replace_ended_hosts
 from local.chaos.inject import Injector
-from local.chaos.workload import Workload, write
+from local.chaos.sides import open_side
+from local.chaos.sources import SourceSide
+from local.chaos.workload import Workload
 from local.demo.receiver import end_tasks, subscriber_client
-from local.stack.environment import DATABASE
+from local.stack.environment import Source
 from local.stack.supervisor import Stack, StackOptions
 
 _HOST_OPTIONS = (
@@ -48,6 +49,8 @@ _LAST_APPLIED_S = 10.0
 _LATE_EVENTS = 60
 _COMMITS_PER_TRY = 2
 _SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
+# Shorter than a frozen worker stays frozen. Short pages, so that many are under way when something fails.
+_SQL_SETTINGS = {"SQL_CLAIM_S": "3", "RELAY_MAX_ITEMS": "50"}
 
 # Longer than a lease lasts, so that another host takes it.
 _FROZEN_S = 7
@@ -85,18 +88,25 @@ class Campaign:
             )
             entities.write_text(json.dumps(document))
             options = StackOptions(
+                source=arguments.source,
+                shards=arguments.shards,
+                worker=arguments.worker,
                 app=arguments.app,
                 entities=entities,
                 hosts=0,
                 host_options=(*_HOST_OPTIONS, "--function-timeout-ms", str(self._function_timeout_ms)),
                 servicebus_options=_BROKER_OPTIONS,
                 logs=arguments.logs,
-                settings=_SETTINGS | {"RELAY_DUPLICATE_WINDOW_S": str(arguments.window_s)},
+                settings=self._settings,
                 edges=arguments.seed,
             )
             async with Stack(options) as stack:
-                await start_hosts(stack, arguments.hosts)
                 return await self._on(stack)
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        own = _SQL_SETTINGS if self._arguments.source is Source.SQL else {}
+        return {**_SETTINGS, **own, "RELAY_DUPLICATE_WINDOW_S": str(self._arguments.window_s)}
 
     @property
     def _frozen_s(self) -> int:
@@ -111,16 +121,14 @@ class Campaign:
     async def _on(self, stack: Stack) -> dict[str, Any]:
         arguments = self._arguments
         async with (
-            CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos,
             subscriber_client(stack.settings["SERVICEBUS"]) as servicebus,
             aiohttp.ClientSession() as http,
+            open_side(stack, AdminPorts(http), arguments.seed, frozen_s=self._frozen_s) as side,
         ):
-            database = cosmos.get_database_client(DATABASE)
-            data, quarantine = (database.get_container_client(name) for name in ("data", "quarantine"))
+            await side.start_hosts(arguments.hosts)
             admin = AdminPorts(http)
-            hosts = HostFaults(stack, admin, arguments.seed, frozen_s=self._frozen_s)
             injector = Injector(
-                stack, admin, hosts, Bystander(data, servicebus), shrunk_bytes=arguments.payload + _WITHOUT_TEXT
+                stack, admin, side, Bystander(servicebus), shrunk_bytes=arguments.payload + _WITHOUT_TEXT
             )
             background = [asyncio.create_task(replace_ended_hosts(stack)), *self._start_consumers(servicebus)]
             workload = Workload(
@@ -133,19 +141,18 @@ class Campaign:
             late = workload.late_commits()
 
             async def commit_late(commits: int | None = None) -> None:
-                await write(data, islice(late, commits), self._history, pause_s=0)
+                await side.write(islice(late, commits), self._history, pause_s=0)
 
-            working = asyncio.gather(*self._writers(data, workload), self._inject(injector, commit_late))
+            working = asyncio.gather(*self._writers(side, workload), self._inject(injector, commit_late))
             try:
                 await self._follow(working, injector)
             finally:
                 working.cancel()
                 await injector.close()
                 await end_tasks(background)
-            met = await edge_cases.count_met(stack, admin, injector.applied) + self._settled
-            met[edge_cases.FROZEN] += hosts.frozen
+            met = await injector.met() + self._settled
             met[edge_cases.DELIVERED_AGAIN] += self._history.delivered_again
-            return self._summary(injector, await _quarantined(quarantine), met)
+            return self._summary(injector, await side.quarantined(), met, edge_cases.BROKER_KNOWN | side.known)
 
     def _start_consumers(self, servicebus: ServiceBusClient) -> list[asyncio.Task[None]]:
         rngs = [
@@ -155,10 +162,10 @@ class Campaign:
         consumers = [Consumer(servicebus, self._history, rng, self._settled) for rng in rngs]
         return [asyncio.create_task(consumer.consume("all")) for consumer in consumers]
 
-    def _writers(self, data: ContainerProxy, workload: Workload) -> list[Coroutine[Any, Any, None]]:
+    def _writers(self, side: SourceSide, workload: Workload) -> list[Coroutine[Any, Any, None]]:
         pause_s = workload.writers / self._arguments.rate
         return [
-            write(data, workload.commits(writer), self._history, pause_s=pause_s)
+            side.write(workload.commits(writer), self._history, pause_s=pause_s)
             for writer in range(workload.writers)
         ]
 
@@ -200,11 +207,13 @@ class Campaign:
         # A duplicate could still arrive, with the retry of the host that was hit last.
         await asyncio.sleep(3)
 
-    def _summary(self, injector: Injector, quarantined: dict[str, str], met: Counter[str]) -> dict[str, Any]:
+    def _summary(
+        self, injector: Injector, quarantined: dict[str, str], met: Counter[str], known: frozenset[str]
+    ) -> dict[str, Any]:
         verdict = self._history.judge()
         for failure in injector.failures:
             self._console.print(failure, highlight=False)
-        if unmet := edge_cases.KNOWN - {edge for edge, times in met.items() if times}:
+        if unmet := known - {edge for edge, times in met.items() if times}:
             self._console.print(f"Edge cases not met: {', '.join(sorted(unmet))}.")
         table = Table("fault", "injected", "applied", title=f"Faults of seed {self._arguments.seed}")
         for kind, times in sorted(injector.injected.items()):
@@ -236,9 +245,3 @@ class Campaign:
             "quarantined": len(quarantined),
             "expected_quarantined": len(self._history.poison),
         }
-
-
-async def _quarantined(container: ContainerProxy) -> dict[str, str]:
-    """Reasons by the id of the quarantined document."""
-    query = "SELECT c.document.id, c.reason FROM c WHERE c.type = 'quarantinedEvent'"
-    return {item["id"]: item["reason"] async for item in container.query_items(query)}

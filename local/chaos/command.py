@@ -11,21 +11,24 @@ from pathlib import Path
 
 from local.chaos import schedule
 from local.chaos.campaign import Campaign
+from local.stack.environment import Source
 from local.stack.parts import ROOT
-from local.stack.supervisor import PartFailed
+from local.stack.supervisor import DEFAULT_WORKER, PartFailed
 from outbox_emulators.process import Stopped, until_done
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `chaos`."""
+    parser.add_argument(
+        "--source", type=Source, choices=list(Source), default=Source.COSMOS, help="where the events come from"
+    )
     parser.add_argument("--events", type=int, default=10_000, help="events to commit")
     parser.add_argument("--faults", type=int, default=60, help="faults to inject")
     parser.add_argument("--seed", type=int, help="repeat the campaign of this seed; random by default")
-    parser.add_argument(
-        "--kinds", type=_kinds, default=tuple(schedule.KINDS), help="only these kinds of fault, comma-separated"
-    )
+    parser.add_argument("--kinds", type=_kinds, help="only these kinds of fault, comma-separated")
     parser.add_argument("--payload", type=int, default=4000, help="length of the longest events' text")
-    parser.add_argument("--hosts", type=int, default=3, help="Functions hosts that share the leases")
+    parser.add_argument("--hosts", type=int, default=3, help="Functions hosts that share the leases, or workers")
+    parser.add_argument("--shards", type=int, default=4, help="shards of the SQL feed")
     parser.add_argument("--writers", type=int, default=16, help="concurrent writers, each with its own keys")
     parser.add_argument("--consumers", type=int, default=32, help="sessions received concurrently")
     parser.add_argument("--rate", type=float, default=400.0, help="approximate events committed per second")
@@ -33,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--patience", type=float, default=60.0, help="seconds to wait without progress before giving up"
     )
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
+    parser.add_argument("--worker", default=DEFAULT_WORKER, metavar="MODULE", help="what relays from the SQL feed")
     parser.add_argument(
         "--window-s", type=int, default=300, help="the topic's duplicate detection window, in seconds"
     )
@@ -42,22 +46,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(text.split(","))
-    if unknown := set(kinds) - schedule.KINDS.keys():
+    if unknown := set(kinds) - schedule.ALL_KINDS.keys():
         raise argparse.ArgumentTypeError(
-            f"unknown kind of fault: {', '.join(sorted(unknown))}; the kinds are {', '.join(schedule.KINDS)}"
+            f"unknown kind of fault: {', '.join(sorted(unknown))}; the kinds are {', '.join(schedule.ALL_KINDS)}"
         )
     return kinds
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """0 when all error counts are zero and exactly the poison is in quarantine, 1 when not, 2 on Windows, 130 when
-    stopped.
+    """0 when all error counts are zero and exactly the poison is in quarantine, 1 when not, 2 on Windows and with
+    a kind of another source, 130 when stopped.
     """
     if sys.platform == "win32":
         print("`chaos` freezes processes with POSIX signals. Run it on Linux, macOS or WSL.", file=sys.stderr)
         return 2
-    # The SDKs log every error that they recover from; under faults these are expected.
-    logging.getLogger("azure").setLevel(logging.CRITICAL)
+    # They log every error that they recover from; under faults these are expected.
+    for name in ("azure", "psycopg"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    available = schedule.SQL_KINDS if arguments.source is Source.SQL else schedule.KINDS
+    arguments.kinds = arguments.kinds or tuple(available)
+    if other := [kind for kind in arguments.kinds if kind not in available]:
+        print(f"With --source {arguments.source} there is no fault {', '.join(other)}.", file=sys.stderr)
+        return 2
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(10**6)
     try:

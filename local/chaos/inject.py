@@ -1,4 +1,4 @@
-"""Injects faults into a stack: by the admin ports, by signals to the hosts, or as another client."""
+"""Injects faults into a stack: those of the broker itself, the others by the side of the source."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
-from local.chaos.edge_cases import CAUSES, count_met
+from local.chaos.edge_cases import BROKER_CAUSES, count_met
 from local.chaos.history import History
-from local.chaos.hosts import HostFaults
-from local.chaos.schedule import BYSTANDER_KINDS, COSMOS_KINDS, HOST_KINDS, Fault, draw
-from local.stack.environment import DATABASE, TOPIC
+from local.chaos.schedule import BROKER_KINDS, BYSTANDER_KINDS, Fault, draw
+from local.chaos.sources import SourceSide
+from local.stack.environment import TOPIC
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
-from outbox_emulators.functions.edges import Edge as FunctionsEdge
-from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.servicebus.edges import Oversized
 
 _SUBSCRIPTION = f"{TOPIC}/Subscriptions/all"
@@ -32,16 +29,7 @@ _POLL_EVERY_S = 0.1
 _APPLIED_WITHIN_S = 20.0
 _EXPIRES_AFTER_MS = 60_000
 _MET_WITHIN_S = 15.0
-_MOST_SPLITS = 8
 _TRIES = 3
-
-_OUTAGES = {
-    "feed-outage": (
-        FunctionsEdge.LEASE_GIVEN_UP,
-        {"kind": "unavailable", "match": {"operation": "read-feed"}, "for_ms": 15_000},
-    ),
-    "outage": (FunctionsEdge.LEASE_LEFT_TO_EXPIRE, {"kind": "unavailable", "for_ms": 15_000}),
-}
 
 
 class Injector:
@@ -54,16 +42,15 @@ class Injector:
     """
 
     def __init__(
-        self, stack: Stack, admin: AdminPorts, hosts: HostFaults, bystander: Bystander, *, shrunk_bytes: int
+        self, stack: Stack, admin: AdminPorts, source: SourceSide, bystander: Bystander, *, shrunk_bytes: int
     ) -> None:
         """`shrunk_bytes` is the temporary limit of a transfer; every well-formed event must fit."""
         self._stack = stack
         self._admin = admin
-        self._hosts = hosts
+        self._source = source
         self._bystander = bystander
         self._shrunk_bytes = shrunk_bytes
         self._running: set[asyncio.Task[None]] = set()
-        self._splits = 0
         self.injected: Counter[str] = Counter()
         self.applied: Counter[str] = Counter()
         self.failures: list[str] = []
@@ -71,23 +58,20 @@ class Injector:
     async def inject(self, fault: Fault) -> None:
         """Inject one fault, without waiting until it is over."""
         self.injected[fault.kind] += 1
-        if fault.kind == "withhold-page":
-            met = partial(self._until_met, FunctionsEdge.PAGE_WITHHELD)
-            self._begin(fault, self._bystander.withhold_page(met))
-        elif fault.kind == "time-out-function":
-            self._begin(fault, self._time_out(fault))
-        elif fault.kind in _OUTAGES:
-            self._begin(fault, self._outage(fault))
-        elif fault.kind in _IDLE_KINDS:
-            self._begin(fault, self._until_a_link_is_idle(fault))
-        elif fault.kind in _TIMED_FROM_FIRST_HIT:
-            self._begin(fault, self._from_first_hit(fault))
-        elif fault.kind in BYSTANDER_KINDS:
-            self._begin(fault, self._bystander.inject(fault.kind))
-        elif fault.kind in HOST_KINDS:
-            self._begin(fault, self._hosts.inject(fault.kind, fault.options))
+        lasting = self._lasting(fault)
+        if lasting is not None:
+            self._begin(fault, lasting)
         else:
             await self._recorded(fault, self._at_once(fault))
+
+    def _lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
+        if fault.kind in _IDLE_KINDS:
+            return self._until_a_link_is_idle(fault)
+        if fault.kind in _TIMED_FROM_FIRST_HIT:
+            return self._from_first_hit(fault)
+        if fault.kind in BYSTANDER_KINDS:
+            return self._bystander.inject(fault.kind)
+        return self._source.lasting(fault)
 
     def _begin(self, fault: Fault, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(self._recorded(fault, work))
@@ -102,10 +86,8 @@ class Injector:
             self.failures.append(f"{fault.kind} was not injected: {error}")
 
     async def _at_once(self, fault: Fault) -> None:
-        if fault.kind in COSMOS_KINDS:
-            await self._admin.post(self._stack.cosmos, "faults", {"kind": fault.kind, **fault.options})
-        elif fault.kind == "split-partition":
-            await self._split()
+        if fault.kind not in BROKER_KINDS:
+            await self._source.at_once(fault)
         elif fault.kind == "restart-broker":
             await self._admin.post(self._stack.servicebus, "restart", {"keep": True})
         else:
@@ -113,31 +95,6 @@ class Injector:
             await self._admin.post(
                 self._stack.servicebus, "faults", {"kind": fault.kind, "entity": entity, **fault.options}
             )
-
-    async def _until_met(self, edge: FunctionsEdge) -> None:
-        """Wait until hosts have met an edge case once more, for a limited time."""
-        before = read_journal(self._stack.edge_journal)[edge]
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_MET_WITHIN_S):
-                while read_journal(self._stack.edge_journal)[edge] == before:
-                    await asyncio.sleep(_POLL_EVERY_S)
-
-    async def _outage(self, fault: Fault) -> None:
-        """Answer with 503 until a host gives up a lease; the SDK retries for 1.6 s before it does."""
-        edge, content = _OUTAGES[fault.kind]
-        cosmos = self._stack.cosmos
-        identifier = (await self._admin.post(cosmos, "faults", content))["id"]
-        try:
-            await self._until_met(edge)
-        finally:
-            await self._admin.delete(cosmos, f"faults/{identifier}")
-
-    async def _time_out(self, fault: Fault) -> None:
-        """Acknowledge a transfer later than the function timeout."""
-        await self._admin.post(
-            self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": TOPIC, **fault.options}
-        )
-        await self._until_met(FunctionsEdge.TIMEOUT_KILLED_WORKER)
 
     async def _until_a_link_is_idle(self, fault: Fault) -> None:
         content = {"kind": fault.kind, "entity": TOPIC, **fault.options}
@@ -172,15 +129,6 @@ class Injector:
         met: dict[str, int] = (await self._admin.get(self._stack.servicebus, "edges"))["edges"]
         return met.keys() >= {str(answer) for answer in Oversized}
 
-    async def _split(self) -> None:
-        """Split a physical partition: first the original ones, then the partitions that a split made."""
-        if self._splits >= _MOST_SPLITS:
-            raise NotInjected(f"the container was split {_MOST_SPLITS} times already")
-        range_id, self._splits = str(self._splits), self._splits + 1
-        await self._admin.post(
-            self._stack.cosmos, "split", {"database": DATABASE, "container": "data", "range": range_id}
-        )
-
     async def until_applied(self, history: History) -> None:
         """Wait until no fault is pending, or there is nothing left to relay."""
         while not history.complete and any(status["pending"] for status in await self._status()):
@@ -204,7 +152,8 @@ class Injector:
             kinds: Kinds of the campaign.
             more: Commits events, so that there is something to relay.
         """
-        causes = {edge: kind for edge, kind in CAUSES.items() if kind in kinds}
+        causes = {**self._source.causes, **BROKER_CAUSES}
+        causes = {edge: kind for edge, kind in causes.items() if kind in kinds}
         tries = {kind: draw(seed, events=1, faults=_TRIES, among=[kind]) for kind in causes.values()}
         unmet = await self._unmet(causes)
         await self._inject_until_met(unmet, [tries[causes[edge]][0] for edge in unmet], more)
@@ -225,8 +174,13 @@ class Injector:
         await self.clear()
 
     async def _unmet(self, edges: Collection[str]) -> list[str]:
-        met = await count_met(self._stack, self._admin, await self._count_applied())
+        met = await self.met()
         return [edge for edge in edges if not met[edge]]
+
+    async def met(self) -> Counter[str]:
+        """How often each edge case of the broker and of the source's side was met."""
+        broker = await count_met(self._stack, self._admin, await self._count_applied())
+        return broker + await self._source.met()
 
     async def _count_applied(self) -> Counter[str]:
         applied: Counter[str] = Counter()
@@ -234,8 +188,8 @@ class Injector:
             applied.update(status["applied"])
         return applied
 
-    def _services(self) -> tuple[Part, Part]:
-        return self._stack.cosmos, self._stack.servicebus
+    def _services(self) -> list[Part]:
+        return [*self._source.parts, self._stack.servicebus]
 
     async def _status(self) -> list[dict[str, Any]]:
         return [await self._admin.get(part, "faults") for part in self._services()]

@@ -43,8 +43,26 @@ HOST_KINDS = {
     "time-out-function": 2,
 }
 # Requests of other clients, which must not disturb the relay.
-BYSTANDER_KINDS = {"oversized-properties": 1, "unknown-entity": 1, "read-ahead": 1}
-KINDS = BROKER_KINDS | COSMOS_KINDS | OUTAGE_KINDS | PARTITION_KINDS | HOST_KINDS | BYSTANDER_KINDS
+BYSTANDER_KINDS = {"oversized-properties": 1, "unknown-entity": 1}
+READ_KINDS = {"read-ahead": 1}
+# Of the workers of an SQL source; take-claim hands a shard over by force.
+RELAY_KINDS = {"kill-relay": 6, "freeze-relay": 4, "stop-relay": 3, "take-claim": 5}
+# kill-backend ends one connection's process with SIGKILL, at which PostgreSQL recovers as after a crash.
+DATABASE_KINDS = {
+    "kill-database": 3,
+    "stop-database": 2,
+    "kill-backend": 2,
+    "terminate-readers": 5,
+    "terminate-writers": 4,
+    "hold-shard": 2,
+    "step-clock-back": 4,
+}
+# What befalls the next commit of a writer.
+WRITER_KINDS = {"long-transaction": 5, "kill-writer": 5, "lose-answer": 4, "roll-back": 3, "wrong-hint": 4}
+
+KINDS = BROKER_KINDS | COSMOS_KINDS | OUTAGE_KINDS | PARTITION_KINDS | HOST_KINDS | BYSTANDER_KINDS | READ_KINDS
+SQL_KINDS = BROKER_KINDS | RELAY_KINDS | DATABASE_KINDS | WRITER_KINDS | BYSTANDER_KINDS
+ALL_KINDS = KINDS | SQL_KINDS
 
 # Conditions that blame the content of a message.
 _CONTENT = ("amqp:not-allowed", "amqp:decode-error", "com.microsoft:argument-error")
@@ -57,7 +75,7 @@ class Fault:
 
     Attributes:
         after: The number of committed events at which it is injected.
-        kind: One of KINDS.
+        kind: One of ALL_KINDS.
         options: Its parameters, as the admin ports name them.
     """
 
@@ -69,8 +87,8 @@ class Fault:
 def draw(seed: int, *, events: int, faults: int, among: Collection[str] = KINDS) -> list[Fault]:
     """`faults` faults of the kinds in `among`, spread over `events` events."""
     rng = random.Random(f"faults-{seed}")
-    kinds = [kind for kind in KINDS if kind in among]
-    weights = [KINDS[kind] for kind in kinds]
+    kinds = [kind for kind in ALL_KINDS if kind in among]
+    weights = [ALL_KINDS[kind] for kind in kinds]
     # Each kind occurs once, if there are enough faults, before any is drawn at random.
     chosen = rng.sample(kinds, min(faults, len(kinds)))
     chosen += rng.choices(kinds, weights, k=faults - len(chosen))
@@ -110,6 +128,12 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
         return {"at": rng.choice((None, None, "before-invocation", "before-checkpoint", "after-checkpoint"))}
     if kind in COSMOS_KINDS:
         return _cosmos_options(rng, kind)
+    if kind == "long-transaction":
+        return {"for_s": rng.choice((0.5, 2.0, 6.0))}
+    if kind == "wrong-hint":
+        return {"off_s": rng.choice((-86_400, -60, -1, 1, 60, 86_400)), "count": rng.randint(1, 20)}
+    if kind == "step-clock-back":
+        return {"by_s": rng.choice((1, 60, 3600))}
     return {}
 
 

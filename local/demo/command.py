@@ -14,19 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from azure.cosmos.aio import ContainerProxy, CosmosClient
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBars
 from rich.table import Table
 
 from local.demo.clients import Clients, Progress, UnexpectedAnswer
-from local.demo.committed import read_committed
+from local.demo.committed import Store, open_store
 from local.demo.receiver import subscriber_client
 from local.demo.scenarios import scenarios
 from local.demo.subscriber import Subscriber
 from local.demo.tally import Tally
-from local.stack.environment import DATABASE, TOPIC, write_env_file
+from local.stack.environment import TOPIC, Source, write_env_file
 from local.stack.parts import Part
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.process import Stopped, until_done
@@ -38,14 +37,21 @@ _ERRORS = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
 
 # Leases last a minute in Azure; here a killed host is replaced within seconds.
 _QUICK_LEASES = ("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000")
+_QUICK_CLAIMS = {"SQL_CLAIM_S": "4"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `demo`."""
+    parser.add_argument(
+        "--source", type=Source, choices=list(Source), default=Source.COSMOS, help="where the events come from"
+    )
     parser.add_argument("--events", type=_positive, default=5000, help="events to raise")
     parser.add_argument("--contacts", type=_positive, default=500, help="contacts that raise them")
     parser.add_argument("--rate", type=float, default=150.0, help="events raised per second; 0 for no limit")
-    parser.add_argument("--hosts", type=_positive, default=1, help="Functions hosts that share the leases")
+    parser.add_argument(
+        "--hosts", type=_positive, default=1, help="Functions hosts that share the leases, or workers"
+    )
+    parser.add_argument("--shards", type=_positive, default=4, help="shards of the SQL feed")
     parser.add_argument(
         "--writers", type=_positive, default=32, help="concurrent clients, each writing one contact at a time"
     )
@@ -97,42 +103,45 @@ def _innermost(failure: BaseException) -> BaseException:
 
 async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
     console = Console(stderr=True)
-    options = StackOptions(logs=arguments.logs, hosts=arguments.hosts, host_options=_QUICK_LEASES)
+    options = StackOptions(
+        source=arguments.source,
+        shards=arguments.shards,
+        logs=arguments.logs,
+        hosts=arguments.hosts,
+        host_options=_QUICK_LEASES,
+        settings=_QUICK_CLAIMS if arguments.source is Source.SQL else {},
+    )
     async with Stack(options) as stack, _service(stack, arguments.logs) as service:
         write_env_file(arguments.env_file, stack.settings)
         pids = ", ".join(f"{host.name} is process {host.pid}" for host in stack.hosts)
         console.print(f"The stack is up: {pids}; settings in {arguments.env_file}, logs in {arguments.logs}/.")
         address = f"http://127.0.0.1:{service.details['port']}"
         console.print(f"The contact service is process {service.pid}, at {address}/docs")
-        tally = Tally()
+        tally = Tally(timestamped=arguments.source is Source.COSMOS)
         started = time.monotonic()
         async with (
-            CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos,
+            open_store(stack) as store,
             subscriber_client(stack.settings["SERVICEBUS"]) as servicebus,
             Clients(address, arguments.writers) as clients,
         ):
-            database = cosmos.get_database_client(DATABASE)
             with Directory() as directory:
                 subscriber = Subscriber(directory, tally)
                 async with _background(
                     receive_sessions(servicebus, TOPIC, SUBSCRIPTION, subscriber, sessions=arguments.receivers),
                     _replace_killed_hosts(stack, console),
                 ):
-                    driving = asyncio.create_task(
-                        _drive(arguments, clients, database.get_container_client("data"), tally)
-                    )
+                    driving = asyncio.create_task(_drive(arguments, clients, store, tally))
                     try:
                         await _follow(arguments, tally, clients.progress, driving, stack, console)
                     finally:
                         driving.cancel()
                 seconds = time.monotonic() - started
                 directory_matches = subscriber.agrees_with(await clients.contacts())
-            quarantine = database.get_container_client("quarantine")
-            quarantined = [item async for item in quarantine.query_items("SELECT VALUE COUNT(1) FROM c")]
+            quarantined = await store.quarantined()
         summary = tally.summary()
         summary = {
             **{name: value for name, value in summary.items() if not name.endswith("_ms")},
-            "quarantined": quarantined[0],
+            "quarantined": quarantined,
             "directory_matches": directory_matches,
             **{name: value for name, value in summary.items() if name.endswith("_ms")},
             "events_per_s": round(tally.delivered / seconds, 1),
@@ -148,7 +157,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _service(stack: Stack, logs: Path) -> AsyncIterator[Part]:
-    """The contact service on the stack's Cosmos DB, as its own process."""
+    """The contact service on the stack's store, as its own process."""
     part = await Part.start(
         *("contacts", "local", "contacts", "--exit-with-stdin", "--port", "0"),
         log=logs / "contacts.log",
@@ -160,11 +169,11 @@ async def _service(stack: Stack, logs: Path) -> AsyncIterator[Part]:
         await part.stop()
 
 
-async def _drive(arguments: argparse.Namespace, clients: Clients, container: ContainerProxy, tally: Tally) -> None:
+async def _drive(arguments: argparse.Namespace, clients: Clients, store: Store, tally: Tally) -> None:
     """Run every contact's scenario, then read what was committed."""
     contacts = min(arguments.contacts, arguments.events)
     await clients.run(scenarios(contacts, arguments.events, arguments.seed), arguments.rate)
-    await read_committed(container, tally)
+    await store.read_committed(tally)
 
 
 async def _follow(
@@ -190,7 +199,7 @@ async def _follow(
             bars.update(delivered_bar, completed=tally.arrived)
             if kill_at is not None and tally.arrived >= kill_at:
                 kill_at = None
-                stack.hosts[0].kill_alone()
+                stack.kill_host()
             if tally.receipts > last_count or not driving.done():
                 last_arrival, last_count = time.monotonic(), tally.receipts
             elif time.monotonic() - last_arrival > arguments.timeout:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import socket
 import sys
 
@@ -12,7 +11,8 @@ import uvicorn
 
 from outbox_emulators.process import announce, until_stopped
 from samples.contacts.api import app
-from samples.contacts.settings import Connection, SettingMissing
+from samples.contacts.settings import SettingMissing
+from samples.contacts.stores import check_settings
 
 _KEEP_ALIVE_S = 75
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped: 0; 1 when the service cannot start, with the reason on standard error."""
     try:
-        Connection.named("COSMOS", "accountEndpoint", os.environ)
+        check_settings()
     except SettingMissing as missing:
         print(missing, file=sys.stderr)
         return 1

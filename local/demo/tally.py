@@ -22,8 +22,13 @@ class Received:
 
 @dataclass(slots=True)
 class Tally:
-    """Collects both sides and compares them per partition key: set, order, count and payload."""
+    """Collects both sides and compares them per partition key: set, order, count and payload.
 
+    Attributes:
+        timestamped: Whether messages have a `cosmosTimestamp`: those of Cosmos DB alone have one.
+    """
+
+    timestamped: bool = True
     _written: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     _written_at: dict[str, float] = field(default_factory=dict)
     _received: dict[str, list[Received]] = field(default_factory=lambda: defaultdict(list))
@@ -88,21 +93,21 @@ class Tally:
                 continue
             seen.add(message.identifier)
             number = place.get(message.identifier)
-            if number is None or not _matches(message, self._written[key][number]):
+            if number is None or not _matches(message, self._written[key][number], timestamped=self.timestamped):
                 counts["altered"] += 1
             if number is not None:
                 counts["out_of_order"] += number < furthest
                 furthest = max(furthest, number)
 
 
-def _matches(message: Received, event: dict[str, Any]) -> bool:
+def _matches(message: Received, event: dict[str, Any], *, timestamped: bool) -> bool:
     data = event["data"]
     return (
         _canonical(json.loads(message.body)) == _canonical(data)
         and message.subject == data["action"]
         and message.properties.get("type") == event["type"]
         and message.properties.get("createdAt") == data["createdAt"]
-        and isinstance(message.properties.get("cosmosTimestamp"), int)
+        and isinstance(message.properties.get("cosmosTimestamp"), int) == timestamped
     )
 
 

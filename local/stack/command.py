@@ -7,7 +7,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from local.stack.environment import write_env_file
+from local.stack.environment import Source, write_env_file
 from local.stack.live import show_rates
 from local.stack.parts import ROOT
 from local.stack.probe import Probe
@@ -18,20 +18,31 @@ from outbox_emulators.process import Stopped, until_done
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `up`."""
+    parser.add_argument(
+        "--source", type=Source, choices=list(Source), default=Source.COSMOS, help="where the events come from"
+    )
     parser.add_argument("--port", type=int, default=7070, help="readiness probe; for any port, 0 takes a free one")
     parser.add_argument("--cosmos-port", type=int, default=8081, help="Cosmos DB")
+    parser.add_argument("--postgresql-port", type=int, default=5432, help="PostgreSQL, with --source sql")
+    parser.add_argument("--shards", type=int, default=4, help="shards of the SQL feed")
     parser.add_argument("--servicebus-port", type=int, default=5672, help="Service Bus, AMQP")
     parser.add_argument("--servicebus-admin-port", type=int, default=5300, help="Service Bus, HTTP")
     parser.add_argument("--functions-port", type=int, default=7071, help="the Functions host's status")
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
     parser.add_argument("--entities", type=Path, help="Config.json of queues and topics; the project's by default")
-    parser.add_argument("--data", type=Path, help="file to keep the documents in; in memory by default")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="file to keep the documents in, or folder for PostgreSQL; not kept by default",
+    )
     parser.add_argument(
         "--env-file", type=Path, default=Path(".local/stack.env"), help="file to write the settings to"
     )
     parser.add_argument("--logs", type=Path, default=Path(".local/logs"), help="folder for the logs")
     parser.add_argument(
-        "--no-functions", action="store_true", help="start only the services, to run the app in another way"
+        "--no-functions",
+        action="store_true",
+        help="start only the services, to run the relay in another way",
     )
     parser.add_argument(
         "--rates-every",
@@ -45,11 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace) -> int:
     """Run the stack until Ctrl-C or SIGTERM (exit code 0), or until a part fails (1)."""
     options = StackOptions(
+        source=arguments.source,
+        shards=arguments.shards,
+        postgresql_port=arguments.postgresql_port,
         cosmos_port=arguments.cosmos_port,
         servicebus_port=arguments.servicebus_port,
         servicebus_admin_port=arguments.servicebus_admin_port,
         functions_port=arguments.functions_port,
-        cosmos_data=arguments.data,
+        data=arguments.data,
         entities=arguments.entities,
         app=arguments.app,
         logs=arguments.logs,
@@ -80,11 +94,15 @@ async def _serve(options: StackOptions, probe_port: int, env_file: Path, rates_e
             },
         )
         print("The local stack is ready.")
-        print(f"  COSMOS      {stack.settings['COSMOS']}")
+        outbox = "SQL" if options.source is Source.SQL else "COSMOS"
+        print(f"  {outbox:<11} {stack.settings[outbox]}")
         print(f"  SERVICEBUS  {stack.settings['SERVICEBUS']}")
         print(f"  Service Bus counts  {admin_url}/admin/entities")
         for host in stack.hosts:
-            print(f"  Functions host      http://127.0.0.1:{host.details['port']}/admin/status")
+            if options.source is Source.SQL:
+                print(f"  Relay               {host.name}, process {host.pid}")
+            else:
+                print(f"  Functions host      http://127.0.0.1:{host.details['port']}/admin/status")
         print(f"  Readiness probe     {ready_url}")
         print(f"  Settings for a shell: source {env_file}")
         print(f"  Logs: {options.logs}/   Ctrl-C stops everything.", flush=True)

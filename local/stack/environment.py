@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+
+class Source(StrEnum):
+    """Where the events come from."""
+
+    COSMOS = "cosmos"
+    SQL = "sql"
+
 
 DATABASE = "outbox"
 TOPIC = "domain-events"
@@ -20,15 +29,26 @@ def container_argument(name: str, partition_key: str, default_ttl: int | None) -
     return f"{DATABASE}/{name}:{partition_key}" + ("" if default_ttl is None else f":{default_ttl}")
 
 
-def settings_of(cosmos: Mapping[str, Any], servicebus: Mapping[str, Any]) -> dict[str, str]:
-    """The app's settings for parts with these details, as they announced them."""
-    windows: Mapping[str, int] = servicebus["duplicate_windows_s"]
+def cosmos_settings(cosmos: Mapping[str, Any]) -> dict[str, str]:
+    """The app's settings for a Cosmos DB with these details, as it announced them."""
     return {
         "COSMOS": str(cosmos["connection_string"]),
         "COSMOS_DATABASE": DATABASE,
         "COSMOS_CONTAINER": "data",
         "COSMOS_LEASE_CONTAINER": "leases",
         "COSMOS_QUARANTINE_CONTAINER": "quarantine",
+    }
+
+
+def sql_settings(database: Mapping[str, Any], shards: int) -> dict[str, str]:
+    """The settings of the relay and of the contact service for a PostgreSQL with these details."""
+    return {"SQL": str(database["url"]), "SQL_SHARDS": str(shards)}
+
+
+def servicebus_settings(servicebus: Mapping[str, Any]) -> dict[str, str]:
+    """The settings for a Service Bus with these details."""
+    windows: Mapping[str, int] = servicebus["duplicate_windows_s"]
+    return {
         "SERVICEBUS": str(servicebus["connection_string"]),
         "SERVICEBUS_TOPIC": TOPIC,
         **({"RELAY_DUPLICATE_WINDOW_S": str(windows[TOPIC])} if TOPIC in windows else {}),

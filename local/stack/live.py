@@ -43,7 +43,7 @@ async def show_rates(readings: Readings, stream: TextIO, every_s: float | None) 
         while True:
             try:
                 after = await readings.take()
-            except (aiohttp.ClientError, AzureError, TimeoutError):
+            except (aiohttp.ClientError, AzureError, OSError):
                 # A part is restarting, or an injected fault made it fail. If a part ends, the stack ends.
                 after = None
             if before is not None and after is not None:

@@ -9,13 +9,18 @@ from typing import Self
 import aiohttp
 from aiohttp import web
 
+from local.stack.environment import Source
+from local.stack.parts import Part
 from local.stack.supervisor import Stack
 
 _PART_TIMEOUT_S = 2.0
 
 
 class Probe:
-    """`GET /ready` on 127.0.0.1: 200 when every part answers its health check, else 503; the body names each."""
+    """`GET /ready` on 127.0.0.1: 200 when every part can be used, else 503; the body names each.
+
+    An emulator answers its health check, PostgreSQL accepts a connection, and a worker runs.
+    """
 
     def __init__(self, stack: Stack, port: int) -> None:
         self._stack = stack
@@ -44,14 +49,27 @@ class Probe:
 
     async def _ready(self, request: web.Request) -> web.Response:
         stack = self._stack
-        ports = {
-            "cosmos": stack.cosmos.details["port"],
-            "servicebus": stack.servicebus.details["admin_port"],
-            **{host.name: host.details["port"] for host in stack.hosts},
+        checks = {
+            stack.outbox.name: self._usable(stack.outbox),
+            "servicebus": self._healthy(stack.servicebus.details["admin_port"]),
+            **{host.name: self._usable(host) for host in stack.hosts},
         }
-        answers = await asyncio.gather(*(self._healthy(port) for port in ports.values()))
-        parts = dict(zip(ports, answers, strict=True))
+        answers = await asyncio.gather(*checks.values())
+        parts = dict(zip(checks, answers, strict=True))
         return web.json_response({"parts": parts}, status=200 if all(answers) else 503)
+
+    async def _usable(self, part: Part) -> bool:
+        if self._stack.source is not Source.SQL:
+            return await self._healthy(part.details["port"])
+        if part is not self._stack.outbox:
+            return not part.ended
+        try:
+            async with asyncio.timeout(_PART_TIMEOUT_S):
+                _, writer = await asyncio.open_connection("127.0.0.1", part.details["port"])
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return True
 
     async def _healthy(self, port: int) -> bool:
         try:

@@ -15,9 +15,9 @@ class Reading:
         relayed: Messages the topic has accepted, without dropped duplicates.
         quarantined: Items in the quarantine container.
         dead_lettered: Messages in the dead-letter queues of all subscriptions.
-        failures: Failed attempts of the function, on all hosts.
+        failures: Failed attempts of the function, on all hosts; None where they are not counted.
         lag_s: Age of the oldest change that no host has checkpointed, in seconds; 0 when there is none, None when
-            the feed has never been read.
+            the feed has never been read. With an SQL source: of the oldest event behind no stored cursor.
     """
 
     at: float
@@ -25,7 +25,7 @@ class Reading:
     relayed: int
     quarantined: int
     dead_lettered: int
-    failures: int
+    failures: int | None
     lag_s: float | None
 
 
@@ -38,7 +38,7 @@ class Rates:
     lag_s: float | None
     quarantined: int
     dead_lettered: int
-    failures: int
+    failures: int | None
     idle: bool
 
     @classmethod
@@ -56,7 +56,7 @@ class Rates:
             lag_s=after.lag_s,
             quarantined=after.quarantined,
             dead_lettered=after.dead_lettered,
-            failures=max(0, after.failures - before.failures),
+            failures=_difference(before.failures, after.failures),
             idle=_counts(before) == _counts(after) and not after.lag_s,
         )
 
@@ -73,11 +73,15 @@ class Rates:
             ("s behind", lag),
             ("quarantined", str(self.quarantined)),
             ("dead-lettered", str(self.dead_lettered)),
-            ("failed attempts", str(self.failures)),
+            ("failed attempts", "-" if self.failures is None else str(self.failures)),
         ]
 
 
-def _counts(reading: Reading) -> tuple[int, ...]:
+def _difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(0, after - before)
+
+
+def _counts(reading: Reading) -> tuple[int | None, ...]:
     return (
         reading.documents,
         reading.relayed,

@@ -3,50 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from local.stack.environment import CONTAINERS, container_argument, settings_of
-from local.stack.parts import ENTITIES, ROOT, Part, PartFailed, emulator
-
-
-@dataclass(frozen=True, slots=True)
-class StackOptions:
-    """Ports and files of a stack; port 0 takes any free one.
-
-    Attributes:
-        cosmos_data: A file that keeps the documents; in memory when None.
-        entities: The queues and topics, in the official emulator's Config.json format; None for the project's.
-        app: The folder with function_app.py and host.json.
-        logs: The folder of the parts' logs.
-        settings: Settings of the app in addition to those that point at the stack.
-        hosts: Functions hosts to start with the stack.
-        cosmos_options, servicebus_options, host_options: Further options of those parts.
-        edges: Every part's `--edges`: a seed, or `off`; None for the default.
-    """
-
-    cosmos_port: int = 0
-    servicebus_port: int = 0
-    servicebus_admin_port: int = 0
-    functions_port: int = 0
-    cosmos_data: Path | None = None
-    entities: Path | None = None
-    app: Path = ROOT
-    logs: Path = Path(".local/logs")
-    settings: Mapping[str, str] = field(default_factory=dict)
-    hosts: int = 1
-    cosmos_options: Sequence[str] = ()
-    servicebus_options: Sequence[str] = ()
-    host_options: Sequence[str] = ()
-    edges: int | str | None = None
-
-    @property
-    def edge_options(self) -> list[str]:
-        """The `--edges` option of every part."""
-        return [] if self.edges is None else ["--edges", str(self.edges)]
+from local.stack import outboxes
+from local.stack.environment import Source, servicebus_settings
+from local.stack.options import DEFAULT_WORKER, StackOptions
+from local.stack.parts import ENTITIES, Part, PartFailed, emulator
 
 
 class Stack:
@@ -54,8 +18,9 @@ class Stack:
 
     Attributes:
         settings: The environment of an app on this stack.
-        cosmos, servicebus: The service parts.
-        hosts: The Functions hosts that run.
+        outbox: Cosmos DB, or PostgreSQL.
+        servicebus: Service Bus.
+        hosts: The Functions hosts that run, or the workers of the SQL source.
         edge_journal: Where all hosts and workers, killed ones included, record the edge cases they met.
     """
 
@@ -64,7 +29,7 @@ class Stack:
         self.edge_journal = options.logs / "functions.edges"
         self.settings: dict[str, str] = {}
         self.hosts: list[Part] = []
-        self.cosmos: Part
+        self.outbox: Part
         self.servicebus: Part
         self._services: list[Part] = []
         self._ended_hosts: list[Part] = []
@@ -74,12 +39,15 @@ class Stack:
         self.edge_journal.unlink(missing_ok=True)
         try:
             async with asyncio.TaskGroup() as starting:
-                starting.create_task(self._start_cosmos())
+                starting.create_task(self._start_outbox())
                 starting.create_task(self._start_servicebus())
             self.settings = {
-                **settings_of(self.cosmos.details, self.servicebus.details),
+                **outboxes.settings(self.outbox, self._options),
+                **servicebus_settings(self.servicebus.details),
                 **self._options.settings,
             }
+            if self.source is Source.SQL:
+                await outboxes.install(self.settings)
             for _ in range(self._options.hosts):
                 await self.start_host()
         except BaseException as error:
@@ -97,15 +65,14 @@ class Stack:
     ) -> None:
         await self.stop()
 
-    async def _start_cosmos(self) -> None:
-        options = self._options
-        arguments = ["--port", str(options.cosmos_port), *options.edge_options, *options.cosmos_options]
-        for name, partition_key, ttl in CONTAINERS:
-            arguments += ["--container", container_argument(name, partition_key, ttl)]
-        if options.cosmos_data is not None:
-            arguments += ["--data", str(options.cosmos_data)]
-        self.cosmos = await emulator("cosmos", *arguments, log=options.logs / "cosmos.log")
-        self._services.append(self.cosmos)
+    @property
+    def source(self) -> Source:
+        """Where the events come from."""
+        return self._options.source
+
+    async def _start_outbox(self) -> None:
+        self.outbox = await outboxes.start(self._options)
+        self._services.append(self.outbox)
 
     async def _start_servicebus(self) -> None:
         options = self._options
@@ -119,24 +86,41 @@ class Stack:
         self._services.append(self.servicebus)
 
     async def start_host(self, **settings: str) -> Part:
-        """Start one more Functions host on the app; the first takes the configured port, others a free one.
+        """Start one more Functions host on the app, or one more worker of the SQL source.
 
-        `settings` replace or add to the stack's.
+        The first host takes the configured port, others a free one. `settings` replace or add to the stack's.
         """
-        options = self._options
         self._started_hosts += 1
-        label = f"functions-{self._started_hosts}"
+        environment = self.settings | settings
+        starting = self._start_worker if self.source is Source.SQL else self._start_functions
+        host = await starting(self._started_hosts, environment)
+        self.hosts.append(host)
+        return host
+
+    async def _start_worker(self, number: int, environment: Mapping[str, str]) -> Part:
+        label = f"worker-{number}"
+        log = self._options.logs / f"{label}.log"
+        return await Part.start(label, self._options.worker, log=log, environment=environment)
+
+    async def _start_functions(self, number: int, environment: Mapping[str, str]) -> Part:
+        options = self._options
+        label = f"functions-{number}"
         port = options.functions_port if not self.hosts else 0
-        host = await emulator(
+        return await emulator(
             "functions",
             *("--app", str(options.app), "--port", str(port), "--instance", label),
             *("--edges-journal", str(self.edge_journal), *options.edge_options, *options.host_options),
             log=options.logs / f"{label}.log",
             label=label,
-            environment=self.settings | settings,
+            environment=environment,
         )
-        self.hosts.append(host)
-        return host
+
+    def kill_host(self) -> None:
+        """Kill the first host; a Functions host's worker keeps running."""
+        if self.source is Source.SQL:
+            self.hosts[0].kill_all()
+        else:
+            self.hosts[0].kill_alone()
 
     async def stop_hosts(self) -> None:
         """Stop every host; each releases its leases."""
@@ -183,4 +167,4 @@ class Stack:
         await asyncio.gather(*(service.stop() for service in services))
 
 
-__all__ = ["PartFailed", "Stack", "StackOptions"]
+__all__ = ["DEFAULT_WORKER", "PartFailed", "Stack", "StackOptions"]

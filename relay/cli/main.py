@@ -13,9 +13,11 @@ from pathlib import Path
 from relay.cli.check import command as check
 from relay.cli.console import Console
 from relay.cli.environment import with_files
+from relay.cli.install import command as install
 from relay.cli.quarantine import command as quarantine
 from relay.cli.replay import command as replay
 from relay.cli.results import EXIT_CODES, ExitCode, Result
+from relay.cli.run import command as run_worker
 from relay.cli.smoke import command as smoke
 from relay.errors import ServiceError, SettingsError, UsageError
 from relay.settings import Settings
@@ -74,6 +76,10 @@ def parser() -> argparse.ArgumentParser:
         add("quarantine", "manage documents that could not be published", quarantine.EXAMPLES), common
     )
     replay.add_arguments(add("replay", "publish events of the outbox again", replay.EXAMPLES, common))
+    install.add_arguments(
+        add("install", "make in an SQL database what the relay needs there", install.EXAMPLES, common)
+    )
+    run_worker.add_arguments(add("run", "publish from an SQL outbox until stopped", run_worker.EXAMPLES, common))
     return top
 
 
@@ -81,7 +87,8 @@ def main(words: Sequence[str]) -> int:
     """Run one command with the environment of the process; returns the exit code. Wrong usage raises
     SystemExit(2)."""
     arguments = parser().parse_args(words)
-    _set_up_logging(verbose=arguments.verbose)
+    # The log of a worker is what one watches.
+    _set_up_logging(verbose=arguments.verbose or arguments.command == "run")
     console = Console(as_json=arguments.json)
     try:
         return asyncio.run(run(arguments, os.environ, console))
@@ -104,6 +111,10 @@ async def _result(arguments: argparse.Namespace, environment: Mapping[str, str],
         if arguments.command == "check":
             return await check.run(arguments, whole)
         settings = Settings.from_environment(whole)
+        if arguments.command == "install":
+            return await install.run(arguments, settings)
+        if arguments.command == "run":
+            return await run_worker.run(settings, whole)
         if arguments.command == "smoke":
             return await smoke.run(arguments, settings, whole, console)
         if arguments.command == "quarantine":

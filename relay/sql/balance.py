@@ -29,7 +29,8 @@ def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
     """What this process does next.
 
     Shards without a living owner are taken up to a fair share, the number of shards by the number of processes,
-    rounded up. A process with less than the share rounded down asks one with more for a shard.
+    rounded up. A process with less than the share rounded down asks one with more than that for a shard; one with
+    less than the share rounded up asks one with more than that. So in the end no two differ by more than one.
 
     Args:
         claims: The claims of all shards.
@@ -47,12 +48,11 @@ def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
         return Decision(take=take)
     mine = [claim for claim in alive if claim.owner == me]
     give = [(claim, claim.wanted_by) for claim in mine if claim.wanted_by is not None]
-    give = give[: max(0, held[me] - at_least)]
-    asked = any(claim.wanted_by == me for claim in alive)
-    if give or asked or free or held[me] >= at_least:
+    give = give[: max(0, held[me] - max(at_least, 1))]
+    if give or free or held[me] >= at_most or any(claim.wanted_by == me for claim in alive):
         return Decision(give=give)
-    others = [claim for claim in alive if claim.owner != me and held[claim.owner or ""] > at_least]
-    others = [claim for claim in others if claim.wanted_by is None]
+    enough = at_least if held[me] < at_least else at_most
+    others = [claim for claim in alive if claim.wanted_by is None and held[claim.owner or ""] > enough]
     return Decision(ask=max(others, key=lambda claim: held[claim.owner or ""], default=None))
 
 

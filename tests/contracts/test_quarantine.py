@@ -7,21 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from relay.cosmos import holds
-from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosQuarantine
 from relay.errors import QuarantineError
 from relay.events import Reason, Rejected
 from relay.holds import Holds
 from relay.ports import Quarantine
-from relay.settings import Settings
+from relay.quarantine import holds
+from relay.quarantine.quarantine import StoredQuarantine
+from tests.support import stores
 from tests.support.in_memory import InMemoryQuarantine
 from tests.support.outbox import event, events, sound
-from tests.unit.relay.accounts import FakeContainer, FakeContainers
+from tests.support.stores import Store
 
 
 class Harness(ABC):
@@ -63,70 +59,35 @@ class InMemory(Harness):
         self._held.broken = True
 
 
-class InCosmos(Harness):
-    """Over a container, which may be in memory or on the wire."""
+class InStore(Harness):
+    """Over a store of items."""
 
-    def __init__(self, quarantine: CosmosQuarantine, container: ContainerProxy | FakeContainer) -> None:
-        self.quarantine = quarantine
-        self._container = container
+    def __init__(self, store: Store) -> None:
+        self.quarantine = StoredQuarantine(store.items)
+        self._store = store
 
     async def records(self) -> list[tuple[str, str]]:
-        if isinstance(self._container, FakeContainer):
-            stored = await self._container.stored()
-        else:
-            stored = [item async for item in self._container.read_all_items()]
-        found = [item for item in stored if item["type"] == "quarantinedEvent"]
-        found.sort(key=lambda item: (item["quarantinedAt"], item["position"]))
-        return [(item["document"]["id"], item["reason"]) for item in found]
+        found = await self._store.items.of_type("quarantinedEvent")
+        ordered = sorted(found, key=lambda item: (item["quarantinedAt"], item["position"]))
+        return [(item["document"]["id"], item["reason"]) for item in ordered]
 
     async def order(self, key: str, identifier: str) -> None:
-        await self._container.create_item(holds.order(key, identifier))
+        await self._store.others.create(holds.order(key, identifier))
 
     async def release(self, key: str) -> None:
-        await self._container.delete_item(holds.PARKED_ID, key)
-
-
-class OnContainer(InCosmos):
-    def __init__(self) -> None:
-        self._told = FakeContainer()
-        super().__init__(CosmosQuarantine(FakeContainers(self._told).all), self._told)
+        await self._store.others.delete(holds.PARKED_ID, key)
 
     async def break_down(self) -> None:
-        self._told.answers = [OSError("no route to host")] * 10
+        await self._store.break_down()
 
 
-class OnEmulator(InCosmos):
-    def __init__(self, settings: Settings, container: ContainerProxy, server: CosmosServer) -> None:
-        super().__init__(CosmosQuarantine(Containers(settings)), container)
-        self._server = server
-
-    async def break_down(self) -> None:
-        await self._server.__aexit__(None, None, None)
-
-
-@pytest.fixture(params=["in memory", "container in memory", "Cosmos DB emulator"])
+@pytest.fixture(params=["whole in memory", *stores.OPEN])
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     async with AsyncExitStack() as stack:
-        if request.param == "in memory":
+        if request.param == "whole in memory":
             made: Harness = InMemory()
-        elif request.param == "container in memory":
-            made = OnContainer()
         else:
-            server = CosmosServer()
-            await server.__aenter__()
-            stack.push_async_exit(server)
-            provision(server.account, [ContainerSpec.parse("outbox/quarantine:/partitionKey")])
-            client = await stack.enter_async_context(
-                CosmosClient.from_connection_string(server.connection_string, retry_total=0)
-            )
-            container = client.get_database_client("outbox").get_container_client("quarantine")
-            settings = Settings.from_environment(
-                {
-                    "COSMOS": server.connection_string,
-                    "SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ==",
-                }
-            )
-            made = OnEmulator(settings, container, server)
+            made = InStore(await stack.enter_async_context(stores.OPEN[request.param](request)))
         yield made
         await made.quarantine.close()
 

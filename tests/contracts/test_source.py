@@ -1,15 +1,17 @@
-"""What every source must do: the one in memory, and the outbox container in Cosmos DB."""
+"""What every source must do: the one in memory, the outbox container in Cosmos DB, and a feed in PostgreSQL."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from changefeed import START, AsyncConsumer, AsyncFeed, Page
+from changefeed.statements import AsyncSession, Statement
 from local.stack.environment import CONTAINERS, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
@@ -19,19 +21,29 @@ from relay.errors import SourceError
 from relay.events import Document
 from relay.ports import Source
 from relay.settings import Settings
+from relay.sql.database import CONSUMER, Database
+from relay.sql.ownership import Ownership, now
+from relay.sql.rows import document_of
+from relay.sql.source import SqlBatch, SqlSource
 from tests.support.in_memory import InMemorySource
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
+from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned, sql_settings
 
 
 class Harness(ABC):
     """One source, and who writes to it and moves its checkpoint."""
 
-    source: Source[Sequence[Document]]
+    source: Source[Any]
+    empty: Any = ()
 
     @abstractmethod
-    async def commit(self, *documents: dict[str, Any]) -> list[Document]:
-        """Commit documents one by one; returns them as the source delivers them."""
+    async def commit(self, *documents: dict[str, Any]) -> Any:
+        """Commit documents one by one; returns them as a batch of the source."""
+
+    def documents(self, batch: Any) -> list[Document]:
+        """The documents of a batch."""
+        return list(batch)
 
     @abstractmethod
     async def checkpoint(self) -> None:
@@ -60,6 +72,37 @@ class InMemory(Harness):
         self._memory.broken = True
 
 
+class OnPostgres(Harness):
+    def __init__(self, database: Database, session: AsyncSession) -> None:
+        self.source = SqlSource("domainEvent", database.cursor)
+        self.empty = self._batch(Page([], START))
+        self._database = database
+        self._outbox = SqlOutbox(session)
+        self._session = session
+        self._cursor = START
+
+    def _batch(self, page: Page) -> SqlBatch:
+        return SqlBatch(0, page, Ownership(600, now()))
+
+    async def commit(self, *documents: dict[str, Any]) -> SqlBatch:
+        for document in documents:
+            await self._outbox.commit(document)
+        page = await AsyncFeed(self._session, TABLE).read(0, self._cursor, 1000)
+        self._cursor = page.cursor
+        return self._batch(page)
+
+    def documents(self, batch: SqlBatch) -> list[Document]:
+        return [document_of(entry, 0, "domainEvent") for entry in batch.page.entries]
+
+    async def checkpoint(self) -> None:
+        consumer = AsyncConsumer(self._session, TABLE, CONSUMER)
+        (claim,) = await consumer.claims([0])
+        await consumer.store(claim, self._cursor)
+
+    async def break_down(self) -> None:
+        await self._session.execute(Statement("drop schema changefeed cascade"))
+
+
 class OnEmulator(Harness):
     def __init__(self, settings: Settings, trigger: TriggerLeases, server: CosmosServer) -> None:
         self._containers = Containers(settings)
@@ -82,10 +125,18 @@ class OnEmulator(Harness):
         await self._server.__aexit__(None, None, None)
 
 
-@pytest.fixture(params=["in memory", "Cosmos DB emulator"])
+@pytest.fixture(params=["in memory", "Cosmos DB emulator", "PostgreSQL"])
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     if request.param == "in memory":
         yield InMemory()
+        return
+    if request.param == "PostgreSQL":
+        feed = sql_settings(request.getfixturevalue("postgres_database"))
+        database = Database(feed)
+        session = await provisioned(feed.connection_string)
+        yield OnPostgres(database, session)
+        await database.close()
+        await session.close()
         return
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(CosmosServer())
@@ -112,12 +163,13 @@ async def test_a_batch_is_sorted_into_events_rejections_and_the_rest(harness: Ha
     assert [(each.id, each.position) for each in received.events] == [("e1", 0), ("e3", 2)]
     assert [(each.id, each.position, each.partition_key) for each in received.rejected] == [("e2", 1, "k")]
     assert (received.ignored, received.documents) == (1, 4)
-    assert [each.document for each in received.events] == [batch[0], batch[3]]
+    delivered = harness.documents(batch)
+    assert [each.document for each in received.events] == [delivered[0], delivered[3]]
     assert all(isinstance(each.committed_at, int) for each in received.events)
 
 
 async def test_an_empty_batch_holds_nothing(harness: Harness) -> None:
-    assert harness.source.read([]).documents == 0
+    assert harness.source.read(harness.empty).documents == 0
 
 
 async def test_what_the_checkpoint_has_passed_is_settled_and_no_more(harness: Harness) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.message import Message, Property
 from outbox_emulators.servicebus.sections import DATA, sections
-from relay.cosmos.quarantine_record import record_of
 from relay.events import Reason, Rejected
+from relay.quarantine.record import record_of
 from relay.results import Outcome
 from tests.fuzz import oracle
 

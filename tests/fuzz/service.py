@@ -25,10 +25,10 @@ from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.sections import split_batch
 from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine_record import record_of
 from relay.cosmos.source import CosmosSource
 from relay.events import Event, EventName, Rejected
 from relay.holds import Holds
+from relay.quarantine.record import record_of
 
 # What may happen to a send: nothing, a cut before the service has it, a cut before its acknowledgement is back.
 FAULTS = ("", "before", "after")

@@ -22,10 +22,11 @@ from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cosmos.changes import parse
 from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosQuarantine
-from relay.cosmos.quarantine_record import RECORD_TYPE
+from relay.cosmos.items import CosmosItems
 from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
+from relay.quarantine.quarantine import StoredQuarantine
+from relay.quarantine.record import RECORD_TYPE
 from relay.results import Outcome
 from relay.servicebus import messages
 from relay.servicebus.client import servicebus_client
@@ -80,7 +81,7 @@ class Services:
         publisher = ServiceBusPublisher(
             self._pool, messages.plain, AcceptedLedger(), send_timeout_s=10, attempt_timeout_s=60
         )
-        quarantine = CosmosQuarantine(Containers(settings))
+        quarantine = StoredQuarantine(CosmosItems(Containers(settings)))
         try:
             relay = Relay(NeverCheckpointed(settings.event_type), publisher, quarantine, duplicate_window_s=600)
             outcome = await relay.handle(parse(text), "fuzz", LASTING)

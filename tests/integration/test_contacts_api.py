@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -14,11 +15,13 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
+from outbox import UnitOfWork
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import FaultClient
 from samples.contacts.api import create_app
 from samples.contacts.domain import InvalidContact
-from samples.contacts.settings import open_container
+from samples.contacts.service import Contacts
+from samples.contacts.stores import open_contacts
 
 PERSON: dict[str, Any] = {
     "name": {"firstName": "John", "lastName": "Doe"},
@@ -46,8 +49,8 @@ async def container(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
 @pytest.fixture
 async def api(container: ContainerProxy) -> AsyncIterator[httpx.AsyncClient]:
     @asynccontextmanager
-    async def connect() -> AsyncIterator[ContainerProxy]:
-        yield container
+    async def connect() -> AsyncIterator[Contacts]:
+        yield Contacts(partial(UnitOfWork, container))
 
     app = create_app(connect)
     # As a server does, respond to an exception instead of raising it.
@@ -379,7 +382,7 @@ async def test_an_outage_is_reported_as_503(api: httpx.AsyncClient, faults: Faul
 
 async def test_a_missing_container_is_reported_as_502(cosmos: CosmosServer) -> None:
     environment = {"COSMOS": cosmos.connection_string, "COSMOS_CONTAINER": "nowhere"}
-    app = create_app(lambda: open_container(environment))
+    app = create_app(lambda: open_contacts(environment))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://contacts.example") as client,

@@ -19,7 +19,7 @@ from local.stack.environment import CONTAINERS, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from samples.contacts.api import create_app
-from samples.contacts.settings import open_container
+from samples.contacts.stores import open_contacts
 
 # A request may be valid by the schema and name a version or a contact that does not exist.
 CHECKS = {
@@ -67,7 +67,7 @@ class Service:
     async def _serve(self) -> None:
         async with CosmosServer() as cosmos:
             provision(cosmos.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
-            app = create_app(lambda: open_container({"COSMOS": cosmos.connection_string}))
+            app = create_app(lambda: open_contacts({"COSMOS": cosmos.connection_string}))
             with socket.create_server(("127.0.0.1", 0)) as listening:
                 self.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
                 self._server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))

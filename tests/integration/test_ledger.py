@@ -10,12 +10,13 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.assembly import CosmosRelay
 from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosQuarantine
+from relay.cosmos.items import CosmosItems
 from relay.cosmos.source import CosmosSource
 from relay.errors import PublishError
 from relay.holds import Holds
 from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
+from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
 from relay.servicebus.client import servicebus_client
 from relay.servicebus.publisher import ServiceBusPublisher
@@ -39,7 +40,7 @@ class TurnableClock:
         return int(time.time() * 1000) + self.ahead_ms
 
 
-class NoHolds(CosmosQuarantine):
+class NoHolds(StoredQuarantine):
     """Holds nothing back: there is no Cosmos DB here."""
 
     async def holds(self) -> Holds:
@@ -63,7 +64,7 @@ def relay_remembering(capacity: int, servicebus: ServiceBusServer) -> CosmosRela
     )
     containers = Containers(settings)
     source = CosmosSource(settings.event_type, containers)
-    return Relay(source, publisher, NoHolds(containers), duplicate_window_s=604_800)
+    return Relay(source, publisher, NoHolds(CosmosItems(containers)), duplicate_window_s=604_800)
 
 
 @pytest.mark.parametrize(

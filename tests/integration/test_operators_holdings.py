@@ -5,10 +5,11 @@ from __future__ import annotations
 from azure.cosmos.aio import ContainerProxy
 
 from relay.cli.quarantine.holdings import Holdings, Order
+from tests.support.stores import items_in
 
 
 async def test_an_order_that_is_gone_already_stays_gone(quarantine: ContainerProxy) -> None:
-    holdings = Holdings(quarantine)
+    holdings = Holdings(items_in(quarantine))
     await holdings.add("k", "e1")
     (order,) = await holdings.orders()
 
@@ -20,4 +21,4 @@ async def test_an_order_that_is_gone_already_stays_gone(quarantine: ContainerPro
 
 
 async def test_a_key_that_is_not_parked_counts_as_released(quarantine: ContainerProxy) -> None:
-    assert await Holdings(quarantine).unpark("k") is True
+    assert await Holdings(items_in(quarantine)).unpark("k") is True

@@ -11,16 +11,19 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.quarantine.holdings import Holdings
-from relay.cli.quarantine.records import Filter, Records
+from relay.cli.quarantine.records import Records
 from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosQuarantine
+from relay.cosmos.items import CosmosItems
 from relay.events import Reason
+from relay.quarantine.quarantine import StoredQuarantine
+from relay.quarantine.summaries import Filter
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command
 from tests.support.outbox import event, events, rejected
+from tests.support.stores import items_in
 from tests.support.subscriber import Subscriber
 
 CONTENT = "com.microsoft:argument-error"
@@ -47,8 +50,8 @@ def committed(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def park(environment: dict[str, str], documents: list[dict[str, Any]]) -> None:
-    """CosmosQuarantine documents of one key as the app does where poison parks its key."""
-    quarantine = CosmosQuarantine(Containers(Settings.from_environment(environment)))
+    """Quarantine documents of one key as the app does where poison parks its key."""
+    quarantine = StoredQuarantine(CosmosItems(Containers(Settings.from_environment(environment))))
     poison, *others = documents
     items = rejected(Reason.MESSAGE_REFUSED, poison)
     items += rejected(Reason.KEY_PARKED, *others, first=1)
@@ -140,8 +143,8 @@ async def test_what_comes_between_the_count_and_the_removal_keeps_the_key_parked
 ) -> None:
     documents = committed(events("k", 2))
     await park(environment, documents[:1])
-    (summary,) = await Records(quarantine).find(Filter())
-    await Records(quarantine).remove(summary)
+    (summary,) = await Records(items_in(quarantine)).find(Filter())
+    await Records(items_in(quarantine)).remove(summary)
     count = Holdings._count_records
 
     async def raced(holdings: Holdings, partition_key: str) -> int:
@@ -151,8 +154,8 @@ async def test_what_comes_between_the_count_and_the_removal_keeps_the_key_parked
 
     monkeypatch.setattr(Holdings, "_count_records", raced)
 
-    assert not await Records(quarantine).holdings.unpark("k")
-    assert list(await Records(quarantine).holdings.parked()) == ["k"]
+    assert not await Records(items_in(quarantine)).holdings.unpark("k")
+    assert list(await Records(items_in(quarantine)).holdings.parked()) == ["k"]
 
 
 async def test_a_record_that_is_still_refused_holds_up_those_behind_it(
@@ -213,7 +216,7 @@ async def test_keys_that_are_not_parked_go_out_beside_it(
     environment: dict[str, str], servicebus: ServiceBusServer
 ) -> None:
     await park(environment, committed(events("k", 2)))
-    quarantine = CosmosQuarantine(Containers(Settings.from_environment(environment)))
+    quarantine = StoredQuarantine(CosmosItems(Containers(Settings.from_environment(environment))))
     (other,) = rejected(Reason.MESSAGE_REFUSED, event("o", "other"))
     await quarantine.store([other], "i1")
     await quarantine.close()
@@ -271,8 +274,8 @@ async def test_a_release_that_was_cut_off_before_the_marker_went_is_finished_by_
     environment: dict[str, str], quarantine: ContainerProxy
 ) -> None:
     await park(environment, committed(events("k", 1)))
-    (summary,) = await Records(quarantine).find(Filter())
-    await Records(quarantine).remove(summary)
+    (summary,) = await Records(items_in(quarantine)).find(Filter())
+    await Records(items_in(quarantine)).remove(summary)
 
     run = await relay_command(environment, "quarantine", "release", "--all", "--json")
 

@@ -12,28 +12,31 @@ from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError
 
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cli.quarantine.records import Filter, Records
-from relay.cosmos import holds
+from relay.cli.quarantine.records import Records
 from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosQuarantine
+from relay.cosmos.items import CosmosItems
 from relay.errors import QuarantineError
 from relay.events import Reason, Rejected
 from relay.holds import Holds
+from relay.quarantine import holds
+from relay.quarantine.quarantine import StoredQuarantine
+from relay.quarantine.summaries import Filter
 from relay.settings import Settings
 from tests.support.outbox import event, events, rejected
+from tests.support.stores import items_in
 
-QuarantineMaker = Callable[[], CosmosQuarantine]
+QuarantineMaker = Callable[[], StoredQuarantine]
 
 
 @pytest.fixture
 async def make_quarantine(cosmos: CosmosServer) -> AsyncIterator[QuarantineMaker]:
     """Makes the quarantine of a process of its own."""
-    made: list[CosmosQuarantine] = []
+    made: list[StoredQuarantine] = []
 
-    def make() -> CosmosQuarantine:
+    def make() -> StoredQuarantine:
         environment = {"COSMOS": cosmos.connection_string, "SERVICEBUS": "Endpoint=sb://x;SharedAccessKeyName=x;"}
         environment["SERVICEBUS"] += "SharedAccessKey=YQ=="
-        made.append(CosmosQuarantine(Containers(Settings.from_environment(environment))))
+        made.append(StoredQuarantine(CosmosItems(Containers(Settings.from_environment(environment)))))
         return made[-1]
 
     yield make
@@ -51,7 +54,7 @@ def parked(*documents: dict[str, Any]) -> list[Rejected]:
 
 async def stored(container: ContainerProxy, key: str) -> list[tuple[str, str]]:
     """The records of a key, document id and reason of each, in order of arrival."""
-    summaries = await Records(container).find(Filter(partition_key=key))
+    summaries = await Records(items_in(container)).find(Filter(partition_key=key))
     return [(summary.document_id or "(in parts)", summary.reason) for summary in summaries]
 
 
@@ -260,5 +263,5 @@ async def test_a_container_that_cannot_be_read_fails_the_attempt(
     await process.holds()
     await quarantine.client_connection.DeleteContainer(quarantine.container_link)
 
-    with pytest.raises(QuarantineError, match="could not be read"):
+    with pytest.raises(QuarantineError, match="must be read, but the container 'quarantine' cannot be read"):
         await process.holds()

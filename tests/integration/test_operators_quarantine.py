@@ -14,8 +14,9 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.quarantine.records import Records
 from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosQuarantine
+from relay.cosmos.items import CosmosItems
 from relay.events import Reason
+from relay.quarantine.quarantine import StoredQuarantine
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
@@ -36,8 +37,8 @@ def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str,
 async def put(
     environment: dict[str, str], *documents: dict[str, Any], reason: Reason = Reason.MESSAGE_REFUSED
 ) -> None:
-    """CosmosQuarantine documents, as the app does, in this order."""
-    quarantine = CosmosQuarantine(Containers(Settings.from_environment(environment)))
+    """Quarantine documents, as the app does, in this order."""
+    quarantine = StoredQuarantine(CosmosItems(Containers(Settings.from_environment(environment))))
     await quarantine.store(rejected(reason, *documents), "i1")
     await quarantine.close()
 

@@ -21,7 +21,7 @@ from relay.cli import committed
 from relay.cli.committed import Outbox
 from relay.cli.ordered import OrderedSender
 from relay.cli.replay.state import ReplayState
-from relay.cosmos.holds import marker
+from relay.quarantine.holds import marker
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import admin, inject, refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases

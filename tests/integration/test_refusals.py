@@ -11,8 +11,8 @@ from azure.cosmos.aio import ContainerProxy
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
 from relay.assembly import CosmosRelay
-from relay.cosmos import holds
 from relay.errors import PublishError
+from relay.quarantine import holds
 from relay.servicebus.publisher import ServiceBusPublisher
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import admin, inject, refuse, stop_refusing, topic_counts

@@ -264,7 +264,7 @@ async def test_without_its_quarantine_container_the_invocation_fails_and_says_wh
 ) -> None:
     relay = make_relay(COSMOS_QUARANTINE_CONTAINER="nowhere")
 
-    with pytest.raises(QuarantineError, match=r"'nowhere' could not be written.*partition key /partitionKey"):
+    with pytest.raises(QuarantineError, match=r"'nowhere' cannot be read or written.*partition key /partitionKey"):
         await relay.handle([*events("a", 2), event("x", "")], "i1")
 
     subscriber = Subscriber(servicebus.connection_string)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import sys
 from types import SimpleNamespace
@@ -50,6 +51,35 @@ def test_the_trigger_begins_at_the_beginning_and_reads_what_the_settings_say(fun
         "maxItemsPerInvocation": 123,
         "feedPollDelay": 250,
     }
+
+
+def test_an_sql_outbox_is_read_by_a_timer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQL", "postgresql://127.0.0.1:1/shop")
+    monkeypatch.setenv("SERVICEBUS", "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AAAA")
+    monkeypatch.delenv("COSMOS", raising=False)
+
+    (found,) = indexed()
+
+    assert found.get_function_name() == "relay_sql"
+    trigger = found.get_trigger().get_dict_repr()
+    assert (trigger["type"], trigger["schedule"]) == ("timerTrigger", "0 * * * * *")
+
+
+def test_each_of_two_outboxes_has_a_trigger(function: Function, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQL", "postgresql://127.0.0.1:1/shop")
+
+    assert sorted(found.get_function_name() for found in indexed()) == ["relay", "relay_sql"]
+
+
+def indexed() -> list[Any]:
+    """What the app registers with the settings as they are now."""
+    spec = importlib.util.spec_from_file_location("function_app_indexed_again", ROOT / "function_app.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    functions: list[Any] = module.app.get_functions()
+    return functions
 
 
 @pytest.fixture

@@ -99,6 +99,7 @@ declare
     writers text := format('%I', 'changefeed.writers:' || table_name);
     readers text := format('%I', 'changefeed.readers:' || table_name);
     definitions text;
+    parameters text;
     names text;
     first_name text;
     of_feed text;
@@ -120,35 +121,50 @@ begin
                              octet_length(table_name)),
             hint = 'Use a schema and a table whose names have 44 bytes at most, the dot included.';
     end if;
+    -- Events are looked for with the operators of the primary key's index, whose schema may not be in a search path.
     select string_agg(format('%I %s%s not null', a.attname, format_type(a.atttypid, a.atttypmod),
                              case when a.attcollation <> t.typcollation and a.attcollation <> 0
                                   then format(' collate %s', a.attcollation::regcollation) else '' end),
                       ', ' order by k.place),
+           string_agg(format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' order by k.place),
            string_agg(format('%I', a.attname), ', ' order by k.place),
            (array_agg(format('%I', a.attname) order by k.place))[1],
            string_agg(format('f.%I', a.attname), ', ' order by k.place),
-           string_agg(format('e.%1$I = f.%1$I', a.attname), ' and ' order by k.place),
+           string_agg(format('changefeed_event.%1$I %2$s f.%1$I', a.attname,
+                             coalesce(format('operator(%I.%s)', o.oprnamespace::regnamespace::name, o.oprname), '=')),
+                      ' and ' order by k.place),
            string_agg(format('%L, f.%I', a.attname, a.attname), ', ' order by k.place)
-    into definitions, names, first_name, of_feed, joined, pairs
+    into definitions, parameters, names, first_name, of_feed, joined, pairs
     from pg_index i
     cross join unnest(i.indkey::int2[]) with ordinality as k(attnum, place)
     join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
     join pg_type t on t.oid = a.atttypid
+    left join pg_opclass c on c.oid = (i.indclass::oid[])[k.place - 1]
+    left join pg_amop p on p.amopfamily = c.opcfamily and p.amoplefttype = c.opcintype
+        and p.amoprighttype = c.opcintype and p.amopstrategy = 3
+        and p.amopmethod = (select m.oid from pg_am m where m.amname = 'btree')
+    left join pg_operator o on o.oid = p.amopopr
     where i.indrelid = events_oid and i.indisprimary;
     if definitions is null then
         raise exception using errcode = 'CF001', message = format('the table %s has no primary key', table_name),
             hint = 'Add one: outbox and feed refer to events by it.';
     end if;
     if exists (select from pg_attribute where attrelid = events_oid and attnum > 0 and not attisdropped
-               and attname in ('shard_id', 'order_sequence', 'time_hint', 'ulid')
+               and attname in ('shard_id', 'order_sequence', 'time_hint', 'ulid', 'cursor', 'pagesize')
                and attnum = any (array(select unnest(indkey::int2[]) from pg_index
                                        where indrelid = events_oid and indisprimary))) then
         raise exception using errcode = 'CF001',
             message = format('the primary key of %s has a column that the feed needs for itself', table_name),
-            hint = 'Rename the columns shard_id, order_sequence, time_hint and ulid of the primary key.';
+            hint = 'The primary key may have no column shard_id, order_sequence, time_hint, ulid, cursor or pagesize: '
+                   'rename it.';
     end if;
 
-    insert into changefeed.outbox_feed (table_name, channel) values (setup_feed.table_name, channel_name);
+    insert into changefeed.outbox_feed (table_name, channel) values (setup_feed.table_name, channel_name)
+    on conflict on constraint outbox_feed_pkey do nothing;
+    if not found then
+        raise exception using errcode = 'CF001', message = format('%s has a feed already', table_name),
+            hint = 'To set it up anew, call changefeed.drop_feed first: it removes what is in the outbox and the feed.';
+    end if;
     execute format('create table %s (shard_id int not null, order_sequence bigint generated always as identity '
                    '(cache 1) not null, time_hint timestamptz not null default clock_timestamp(), %s, '
                    'primary key (shard_id, order_sequence))', outbox_table, definitions);
@@ -174,6 +190,7 @@ create function %1$s(shard_id int, "cursor" uuid, pagesize int default 100)
 returns table (ulid uuid, %2$s)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $read$
 #variable_conflict use_column
+<<reading>>
 declare
     last_given uuid;
     last_ms bigint;
@@ -186,11 +203,12 @@ begin
     if found then
         return;
     end if;
-    -- Nothing new in the feed. An idle poll ends here, without a lock.
     select s.ulid into last_given from %6$s s where s.shard_id = $1;
     perform changefeed.check_cursor($2, last_given);
-    perform from %7$s o where o.shard_id = $1 limit 1;
-    if not found then
+    -- An idle poll ends here, without a lock: one snapshot has nothing new, neither in the outbox nor in the feed. With
+    -- a snapshot for each, what another reader moves in between would be in none, and an empty page not the head.
+    if not exists (select from %7$s o where o.shard_id = $1)
+       and not exists (select from %4$s f where f.shard_id = $1 and f.ulid > $2) then
         return;
     end if;
 
@@ -222,18 +240,18 @@ begin
     with taken as materialized (
         select * from %7$s o where o.shard_id = $1 order by o.order_sequence limit $3
     ), timed as materialized (
-        select *, greatest(last_ms, max(least(floor(extract(epoch from time_hint) * 1000), now_ms))
-                                    over (order by order_sequence))::bigint as ms
+        select *, greatest(reading.last_ms, max(least(floor(extract(epoch from time_hint) * 1000), reading.now_ms))
+                                            over (order by order_sequence))::bigint as changefeed_ms
         from taken
     ), bases as materialized (
         select ms, case when ms = last_ms then last_random else changefeed.random_bits(40) end as random,
                case when ms = last_ms then last_counter else changefeed.random_bits(39) end as counter
-        from (select distinct ms from timed) as times
+        from (select distinct changefeed_ms as ms from timed) as times
     ), numbered as materialized (
         select changefeed.ulid(b.ms, b.random,
-                               b.counter + row_number() over (partition by t.ms order by t.order_sequence)) as ulid,
+                               b.counter + row_number() over (partition by b.ms order by t.order_sequence)) as ulid,
                t.*
-        from timed t join bases b on b.ms = t.ms
+        from timed t join bases b on b.ms = t.changefeed_ms
     ), deleted as (
         delete from %7$s o using numbered n where o.shard_id = $1 and o.order_sequence = n.order_sequence
     ), stored as (
@@ -244,7 +262,7 @@ begin
     return query select f.ulid, %5$s from %4$s f where f.shard_id = $1 and f.ulid > $2 order by f.ulid limit $3;
 end
 $read$
-$function$, read_feed, replace(definitions, ' not null', ''), names, feed_table, of_feed, state_table, outbox_table,
+$function$, read_feed, parameters, names, feed_table, of_feed, state_table, outbox_table,
         outbox_table, format('the sequence of %s has a cache', outbox_table), replace(of_feed, 'f.', 'n.'));
 
     -- A join on read_feed in one statement would look for the events in a snapshot taken before read_feed began,
@@ -259,8 +277,9 @@ declare
 begin
     select r.ulid into last_of_page from %3$s($1, $2, $3) r order by r.ulid desc limit 1;
     return query
-        select f.ulid, case when e.%4$s is null then jsonb_build_object(%5$s)::text end, e
-        from %6$s f left join %2$s e on %7$s
+        select f.ulid, case when changefeed_event.%4$s is null then jsonb_build_object(%5$s)::text end,
+               changefeed_event
+        from %6$s f left join %2$s changefeed_event on %7$s
         where f.shard_id = $1 and f.ulid > $2 and f.ulid <= last_of_page order by f.ulid;
 end
 $read$
@@ -287,7 +306,8 @@ $function$, has_news, feed_table, outbox_table);
             end;
             execute format('grant usage on schema changefeed to %s', role_name);
         end loop;
-        execute format('grant insert on %s to %s', outbox_table, writers);
+        -- By column: whoever may insert an order_sequence of his own can break the order.
+        execute format('grant insert (shard_id, time_hint, %s) on %s to %s', names, outbox_table, writers);
         execute format('grant execute on function %s(int, uuid, int), %s(int, uuid, int), %s(int, uuid) to %s',
                        read_feed, read_events, has_news, readers);
         execute format('grant select on %s, %s, changefeed.outbox_feed to %s', feed_table, events, readers);
@@ -301,6 +321,8 @@ $body$;
 create function changefeed.drop_feed(table_name text) returns void
 language plpgsql as $body$
 declare
+    schema_name text := format('%I', split_part(table_name, '.', 1));
+    events text := format('%s.%I', schema_name, substr(table_name, length(split_part(table_name, '.', 1)) + 2));
     role_name text;
 begin
     delete from changefeed.outbox_feed f where f.table_name = drop_feed.table_name;
@@ -308,18 +330,28 @@ begin
         raise exception using errcode = 'CF001', message = format('%s has no feed', table_name),
             hint = 'See the feeds there are in changefeed.outbox_feed.';
     end if;
-    execute format('drop function changefeed.%I(int, uuid, int), changefeed.%I(int, uuid, int), '
+    -- Where the event table was dropped with cascade, read_events has gone with it.
+    execute format('drop function if exists changefeed.%I(int, uuid, int), changefeed.%I(int, uuid, int), '
                    'changefeed.%I(int, uuid)', 'read_events:' || table_name, 'read_feed:' || table_name,
                    'has_news:' || table_name);
     execute format('drop table changefeed.%I, changefeed.%I, changefeed.%I, changefeed.%I', 'outbox:' || table_name,
                    'feed:' || table_name, 'state:' || table_name, 'claim:' || table_name);
     foreach role_name in array array['changefeed.writers:' || table_name, 'changefeed.readers:' || table_name] loop
         if exists (select from pg_roles where rolname = role_name) then
-            execute format('drop owned by %I', role_name);
+            -- What setup_feed has granted, and nothing else: DROP OWNED would drop the role's own tables.
+            execute format('revoke usage on schema changefeed from %I', role_name);
+            execute format('revoke select on changefeed.outbox_feed from %I', role_name);
+            if to_regclass(events) is not null then
+                execute format('revoke select on %s from %I', events, role_name);
+            end if;
+            if to_regnamespace(schema_name) is not null then
+                execute format('revoke usage on schema %s from %I', schema_name, role_name);
+            end if;
             begin
                 execute format('drop role %I', role_name);
             exception when dependent_objects_still_exist then
-                raise notice 'the role % stays: another database of this server uses it', role_name;
+                raise notice 'the role % stays: it has other rights or objects, here or in another database',
+                    role_name;
             end;
         end if;
     end loop;

@@ -11,11 +11,12 @@ from relay.cli.quarantine import release, set_aside
 from relay.cli.quarantine.discard import discard, find_orders
 from relay.cli.quarantine.listing import list_records, show_record
 from relay.cli.quarantine.parked_release import ParkedRelease
-from relay.cli.quarantine.records import Filter, Records, RecordSummary, open_records
+from relay.cli.quarantine.records import Records, open_records
 from relay.cli.quarantine.successors import Successors
 from relay.cli.results import EXIT_CODES, Result
 from relay.errors import UsageError
 from relay.events import Reason
+from relay.quarantine.summaries import Filter, RecordSummary
 from relay.settings import Settings
 
 _DEFAULT_LIMIT = 100

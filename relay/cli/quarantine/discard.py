@@ -5,10 +5,11 @@ from __future__ import annotations
 from relay.cli.console import Console
 from relay.cli.quarantine.holdings import Order
 from relay.cli.quarantine.listing import SHORT_ORDER, missing_line, order_line, record_line
-from relay.cli.quarantine.records import Records, RecordSummary
+from relay.cli.quarantine.records import Records
 from relay.cli.results import ExitCode, Result
-from relay.cosmos.holds import ORDER_PREFIX
 from relay.errors import UsageError
+from relay.quarantine.holds import ORDER_PREFIX
+from relay.quarantine.summaries import RecordSummary
 
 _LISTED_WHEN_ASKING = 10
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from relay.cli.containers import explaining_service_errors
-from relay.cosmos import holds
-from relay.cosmos.quarantine_record import RECORD_TYPE
-
-if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy
+from relay.cli.quarantine.store import explaining_store_errors
+from relay.quarantine import holds
+from relay.quarantine.items import Item, ItemChanged, ItemExists, ItemNotFound, Items
+from relay.quarantine.summaries import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class Order:
     ordered_at: str
 
     def data(self) -> dict[str, str]:
-        """For `--json`, under the names in the container."""
+        """For `--json`, under the names of the item."""
         return {
             "id": self.id,
             "partitionKey": self.partition_key,
@@ -54,15 +51,15 @@ class Parked:
     because: str
 
     def data(self) -> dict[str, str]:
-        """For `--json`, under the names in the container."""
+        """For `--json`, under the names of the item."""
         return {"partitionKey": self.partition_key, "since": self.since, "because": self.because}
 
 
 class Holdings:
     """Reads and changes the parked keys and the orders."""
 
-    def __init__(self, container: ContainerProxy) -> None:
-        self._container = container
+    def __init__(self, items: Items) -> None:
+        self._items = items
 
     async def parked(self, partition_key: str | None = None) -> dict[str, Parked]:
         """The parked keys by key, the longest parked first; only `partition_key` if it is given."""
@@ -78,23 +75,19 @@ class Holdings:
 
     async def add(self, partition_key: str, event_id: str) -> bool:
         """Write an order to set an event aside; returns False if it exists already."""
-        from azure.cosmos.exceptions import CosmosResourceExistsError
-
-        with explaining_service_errors(self._container.id):
+        with explaining_store_errors():
             try:
-                await self._container.create_item(holds.order(partition_key, event_id))
-            except CosmosResourceExistsError:
+                await self._items.create(holds.order(partition_key, event_id))
+            except ItemExists:
                 return False
         return True
 
     async def withdraw(self, order: Order) -> None:
         """Remove an order, if it still exists."""
-        from azure.cosmos.exceptions import CosmosResourceNotFoundError
-
-        with explaining_service_errors(self._container.id):
+        with explaining_store_errors():
             try:
-                await self._container.delete_item(order.id, partition_key=order.partition_key)
-            except CosmosResourceNotFoundError:
+                await self._items.delete(order.id, order.partition_key)
+            except ItemNotFound:
                 return
 
     async def unpark(self, partition_key: str) -> bool:
@@ -106,41 +99,22 @@ class Holdings:
         Returns:
             False if the key is still parked: it has a record, perhaps a new one.
         """
-        from azure.core import MatchConditions
-        from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosResourceNotFoundError
-
-        with explaining_service_errors(self._container.id):
+        with explaining_store_errors():
             try:
-                marker = await self._container.read_item(holds.PARKED_ID, partition_key=partition_key)
-                # The session token of that read makes the count at least as recent.
+                marker = await self._items.read(holds.PARKED_ID, partition_key)
+                # The count is at least as recent as that read.
                 if await self._count_records(partition_key):
                     return False
-                await self._container.delete_item(
-                    holds.PARKED_ID,
-                    partition_key=partition_key,
-                    etag=marker["_etag"],
-                    match_condition=MatchConditions.IfNotModified,
-                )
-            except CosmosResourceNotFoundError:
+                await self._items.delete(holds.PARKED_ID, partition_key, etag=marker.etag)
+            except ItemNotFound:
                 return True
-            except CosmosAccessConditionFailedError:
+            except ItemChanged:
                 return False
         return True
 
     async def _count_records(self, partition_key: str) -> int:
-        counts = self._container.query_items(
-            "SELECT VALUE COUNT(1) FROM c WHERE c.type = @type",
-            parameters=[{"name": "@type", "value": RECORD_TYPE}],
-            partition_key=partition_key,
-        )
-        return sum([int(str(count)) async for count in counts])
+        return await self._items.count(Filter(partition_key=partition_key))
 
-    async def _rows(self, of_type: str, partition_key: str | None) -> list[dict[str, Any]]:
-        options: dict[str, Any] = {} if partition_key is None else {"partition_key": partition_key}
-        with explaining_service_errors(self._container.id):
-            rows = self._container.query_items(
-                "SELECT * FROM c WHERE c.type = @type",
-                parameters=[{"name": "@type", "value": of_type}],
-                **options,
-            )
-            return [row async for row in rows]
+    async def _rows(self, of_type: str, partition_key: str | None) -> list[Item]:
+        with explaining_store_errors():
+            return await self._items.of_type(of_type, partition_key)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 from relay.cli.quarantine.holdings import Order, Parked
-from relay.cli.quarantine.records import SHORT_ID, Filter, Records, RecordSummary
+from relay.cli.quarantine.records import SHORT_ID, Records
 from relay.cli.results import ExitCode, Result
-from relay.cosmos.holds import ORDER_PREFIX
+from relay.quarantine.holds import ORDER_PREFIX
+from relay.quarantine.summaries import Filter, RecordSummary
 
 SHORT_ORDER = len(ORDER_PREFIX) + SHORT_ID
 

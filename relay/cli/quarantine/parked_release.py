@@ -6,9 +6,10 @@ from collections.abc import Sequence, Set
 from itertools import takewhile
 
 from relay.cli.ordered import OrderedSender
-from relay.cli.quarantine.records import Filter, Records, RecordSummary
+from relay.cli.quarantine.records import Records
 from relay.cli.quarantine.release import CHUNK, ReleaseOutcome, StillInvalid, load, repeated
 from relay.events import Event, EventName, Reason
+from relay.quarantine.summaries import Filter, RecordSummary
 
 # The relay keeps storing new events of a parked key. This bounds a release that does not catch up.
 _ROUNDS = 50

@@ -9,11 +9,12 @@ from typing import Any
 
 from relay.cli.console import Progress
 from relay.cli.ordered import OrderedSender
-from relay.cli.quarantine.records import SHORT_ID, Records, RecordSummary
+from relay.cli.quarantine.records import SHORT_ID, Records
 from relay.cli.quarantine.successors import Successors
 from relay.cli.results import ExitCode, Result
 from relay.cosmos.documents import event_of
 from relay.events import Event, EventName
+from relay.quarantine.summaries import RecordSummary
 
 # How many documents, of up to 2 MB each, are in memory at a time.
 CHUNK = 50

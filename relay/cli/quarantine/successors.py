@@ -6,9 +6,10 @@ import time
 from contextlib import aclosing
 
 from relay.cli.committed import Outbox, Range
-from relay.cli.quarantine.records import Filter, Records
+from relay.cli.quarantine.records import Records
 from relay.cosmos.leases import Positions
 from relay.events import Event
+from relay.quarantine.summaries import Filter
 
 _Place = tuple[int, int]
 

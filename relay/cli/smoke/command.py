@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from relay.cli.check.administration import administration_address
 from relay.cli.console import Console
 from relay.cli.containers import explaining_service_errors, open_container
-from relay.cli.quarantine.records import Filter, Records, RecordSummary, open_records
+from relay.cli.quarantine.records import Records, open_records
 from relay.cli.results import Result
 from relay.cli.smoke.canary import TTL_S, canary
 from relay.cli.smoke.comparison import compare
@@ -22,6 +22,7 @@ from relay.cli.smoke.report import Smoke, result_of
 from relay.cli.smoke.subscriptions import Session, choose, open_session
 from relay.cli.times import format_duration, parse_duration
 from relay.errors import ServiceError, UsageError
+from relay.quarantine.summaries import Filter, RecordSummary
 from relay.settings import OnPoison, Settings
 
 if TYPE_CHECKING:

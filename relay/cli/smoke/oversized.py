@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from relay.cli.containers import explaining_service_errors
-from relay.cli.quarantine.records import Filter, Records, RecordSummary
+from relay.cli.quarantine.records import Records
 from relay.cli.smoke.canary import ACTION, PREFIX, TTL_S
 from relay.cli.smoke.subscriptions import Session
 from relay.errors import ServiceError
 from relay.events import Reason
+from relay.quarantine.summaries import Filter, RecordSummary
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy

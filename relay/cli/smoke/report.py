@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.cli.quarantine.records import RecordSummary
 from relay.cli.results import ExitCode, Result
 from relay.cli.smoke.canary import TTL_S
 from relay.cli.smoke.comparison import Difference
 from relay.cli.smoke.oversized import Oversized
+from relay.quarantine.summaries import RecordSummary
 from relay.settings import Settings
 
 _SHOWN_DIFFERENCES = 10

@@ -1,4 +1,4 @@
-"""The ASGI application: routes, error handlers and the Cosmos DB container."""
+"""The ASGI application: routes, error handlers and the store."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from azure.cosmos.aio import ContainerProxy
 from fastapi import FastAPI
 
 from samples.contacts.api import openapi, problems, routes
 from samples.contacts.service import Contacts
-from samples.contacts.settings import open_container
+from samples.contacts.stores import open_contacts
 
 
 def create_app(
-    connect: Callable[[], AbstractAsyncContextManager[ContainerProxy]] = open_container,
+    connect: Callable[[], AbstractAsyncContextManager[Contacts]] = open_contacts,
 ) -> FastAPI:
-    """Return the API. It opens the container with `connect` when the server starts and closes it when it stops."""
+    """Return the API. It opens the store with `connect` when the server starts and closes it when it stops."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with connect() as container:
-            app.state.contacts = Contacts(container)
+        async with connect() as contacts:
+            app.state.contacts = contacts
             yield
 
     app = FastAPI(

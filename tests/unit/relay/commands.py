@@ -16,17 +16,18 @@ from azure.servicebus._pyamqp.error import TokenAuthFailure
 from relay.cli.committed import Outbox
 from relay.cli.ordered import OrderedSender
 from relay.cli.quarantine.holdings import Order
-from relay.cli.quarantine.records import Filter, Records, RecordSummary, in_order
-from relay.cosmos import holds
+from relay.cli.quarantine.records import Records
 from relay.cosmos.leases import LeasePosition, Positions
-from relay.cosmos.quarantine_record import RECORD_TYPE
 from relay.ledger import AcceptedLedger
+from relay.quarantine import holds
+from relay.quarantine.record import RECORD_TYPE
+from relay.quarantine.summaries import Filter, RecordSummary, in_order
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
+from tests.support.in_memory_items import InMemoryItems
 from tests.support.operators import Run, relay_command
-from tests.unit.relay.accounts import FakeContainer
 from tests.unit.relay.topics import FakeTopic
 
 ENVIRONMENT = {
@@ -175,7 +176,7 @@ class MemoryOutbox(Outbox):
 
 
 class InMemoryRecords(Records):
-    """The quarantine on a container in memory.
+    """The quarantine on a store in memory.
 
     Attributes:
         gone: Ids of documents whose records somebody removes between the listing and the reading.
@@ -184,8 +185,8 @@ class InMemoryRecords(Records):
     """
 
     def __init__(self) -> None:
-        self._items = FakeContainer()
-        super().__init__(self._items.proxy)
+        self._memory = InMemoryItems()
+        super().__init__(self._memory)
         self.gone: set[str] = set()
         self.coming: list[dict[str, Any]] = []
         self.behind = False
@@ -196,7 +197,7 @@ class InMemoryRecords(Records):
         """A record of a document; another of the same document needs another `version`."""
         identifier = record_id(document["id"] + version)
         place = {"lsn": document["_lsn"], "order": document.get("order", 0)} if "_lsn" in document else {}
-        self._items.put(
+        self._memory.put(
             {
                 "id": identifier,
                 "partitionKey": document["partitionKey"],
@@ -216,31 +217,31 @@ class InMemoryRecords(Records):
     @property
     def left(self) -> list[str]:
         """The ids of the documents still in quarantine, in order of arrival."""
-        return [item["document"]["id"] for item in self._items.items() if item["type"] == RECORD_TYPE]
+        return [item["document"]["id"] for item in self._memory.stored if item["type"] == RECORD_TYPE]
 
     @property
     def parked_keys(self) -> list[str]:
         """The parked keys, in the order in which they were parked."""
-        return [item["partitionKey"] for item in self._items.items() if item["type"] == holds.PARKED_TYPE]
+        return [item["partitionKey"] for item in self._memory.stored if item["type"] == holds.PARKED_TYPE]
 
     @parked_keys.setter
     def parked_keys(self, keys: list[str]) -> None:
         for key in self.parked_keys:
-            self._items.take(holds.PARKED_ID, key)
+            self._memory.take(holds.PARKED_ID, key)
         for number, key in enumerate(keys):
             since = f"2026-02-09T11:00:00.{number:06}Z"
-            self._items.put(holds.marker(key, record_id("because")) | {"since": since})
+            self._memory.put(holds.marker(key, record_id("because")) | {"since": since})
 
     @property
     def pending(self) -> list[Order]:
         """The pending orders."""
-        found = [item for item in self._items.items() if item["type"] == holds.ORDER_TYPE]
+        found = [item for item in self._memory.stored if item["type"] == holds.ORDER_TYPE]
         return [Order(item["id"], item["partitionKey"], item["eventId"], item["orderedAt"]) for item in found]
 
     @pending.setter
     def pending(self, orders: list[Order]) -> None:
         for order in orders:
-            self._items.put({**order.data(), "type": holds.ORDER_TYPE})
+            self._memory.put({**order.data(), "type": holds.ORDER_TYPE})
 
     async def find(self, chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
         removed, self._removed = self._removed, []

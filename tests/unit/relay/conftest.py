@@ -5,13 +5,13 @@ import pytest
 from relay.telemetry import instruments
 from relay.telemetry.headroom import Headroom
 from relay.telemetry.instruments import BoundedActions
+from tests.support.in_memory_items import InMemoryItems
 from tests.support.telemetry import Telemetry, installed
-from tests.unit.relay.accounts import FakeContainer
 
 
 @pytest.fixture
-def container() -> FakeContainer:
-    return FakeContainer()
+def items() -> InMemoryItems:
+    return InMemoryItems()
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def event(identifier: str, *, age_s: float | None, lsn: int = 1, key: str = "k")
 
 
 async def superseded(checkpoint: Checkpoint, *events: Event) -> set[str]:
-    clearance = await Fence(WINDOW_S, checkpoint.settled).clear(Received(events))
+    clearance = await Fence(WINDOW_S, checkpoint.settled).clear(Received(list(events)))
     return {identifier for _, identifier in clearance.superseded}
 
 

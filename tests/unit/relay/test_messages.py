@@ -9,7 +9,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from relay.cosmos.documents import event_of
-from relay.events import Event
+from relay.events import Event, read_event
 from relay.servicebus import messages
 
 
@@ -67,6 +67,14 @@ def test_the_message_follows_the_contract(timestamp: int) -> None:
 @pytest.mark.parametrize("absent", [{"_ts": None}, {"_ts": True}, {"_ts": "1"}])
 def test_a_timestamp_that_is_no_whole_number_is_left_out(absent: dict[str, Any]) -> None:
     assert "cosmosTimestamp" not in properties_of(messages.plain(event(**absent)))
+
+
+def test_an_event_of_another_source_than_cosmos_db_has_no_timestamp_of_it() -> None:
+    document = {name: value for name, value in event().document.items() if name != "_ts"}
+    made = read_event(document, committed_at=1_700_000_000)
+    assert isinstance(made, Event)
+
+    assert "cosmosTimestamp" not in properties_of(messages.plain(made))
 
 
 def test_properties_that_are_no_strings_are_left_out() -> None:

@@ -6,22 +6,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
 
-from relay.cosmos import holds
-from relay.cosmos.parking import NotParked, ParkedKey
-from relay.cosmos.quarantine_record import create, record_of
+from relay.errors import StoreError
 from relay.events import Reason, Rejected
+from relay.quarantine import holds
+from relay.quarantine.items import BatchFailed, ItemExists, ItemNotFound, ItemTooLarge
+from relay.quarantine.parking import NotParked, ParkedKey
+from relay.quarantine.record import create, record_of
+from tests.support.in_memory_items import InMemoryItems
 from tests.support.outbox import event, events
-from tests.unit.relay.accounts import FakeContainer, failed, refusal
 
 
 class Key:
     """The key "k" of a container, and which documents were reported as new."""
 
-    def __init__(self, container: FakeContainer) -> None:
-        self._container = container
-        self._key = ParkedKey(container.proxy, "k", self._count)
+    def __init__(self, items: InMemoryItems) -> None:
+        self._key = ParkedKey(items, "k", self._count)
         self.new: list[str] = []
 
     def _count(self, record: Mapping[str, Any]) -> None:
@@ -32,8 +32,8 @@ class Key:
 
 
 @pytest.fixture
-def key(container: FakeContainer) -> Key:
-    return Key(container)
+def key(items: InMemoryItems) -> Key:
+    return Key(items)
 
 
 def records(*documents: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -46,92 +46,92 @@ def sized(name: str, size: int) -> dict[str, Any]:
     return event(name, "k", text="x" * (size - 800))
 
 
-async def stored(container: FakeContainer) -> list[str]:
+async def stored(items: InMemoryItems) -> list[str]:
     """What is stored, in the order in which it was: documents, the marker, parts."""
     return [
         item["document"]["id"] if "document" in item else "(in parts)" if "documentParts" in item else item["type"]
-        for item in await container.stored()
+        for item in items.stored
     ]
 
 
-async def test_the_first_record_parks_the_key_in_one_batch_with_all(key: Key, container: FakeContainer) -> None:
+async def test_the_first_record_parks_the_key_in_one_batch_with_all(key: Key, items: InMemoryItems) -> None:
     await key.store(*events("k", 3))
 
-    assert await stored(container) == ["parkedKey", "k-0", "k-1", "k-2"]
-    assert (key.new, container.batches) == (["k-0", "k-1", "k-2"], [4])
-    marker, first, *_ = await container.stored()
+    assert await stored(items) == ["parkedKey", "k-0", "k-1", "k-2"]
+    assert (key.new, items.batches) == (["k-0", "k-1", "k-2"], [4])
+    marker, first, *_ = items.stored
     assert marker["because"] == first["id"]
 
 
-async def test_a_key_that_is_parked_already_stays_as_it_was(key: Key, container: FakeContainer) -> None:
+async def test_a_key_that_is_parked_already_stays_as_it_was(key: Key, items: InMemoryItems) -> None:
     await key.store(event("a", "k"))
-    before = (await container.stored())[0]
+    before = (items.stored)[0]
 
     await key.store(event("b", "k"), event("c", "k"))
 
-    after = (await container.stored())[0]
+    after = (items.stored)[0]
     assert (after["because"], after["since"]) == (before["because"], before["since"])
     assert after["touchedAt"] > before["since"]
     assert key.new == ["a", "b", "c"]
 
 
-async def test_successors_need_a_parked_key(key: Key, container: FakeContainer) -> None:
+async def test_successors_need_a_parked_key(key: Key, items: InMemoryItems) -> None:
     with pytest.raises(NotParked):
         await key.store(event("a", "k"), parks=False)
-    assert await stored(container) == []
+    assert await stored(items) == []
 
     await key.store(event("a", "k"))
     await key.store(event("b", "k"), parks=False)
-    await container.delete_item(holds.PARKED_ID, "k")
+    await items.delete(holds.PARKED_ID, "k")
     with pytest.raises(NotParked):
         await key.store(event("c", "k"), parks=False)
 
-    assert (await stored(container), key.new) == (["a", "b"], ["a", "b"])
+    assert (await stored(items), key.new) == (["a", "b"], ["a", "b"])
 
 
-async def test_a_record_of_a_released_key_does_not_park_it_again(key: Key, container: FakeContainer) -> None:
+async def test_a_record_of_a_released_key_does_not_park_it_again(key: Key, items: InMemoryItems) -> None:
     for record in records(event("a", "k")):
-        await create(container.proxy, record)
+        await create(items, record)
 
     with pytest.raises(NotParked):
         await key.store(event("a", "k"), parks=False)
 
     await key.store(event("a", "k"), parks=True)
-    assert (await stored(container), key.new) == (["a", "parkedKey"], [])
+    assert (await stored(items), key.new) == (["a", "parkedKey"], [])
 
 
-async def test_a_batch_has_as_many_records_as_the_service_takes(key: Key, container: FakeContainer) -> None:
+async def test_a_batch_has_as_many_records_as_the_service_takes(key: Key, items: InMemoryItems) -> None:
     documents = events("k", 250)
 
     await key.store(*documents)
 
     names = [document["id"] for document in documents]
-    assert (key.new, container.batches) == (names, [100, 100, 53])
-    assert await stored(container) == ["parkedKey", *names]
+    assert (key.new, items.batches) == (names, [100, 100, 53])
+    assert await stored(items) == ["parkedKey", *names]
 
 
-async def test_a_batch_has_no_more_bytes_than_fit_with_room_to_spare(key: Key, container: FakeContainer) -> None:
+async def test_a_batch_has_no_more_bytes_than_fit_with_room_to_spare(key: Key, items: InMemoryItems) -> None:
     # A megabyte at most, of the two that the service takes.
     sizes = [300_000, 300_000, 300_000, 300_000, 900_000, 200_000, 200_000]
 
     await key.store(*(sized(f"e{number}", size) for number, size in enumerate(sizes)))
 
-    assert container.batches == [4, 2, 2, 3]
-    assert await stored(container) == ["parkedKey", *(f"e{number}" for number in range(7))]
+    assert items.batches == [4, 2, 2, 3]
+    assert await stored(items) == ["parkedKey", *(f"e{number}" for number in range(7))]
 
 
-async def test_bytes_are_counted_as_the_sdk_sends_them(key: Key, container: FakeContainer) -> None:
+async def test_bytes_are_counted_as_the_sdk_sends_them(key: Key, items: InMemoryItems) -> None:
     # Twelve bytes a character.
     documents = [event(f"e{number}", "k", text="\U0001f600" * 50_000) for number in range(3)]
 
     await key.store(*documents)
 
-    assert container.batches == [2, 2, 2]
+    assert items.batches == [2, 2, 2]
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 async def test_a_document_too_large_for_a_batch_is_stored_in_parts_in_its_place(
-    key: Key, container: FakeContainer, place: int
+    key: Key, items: InMemoryItems, place: int
 ) -> None:
     documents = [event("a", "k"), event("b", "k"), event("c", "k")]
     documents[place] = sized("large", 2_200_000)
@@ -140,78 +140,75 @@ async def test_a_document_too_large_for_a_batch_is_stored_in_parts_in_its_place(
 
     expected = ["a", "b", "c"]
     expected[place] = "(in parts)"
-    found = [name for name in await stored(container) if name not in ("parkedKey", "quarantinedEventPart")]
+    found = [name for name in await stored(items) if name not in ("parkedKey", "quarantinedEventPart")]
     assert (found, key.new) == (expected, expected)
-    assert [item["because"] for item in await container.stored() if item["type"] == "parkedKey"] == [
+    assert [item["because"] for item in items.stored if item["type"] == "parkedKey"] == [
         next(records(documents[0]))["id"]
     ]
 
 
-async def test_of_records_that_fit_only_alone_none_is_left_out(key: Key, container: FakeContainer) -> None:
-    container.answers = [refusal(413)]
+async def test_of_records_that_fit_only_alone_none_is_left_out(key: Key, items: InMemoryItems) -> None:
+    items.answers = [BatchFailed(None, ItemTooLarge("too large"))]
 
     await key.store(*events("k", 3))
 
-    assert container.batches == [4, 2, 2, 2]
-    assert await stored(container) == ["parkedKey", "k-0", "k-1", "k-2"]
+    assert items.batches == [4, 2, 2, 2]
+    assert await stored(items) == ["parkedKey", "k-0", "k-1", "k-2"]
     assert key.new == ["k-0", "k-1", "k-2"]
 
 
-async def test_what_an_earlier_attempt_stored_stays_and_the_rest_follows(
-    key: Key, container: FakeContainer
-) -> None:
+async def test_what_an_earlier_attempt_stored_stays_and_the_rest_follows(key: Key, items: InMemoryItems) -> None:
     documents = events("k", 5)
     await key.store(*documents[:2])
 
     await key.store(*documents)
 
-    assert await stored(container) == ["parkedKey", *(document["id"] for document in documents)]
+    assert await stored(items) == ["parkedKey", *(document["id"] for document in documents)]
     assert key.new == [document["id"] for document in documents]
 
 
-async def test_a_repeated_attempt_stores_nothing_again_in_parts(key: Key, container: FakeContainer) -> None:
+async def test_a_repeated_attempt_stores_nothing_again_in_parts(key: Key, items: InMemoryItems) -> None:
     large = sized("large", 2_200_000)
     await key.store(large)
-    before = len(await container.stored())
+    before = len(items.stored)
 
     await key.store(large)
 
-    assert len(await container.stored()) == before
+    assert len(items.stored) == before
     assert key.new == ["(in parts)"]
 
 
-@pytest.mark.parametrize("status", [401, 403, 429, 503])
+@pytest.mark.parametrize("failure", [StoreError("busy"), BatchFailed(1, ItemNotFound("gone"))])
 @pytest.mark.parametrize("count", [1, 3])
 async def test_what_has_nothing_to_do_with_a_record_is_an_error(
-    key: Key, container: FakeContainer, status: int, count: int
+    key: Key, items: InMemoryItems, failure: StoreError, count: int
 ) -> None:
-    for failure in (refusal(status), failed(0, status), failed(1, status)):
-        container.answers = [failure]
-        with pytest.raises((CosmosHttpResponseError, CosmosBatchOperationError)) as raised:
-            await key.store(*events("k", count))
-        assert raised.value is failure
+    items.answers = [failure]
 
-    assert (await stored(container), key.new) == ([], [])
+    with pytest.raises(StoreError) as raised:
+        await key.store(*events("k", count))
+
+    assert raised.value is failure
+
+    assert (await stored(items), key.new) == ([], [])
 
 
-@pytest.mark.parametrize("status", [400, 413])
-async def test_a_marker_that_is_refused_is_an_error(key: Key, container: FakeContainer, status: int) -> None:
-    container.answers = [failed(0, status)]
+async def test_a_marker_that_is_refused_is_an_error(key: Key, items: InMemoryItems) -> None:
+    items.answers = [BatchFailed(0, ItemTooLarge("too large"))]
 
-    with pytest.raises(CosmosBatchOperationError):
+    with pytest.raises(StoreError, match="too large"):
         await key.store(*events("k", 2))
 
-    assert await stored(container) == []
+    assert await stored(items) == []
 
 
-@pytest.mark.parametrize("failure", [refusal(413), failed(1, 413), refusal(400), failed(1, 400)])
-async def test_what_is_refused_in_parts_too_is_an_error(
-    key: Key, container: FakeContainer, failure: Exception
-) -> None:
+@pytest.mark.parametrize("place", [None, 1])
+async def test_what_is_refused_in_parts_too_is_an_error(key: Key, items: InMemoryItems, place: int | None) -> None:
+    failure = BatchFailed(place, ItemTooLarge("too large"))
     # The record, its one part, its head.
-    container.answers = [failure, None, failure]
+    items.answers = [failure, None, failure]
 
-    with pytest.raises((CosmosHttpResponseError, CosmosBatchOperationError)) as raised:
+    with pytest.raises(StoreError) as raised:
         await key.store(event("a", "k"))
 
     assert raised.value is failure
@@ -219,20 +216,20 @@ async def test_what_is_refused_in_parts_too_is_an_error(
 
 
 async def test_a_conflict_that_names_no_operation_is_taken_for_a_record_that_is_there(
-    key: Key, container: FakeContainer
+    key: Key, items: InMemoryItems
 ) -> None:
-    container.answers = [refusal(409)]
+    items.answers = [BatchFailed(None, ItemExists("there"))]
 
     await key.store(*events("k", 2))
 
-    assert await stored(container) == ["parkedKey", "k-0", "k-1"]
+    assert await stored(items) == ["parkedKey", "k-0", "k-1"]
 
 
-async def test_a_head_is_stored_by_itself_where_it_does_not_fit_beside_others(container: FakeContainer) -> None:
+async def test_a_head_is_stored_by_itself_where_it_does_not_fit_beside_others(items: InMemoryItems) -> None:
     new: list[Mapping[str, Any]] = []
     heads = [{"id": name, "partitionKey": "k", "documentParts": 0} for name in ("a", "b")]
-    container.answers = [refusal(413)]
+    items.answers = [BatchFailed(None, ItemTooLarge("too large"))]
 
-    await ParkedKey(container.proxy, "k", new.append).store(heads, parks=True)
+    await ParkedKey(items, "k", new.append).store(heads, parks=True)
 
-    assert (new, container.batches) == (heads, [3, 2, 2])
+    assert (new, items.batches) == (heads, [3, 2, 2])

@@ -1,4 +1,4 @@
-"""What is quarantined, what parks a key, and what is held back, over a container in memory."""
+"""What is quarantined, what parks a key, and what is held back, over a store in memory."""
 
 from __future__ import annotations
 
@@ -7,29 +7,19 @@ from typing import Any
 
 import pytest
 
-from relay.cosmos import holds
-from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosQuarantine
-from relay.errors import QuarantineError
+from relay.errors import QuarantineError, StoreError
 from relay.events import Reason, Rejected, read_event
 from relay.holds import Holds
-from relay.settings import Settings
+from relay.quarantine import holds
+from relay.quarantine.quarantine import StoredQuarantine
+from tests.support.in_memory_items import InMemoryItems
 from tests.support.outbox import event, events, sound
 from tests.support.telemetry import Telemetry
-from tests.unit.relay.accounts import FakeContainer, FakeContainers, refusal
-
-SETTINGS = Settings.from_environment(
-    {
-        "COSMOS": "AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=c2VjcmV0a2V5;",
-        "SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0",
-        "COSMOS_QUARANTINE_CONTAINER": "aside",
-    }
-)
 
 
-def process(container: FakeContainer) -> CosmosQuarantine:
+def process(items: InMemoryItems) -> StoredQuarantine:
     """The quarantine of a process of its own."""
-    return CosmosQuarantine(FakeContainers(container).all)
+    return StoredQuarantine(items)
 
 
 def refused(*documents: dict[str, Any]) -> list[Rejected]:
@@ -49,71 +39,69 @@ def placed(*rejected: Rejected) -> list[Rejected]:
     return [replace(item, position=position) for position, item in enumerate(rejected)]
 
 
-async def records(container: FakeContainer) -> list[tuple[str, str]]:
+async def records(items: InMemoryItems) -> list[tuple[str, str]]:
     """The records, document id and reason of each, by their position."""
-    found = [item for item in await container.stored() if item["type"] == "quarantinedEvent"]
+    found = [item for item in items.stored if item["type"] == "quarantinedEvent"]
     found.sort(key=lambda item: (item["quarantinedAt"], item["position"]))
     return [(item["document"].get("id"), item["reason"]) for item in found]
 
 
-async def release(container: FakeContainer, key: str) -> None:
-    await container.delete_item(holds.PARKED_ID, key)
+async def release(items: InMemoryItems, key: str) -> None:
+    await items.delete(holds.PARKED_ID, key)
 
 
-async def test_documents_are_stored_in_their_order_and_hold_nothing_back(container: FakeContainer) -> None:
-    await process(container).store(placed(*refused(event("b", "k"), event("a", "k"), event("c", "other"))), "i1")
+async def test_documents_are_stored_in_their_order_and_hold_nothing_back(items: InMemoryItems) -> None:
+    await process(items).store(placed(*refused(event("b", "k"), event("a", "k"), event("c", "other"))), "i1")
 
-    stored = {item["document"]["id"]: item for item in await container.stored()}
+    stored = {item["document"]["id"]: item for item in items.stored}
     assert {name: item["position"] for name, item in stored.items()} == {"b": 0, "a": 1, "c": 2}
     assert {item["invocationId"] for item in stored.values()} == {"i1"}
-    assert await process(container).holds() == Holds()
+    assert await process(items).holds() == Holds()
 
 
-async def test_the_container_that_the_settings_name_is_used(container: FakeContainer) -> None:
-    containers = FakeContainers(container)
-    quarantine = CosmosQuarantine(containers.all)
+async def test_the_store_is_asked_for_nothing_where_nothing_is_rejected(items: InMemoryItems) -> None:
+    items.answers = [StoreError("no route to the store")]
 
-    await quarantine.store([], "i1", park=True)
-    assert containers.opened == []
-    await quarantine.store(refused(event("a", "k")), "i1")
-    await quarantine.close()
+    await process(items).store([], "i1", park=True)
 
-    assert (containers.opened, containers.closed) == (["aside"], True)
+    assert len(items.answers) == 1
 
 
-async def test_a_quarantine_without_a_connection_can_be_closed() -> None:
-    await CosmosQuarantine(Containers(SETTINGS)).close()
+async def test_the_store_is_closed_with_its_quarantine(items: InMemoryItems) -> None:
+    await process(items).close()
+
+    assert items.closed
 
 
 @pytest.mark.parametrize("park", [False, True])
 async def test_a_repeated_attempt_stores_and_counts_nothing_again(
-    container: FakeContainer, reported: Telemetry, park: bool
+    items: InMemoryItems, reported: Telemetry, park: bool
 ) -> None:
-    items = [*refused(event("a", "k")), Rejected({"id": "b"}, Reason.PARTITION_KEY_MISSING, "")]
+    rejected = [*refused(event("a", "k")), Rejected({"id": "b"}, Reason.PARTITION_KEY_MISSING, "")]
 
-    await process(container).store(items, "i1", park=park)
+    await process(items).store(rejected, "i1", park=park)
     first = reported.metrics().by("relay.events.quarantined", "reason")
-    await process(container).store(items, "i1", park=park)
+    await process(items).store(rejected, "i1", park=park)
 
     assert first == {"message-refused": 1, "partition-key-missing": 1}
     assert reported.metrics().by("relay.events.quarantined", "reason") == {}
-    assert len(await records(container)) == 2
+    assert len(await records(items)) == 2
 
 
 async def test_the_first_document_of_a_key_parks_it_and_the_others_are_stored_behind(
-    container: FakeContainer,
+    items: InMemoryItems,
 ) -> None:
     one, two = events("one", 3), events("two", 2)
     keyless = Rejected({"id": "x"}, Reason.PARTITION_KEY_MISSING, "")
-    items = placed(*refused(one[0]), keyless, *refused(two[0]), *parked(one[1], two[1], one[2]))
+    rejected = placed(*refused(one[0]), keyless, *refused(two[0]), *parked(one[1], two[1], one[2]))
 
-    await process(container).store(items, "i1", park=True)
+    await process(items).store(rejected, "i1", park=True)
 
-    assert await process(container).holds() == Holds(frozenset({"one", "two"}))
-    stored = {item["document"]["id"]: item for item in await container.stored() if "document" in item}
+    assert await process(items).holds() == Holds(frozenset({"one", "two"}))
+    stored = {item["document"]["id"]: item for item in items.stored if "document" in item}
     in_order = sorted(stored, key=lambda name: stored[name]["position"])
     assert in_order == ["one-0", "x", "two-0", "one-1", "two-1", "one-2"]
-    because = {item["because"] for item in await container.stored() if item["type"] == "parkedKey"}
+    because = {item["because"] for item in items.stored if item["type"] == "parkedKey"}
     assert because == {stored["one-0"]["id"], stored["two-0"]["id"]}
 
 
@@ -129,67 +117,67 @@ async def test_the_first_document_of_a_key_parks_it_and_the_others_are_stored_be
     ],
 )
 async def test_what_no_session_could_hold_is_stored_and_parks_nothing(
-    container: FakeContainer, key: Any, reason: Reason
+    items: InMemoryItems, key: Any, reason: Reason
 ) -> None:
     invalid = read_event({"id": "a", "partitionKey": key})
     assert isinstance(invalid, Rejected)
-    items = [replace(invalid, reason=reason), *refused(event("b", "k"))]
+    rejected = [replace(invalid, reason=reason), *refused(event("b", "k"))]
 
-    await process(container).store(items, "i1", park=True)
+    await process(items).store(rejected, "i1", park=True)
 
-    assert await process(container).holds() == Holds(frozenset({"k"}))
-    assert sorted(await records(container)) == [("a", reason), ("b", "message-refused")]
+    assert await process(items).holds() == Holds(frozenset({"k"}))
+    assert sorted(await records(items)) == [("a", reason), ("b", "message-refused")]
 
 
-async def test_successors_are_stored_only_while_their_key_is_parked(container: FakeContainer) -> None:
+async def test_successors_are_stored_only_while_their_key_is_parked(items: InMemoryItems) -> None:
     first, second, third = events("k", 3)
-    running = process(container)
+    running = process(items)
     await running.store(refused(first), "i1", park=True)
     await running.store(parked(second), "i2", park=True)
-    await release(container, "k")
+    await release(items, "k")
 
     with pytest.raises(QuarantineError, match="released while further events") as raised:
         await running.store(parked(third), "i3", park=True)
 
     assert raised.value.__cause__ is None
-    assert [name for name, _ in await records(container)] == ["k-0", "k-1"]
+    assert [name for name, _ in await records(items)] == ["k-0", "k-1"]
     assert await running.holds() == Holds()
 
 
 async def test_a_process_knows_what_it_has_parked_before_the_replica_that_answers_does(
-    container: FakeContainer,
+    items: InMemoryItems,
 ) -> None:
-    running = process(container)
+    running = process(items)
     await running.store(refused(event("a", "one"), event("b", "two")), "i1", park=True)
-    await process(container).store(refused(event("c", "three")), "i1", park=True)
-    container.lags = True
+    await process(items).store(refused(event("c", "three")), "i1", park=True)
+    items.lags = True
 
     before = await running.holds()
-    await release(container, "one")
+    await release(items, "one")
     after = await running.holds()
-    container.lags = False
+    items.lags = False
 
     assert (set(before.parked), set(after.parked)) == ({"one", "two"}, {"two"})
     assert (await running.holds()).parked == {"two", "three"}
 
 
 async def test_a_key_that_is_parked_already_is_known_once_something_is_stored_behind_it(
-    container: FakeContainer,
+    items: InMemoryItems,
 ) -> None:
     first, second = events("k", 2)
-    await process(container).store(refused(first), "i1", park=True)
-    running = process(container)
+    await process(items).store(refused(first), "i1", park=True)
+    running = process(items)
     await running.store(parked(second), "i2", park=True)
-    container.lags = True
+    items.lags = True
 
     assert (await running.holds()).parked == {"k"}
 
 
 @pytest.mark.parametrize("park", [False, True])
-async def test_an_order_is_held_until_its_event_is_stored(container: FakeContainer, park: bool) -> None:
-    running = process(container)
+async def test_an_order_is_held_until_its_event_is_stored(items: InMemoryItems, park: bool) -> None:
+    running = process(items)
     for identifier in ("e/1?#", "e2"):
-        await container.create_item(holds.order("k", identifier))
+        await items.create(holds.order("k", identifier))
     before = await running.holds()
 
     aside = rejection(event("e/1?#", "k"), Reason.SET_ASIDE)
@@ -197,57 +185,53 @@ async def test_an_order_is_held_until_its_event_is_stored(container: FakeContain
 
     assert before.set_aside == {("k", "e/1?#"), ("k", "e2")}
     assert (await running.holds()).set_aside == {("k", "e2")}
-    assert [name for name, _ in await records(container)] == ["a", "e/1?#"]
+    assert [name for name, _ in await records(items)] == ["a", "e/1?#"]
 
 
-async def test_an_event_is_set_aside_though_its_order_was_withdrawn(container: FakeContainer) -> None:
-    await process(container).store([rejection(event("e", "k"), Reason.SET_ASIDE)], "i1")
+async def test_an_event_is_set_aside_though_its_order_was_withdrawn(items: InMemoryItems) -> None:
+    await process(items).store([rejection(event("e", "k"), Reason.SET_ASIDE)], "i1")
 
-    assert await records(container) == [("e", "set-aside")]
-
-
-async def test_only_the_event_that_an_order_names_fulfils_it(container: FakeContainer) -> None:
-    await container.create_item(holds.order("k", "e"))
-
-    await process(container).store(refused(event("e", "k")), "i1")
-
-    assert (await process(container).holds()).set_aside == {("k", "e")}
+    assert await records(items) == [("e", "set-aside")]
 
 
-@pytest.mark.parametrize("failure", [refusal(403), OSError("no route to host")])
+async def test_only_the_event_that_an_order_names_fulfils_it(items: InMemoryItems) -> None:
+    await items.create(holds.order("k", "e"))
+
+    await process(items).store(refused(event("e", "k")), "i1")
+
+    assert (await process(items).holds()).set_aside == {("k", "e")}
+
+
 @pytest.mark.parametrize("park", [False, True])
-async def test_what_cannot_be_written_fails_and_names_the_container(
-    container: FakeContainer, park: bool, failure: Exception
-) -> None:
-    container.answers = [failure]
+async def test_what_cannot_be_written_fails_and_says_why(items: InMemoryItems, park: bool) -> None:
+    failure = StoreError("the container 'aside' cannot be written. Check it.")
+    items.answers = [failure]
 
     with pytest.raises(QuarantineError) as raised:
-        await process(container).store(refused(event("a", "k"), event("b", "k")), "i1", park=park)
+        await process(items).store(refused(event("a", "k"), event("b", "k")), "i1", park=park)
 
-    said = str(raised.value)
-    assert said.startswith("2 document(s) must be quarantined, but the container 'aside' could not be written: ")
+    said = "2 document(s) must be quarantined, but the container 'aside' cannot be written. Check it."
+    assert str(raised.value) == said
     assert raised.value.__cause__ is failure
-    assert await records(container) == []
+    assert await records(items) == []
 
 
-async def test_an_order_that_cannot_be_removed_fails_the_attempt(container: FakeContainer) -> None:
-    await container.create_item(holds.order("k", "e"))
-    container.answers = [None, refusal(503)]
+async def test_an_order_that_cannot_be_removed_fails_the_attempt(items: InMemoryItems) -> None:
+    await items.create(holds.order("k", "e"))
+    items.answers = [None, StoreError("busy")]
 
-    with pytest.raises(QuarantineError, match="could not be written"):
-        await process(container).store([rejection(event("e", "k"), Reason.SET_ASIDE)], "i1")
+    with pytest.raises(QuarantineError, match="busy"):
+        await process(items).store([rejection(event("e", "k"), Reason.SET_ASIDE)], "i1")
 
 
-@pytest.mark.parametrize("answers", [[refusal(403)], [None, refusal(503)]], ids=["the query", "a parked key"])
-async def test_what_is_held_back_has_to_be_known(
-    container: FakeContainer, answers: list[Exception | None]
-) -> None:
-    running = process(container)
+@pytest.mark.parametrize("before", [[], [None]], ids=["the query", "a parked key"])
+async def test_what_is_held_back_has_to_be_known(items: InMemoryItems, before: list[Exception | None]) -> None:
+    running = process(items)
     await running.store(refused(event("a", "k")), "i1", park=True)
-    container.lags = True
-    container.answers = answers
+    items.lags = True
+    items.answers = [*before, StoreError("no")]
 
-    with pytest.raises(QuarantineError, match="must be read, but the container 'aside' could not be read: "):
+    with pytest.raises(QuarantineError, match="orders to set events aside must be read, but no"):
         await running.holds()
 
     assert (await running.holds()).parked == {"k"}

@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from relay.cosmos.quarantine_record import NO_PARTITION_KEY, create, record_of
+from relay.errors import StoreError
 from relay.events import Reason, Rejected
+from relay.quarantine.items import ItemTooLarge
+from relay.quarantine.record import NO_PARTITION_KEY, create, record_of
+from tests.support.in_memory_items import InMemoryItems
 from tests.support.outbox import event
-from tests.unit.relay.accounts import FakeContainer, refusal
 
 
 def record(document: dict[str, Any], position: int = 0) -> dict[str, Any]:
@@ -27,12 +28,12 @@ def nested(levels: int) -> dict[str, Any]:
     return {"id": "e", "partitionKey": "k", "type": "domainEvent", "data": inner}
 
 
-async def whole(container: FakeContainer) -> Any:
+async def whole(items: InMemoryItems) -> Any:
     """The one document that is stored in parts, put together, and how many parts there are."""
-    items = await container.stored()
-    (head,) = [item for item in items if item["type"] == "quarantinedEvent"]
+    stored = items.stored
+    (head,) = [item for item in stored if item["type"] == "quarantinedEvent"]
     parts = sorted(
-        (item for item in items if item["type"] == "quarantinedEventPart"), key=lambda item: item["part"]
+        (item for item in stored if item["type"] == "quarantinedEventPart"), key=lambda item: item["part"]
     )
     assert [part["part"] for part in parts] == list(range(head["documentParts"]))
     assert [part["id"] for part in parts] == [f"{head['id']}-{number}" for number in range(len(parts))]
@@ -89,64 +90,63 @@ def test_a_document_that_came_alone_is_the_first_of_its_batch() -> None:
     assert Rejected({}, Reason.ID_MISSING, "").position == 0
 
 
-async def test_a_record_is_new_once(container: FakeContainer) -> None:
+async def test_a_record_is_new_once(items: InMemoryItems) -> None:
     made = record(event("e", "k"))
 
-    assert [await create(container.proxy, made) for _ in range(2)] == [True, False]
-    (item,) = await container.stored()
+    assert [await create(items, made) for _ in range(2)] == [True, False]
+    (item,) = items.stored
     assert item.items() >= made.items()
 
 
-async def test_a_document_that_is_too_large_for_an_item_is_stored_in_parts(container: FakeContainer) -> None:
+async def test_a_document_that_is_too_large_for_an_item_is_stored_in_parts(items: InMemoryItems) -> None:
     # Twelve bytes a character on the wire: the most that one can have.
     document = event("e", "k", text="\U0001f600" * 400_000)
     made = record(document)
 
-    assert [await create(container.proxy, made) for _ in range(2)] == [True, False]
+    assert [await create(items, made) for _ in range(2)] == [True, False]
 
-    assert await whole(container) == (document, 3)
+    assert await whole(items) == (document, 3)
 
 
 async def test_a_document_that_nests_too_deep_within_its_record_is_stored_in_parts(
-    container: FakeContainer,
+    items: InMemoryItems,
 ) -> None:
-    await create(container.proxy, record(nested(127)))
-    assert [("document" in item) for item in await container.stored()] == [True]
+    await create(items, record(nested(127)))
+    assert [("document" in item) for item in items.stored] == [True]
 
-    deepest = FakeContainer()
-    assert await create(deepest.proxy, record(nested(128)))
+    deepest = InMemoryItems()
+    assert await create(deepest, record(nested(128)))
 
     assert await whole(deepest) == (nested(128), 1)
 
 
-@pytest.mark.parametrize("status", [401, 403, 412, 429, 503])
-async def test_another_refusal_is_not_answered_with_parts(container: FakeContainer, status: int) -> None:
-    container.answers = [refusal(status)]
+async def test_another_refusal_is_not_answered_with_parts(items: InMemoryItems) -> None:
+    items.answers = [StoreError("as the test says")]
 
-    with pytest.raises(CosmosHttpResponseError, match="as the test says"):
-        await create(container.proxy, record(event("e", "k")))
+    with pytest.raises(StoreError, match="as the test says"):
+        await create(items, record(event("e", "k")))
 
-    assert await container.stored() == []
+    assert items.stored == []
 
 
-async def test_an_attempt_that_broke_off_between_two_parts_is_taken_up(container: FakeContainer) -> None:
+async def test_an_attempt_that_broke_off_between_two_parts_is_taken_up(items: InMemoryItems) -> None:
     document = event("e", "k", text="x" * 2_200_000)
     made = record(document)
-    container.answers = [None, None, None, refusal(503)]
-    with pytest.raises(CosmosHttpResponseError):
-        await create(container.proxy, made)
+    items.answers = [None, None, None, StoreError("busy")]
+    with pytest.raises(StoreError):
+        await create(items, made)
 
-    assert await create(container.proxy, made)
+    assert await create(items, made)
 
-    assert (await whole(container))[0] == document
+    assert (await whole(items))[0] == document
 
 
-async def test_what_is_refused_in_parts_too_is_an_error(container: FakeContainer) -> None:
-    container.answers = [refusal(413), refusal(413)]
+async def test_what_is_refused_in_parts_too_is_an_error(items: InMemoryItems) -> None:
+    items.answers = [ItemTooLarge("too large"), ItemTooLarge("too large")]
 
-    with pytest.raises(CosmosHttpResponseError):
-        await create(container.proxy, record(event("e", "k")))
+    with pytest.raises(StoreError):
+        await create(items, record(event("e", "k")))
 
-    container.answers = [refusal(413), None, refusal(400)]
-    with pytest.raises(CosmosHttpResponseError):
-        await create(container.proxy, record(event("f", "k")))
+    items.answers = [ItemTooLarge("too large"), None, ItemTooLarge("too deep")]
+    with pytest.raises(StoreError):
+        await create(items, record(event("f", "k")))

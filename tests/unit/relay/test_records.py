@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy
 
-from relay.cli.quarantine.records import Filter, Records, RecordSummary, in_order
-from relay.errors import UsageError
-from tests.unit.relay.commands import cosmos_error
+from relay.cli.quarantine.holdings import Order
+from relay.cli.quarantine.records import Records
+from relay.errors import ServiceError, StoreError, UsageError
+from relay.quarantine.items import BatchFailed, ItemTooLarge
+from relay.quarantine.summaries import Filter, RecordSummary, in_order
+from tests.support.in_memory_items import InMemoryItems
 
 ROW: dict[str, Any] = {
     "id": "r",
@@ -74,66 +76,49 @@ def test_a_key_of_which_one_place_is_not_known_keeps_the_order_of_arrival() -> N
     assert ids(in_order(summaries)) == "abc"
 
 
-@pytest.mark.parametrize(
-    ("chosen", "where", "values"),
-    [
-        (Filter(), " WHERE c.type = @type", ["quarantinedEvent"]),
-        (
-            Filter(reason="set-aside"),
-            " WHERE c.type = @type AND c.reason = @reason",
-            ["quarantinedEvent", "set-aside"],
-        ),
-        (
-            Filter("set-aside", ""),
-            " WHERE c.type = @type AND c.reason = @reason AND c.partitionKey = @partitionKey",
-            ["quarantinedEvent", "set-aside", ""],
-        ),
-    ],
-)
-def test_a_filter_asks_for_what_was_chosen(chosen: Filter, where: str, values: list[str]) -> None:
-    clause, parameters = chosen.clause()
+async def test_an_id_that_two_records_begin_with_names_neither(items: InMemoryItems) -> None:
+    for name in ("ab1", "ab2"):
+        items.put(ROW | {"id": name, "type": "quarantinedEvent"})
 
-    assert (clause, [parameter["value"] for parameter in parameters]) == (where, values)
-    assert all(str(parameter["name"]) in clause for parameter in parameters)
-
-
-class Rows:
-    """A container whose queries are answered with these rows.
-
-    Attributes:
-        read: How many rows were taken of the answers.
-    """
-
-    id = "quarantine"
-
-    def __init__(self, *names: str) -> None:
-        self._names = names
-        self.read = 0
-
-    async def query_items(self, query: str, parameters: list[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
-        for name in self._names:
-            self.read += 1
-            yield ROW | {"id": name}
-
-    async def read_item(self, item: str, partition_key: str) -> dict[str, Any]:
-        raise cosmos_error(404)
-
-
-async def test_no_more_rows_are_read_than_a_listing_shows() -> None:
-    container = Rows("a", "b", "c", "d", "e")
-
-    summaries = await Records(cast(ContainerProxy, container)).find(Filter(), limit=2)
-
-    assert (ids(summaries), container.read) == ("ab", 3)
-
-
-async def test_an_id_that_two_records_begin_with_names_neither() -> None:
     with pytest.raises(UsageError, match="2 records have an id that begins with 'ab': give more of it"):
-        await Records(cast(ContainerProxy, Rows("ab1", "ab2"))).find_by_ids(["ab"])
+        await Records(items).find_by_ids(["ab"])
 
 
 @pytest.mark.parametrize("parts", [0, 2])
-async def test_the_document_of_a_record_that_is_gone_is_none(parts: int) -> None:
+async def test_the_document_of_a_record_that_is_gone_is_none(items: InMemoryItems, parts: int) -> None:
     gone = RecordSummary.of(ROW | {"documentParts": parts})
 
-    assert await Records(cast(ContainerProxy, Rows())).document(gone) is None
+    assert await Records(items).document(gone) is None
+
+
+async def test_a_record_that_cannot_be_removed_is_an_error(items: InMemoryItems) -> None:
+    items.answers = [BatchFailed(0, ItemTooLarge("refused"))]
+
+    with pytest.raises(ServiceError, match="refused"):
+        await Records(items).remove(RecordSummary.of(ROW))
+
+
+REQUESTS: list[Callable[[Records], Awaitable[object]]] = [
+    lambda records: records.count(Filter()),
+    lambda records: records.find(Filter()),
+    lambda records: records.find_by_ids(["a"]),
+    lambda records: records.document(RecordSummary.of(ROW)),
+    lambda records: records.remove(RecordSummary.of(ROW)),
+    lambda records: records.holdings.parked(),
+    lambda records: records.holdings.orders(),
+    lambda records: records.holdings.add("k", "e"),
+    lambda records: records.holdings.withdraw(Order("set-aside:x", "k", "e", "")),
+    lambda records: records.holdings.unpark("k"),
+]
+
+
+@pytest.mark.parametrize("request_of", REQUESTS)
+async def test_a_store_that_cannot_be_reached_is_an_error_of_the_service(
+    items: InMemoryItems, request_of: Callable[[Records], Awaitable[object]]
+) -> None:
+    items.answers = [StoreError("no route to the store")]
+
+    with pytest.raises(ServiceError, match="no route to the store") as raised:
+        await request_of(Records(items))
+
+    assert isinstance(raised.value.__cause__, StoreError)

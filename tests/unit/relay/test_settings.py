@@ -43,6 +43,7 @@ def test_identities_are_taken_by_the_hosts_own_convention() -> None:
         }
     )
 
+    assert settings.cosmos is not None
     assert settings.cosmos.identity == Identity(managed=True, client_id="0000-1111")
     assert settings.servicebus.address == "n.servicebus.windows.net"
     assert settings.servicebus.identity == Identity(managed=False, client_id=None)
@@ -211,6 +212,7 @@ def test_the_account_is_an_address_of_http(address: str) -> None:
 def test_the_account_may_be_local(address: str) -> None:
     settings = Settings.from_environment({"COSMOS__accountEndpoint": address, "SERVICEBUS": SERVICEBUS})
 
+    assert settings.cosmos is not None
     assert settings.cosmos.address == address
 
 

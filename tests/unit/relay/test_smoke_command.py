@@ -18,7 +18,6 @@ from azure.servicebus.exceptions import (
 )
 
 from relay.cli.check.facts import Gap, ServiceBusFacts, SubscriptionFacts, Why
-from relay.cli.quarantine.records import Filter, RecordSummary
 from relay.cli.smoke import subscriptions
 from relay.cli.smoke.comparison import Difference
 from relay.cli.smoke.oversized import Oversized
@@ -26,6 +25,7 @@ from relay.cli.smoke.report import Smoke, result_of
 from relay.cli.smoke.subscriptions import Session, choose, open_session
 from relay.errors import ServiceError, UsageError
 from relay.events import Event
+from relay.quarantine.summaries import Filter, RecordSummary
 from relay.servicebus import messages
 from relay.settings import Settings
 from tests.support.operators import relay_command
@@ -56,8 +56,6 @@ class App(FakeContainer):
         shelf: The quarantine.
     """
 
-    id = "data"
-
     def __init__(self) -> None:
         super().__init__()
         self.messages: list[Any] = []
@@ -87,10 +85,10 @@ class App(FakeContainer):
             self.messages.append(_received(event))
         return stored
 
-    async def delete_item(self, item: str, partition_key: str, **condition: Any) -> None:
+    async def delete_item(self, item: str, partition_key: str) -> None:
         if self.refuses_to_delete is not None:
             raise self.refuses_to_delete
-        await super().delete_item(item, partition_key, **condition)
+        await super().delete_item(item, partition_key)
 
     @property
     def written(self) -> dict[str, dict[str, Any]]:

@@ -13,6 +13,9 @@ from relay.cli.committed import Outbox
 from relay.cli.quarantine.records import Records
 from relay.cli.quarantine.successors import Successors
 from relay.cosmos.leases import LeasePosition, Positions
+from relay.events import Reason, Rejected
+from relay.quarantine.record import record_of
+from tests.support.in_memory_items import InMemoryItems
 from tests.support.outbox import sound
 
 KEY = "k"
@@ -25,13 +28,12 @@ def document(identifier: str, lsn: object = None, order: object = None, **change
 
 
 class Container:
-    """The outbox and the quarantine in one: a change feed of one page, and records of these document ids."""
+    """The outbox: a change feed of one page."""
 
     id = "data"
 
-    def __init__(self, feed: list[dict[str, Any]], quarantined: tuple[str, ...]) -> None:
+    def __init__(self, feed: list[dict[str, Any]]) -> None:
         self._feed = feed
-        self._quarantined = quarantined
         self.readings = 0
 
     async def feed_range_from_partition_key(self, key: str) -> dict[str, Any]:
@@ -47,19 +49,6 @@ class Container:
     async def _items(self) -> AsyncIterator[dict[str, Any]]:
         for item in self._feed:
             yield item
-
-    async def query_items(self, *_: Any, **__: Any) -> AsyncIterator[dict[str, Any]]:
-        for identifier in self._quarantined:
-            yield {
-                "id": f"record-of-{identifier}",
-                "partitionKey": KEY,
-                "reason": "set-aside",
-                "detail": "",
-                "quarantinedAt": "",
-                "position": 0,
-                "invocationId": "",
-                "documentId": identifier,
-            }
 
 
 class OutboxAt(Outbox):
@@ -81,10 +70,12 @@ class InMemorySuccessors:
     """Successors over a feed, with what they have read of it."""
 
     def __init__(self, *feed: dict[str, Any], passed: int | None = 100, quarantined: tuple[str, ...] = ()) -> None:
-        self.container = Container(list(feed), quarantined)
+        self.container = Container(list(feed))
         self.outbox = OutboxAt(self.container, passed)
-        records = Records(cast(ContainerProxy, self.container))
-        self._successors = Successors(self.outbox, records, "domainEvent")
+        items = InMemoryItems()
+        for identifier in quarantined:
+            items.put(record_of(Rejected(document(identifier), Reason.SET_ASIDE, ""), "i1"))
+        self._successors = Successors(self.outbox, Records(items), "domainEvent")
 
     async def went_out(self, event: dict[str, Any]) -> bool:
         return await self._successors.went_out(sound(event))

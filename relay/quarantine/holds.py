@@ -1,6 +1,6 @@
-"""Parked keys and orders to set an event aside, as they stand in the quarantine container.
+"""Parked keys and orders to set an event aside, as they stand in the quarantine.
 
-Both are documents with the partition key of the event:
+Both are items with the partition key of the event:
 
 - `{"id": "parked", "type": "parkedKey", "since": …, "because": <record id>}`: the key is parked. While this marker
   exists, every further event of the key is stored behind the one that parked it, instead of being published.
@@ -13,12 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-from relay.holds import Holds
-
-if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy
+from typing import Any
 
 PARKED_TYPE = "parkedKey"
 PARKED_ID = "parked"
@@ -51,30 +46,6 @@ def order(partition_key: str, event_id: str) -> dict[str, Any]:
         "eventId": event_id,
         "orderedAt": _now(),
     }
-
-
-def touch() -> tuple[str, tuple[str, list[dict[str, str]]]]:
-    """The batch operation that changes a marker's ETag, and fails with 404 where the key is parked no more."""
-    return "patch", (PARKED_ID, [{"op": "set", "path": "/touchedAt", "value": _now()}])
-
-
-async def read_holds(container: ContainerProxy) -> Holds:
-    """All holds, by one query. It may be answered by a replica that has not seen the latest ones.
-
-    Raises:
-        azure.core.exceptions.AzureError: The quarantine container cannot be read.
-    """
-    rows = container.query_items(
-        "SELECT c.type, c.partitionKey, c.eventId FROM c WHERE c.type IN (@parked, @order)",
-        parameters=[{"name": "@parked", "value": PARKED_TYPE}, {"name": "@order", "value": ORDER_TYPE}],
-    )
-    parked, set_aside = set(), set()
-    async for row in rows:
-        if row["type"] == PARKED_TYPE:
-            parked.add(row["partitionKey"])
-        else:
-            set_aside.add((row["partitionKey"], row["eventId"]))
-    return Holds(frozenset(parked), frozenset(set_aside))
 
 
 def _now() -> str:

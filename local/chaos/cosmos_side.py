@@ -1,0 +1,130 @@
+"""The side of Cosmos DB: its faults, those of the Functions hosts, and the container that writers commit to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from azure.cosmos.aio import CosmosClient
+
+from local.chaos import edge_cases
+from local.chaos.account_bystander import AccountBystander
+from local.chaos.admin import AdminPorts, NotInjected
+from local.chaos.history import History
+from local.chaos.hosts import HostFaults, start_hosts
+from local.chaos.schedule import COSMOS_KINDS, HOST_KINDS, READ_KINDS, Fault
+from local.chaos.workload import Commit, write
+from local.stack.environment import DATABASE, TOPIC
+from local.stack.parts import Part
+from local.stack.supervisor import Stack
+from outbox_emulators.functions.edges import Edge as FunctionsEdge
+from outbox_emulators.functions.edges import read_journal
+
+_POLL_EVERY_S = 0.1
+_MET_WITHIN_S = 15.0
+_MOST_SPLITS = 8
+
+_OUTAGES = {
+    "feed-outage": (
+        FunctionsEdge.LEASE_GIVEN_UP,
+        {"kind": "unavailable", "match": {"operation": "read-feed"}, "for_ms": 15_000},
+    ),
+    "outage": (FunctionsEdge.LEASE_LEFT_TO_EXPIRE, {"kind": "unavailable", "for_ms": 15_000}),
+}
+
+
+class CosmosSide:
+    """See `sources.SourceSide`."""
+
+    causes: Mapping[str, str] = edge_cases.COSMOS_CAUSES
+    known = edge_cases.COSMOS_KNOWN
+    parts: Sequence[Part]
+
+    def __init__(self, stack: Stack, admin: AdminPorts, cosmos: CosmosClient, hosts: HostFaults) -> None:
+        database = cosmos.get_database_client(DATABASE)
+        self._data = database.get_container_client("data")
+        self._quarantine = database.get_container_client("quarantine")
+        self._stack = stack
+        self._admin = admin
+        self._hosts = hosts
+        self._bystander = AccountBystander(self._data)
+        self._splits = 0
+        self.parts = [stack.outbox]
+
+    async def start_hosts(self, hosts: int) -> None:
+        """As SourceSide.start_hosts."""
+        await start_hosts(self._stack, hosts)
+
+    async def write(self, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
+        """As SourceSide.write."""
+        await write(self._data, commits, history, pause_s=pause_s)
+
+    def lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
+        """As SourceSide.lasting."""
+        if fault.kind == "withhold-page":
+            return self._bystander.withhold_page(partial(self._until_met, FunctionsEdge.PAGE_WITHHELD))
+        if fault.kind == "time-out-function":
+            return self._time_out(fault)
+        if fault.kind in _OUTAGES:
+            return self._outage(fault)
+        if fault.kind in READ_KINDS:
+            return self._bystander.read_ahead()
+        if fault.kind in HOST_KINDS:
+            return self._hosts.inject(fault.kind, fault.options)
+        return None
+
+    async def at_once(self, fault: Fault) -> None:
+        """As SourceSide.at_once."""
+        if fault.kind in COSMOS_KINDS:
+            await self._admin.post(self._stack.outbox, "faults", {"kind": fault.kind, **fault.options})
+        else:
+            await self._split()
+
+    async def met(self) -> Counter[str]:
+        """As SourceSide.met. Hosts and workers, killed ones included, write theirs into a journal."""
+        met = read_journal(self._stack.edge_journal)
+        met.update((await self._admin.get(self._stack.outbox, "edges"))["edges"])
+        met[edge_cases.FROZEN] += self._hosts.frozen
+        return met
+
+    async def quarantined(self) -> dict[str, str]:
+        """As SourceSide.quarantined."""
+        query = "SELECT c.document.id, c.reason FROM c WHERE c.type = 'quarantinedEvent'"
+        return {item["id"]: item["reason"] async for item in self._quarantine.query_items(query)}
+
+    async def _until_met(self, edge: FunctionsEdge) -> None:
+        """Wait until hosts have met an edge case once more, for a limited time."""
+        before = read_journal(self._stack.edge_journal)[edge]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MET_WITHIN_S):
+                while read_journal(self._stack.edge_journal)[edge] == before:
+                    await asyncio.sleep(_POLL_EVERY_S)
+
+    async def _outage(self, fault: Fault) -> None:
+        """Answer with 503 until a host gives up a lease; the SDK retries for 1.6 s before it does."""
+        edge, content = _OUTAGES[fault.kind]
+        identifier = (await self._admin.post(self._stack.outbox, "faults", content))["id"]
+        try:
+            await self._until_met(edge)
+        finally:
+            await self._admin.delete(self._stack.outbox, f"faults/{identifier}")
+
+    async def _time_out(self, fault: Fault) -> None:
+        """Acknowledge a transfer later than the function timeout."""
+        await self._admin.post(
+            self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": TOPIC, **fault.options}
+        )
+        await self._until_met(FunctionsEdge.TIMEOUT_KILLED_WORKER)
+
+    async def _split(self) -> None:
+        """Split a physical partition: first the original ones, then the partitions that a split made."""
+        if self._splits >= _MOST_SPLITS:
+            raise NotInjected(f"the container was split {_MOST_SPLITS} times already")
+        range_id, self._splits = str(self._splits), self._splits + 1
+        await self._admin.post(
+            self._stack.outbox, "split", {"database": DATABASE, "container": "data", "range": range_id}
+        )

@@ -1,0 +1,44 @@
+"""What a campaign needs of the side on which events are committed; one for each source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from local.chaos.history import History
+from local.chaos.schedule import Fault
+from local.chaos.workload import Commit
+from local.stack.parts import Part
+
+
+class SourceSide(Protocol):
+    """The outbox of a running stack, the processes that relay from it, and their faults.
+
+    Attributes:
+        causes: Edge cases, and the kind of fault that causes each. Other faults can prevent it.
+        known: Every edge case of this side.
+        parts: The parts whose admin ports have faults.
+    """
+
+    causes: Mapping[str, str]
+    known: frozenset[str]
+    parts: Sequence[Part]
+
+    async def start_hosts(self, hosts: int) -> None:
+        """Start that many processes that relay."""
+
+    async def write(self, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
+        """Commit one writer's commits in order, repeating each until it is known to be committed."""
+
+    def lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
+        """The work of a fault that takes a while; None for one that is injected by `at_once`."""
+
+    async def at_once(self, fault: Fault) -> None:
+        """Inject a fault by one request. Raises NotInjected."""
+
+    async def met(self) -> Counter[str]:
+        """How often each edge case was met."""
+
+    async def quarantined(self) -> dict[str, str]:
+        """Reasons by the id of the quarantined document."""

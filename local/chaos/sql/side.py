@@ -1,0 +1,102 @@
+"""The side of an SQL source: its database, the workers that relay from it, and the writers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+from local.chaos.history import History
+from local.chaos.schedule import DATABASE_KINDS, RELAY_KINDS, WRITER_KINDS, Fault
+from local.chaos.sql import database, relays, writers
+from local.chaos.workload import Commit
+from local.stack.parts import Part
+from local.stack.supervisor import Stack
+
+CLAIM_TAKEN_OVER = "claim-taken-over"
+
+_OWN_CAUSES = {
+    database.DATABASE_RESTARTED: "kill-database",
+    database.DATABASE_RECOVERED: "kill-backend",
+    database.READER_TERMINATED: "terminate-readers",
+    database.WRITER_TERMINATED: "terminate-writers",
+    database.SHARD_HELD: "hold-shard",
+    database.CLOCK_STEPPED_BACK: "step-clock-back",
+    database.CLAIM_TAKEN_BY_FORCE: "take-claim",
+    relays.RELAY_KILLED_AMID_A_PAGE: "kill-relay",
+    relays.RELAY_FROZEN: "freeze-relay",
+    relays.RELAY_STOPPED: "stop-relay",
+    writers.LONG_TRANSACTION: "long-transaction",
+    writers.WRITER_KILLED: "kill-writer",
+    writers.COMMIT_UNCERTAIN: "lose-answer",
+    writers.ROLLED_BACK: "roll-back",
+    writers.TIME_HINT_WRONG: "wrong-hint",
+}
+_WITHIN_S = 20.0
+_PAUSE_S = 0.2
+_QUARANTINED = "select document_id, reason from relay.item where type = 'quarantinedEvent'"
+# Every change of an owner raises the epoch: the first one of each shard, and those that faults caused.
+_EPOCHS = """select coalesce(sum(epoch), 0), count(*) from changefeed."claim:outbox.domain_event" """
+
+
+class SqlSide:
+    """See `sources.SourceSide`."""
+
+    causes: Mapping[str, str] = _OWN_CAUSES
+    known = frozenset({*_OWN_CAUSES, CLAIM_TAKEN_OVER})
+    parts: Sequence[Part] = ()
+
+    def __init__(self, stack: Stack, seed: int, *, frozen_s: float) -> None:
+        """`frozen_s` is how long a worker stays frozen, in seconds."""
+        shards = int(stack.settings["SQL_SHARDS"])
+        self._stack = stack
+        self._url = stack.settings["SQL"]
+        self._database = database.DatabaseFaults(stack.outbox, shards, seed)
+        self._relays = relays.RelayFaults(stack, seed, frozen_s=frozen_s)
+        self._writers = writers.Writers(self._url, shards)
+
+    async def start_hosts(self, hosts: int) -> None:
+        """As SourceSide.start_hosts."""
+        for _ in range(hosts):
+            await self._stack.start_host()
+
+    async def write(self, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
+        """As SourceSide.write."""
+        await self._writers.write(commits, history, pause_s=pause_s)
+
+    def lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
+        """As SourceSide.lasting."""
+        if fault.kind in DATABASE_KINDS or fault.kind == "take-claim":
+            return self._database.inject(fault.kind, fault.options)
+        if fault.kind in RELAY_KINDS:
+            return self._relays.inject(fault.kind)
+        return None
+
+    async def at_once(self, fault: Fault) -> None:
+        """As SourceSide.at_once."""
+        assert fault.kind in WRITER_KINDS, fault.kind
+        self._writers.order(fault)
+
+    async def met(self) -> Counter[str]:
+        """As SourceSide.met."""
+        ((epochs, shards),) = await self._rows(_EPOCHS)
+        forced = self._database.met[database.CLAIM_TAKEN_BY_FORCE]
+        over = Counter({CLAIM_TAKEN_OVER: int(epochs) - shards - forced})
+        return self._database.met + self._relays.met + self._writers.met + over
+
+    async def quarantined(self) -> dict[str, str]:
+        """As SourceSide.quarantined."""
+        return dict(await self._rows(_QUARANTINED))
+
+    async def _rows(self, query: str) -> list[Any]:
+        """The rows; while the database starts again, they are asked for again."""
+        async with asyncio.timeout(_WITHIN_S):
+            while True:
+                try:
+                    async with await psycopg.AsyncConnection.connect(self._url) as connection:
+                        return await (await connection.execute(query)).fetchall()
+                except psycopg.OperationalError:
+                    await asyncio.sleep(_PAUSE_S)

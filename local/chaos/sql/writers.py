@@ -1,0 +1,174 @@
+"""Writers to an SQL outbox, and what befalls their commits: kills, rollbacks, long transactions, wrong clocks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections import Counter, deque
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zlib import crc32
+
+import psycopg
+
+from local.chaos.history import History
+from local.chaos.schedule import Fault
+from local.chaos.workload import Commit
+
+LONG_TRANSACTION = "long-transaction"
+WRITER_KILLED = "writer-killed-amid-a-transaction"
+ROLLED_BACK = "rolled-back"
+TIME_HINT_WRONG = "time-hint-wrong"
+COMMIT_UNCERTAIN = "commit-uncertain"
+
+# What an order to a writer causes for certain.
+_EDGES = {
+    "long-transaction": LONG_TRANSACTION,
+    "kill-writer": WRITER_KILLED,
+    "roll-back": ROLLED_BACK,
+    "wrong-hint": TIME_HINT_WRONG,
+}
+
+_EVENT = """
+insert into outbox.domain_event (id, partition_key, action, data, sequence, type)
+values (%(id)s, %(partitionKey)s, %(action)s, %(data)s, %(sequence)s, %(type)s)
+"""
+_PLACE = """
+insert into changefeed."outbox:outbox.domain_event" (shard_id, time_hint, id)
+values (%(shard_id)s, coalesce(%(time_hint)s, clock_timestamp()), %(id)s)
+"""
+_RETRY_PAUSE_S = 0.1
+
+
+class _RolledBackError(Exception):
+    """The transaction was rolled back on purpose."""
+
+
+class Writers:
+    """Commits to the event table and the outbox.
+
+    A key belongs to one writer, which repeats a commit until it is known to be committed, so a key's commits need
+    no lock.
+
+    Attributes:
+        met: How often each edge case of the writers was met.
+    """
+
+    def __init__(self, url: str, shards: int) -> None:
+        self._url = url
+        self._shards = shards
+        self._orders: deque[Fault] = deque()
+        self.met: Counter[str] = Counter()
+
+    def order(self, fault: Fault) -> None:
+        """Let this befall the next commit, or the next `count` commits."""
+        self._orders.extend([fault] * fault.options.get("count", 1))
+
+    async def write(self, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
+        """As SourceSide.write."""
+        writer = _Writer(self._url, self._shards, self.met)
+        try:
+            for commit in commits:
+                await asyncio.sleep(pause_s * len(commit.events))
+                await writer.until_committed(commit, self._orders.popleft() if self._orders else None)
+                history.wrote(commit.key, commit.events)
+                for document, reason in commit.poison:
+                    history.wrote_poison(document, reason)
+        finally:
+            await writer.close()
+
+
+class _Writer:
+    """One writer with its connection, which is opened again whenever it was lost."""
+
+    def __init__(self, url: str, shards: int, met: Counter[str]) -> None:
+        self._url = url
+        self._shards = shards
+        self._met = met
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+
+    async def until_committed(self, commit: Commit, order: Fault | None) -> None:
+        """Try until the commit is known to be committed; `order` befalls the first attempt."""
+        if order is not None and order.kind in _EDGES:
+            self._met[_EDGES[order.kind]] += 1
+        while True:
+            try:
+                await self._attempt(commit, order)
+            except psycopg.errors.UniqueViolation:
+                # An attempt whose answer was lost. While that one is undecided, the insert of the same id waits.
+                self._met[COMMIT_UNCERTAIN] += 1
+                return
+            except _RolledBackError:
+                pass
+            except psycopg.OperationalError:
+                await self.close()
+                await asyncio.sleep(_RETRY_PAUSE_S)
+            else:
+                return
+            order = None
+
+    async def _attempt(self, commit: Commit, order: Fault | None) -> None:
+        kind = None if order is None else order.kind
+        connection = await self._connected()
+        async with connection.transaction():
+            await self._insert(connection, commit, None if order is None else _hint(order))
+            if kind == "long-transaction" and order is not None:
+                await asyncio.sleep(order.options["for_s"])
+            elif kind == "kill-writer":
+                _cut(connection)
+            elif kind == "roll-back":
+                raise _RolledBackError
+        if kind == "lose-answer":
+            # The commit has arrived; its answer has not.
+            raise psycopg.OperationalError("the connection was lost")
+
+    async def _insert(
+        self, connection: psycopg.AsyncConnection[Any], commit: Commit, hint: datetime | None
+    ) -> None:
+        shard_id = crc32(commit.key.encode()) % self._shards
+        places = [{"shard_id": shard_id, "time_hint": hint, "id": each["id"]} for each in commit.documents]
+        async with connection.cursor() as cursor:
+            await cursor.executemany(_EVENT, [_row(document) for document in commit.documents])
+            await cursor.executemany(_PLACE, places)
+
+    async def _connected(self) -> psycopg.AsyncConnection[Any]:
+        if self._connection is None:
+            self._connection = await psycopg.AsyncConnection.connect(
+                self._url, autocommit=True, application_name="writer"
+            )
+        return self._connection
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+def _hint(order: Fault) -> datetime | None:
+    """The time that the writer's clock gives, if it is wrong."""
+    off_s = order.options.get("off_s")
+    return None if off_s is None else datetime.now(UTC) + timedelta(seconds=off_s)
+
+
+def _cut(connection: psycopg.AsyncConnection[Any]) -> None:
+    """End a connection as when its process is killed: the server is not told, and sees the end of the stream."""
+    with socket.socket(fileno=connection.fileno()) as cut:
+        cut.shutdown(socket.SHUT_RDWR)
+        cut.detach()
+
+
+def _row(document: dict[str, Any]) -> dict[str, Any]:
+    data = document["data"]
+    # The column must not be null; where the data have an action, that one counts.
+    action = data.get("action") if isinstance(data, dict) else None
+    return {
+        "id": document["id"],
+        "partitionKey": document["partitionKey"],
+        "action": action or "",
+        "data": json.dumps(data),
+        "sequence": document.get("sequence"),
+        "type": document["type"],
+    }

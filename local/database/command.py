@@ -1,0 +1,48 @@
+"""`python -m local postgresql`: an embedded PostgreSQL, as a part of the stack."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from local.database.server import PostgresFailed, PostgresServer
+from outbox_emulators.process import announce, until_stopped
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `postgresql`."""
+    parser.add_argument("--port", type=int, default=5432, help="on 127.0.0.1; 0 takes a free one")
+    parser.add_argument("--data", type=Path, help="folder to keep the data in; a temporary one by default")
+    parser.add_argument("--exit-with-stdin", action="store_true", help="also stop when standard input ends")
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Serve until stopped: 0; 1 when the server cannot be started, with the reason on standard error."""
+    with ExitStack() as closing:
+        folder = arguments.data
+        if folder is None:
+            folder = Path(
+                closing.enter_context(TemporaryDirectory(prefix="outbox-postgresql-", ignore_cleanup_errors=True))
+            )
+        data = folder.resolve() / "data"
+        server = PostgresServer(data, arguments.port)
+        keeping = None
+        try:
+            await server.start()
+            announce({"part": "postgresql", "port": server.port, "url": server.url, "data": str(data)})
+            stopping = asyncio.create_task(until_stopped(exit_with_stdin=arguments.exit_with_stdin))
+            keeping = asyncio.create_task(server.keep_running())
+            await asyncio.wait({stopping, keeping}, return_when=asyncio.FIRST_COMPLETED)
+        except PostgresFailed as failure:
+            print(failure, file=sys.stderr)
+            return 1
+        finally:
+            if keeping is not None:
+                keeping.cancel()
+                await asyncio.wait({keeping})
+            await server.stop()
+    return 0

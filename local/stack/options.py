@@ -1,0 +1,55 @@
+"""What a stack is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from local.stack.environment import Source
+from local.stack.parts import ROOT
+
+DEFAULT_WORKER = "local.stack.worker"
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """Ports and files of a stack; port 0 takes any free one.
+
+    Attributes:
+        source: Where the events come from: Cosmos DB, or PostgreSQL.
+        shards: How many shards the SQL feed has.
+        worker: The module that relays from SQL, run as a part.
+        data: A file that keeps Cosmos DB's documents, or a folder for PostgreSQL; nothing is kept when None.
+        entities: The queues and topics, in the official emulator's Config.json format; None for the project's.
+        app: The folder with function_app.py and host.json.
+        logs: The folder of the parts' logs.
+        settings: Settings of the app in addition to those that point at the stack.
+        hosts: How many Functions hosts, or workers of the SQL source, to start with the stack.
+        cosmos_options, servicebus_options, host_options: Further options of those parts.
+        edges: Every part's `--edges`: a seed, or `off`; None for the default.
+    """
+
+    source: Source = Source.COSMOS
+    shards: int = 4
+    worker: str = DEFAULT_WORKER
+    cosmos_port: int = 0
+    postgresql_port: int = 0
+    servicebus_port: int = 0
+    servicebus_admin_port: int = 0
+    functions_port: int = 0
+    data: Path | None = None
+    entities: Path | None = None
+    app: Path = ROOT
+    logs: Path = Path(".local/logs")
+    settings: Mapping[str, str] = field(default_factory=dict)
+    hosts: int = 1
+    cosmos_options: Sequence[str] = ()
+    servicebus_options: Sequence[str] = ()
+    host_options: Sequence[str] = ()
+    edges: int | str | None = None
+
+    @property
+    def edge_options(self) -> list[str]:
+        """The `--edges` option of every part."""
+        return [] if self.edges is None else ["--edges", str(self.edges)]

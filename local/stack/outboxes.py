@@ -1,0 +1,55 @@
+"""The part that has the outbox: Cosmos DB's emulator, or PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from local.stack.environment import CONTAINERS, Source, container_argument, cosmos_settings, sql_settings
+from local.stack.options import StackOptions
+from local.stack.parts import Part, emulator, output_of
+
+_INSTALL_TIMEOUT_S = 60.0
+
+
+async def start(options: StackOptions) -> Part:
+    """Start the outbox of the stack's source. Raises PartFailed."""
+    return await (_start_postgresql(options) if options.source is Source.SQL else _start_cosmos(options))
+
+
+def settings(outbox: Part, options: StackOptions) -> dict[str, str]:
+    """The settings that point the relay and the contact service at it."""
+    if options.source is Source.SQL:
+        return sql_settings(outbox.details, options.shards)
+    return cosmos_settings(outbox.details)
+
+
+async def install(environment: Mapping[str, str]) -> None:
+    """Make the event table of an SQL outbox and its feed, as an operator does.
+
+    Args:
+        environment: The settings.
+
+    Raises:
+        RuntimeError: The command failed; the message has the end of its standard error.
+        TimeoutError: It took too long.
+    """
+    command = ("-m", "relay", "install", "--create-table")
+    await output_of(*command, environment=environment, within_s=_INSTALL_TIMEOUT_S)
+
+
+async def _start_cosmos(options: StackOptions) -> Part:
+    arguments = ["--port", str(options.cosmos_port), *options.edge_options, *options.cosmos_options]
+    for name, partition_key, ttl in CONTAINERS:
+        arguments += ["--container", container_argument(name, partition_key, ttl)]
+    if options.data is not None:
+        arguments += ["--data", str(options.data)]
+    return await emulator("cosmos", *arguments, log=options.logs / "cosmos.log")
+
+
+async def _start_postgresql(options: StackOptions) -> Part:
+    data = () if options.data is None else ("--data", str(options.data))
+    return await Part.start(
+        "postgresql",
+        *("local", "postgresql", "--exit-with-stdin", "--port", str(options.postgresql_port), *data),
+        log=options.logs / "postgresql.log",
+    )

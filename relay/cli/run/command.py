@@ -1,0 +1,76 @@
+"""`python -m relay run`: a plain worker that publishes from an SQL outbox until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Mapping
+
+from relay.assembly import assemble_sql
+from relay.cli.results import ExitCode, Result
+from relay.settings import Settings
+from relay.telemetry.logs import quiet_libraries
+
+EXAMPLES = """\
+examples:
+  python -m relay run
+  python -m relay run --env-file .local/stack.env
+
+Claims shards of the SQL feed, publishes their events in order, and stores how far it has come. Start as many as
+you like: they share the shards, and when one dies, the others take its share after SQL_CLAIM_S. SIGTERM ends it
+after the pages under way; its shards are free at once. The first line on standard output says that it runs.
+
+With APPLICATIONINSIGHTS_CONNECTION_STRING set, telemetry goes to Application Insights. An outbox in Cosmos DB is
+read by the function app instead."""
+
+logger = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`run` has no options of its own."""
+
+
+async def run(settings: Settings, environment: Mapping[str, str]) -> Result:
+    """Work until SIGINT or SIGTERM.
+
+    Raises:
+        UsageError: There is no SQL outbox to read.
+    """
+    relay = assemble_sql(settings)
+    stop = _on_signals()
+    _set_up_telemetry(environment)
+    try:
+        print(f"relay worker {relay.worker.name} has started", flush=True)
+        await relay.worker.run(stop)
+    finally:
+        await relay.close()
+    return Result(ExitCode.OK, {"worker": relay.worker.name}, ["Stopped."])
+
+
+def _on_signals() -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def set_stop(*_: object) -> None:
+        loop.call_soon_threadsafe(stop.set)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Not by the loop, whose handlers do not exist on Windows.
+        signal.signal(number, set_stop)
+    return stop
+
+
+def _set_up_telemetry(environment: Mapping[str, str]) -> None:
+    """As the Functions worker does for the function app: the root logger at INFO, and the exporter, if any."""
+    logging.getLogger().setLevel(logging.INFO)
+    quiet_libraries()
+    if environment.get("APPLICATIONINSIGHTS_CONNECTION_STRING"):
+        from azure.monitor.opentelemetry import configure_azure_monitor
+
+        os.environ.setdefault("OTEL_SERVICE_NAME", "outbox-relay")
+        configure_azure_monitor(
+            connection_string=environment["APPLICATIONINSIGHTS_CONNECTION_STRING"], logger_name=""
+        )

@@ -1,0 +1,203 @@
+"""The quarantine container as a store of items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError
+
+from relay.cosmos.containers import Containers
+from relay.errors import StoreError, first_line
+from relay.holds import Holds
+from relay.quarantine.holds import ORDER_TYPE, PARKED_TYPE
+from relay.quarantine.items import (
+    BatchFailed,
+    Create,
+    Delete,
+    Item,
+    ItemChanged,
+    ItemExists,
+    ItemNotFound,
+    ItemTooLarge,
+    Operation,
+    Stored,
+)
+from relay.quarantine.record import RECORD_TYPE
+from relay.quarantine.summaries import Filter, RecordSummary
+
+if TYPE_CHECKING:
+    from azure.cosmos.aio import ContainerProxy
+
+_SUMMARY = (
+    "SELECT c.id, c.partitionKey, c.reason, c.detail, c.quarantinedAt, c.position, c.invocationId, "
+    'c.documentParts, c.document.id AS documentId, c.lsn, c["order"] AS place FROM c'
+)
+
+# What a status says of the items. The service refuses what is too large with 413, and what is nested more than 128
+# levels deep with 400.
+_REFUSALS: dict[int, type[StoreError]] = {
+    400: ItemTooLarge,
+    404: ItemNotFound,
+    409: ItemExists,
+    412: ItemChanged,
+    413: ItemTooLarge,
+}
+
+
+class CosmosItems:
+    """A store in the quarantine container; `quarantine.items.Items` says what of it is promised."""
+
+    def __init__(self, containers: Containers) -> None:
+        """`containers` is the connection to use; it is closed with the store."""
+        self._containers = containers
+        self._opened: ContainerProxy | None = None
+
+    async def create(self, item: Item, /) -> None:
+        """Create an item. Raises ItemExists or ItemTooLarge."""
+        container = await self._container()
+        with self._explaining(400, 409, 413):
+            await container.create_item(dict(item))
+
+    async def read(self, identifier: str, partition_key: str, /) -> Stored:
+        """Read an item. Raises ItemNotFound."""
+        container = await self._container()
+        with self._explaining(404):
+            item = await container.read_item(identifier, partition_key=partition_key)
+        return Stored(item, item["_etag"])
+
+    async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
+        """Delete an item, if its ETag is still this one where one is given. Raises ItemNotFound or ItemChanged."""
+        container = await self._container()
+        condition: dict[str, Any] = {}
+        if etag is not None:
+            condition = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+        with self._explaining(404, 412):
+            await container.delete_item(identifier, partition_key=partition_key, **condition)
+
+    async def touch(self, identifier: str, partition_key: str, /) -> None:
+        """Set the member `touchedAt` to the current time. Raises ItemNotFound."""
+        container = await self._container()
+        with self._explaining(404):
+            await container.patch_item(identifier, partition_key, _touching())
+
+    async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
+        """Carry out all of the operations, or none. Raises BatchFailed."""
+        from azure.cosmos.exceptions import CosmosBatchOperationError
+
+        container = await self._container()
+        try:
+            with self._explaining(400, 404, 409, 413):
+                await container.execute_item_batch(list(map(_in_batch, operations)), partition_key=partition_key)
+        except StoreError as error:
+            cause = error.__cause__
+            index = cause.error_index if isinstance(cause, CosmosBatchOperationError) else None
+            # A 404 that names no operation is about the container.
+            if type(error) is StoreError or (index is None and isinstance(error, ItemNotFound)):
+                raise
+            raise BatchFailed(index, error) from cause
+
+    async def holds(self) -> Holds:
+        """Every parked key and order. The replica that answers may not have seen the latest ones."""
+        parked, set_aside = set(), set()
+        query = "SELECT c.type, c.partitionKey, c.eventId FROM c WHERE c.type IN (@parked, @order)"
+        for row in await self._rows(query, {"@parked": PARKED_TYPE, "@order": ORDER_TYPE}):
+            if row["type"] == PARKED_TYPE:
+                parked.add(row["partitionKey"])
+            else:
+                set_aside.add((row["partitionKey"], row["eventId"]))
+        return Holds(frozenset(parked), frozenset(set_aside))
+
+    async def count(self, chosen: Filter, /) -> int:
+        """How many records there are."""
+        where, parameters = clause(chosen)
+        # The session token of an earlier read makes the count at least as recent.
+        counts = await self._rows(f"SELECT VALUE COUNT(1) FROM c{where}", parameters, chosen.partition_key)
+        return sum(map(int, counts))
+
+    async def summaries(self, chosen: Filter, /, limit: int | None = None) -> list[RecordSummary]:
+        """The oldest records first, at most `limit`."""
+        where, parameters = clause(chosen)
+        query = f"{_SUMMARY}{where} ORDER BY c.quarantinedAt"
+        return [RecordSummary.of(row) for row in await self._rows(query, parameters, limit=limit)]
+
+    async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
+        """The records whose ids begin so."""
+        where, parameters = clause(Filter())
+        query = f"{_SUMMARY}{where} AND STARTSWITH(c.id, @id)"
+        return [RecordSummary.of(row) for row in await self._rows(query, parameters | {"@id": beginning})]
+
+    async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
+        """The items of a type; only those of `partition_key` if it is given."""
+        return await self._rows("SELECT * FROM c WHERE c.type = @type", {"@type": item_type}, partition_key)
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""
+        await self._containers.close()
+
+    async def _rows(
+        self,
+        query: str,
+        parameters: Mapping[str, str],
+        partition_key: str | None = None,
+        limit: int | None = None,
+    ) -> list[Any]:
+        container = await self._container()
+        options: dict[str, Any] = {} if partition_key is None else {"partition_key": partition_key}
+        values: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in parameters.items()]
+        found: list[Any] = []
+        with self._explaining():
+            async for row in container.query_items(query, parameters=values, **options):
+                found.append(row)
+                if len(found) == limit:
+                    break
+        return found
+
+    async def _container(self) -> ContainerProxy:
+        if self._opened is None:
+            with self._explaining():
+                self._opened = await self._containers.quarantine()
+        return self._opened
+
+    @contextmanager
+    def _explaining(self, *statuses: int) -> Iterator[None]:
+        """Raise errors of the SDK as StoreErrors; those with one of the statuses as what they say of the items."""
+        try:
+            yield
+        except (AzureError, OSError) as error:
+            status = getattr(error, "status_code", None)
+            kind = _REFUSALS[status] if status in statuses else StoreError
+            raise kind(
+                f"the container '{self._containers.quarantine_name}' cannot be read or written: "
+                f"{first_line(error)} Check COSMOS, COSMOS_DATABASE, the name of the container, that it has the "
+                "partition key /partitionKey, and the rights of this identity."
+            ) from error
+
+
+def clause(chosen: Filter) -> tuple[str, dict[str, str]]:
+    """The WHERE clause for records, and its parameters."""
+    conditions = ["c.type = @type"]
+    parameters = {"@type": RECORD_TYPE}
+    if chosen.reason is not None:
+        conditions.append("c.reason = @reason")
+        parameters["@reason"] = chosen.reason
+    if chosen.partition_key is not None:
+        conditions.append("c.partitionKey = @partitionKey")
+        parameters["@partitionKey"] = chosen.partition_key
+    return " WHERE " + " AND ".join(conditions), parameters
+
+
+def _in_batch(operation: Operation) -> tuple[str, tuple[Any, ...]]:
+    """An operation as the SDK takes it."""
+    if isinstance(operation, Create):
+        return "create", (dict(operation.item),)
+    if isinstance(operation, Delete):
+        return "delete", (operation.id,)
+    return "patch", (operation.id, _touching())
+
+
+def _touching() -> list[dict[str, Any]]:
+    return [{"op": "set", "path": "/touchedAt", "value": datetime.now(UTC).isoformat()}]

@@ -1,0 +1,149 @@
+"""What quarantine needs of its store: a container of Cosmos DB, or a table of an SQL database.
+
+An item is a JSON object with an `id`, a `partitionKey` and a `type`. Its id is unique within its partition key.
+Ids and keys are compared character by character. The types are `RECORD_TYPE` and `PART_TYPE` in
+`relay/quarantine/record.py`, `PARKED_TYPE` and `ORDER_TYPE` in `relay/quarantine/holds.py`.
+
+Every store passes the contract suite in `tests/contracts/test_items.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from relay.errors import StoreError
+from relay.holds import Holds
+from relay.quarantine.summaries import Filter, RecordSummary
+
+Item = Mapping[str, Any]
+
+# A batch has at most this many operations, and its items this many bytes of JSON in ASCII: half of what Cosmos DB
+# takes, as its answer, which repeats the items, is limited too. A record by itself may be larger.
+# https://learn.microsoft.com/azure/cosmos-db/transactional-batch#limitations
+BATCH_OPERATIONS = 100
+BATCH_BYTES = 1_000_000
+
+
+class ItemExists(StoreError):
+    """Within the partition key there is an item with this id already."""
+
+
+class ItemNotFound(StoreError):
+    """Within the partition key there is no item with this id."""
+
+
+class ItemChanged(StoreError):
+    """The item has been changed since its ETag was read."""
+
+
+class ItemTooLarge(StoreError):
+    """The items do not fit: too many bytes, or nested too deep. Fewer at a time, or an item in parts, may fit."""
+
+
+class BatchFailed(StoreError):
+    """An operation of a batch was refused, so none has been carried out.
+
+    Attributes:
+        index: The place of the operation in the batch; None if the store names none.
+        error: `ItemExists`, `ItemNotFound` or `ItemTooLarge`.
+    """
+
+    def __init__(self, index: int | None, error: StoreError) -> None:
+        super().__init__(str(error))
+        self.index = index
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An item as it is stored, perhaps with more members than it was created with.
+
+    Attributes:
+        item: The item.
+        etag: Its version: every change gives it another one, and no two items with this id have had the same.
+    """
+
+    item: Item
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Creates an item; fails with `ItemExists` or `ItemTooLarge`."""
+
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Deletes the item with this id; fails with `ItemNotFound`."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """Sets the member `touchedAt` of the item with this id to the current time; fails with `ItemNotFound`."""
+
+    id: str
+
+
+Operation = Create | Delete | Touch
+
+
+class Items(Protocol):
+    """A store. Every method raises StoreError where the store cannot be read or written.
+
+    A method that writes never sees an old state. The others may be answered by a replica that has not seen the
+    latest changes. What is promised is that `count`, of one partition key, is at least as recent as an earlier
+    `read` of that key from the same object.
+    """
+
+    async def create(self, item: Item, /) -> None:
+        """Create an item. Raises ItemExists or ItemTooLarge."""
+
+    async def read(self, identifier: str, partition_key: str, /) -> Stored:
+        """Read an item. Raises ItemNotFound."""
+
+    async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
+        """Delete an item.
+
+        Args:
+            identifier: Its id.
+            partition_key: Its partition key.
+            etag: Delete it only if this is still its ETag.
+
+        Raises:
+            ItemNotFound: There is no such item.
+            ItemChanged: It has another ETag.
+        """
+
+    async def touch(self, identifier: str, partition_key: str, /) -> None:
+        """Set the member `touchedAt` to the current time, which changes the ETag. Raises ItemNotFound."""
+
+    async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
+        """Carry out operations on items of one partition key, in order: all of them, or none.
+
+        Raises:
+            BatchFailed: One of them was refused.
+        """
+
+    async def holds(self) -> Holds:
+        """Every parked key and every order to set an event aside."""
+
+    async def count(self, chosen: Filter, /) -> int:
+        """How many records there are."""
+
+    async def summaries(self, chosen: Filter, /, limit: int | None = None) -> list[RecordSummary]:
+        """Records in the order of `quarantinedAt`, the oldest first, at most `limit`."""
+
+    async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
+        """The records whose ids begin so, in any order."""
+
+    async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
+        """The items of a type, in any order; only those of `partition_key` if it is given."""
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""

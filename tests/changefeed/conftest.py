@@ -1,0 +1,43 @@
+"""Every test with `backend` runs on each kind of database."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.changefeed.backends import Backend
+from tests.changefeed.journal import Journal
+from tests.changefeed.postgresql import PostgresBackend
+
+_SQLSERVER = "CHANGEFEED_TEST_SQLSERVER"
+
+
+@pytest.fixture
+def postgresql(postgres_database: str) -> Iterator[PostgresBackend]:
+    """A fresh database of PostgreSQL with a feed of app.event."""
+    backend = PostgresBackend(postgres_database)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture(params=["postgresql", "sqlserver"])
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """A fresh database with a feed of app.event."""
+    if request.param == "postgresql":
+        yield request.getfixturevalue("postgresql")
+        return
+    connection_string = os.environ.get(_SQLSERVER)
+    if not connection_string:
+        pytest.skip(f"{_SQLSERVER} holds no connection string")
+    opened: Backend = importlib.import_module("tests.changefeed.sqlserver").open_backend(connection_string)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def journal() -> Journal:
+    """What happens in this test."""
+    return Journal()

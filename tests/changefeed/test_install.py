@@ -1,0 +1,211 @@
+"""Installing the schema, setting up feeds and dropping them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+import changefeed
+from changefeed import START, ArgumentError, DatabaseError, Feed, Session, SetupError
+from changefeed.install import migrations
+from changefeed.statements import Statement
+from tests.changefeed.backends import TABLE, Backend
+from tests.changefeed.interleavings import TIMEOUT_S
+from tests.changefeed.journal import Journal
+from tests.changefeed.postgresql import PostgresBackend
+from tests.changefeed.reading import observer
+
+ALL = [migration.name for migration in migrations("postgresql")]
+OBJECTS = """
+select 'relation ' || relname from pg_class where relnamespace = to_regnamespace('changefeed')
+union all select 'function ' || proname from pg_proc where pronamespace = to_regnamespace('changefeed')
+union all select 'type ' || typname from pg_type where typnamespace = to_regnamespace('changefeed')
+union all select 'role ' || rolname from pg_roles where rolname like 'changefeed.%'
+union all select 'right ' || grantee || privilege_type || table_name from information_schema.role_table_grants
+    where grantee like 'changefeed.%'
+union all select 'feed ' || table_name from changefeed.outbox_feed
+order by 1
+"""
+
+
+@pytest.fixture
+def empty(postgres_database: str) -> Iterator[Session]:
+    """A session in a database without the schema."""
+    session = changefeed.connect(postgres_database)
+    yield session
+    session.close()
+
+
+def test_it_is_installed_once(empty: Session) -> None:
+    assert changefeed.install(empty) == ALL
+    assert changefeed.install(empty) == []
+
+
+def test_several_processes_install_at_once(postgres_database: str) -> None:
+    sessions = [changefeed.connect(postgres_database) for _ in range(6)]
+    with ThreadPoolExecutor(len(sessions)) as pool:
+        applied = list(pool.map(changefeed.install, sessions, timeout=TIMEOUT_S))
+
+    assert sorted(len(names) for names in applied) == [0] * 5 + [len(ALL)]
+    for session in sessions:
+        session.close()
+
+
+def test_an_installer_waits_for_another_one(empty: Session, postgres_database: str) -> None:
+    with psycopg.connect(postgres_database) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("select pg_advisory_xact_lock(x'6368616E67656665'::bigint)")
+        installing = pool.submit(changefeed.install, empty)
+        with pytest.raises(TimeoutError):
+            installing.result(0.2)
+        other.commit()
+        assert installing.result(TIMEOUT_S) == ALL
+
+
+def test_the_schema_of_a_later_version_is_refused(empty: Session) -> None:
+    changefeed.install(empty)
+    empty.execute(Statement("insert into changefeed.migration (version) values (99)"))
+
+    with pytest.raises(SetupError, match=r"has version 99, and this library knows \d+: install"):
+        changefeed.install(empty)
+
+
+def test_an_installer_that_has_failed_leaves_nothing_behind(empty: Session) -> None:
+    """One of the migration's names is taken, so it fails in its middle; and the lock is free again."""
+    empty.execute(
+        Statement(
+            "create schema changefeed; create function changefeed.drop_feed(table_name text) "
+            "returns void language sql as ''"
+        )
+    )
+
+    with pytest.raises(DatabaseError, match="already exists"):
+        changefeed.install(empty)
+
+    assert empty.execute(Statement("select to_regclass('changefeed.outbox_feed') is null")).rows[0][0]
+    empty.execute(Statement("drop function changefeed.drop_feed(text)"))
+    assert changefeed.install(empty) == ALL
+
+
+def test_what_a_feed_needs_first_is_named(empty: Session) -> None:
+    with pytest.raises(SetupError, match="python -m changefeed install"):
+        changefeed.setup_feed(empty, "app.event")
+    with pytest.raises(SetupError, match="python -m changefeed install"):
+        changefeed.drop_feed(empty, "app.event")
+
+
+def test_a_feed_is_set_up_once(backend: Backend) -> None:
+    with pytest.raises(ArgumentError, match=r"app\.event has a feed already"):
+        changefeed.setup_feed(backend.owner, TABLE)
+
+
+def test_a_feed_is_set_up_by_one_of_two_sessions(postgresql: PostgresBackend) -> None:
+    sessions = [postgresql.session(), postgresql.session()]
+
+    def set_up(session: Session) -> str:
+        try:
+            changefeed.setup_feed(session, "app.aggregate")
+        except ArgumentError as error:
+            return str(error)
+        return "done"
+
+    with ThreadPoolExecutor(2) as pool:
+        said = sorted(pool.map(set_up, sessions, timeout=TIMEOUT_S))
+
+    assert "app.aggregate has a feed already" in said[0]
+    assert said[1] == "done"
+
+
+@pytest.mark.parametrize("name", ["app.nothing", "nothing.event", "event", "app.", ".event", "", "APP.EVENT"])
+def test_an_unknown_table_is_refused(backend: Backend, name: str) -> None:
+    with pytest.raises(ArgumentError, match="there is no table"):
+        changefeed.setup_feed(backend.owner, name)
+
+
+def test_a_table_without_a_primary_key_is_refused(backend: Backend) -> None:
+    backend.owner.execute(Statement("create table app.heap (id int not null unique)"))
+
+    with pytest.raises(ArgumentError, match=r"app\.heap has no primary key.*Add one"):
+        changefeed.setup_feed(backend.owner, "app.heap")
+
+
+def test_a_name_that_is_too_long_is_refused(postgresql: PostgresBackend) -> None:
+    fits, too_long = "t" * 40, "t" * 41
+    for name in (fits, too_long):
+        postgresql.execute(f"create table app.{name} (id int primary key)")
+
+    with pytest.raises(ArgumentError, match=r"has 45 bytes.*44 bytes at most"):
+        changefeed.setup_feed(postgresql.owner, f"app.{too_long}")
+
+    changefeed.setup_feed(postgresql.owner, f"app.{fits}")
+    postgresql.execute(f"insert into app.{fits} values (1)")
+    postgresql.execute(f'insert into changefeed."outbox:app.{fits}" (shard_id, id) values (0, 1)')
+    assert len(Feed(postgresql.session(), f"app.{fits}").read(0).entries) == 1
+    changefeed.drop_feed(postgresql.owner, f"app.{fits}")
+
+
+def test_the_length_of_a_name_is_counted_in_bytes(postgresql: PostgresBackend) -> None:
+    postgresql.execute(f"create table app.{'ö' * 21} (id int primary key)")
+
+    with pytest.raises(ArgumentError, match="has 46 bytes"):
+        changefeed.setup_feed(postgresql.owner, f"app.{'ö' * 21}")
+
+
+def test_a_feed_without_an_outbox_is_not_supported(postgresql: PostgresBackend) -> None:
+    with pytest.raises(ArgumentError, match="without an outbox is not supported"):
+        postgresql.rows("select changefeed.setup_feed('app.aggregate', outbox => false)")
+
+
+def test_a_dropped_feed_leaves_nothing_behind(empty: Session, postgres_database: str) -> None:
+    changefeed.install(empty)
+    empty.execute(Statement("create schema app; create table app.one (id int primary key)"))
+    before = empty.execute(Statement(OBJECTS)).rows
+
+    changefeed.setup_feed(empty, "app.one")
+    assert empty.execute(Statement(OBJECTS)).rows != before
+    changefeed.drop_feed(empty, "app.one")
+
+    assert empty.execute(Statement(OBJECTS)).rows == before
+    assert empty.execute(Statement("select to_regclass('app.one') is not null")).rows[0][0]
+    rights = "select count(*) from pg_class, aclexplode(relacl) where relname = 'one' and grantee <> relowner"
+    assert empty.execute(Statement(rights)).rows[0][0] == 0
+
+
+def test_dropping_a_feed_leaves_others_alone(backend: Backend, journal: Journal) -> None:
+    writer, reader = backend.writer(), observer(backend.session())
+    changefeed.setup_feed(backend.owner, "app.aggregate")
+    journal.write(writer, 0, "a")
+
+    changefeed.drop_feed(backend.owner, "app.aggregate")
+
+    reader.drain()
+    journal.write(writer, 0, "b")
+    reader.drain()
+    journal.observed(reader)
+    assert journal.faults() == []
+
+
+def test_a_dropped_feed_can_be_set_up_again(backend: Backend, journal: Journal) -> None:
+    writer, reader = backend.writer(), observer(backend.session())
+    journal.write(writer, 0, "a")
+    reader.drain()
+    changefeed.drop_feed(backend.owner, TABLE)
+    changefeed.setup_feed(backend.owner, TABLE)
+
+    assert Feed(backend.session(), TABLE).read(0, START).entries == []
+    written = journal.write(writer, 0, "b")
+    assert observer(backend.session()).drain() == written
+
+
+def test_the_feed_of_a_table_that_was_dropped_can_be_dropped(postgresql: PostgresBackend) -> None:
+    postgresql.execute("create schema gone; create table gone.event (id int primary key)")
+    changefeed.setup_feed(postgresql.owner, "gone.event")
+    postgresql.execute("drop schema gone cascade")
+
+    changefeed.drop_feed(postgresql.owner, "gone.event")
+
+    assert postgresql.rows("select proname from pg_proc where proname like '%gone.event'") == []
+    assert postgresql.rows("select relname from pg_class where relname like '%gone.event%'") == []
+    assert postgresql.rows("select rolname from pg_roles where rolname like '%gone.event'") == []

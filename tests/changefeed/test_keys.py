@@ -1,0 +1,209 @@
+"""Tables whose names, keys and columns are not plain."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import changefeed
+from changefeed import ArgumentError, Entry, Feed
+from changefeed.statements import Statement
+from changefeed.ulid import time_of
+from tests.changefeed.backends import TABLE, Backend
+from tests.changefeed.journal import Journal
+from tests.changefeed.postgresql import PostgresBackend
+from tests.changefeed.reading import observer
+
+FOREIGN = [
+    "Ærøskøbing",
+    "日本語",
+    "Ωμέγα",
+    "нет",
+    "😀👩\u200d👩\u200d👧",
+    "it's",
+    'say "hi"',
+    " padded ",
+    "a\tb\nc",
+    "%s ? $1",
+]
+
+
+def set_up(backend: PostgresBackend, table: str, ddl: str) -> Feed:
+    backend.execute(ddl)
+    changefeed.setup_feed(backend.owner, table)
+    return Feed(backend.session(), table)
+
+
+def rows(entries: list[Entry]) -> list[Any]:
+    return [dict(entry.row) if entry.row is not None else None for entry in entries]
+
+
+def test_keys_in_foreign_letters_come_back_as_they_are(backend: Backend, journal: Journal) -> None:
+    reader = observer(backend.session())
+    journal.write(backend.writer(), 0, *FOREIGN)
+
+    assert [event.aggregate for event in reader.drain()] == FOREIGN
+    journal.observed(reader)
+    assert journal.faults() == []
+
+
+def test_keys_that_differ_by_one_foreign_letter_stay_apart(backend: Backend, journal: Journal) -> None:
+    similar = ["日", "月", "é", "e\u0301", "É", "a", "A"]
+    reader = observer(backend.session())
+    journal.write(backend.writer(), 0, *similar)
+
+    assert [event.aggregate for event in reader.drain()] == similar
+
+
+@pytest.mark.parametrize(
+    ("schema", "table"),
+    [
+        ("app", "Order"),
+        ("My App", "Sales Order"),
+        ("app", 'quo"ted'),
+        ("app", "it's"),
+        ("app", "a.b"),
+        ("app", "ä%s"),
+    ],
+)
+def test_a_table_with_capitals_quotes_and_spaces(postgresql: PostgresBackend, schema: str, table: str) -> None:
+    named = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, table))
+    outbox = '"outbox:' + f"{schema}.{table}".replace('"', '""') + '"'
+    name = f"{schema}.{table}"
+    postgresql.owner.execute(Statement(f'create schema if not exists "{schema}"'))
+    postgresql.owner.execute(Statement(f'create table {named} ("Id" int primary key, "Some ""Data" text)'))
+    changefeed.setup_feed(postgresql.owner, name)
+    postgresql.owner.execute(Statement(f"insert into {named} values (1, 'x')"))
+    postgresql.owner.execute(Statement(f'insert into changefeed.{outbox} (shard_id, "Id") values (3, 1)'))
+
+    feed = Feed(postgresql.session(), name)
+    assert feed.wait(3, changefeed.START, 10)
+    page = feed.read(3)
+    assert rows(page.entries) == [{"Id": 1, 'Some "Data': "x"}]
+    assert not feed.wait(3, page.cursor, 0)
+    assert [claim.shard_id for claim in changefeed.Consumer(postgresql.session(), name, "c").claims([3])] == [3]
+
+    changefeed.drop_feed(postgresql.owner, name)
+    assert postgresql.rows("select count(*) from pg_class where relname like ?", f"%{table[:3]}%") == [(2,)]
+
+
+def test_a_composite_primary_key_of_many_types(postgresql: PostgresBackend) -> None:
+    feed = set_up(
+        postgresql,
+        "app.wide",
+        """
+        create type app.kind as enum ('b', 'a');
+        create domain app.code as text check (value <> '');
+        create table app.wide (
+            id uuid, at timestamptz, day date, n numeric(20, 5), flag boolean, raw bytea, kind app.kind,
+            code app.code, letters char(5), short smallint, "user" varchar(7) collate "C", data json not null,
+            primary key (kind, id, at, day, n, flag, raw, code, letters, short, "user"));
+        """,
+    )
+    columns = 'id, at, day, n, flag, raw, kind, code, letters, short, "user"'
+    values = (
+        "'00000000-0000-0000-0000-00000000000a', '2026-01-01 00:00:00.123456+00', '2026-01-01', 12345.6789, true, "
+        "'\\x00ff', 'a', 'code', 'abc', 7, 'Ü'"
+    )
+    postgresql.execute(f"insert into app.wide ({columns}, data) values ({values}, '[1]')")
+    postgresql.execute(f'insert into changefeed."outbox:app.wide" (shard_id, {columns}) values (0, {values})')
+
+    ((row,)) = rows(feed.read(0).entries)
+
+    assert row["data"] == "[1]"
+    assert row["n"] == Decimal("12345.67890")
+    assert row["at"] == datetime(2026, 1, 1, 0, 0, 0, 123456, UTC)
+    assert row["letters"] == "abc  "
+
+
+def test_a_primary_key_of_an_extensions_type(postgresql: PostgresBackend) -> None:
+    """Its equality is in the schema of the extension, which is not in the search path of a read."""
+    feed = set_up(
+        postgresql,
+        "app.place",
+        "create extension vector; create table app.place (id vector(2) primary key, n int);",
+    )
+    postgresql.execute("insert into app.place values ('[1,2]', 1), ('[1,3]', 2)")
+    postgresql.execute(
+        "insert into changefeed.\"outbox:app.place\" (shard_id, id) values (0, '[1,3]'), (0, '[1,2]')"
+    )
+
+    assert [row["n"] for row in rows(feed.read(0).entries)] == [2, 1]
+
+
+def test_an_event_column_may_have_a_name_that_the_functions_use(postgresql: PostgresBackend) -> None:
+    feed = set_up(
+        postgresql,
+        "app.odd",
+        "create table app.odd (id int primary key, e text, f text, event text, ulid text, missing text, "
+        'shard_id text, "cursor" text)',
+    )
+    postgresql.execute(
+        "insert into app.odd values (1, 'e', 'f', 'event', 'ulid', 'missing', 'shard_id', 'cursor')"
+    )
+    postgresql.execute('insert into changefeed."outbox:app.odd" (shard_id, id) values (0, 1)')
+
+    ((row,)) = rows(feed.read(0).entries)
+
+    assert row == {"id": 1} | {name: name for name in ("e", "f", "event", "ulid", "missing", "shard_id", "cursor")}
+
+
+def test_json_is_kept_as_the_text_it_is(postgresql: PostgresBackend) -> None:
+    feed = set_up(
+        postgresql, "app.doc", "create table app.doc (id int primary key, exact json, normal jsonb, plain text)"
+    )
+    text = '{"b": 1.0, "a": 12345678901234567890.10, "a": "\\u00e9é😀", "n": null,\n "e": 1e3}'
+    postgresql.execute("insert into app.doc values (1, ?, ?, ?)", text, '{"a": 1.0, "z": 1e3}', text)
+    postgresql.execute('insert into changefeed."outbox:app.doc" (shard_id, id) values (0, 1)')
+
+    ((row,)) = rows(feed.read(0).entries)
+
+    assert row["exact"] == row["plain"] == text
+    assert row["normal"] == '{"a": 1.0, "z": 1000}'
+
+
+def test_a_column_that_is_added_later_is_read(postgresql: PostgresBackend, journal: Journal) -> None:
+    journal.write(postgresql.writer(), 0, "a")
+    feed = Feed(postgresql.session(), TABLE)
+    # So often that the driver has prepared the statement: its columns change.
+    for _ in range(10):
+        feed.read(0)
+
+    postgresql.execute("alter table app.event add column added text not null default 'new'")
+    postgresql.execute("alter table app.event drop column data")
+
+    assert rows(feed.read(0).entries) == [{"aggregate": "a", "version": 1, "added": "new"}]
+
+
+def test_a_null_in_every_other_column_is_no_missing_row(postgresql: PostgresBackend) -> None:
+    feed = set_up(postgresql, "app.sparse", "create table app.sparse (id int primary key, a text, b text)")
+    postgresql.execute("insert into app.sparse (id) values (1)")
+    postgresql.execute('insert into changefeed."outbox:app.sparse" (shard_id, id) values (0, 1)')
+
+    assert rows(feed.read(0).entries) == [{"id": 1, "a": None, "b": None}]
+
+
+@pytest.mark.parametrize("name", ["shard_id", "order_sequence", "time_hint", "ulid", "cursor", "pagesize"])
+def test_a_key_column_that_the_feed_needs_for_itself_is_refused(postgresql: PostgresBackend, name: str) -> None:
+    postgresql.execute(f'create table app.clash (a int, "{name}" int, primary key (a, "{name}"))')
+
+    with pytest.raises(ArgumentError, match=r"app\.clash has a column that the feed needs.*rename"):
+        changefeed.setup_feed(postgresql.owner, "app.clash")
+
+
+@pytest.mark.parametrize(
+    "name", ["ms", "random", "counter", "last_ms", "now_ms", "last_given", "missing", "event", "e", "f", "n", "o"]
+)
+def test_a_key_column_may_have_a_name_that_the_functions_use(postgresql: PostgresBackend, name: str) -> None:
+    feed = set_up(postgresql, "app.named", f'create table app.named ("{name}" bigint primary key, x int)')
+    for value in (5, 4, 9_999_999_999_999_999):
+        postgresql.execute("insert into app.named values (?, 1)", value)
+        postgresql.execute(f'insert into changefeed."outbox:app.named" (shard_id, "{name}") values (0, ?)', value)
+
+    page = feed.read(0)
+
+    assert [row[name] for row in rows(page.entries)] == [5, 4, 9_999_999_999_999_999]
+    assert abs(time_of(page.cursor) - datetime.now(UTC)) < timedelta(minutes=10)

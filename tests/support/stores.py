@@ -1,0 +1,133 @@
+"""The stores of the quarantine that its contract suites run on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from azure.cosmos.aio import ContainerProxy
+
+from changefeed.connections import connect_async
+from changefeed.statements import Statement
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
+from relay.cosmos.containers import Containers
+from relay.cosmos.items import CosmosItems
+from relay.errors import StoreError
+from relay.quarantine.items import Items
+from relay.settings import Settings
+from relay.sql.connection import connect
+from relay.sql.database import Database
+from relay.sql.install import install
+from relay.sql.items import SqlItems
+from tests.support.in_memory_items import InMemoryItems
+from tests.support.postgresql import PostgresServer
+from tests.support.sql_outbox import sql_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A store as two processes see it.
+
+    Attributes:
+        items: The store.
+        others: The same store, by another connection.
+        break_down: From then on nothing can be read or written.
+    """
+
+    items: Items
+    others: Items
+    break_down: Callable[[], Awaitable[None]]
+
+
+class OneContainer(Containers):
+    """The database's containers where one is open already; who opened it closes it."""
+
+    def __init__(self, container: ContainerProxy) -> None:
+        self._container = container
+
+    @property
+    def quarantine_name(self) -> str:
+        return self._container.id
+
+    async def quarantine(self) -> ContainerProxy:
+        return self._container
+
+    async def close(self) -> None:
+        pass
+
+
+def items_in(container: ContainerProxy) -> CosmosItems:
+    """The items of a container that is open."""
+    return CosmosItems(OneContainer(container))
+
+
+@asynccontextmanager
+async def in_memory(_: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """A dictionary."""
+    items = InMemoryItems()
+
+    async def break_down() -> None:
+        items.answers = [StoreError("no route to the store")] * 10
+
+    yield Store(items, items, break_down)
+
+
+@asynccontextmanager
+async def on_emulator(_: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """A container of the Cosmos DB emulator, through the SDK."""
+    server = CosmosServer()
+    async with server:
+        provision(server.account, [ContainerSpec.parse("outbox/quarantine:/partitionKey")])
+        settings = Settings.from_environment(
+            {
+                "COSMOS": server.connection_string,
+                "SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ==",
+            }
+        )
+        items, others = CosmosItems(Containers(settings)), CosmosItems(Containers(settings))
+
+        async def break_down() -> None:
+            await server.__aexit__(None, None, None)
+
+        try:
+            yield Store(items, others, break_down)
+        finally:
+            await items.close()
+            await others.close()
+
+
+@asynccontextmanager
+async def on_postgresql(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """A table in a fresh database of PostgreSQL."""
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    name = server.create_database()
+    feed = sql_settings(server.url(name))
+    session = await connect(feed)
+    await install(session)
+    await session.close()
+    items, others = SqlItems(Database(feed)), SqlItems(Database(feed))
+
+    async def break_down() -> None:
+        owner = await connect_async(server.url("postgres"))
+        await owner.execute(Statement(f"alter database {name} with allow_connections false"))
+        await owner.execute(
+            Statement("select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = ?", (name,))
+        )
+        await owner.close()
+
+    try:
+        yield Store(items, others, break_down)
+    finally:
+        await items.close()
+        await others.close()
+        server.drop_database(name)
+
+
+OPEN: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Store]]] = {
+    "in memory": in_memory,
+    "Cosmos DB emulator": on_emulator,
+    "PostgreSQL": on_postgresql,
+}
