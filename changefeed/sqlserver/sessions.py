@@ -38,6 +38,7 @@ EXCEPTIONS: dict[str, type[ChangefeedError]] = {
     "77106": FeedBusyError,
     "77107": SetupError,
     "77108": ArgumentError,
+    "77109": ArgumentError,
     "77110": SetupError,
 }
 _NUMBERED = re.compile(r"changefeed (771\d\d): (.*)", re.DOTALL)

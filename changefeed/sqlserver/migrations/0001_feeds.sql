@@ -218,8 +218,8 @@ begin
         if @@trancount > 0 rollback transaction;
         if error_number() = 1222
         begin
-            set @message = concat(''changefeed 77106: another session held a lock of {table} for more than '',
-                ''10 s. Nothing was changed: try again.'');
+            set @message = concat(''changefeed 77106: another session holds a lock of the feed of {table}. '',
+                ''Nothing was changed. Try again.'');
             throw 77106, @message, 1;
         end;
         throw;
@@ -251,8 +251,8 @@ begin
         @LockOwner = ''Transaction'', @LockTimeout = 10000;
     if @granted < 0
     begin
-        set @message = concat(''changefeed 77106: another reader held shard '', @shard_id,
-            '' of {table} for more than 10 s. Nothing was changed: try again.'');
+        set @message = concat(''changefeed 77106: another reader holds the lock of shard '', @shard_id,
+            '' of {table}. Nothing was changed. Try again.'');
         throw 77106, @message, 1;
     end;
     -- Until the commit, nobody else writes the feed of this shard. Each statement has a new snapshot.

@@ -23,8 +23,7 @@ from changefeed import (
 )
 from changefeed.install import migrations
 from changefeed.statements import Migration, Statement, run
-
-from .conftest import Database, Events
+from tests.changefeed.sqlserver.conftest import Database, Events
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -76,7 +75,7 @@ def test_a_primary_key_with_a_column_of_the_feeds_is_refused(make_events: Callab
 
 
 def test_a_second_feed_of_a_table_is_refused(events: Events, database: Database) -> None:
-    with pytest.raises(DatabaseError, match="has a feed already"):
+    with pytest.raises(ArgumentError, match="has a feed already"):
         setup_feed(database.owner, events.table)
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from changefeed import ArgumentError, IsolationError, Session, SetupError
 from changefeed.statements import Statement
-
-from .conftest import Database
+from tests.changefeed.sqlserver.conftest import Database
 
 pytestmark = pytest.mark.timeout(300)
 
