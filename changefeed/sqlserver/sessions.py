@@ -43,9 +43,10 @@ EXCEPTIONS: dict[str, type[ChangefeedError]] = {
 }
 _NUMBERED = re.compile(r"changefeed (771\d\d): (.*)", re.DOTALL)
 
-# The driver's names of SQLSTATEs that end a statement and not the connection: HYT00, 40001, HY008.
-_REPEATABLE = ("Timeout expired", "Operation canceled")
+# The driver's name of SQLSTATE 40001.
 _DEADLOCK = "Serialization failure"
+# Babelfish raises this in place of error 1222, and past the procedure's CATCH.
+_LOCK_TIMEOUT = "canceling statement due to lock timeout"
 _NO_LIBRARY = "Failed to load the driver"
 
 
@@ -159,6 +160,8 @@ def explained() -> Iterator[None]:
         numbered = _NUMBERED.search(said)
         if numbered:
             raise EXCEPTIONS.get(numbered[1], DatabaseError)(numbered[2]) from error
+        if said.startswith(_LOCK_TIMEOUT):
+            raise FeedBusyError("another session holds a lock of the feed. Try again.") from error
         if error.driver_error == _DEADLOCK:
             raise FeedBusyError("the server ended a deadlock by this session. Try again.") from error
         if _NO_LIBRARY in said:
@@ -166,8 +169,8 @@ def explained() -> Iterator[None]:
                 "the ODBC driver within mssql-python cannot be loaded. Install the libraries that it needs; "
                 "on Debian and Ubuntu: apt-get install libltdl7 libkrb5-3 libgssapi-krb5-2"
             ) from error
+        # A statement that took too long counts as well: its session may still hold a lock of the whole session.
         lost = isinstance(error, (mssql_python.OperationalError, mssql_python.InterfaceError))
-        lost = lost and error.driver_error not in _REPEATABLE
         raise DatabaseError(f"{said} ({error.driver_error})", lost=lost) from error
 
 

@@ -136,7 +136,9 @@ return (
     from sys.indexes as i
     inner join sys.index_columns as k on k.object_id = i.object_id and k.index_id = i.index_id
     inner join sys.columns as c on c.object_id = k.object_id and c.column_id = k.column_id
-    inner join sys.types as t on t.user_type_id = c.system_type_id
+    -- An alias type is written as what it is of; the CLR types, such as hierarchyid, share a system_type_id.
+    inner join sys.types as t
+        on t.user_type_id = case when c.system_type_id = 240 then c.user_type_id else c.system_type_id end
     where i.object_id = @table and i.is_primary_key = 1 and k.key_ordinal > 0
 );
 go

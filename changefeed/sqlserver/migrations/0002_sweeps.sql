@@ -71,7 +71,7 @@ begin
     begin
         update c set change_sequence_number = @last_number + t.position
         from @taken as t
-        inner loop join changefeed.change as c with (rowlock)
+        inner loop join changefeed.change as c with (rowlock, forceseek)
             on c.feed_id = @feed_id and c.shard = @shard and c.change_id = t.change_id
         option (force order);
         update changefeed.shard set last_change_sequence_number = @last_number + @change_count
