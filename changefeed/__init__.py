@@ -1,5 +1,7 @@
 """An ordered feed of what transactions committed, for tables in PostgreSQL, Azure SQL and SQL Server."""
 
+from changefeed.backfill import backfill, backfill_async
+from changefeed.changes import AsyncChanges, ChangePage, Changes
 from changefeed.claims import AsyncConsumer, Claim, Consumer
 from changefeed.connections import connect, connect_async
 from changefeed.errors import (
@@ -21,17 +23,26 @@ from changefeed.install import (
     setup_feed,
     setup_feed_async,
 )
-from changefeed.statements import AsyncSession, Entry, Session
+from changefeed.retention import Pruned, prune, prune_async
+from changefeed.statements import AsyncSession, BackfillPlan, Change, Entry, Session
+from changefeed.status import Status, status, status_async
+from changefeed.sweeping import Swept, sweep, sweep_async, sweep_loop, sweep_loop_async
 from changefeed.ulid import START
+from changefeed.writing import append, append_async, append_change, append_change_async, shard_of
 
 __all__ = [
     "MAX_PAGE_SIZE",
     "START",
     "ArgumentError",
+    "AsyncChanges",
     "AsyncConsumer",
     "AsyncFeed",
     "AsyncSession",
+    "BackfillPlan",
+    "Change",
+    "ChangePage",
     "ChangefeedError",
+    "Changes",
     "Claim",
     "ClaimLostError",
     "Consumer",
@@ -42,14 +53,32 @@ __all__ = [
     "FeedBusyError",
     "IsolationError",
     "Page",
+    "Pruned",
     "Session",
     "SetupError",
+    "Status",
+    "Swept",
+    "append",
+    "append_async",
+    "append_change",
+    "append_change_async",
+    "backfill",
+    "backfill_async",
     "connect",
     "connect_async",
     "drop_feed",
     "drop_feed_async",
     "install",
     "install_async",
+    "prune",
+    "prune_async",
     "setup_feed",
     "setup_feed_async",
+    "shard_of",
+    "status",
+    "status_async",
+    "sweep",
+    "sweep_async",
+    "sweep_loop",
+    "sweep_loop_async",
 ]

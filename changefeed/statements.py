@@ -63,6 +63,38 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """One numbered change of generation 1.
+
+    Attributes:
+        change_id: What the writer drew from the sequence changefeed.change_id; the event table has it.
+        change_sequence_number: Its position, without gaps within its feed and shard.
+    """
+
+    change_id: int
+    change_sequence_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """Which shards and times the rows of an event table get, and in which order.
+
+    Attributes:
+        order_by: Columns of the event table; the primary key decides between equal rows.
+        time_column: The column with the times for the ULIDs (UTC without a time zone); None for the present.
+        shard_id: The shard of all rows, where `shard_column` is None.
+        shard_column: The column whose text gives each row its shard, as `writing.shard_of` does.
+        shards: How many shards there are, with `shard_column`.
+    """
+
+    order_by: Sequence[str]
+    time_column: str | None = None
+    shard_id: int = 0
+    shard_column: str | None = None
+    shards: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Migration:
     """One step of the schema.
 
@@ -83,6 +115,9 @@ class Dialect(Protocol):
     name: str
     """Of its folder of migrations."""
 
+    now: str
+    """The expression for the present time, comparable with the times in the tables."""
+
     def read(self, table: str, shard_id: int, cursor: bytes, page_size: int, /) -> Operation[list[Entry]]:
         """The page behind the cursor, in order: one round trip."""
 
@@ -100,6 +135,43 @@ class Dialect(Protocol):
 
     def drop_feed(self, table: str, /) -> Operation[None]:
         """Call changefeed.drop_feed."""
+
+    def begin_backfill(self, table: str, plan: BackfillPlan, anyway: bool, /) -> Operation[int | None]:
+        """List the rows that are not on the feed, in one snapshot and in order, in a table of their own.
+
+        Returns how many; None where a backfill was begun and is not finished. Raises ArgumentError where a shard
+        has been read or written to, unless `anyway`.
+        """
+
+    def continue_backfill(self, table: str, rows: int, /) -> Operation[int | None]:
+        """Move that many listed rows to the outbox, in one transaction, one process at a time.
+
+        Returns how many there were. Where there are none left, removes the list; None where there is no list.
+        """
+
+    def sweep(self, sweep_group: int, /) -> Operation[tuple[int, int]]:
+        """One pass in one transaction: number committed changes, a bounded number of each shard, in one snapshot.
+
+        Returns how many, and the age of the oldest in milliseconds. Waits for another pass, 10 s at most.
+        """
+
+    def become_sweeper(self, sweep_group: int, wait_ms: int, /) -> Operation[bool]:
+        """Take the lock of a sweep group, which ends with the session; False if another one kept it."""
+
+    def resign_sweeper(self, sweep_group: int, /) -> Operation[None]:
+        """Give the lock of a sweep group back."""
+
+    def sweep_channel(self, sweep_group: int, /) -> Operation[str | None]:
+        """Where commits notify the sweepers of a group; None where those of one of its shards do not."""
+
+    def read_changes(self, feed_id: int, shard: int, cursor: int, page_size: int, /) -> Operation[list[Change]]:
+        """The changes behind the cursor, in order: one round trip. Raises ArgumentError, CursorError."""
+
+    def has_changes(self, feed_id: int, shard: int, cursor: int, /) -> Operation[bool]:
+        """Whether `read_changes` will find something."""
+
+    def change_channel(self, feed_id: int, shard: int, /) -> Operation[str | None]:
+        """Where the sweeper notifies readers; None where it does not. Raises ArgumentError: no such shard."""
 
     def ulid(self, ulid: bytes, /) -> Any:
         """A ULID as a parameter."""

@@ -25,6 +25,12 @@ def time_of(ulid: bytes) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds(ulid))
 
 
+def at(time: datetime) -> bytes:
+    """The first ULID of a time with a time zone: every ULID of an earlier millisecond is below it."""
+    since = max((time - _EPOCH) // timedelta(milliseconds=1), 0)
+    return since.to_bytes(_TIME_BYTES, "big") + bytes(LENGTH - _TIME_BYTES)
+
+
 def to_text(ulid: bytes) -> str:
     """The 26 characters of a ULID, in Crockford's base 32; they sort as the bytes do."""
     number = int.from_bytes(ulid, "big")

@@ -5,7 +5,8 @@ Documents have the same shape in every kind of outbox, and quarantine keeps them
     {"id": …, "partitionKey": …, "type": …, "data": {"action": …, "createdAt": …, …},
      "traceparent": …, "sequence": …}
 
-What only a source knows, such as the time of the commit, the source passes beside the document.
+What only a source knows, such as the time of the commit, the source passes beside the document. A source that has
+JSON as text adds `data` as that text (`DATA_TEXT`): a number in it may have more digits than any parser keeps.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ MAX_KEY_LENGTH = 128
 MAX_PROPERTIES_BYTES = 15_000
 
 Document = Mapping[str, Any]
+
+DATA_TEXT = "_dataText"
+"""The member of a document that has `data` as it was written."""
 
 EventName = tuple[str, str]
 """The partition key and the id of an event."""
@@ -68,6 +72,7 @@ class Event:
         expires_at: When its source deletes it, in seconds since 1970; None if never.
         sequence: The number its writer gave it within its entity; None without one.
         traceparent: The W3C trace context of the request behind it; None without one.
+        body: `data` as JSON text, exactly as it was committed, where its source keeps text; else None.
     """
 
     id: str
@@ -81,6 +86,7 @@ class Event:
     expires_at: int | None = None
     sequence: int | None = None
     traceparent: str | None = None
+    body: bytes | None = None
 
     @property
     def name(self) -> EventName:
@@ -177,7 +183,7 @@ def read_event(
         return Rejected(
             document, invalid.reason, invalid.detail, position, _usable_key(document), expires_at=expires_at
         )
-    sequence = document.get("sequence")
+    sequence, text = document.get("sequence"), document.get(DATA_TEXT)
     return Event(
         identifier,
         partition_key,
@@ -190,6 +196,7 @@ def read_event(
         expires_at,
         sequence if type(sequence) is int else None,
         traceparent if isinstance(traceparent, str) else None,
+        text.encode() if isinstance(text, str) else None,
     )
 
 

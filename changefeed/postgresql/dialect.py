@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from changefeed.errors import SetupError
-from changefeed.statements import Entry, Migration, Operation, Statement
+from changefeed.statements import BackfillPlan, Change, Entry, Migration, Operation, Statement
 
 # The key of the advisory lock that one installer at a time holds: the bytes of "changefe".
 _INSTALLING = 0x6368616E67656665
@@ -24,6 +24,7 @@ class PostgresDialect:
     """See `statements.Dialect`."""
 
     name = "postgresql"
+    now = "clock_timestamp()"
 
     def read(self, table: str, shard_id: int, cursor: bytes, page_size: int, /) -> Operation[list[Entry]]:
         """The page behind the cursor, in order: one round trip."""
@@ -87,6 +88,70 @@ class PostgresDialect:
     def drop_feed(self, table: str, /) -> Operation[None]:
         """Call changefeed.drop_feed."""
         yield Statement("select changefeed.drop_feed(?)", (table,))
+
+    def begin_backfill(self, table: str, plan: BackfillPlan, anyway: bool, /) -> Operation[int | None]:
+        """List the rows that are not on the feed; None where a backfill was begun and is not finished."""
+        by_column = plan.shard_column is not None
+        shard = (None, plan.shard_column, plan.shards) if by_column else (plan.shard_id, None, None)
+        # However large the table is, this is one statement.
+        yield Statement("set statement_timeout = 0")
+        try:
+            result = yield Statement(
+                "select changefeed.begin_backfill(?, ?, ?, ?, ?::text[], ?, ?)",
+                (table, *shard, list(plan.order_by), plan.time_column, anyway),
+            )
+        finally:
+            yield Statement("reset statement_timeout")
+        listed: int | None = result.rows[0][0]
+        return listed
+
+    def continue_backfill(self, table: str, rows: int, /) -> Operation[int | None]:
+        """Move that many listed rows to the outbox; None where there is no list."""
+        result = yield Statement("select changefeed.continue_backfill(?, ?)", (table, rows))
+        moved: int | None = result.rows[0][0]
+        return moved
+
+    def sweep(self, sweep_group: int, /) -> Operation[tuple[int, int]]:
+        """One pass; how many changes were numbered, and the age of the oldest in milliseconds."""
+        result = yield Statement(
+            "select change_count, max_lag_milliseconds from changefeed.sweep(?)", (sweep_group,)
+        )
+        count, lag_ms = result.rows[0]
+        return count, lag_ms
+
+    def become_sweeper(self, sweep_group: int, wait_ms: int, /) -> Operation[bool]:
+        """Take the advisory lock of a sweep group; False if another session kept it so long."""
+        result = yield Statement("select changefeed.become_sweeper(?, ?)", (sweep_group, wait_ms))
+        return bool(result.rows[0][0])
+
+    def resign_sweeper(self, sweep_group: int, /) -> Operation[None]:
+        """Give the advisory lock of a sweep group back."""
+        yield Statement("select changefeed.resign_sweeper(?)", (sweep_group,))
+
+    def sweep_channel(self, sweep_group: int, /) -> Operation[str | None]:
+        """Where commits notify the sweepers of a group; None if a shard of it has longpoll = 0."""
+        result = yield Statement("select changefeed.sweep_channel(?)", (sweep_group,))
+        channel: str | None = result.rows[0][0]
+        return channel
+
+    def read_changes(self, feed_id: int, shard: int, cursor: int, page_size: int, /) -> Operation[list[Change]]:
+        """The changes behind the cursor, in order: one round trip."""
+        result = yield Statement(
+            "select change_id, change_sequence_number from changefeed.read_changes(?, ?, ?, ?)",
+            (feed_id, shard, cursor, page_size),
+        )
+        return [Change(*row) for row in result.rows]
+
+    def has_changes(self, feed_id: int, shard: int, cursor: int, /) -> Operation[bool]:
+        """Whether `read_changes` will find something."""
+        result = yield Statement("select changefeed.has_changes(?, ?, ?)", (feed_id, shard, cursor))
+        return bool(result.rows[0][0])
+
+    def change_channel(self, feed_id: int, shard: int, /) -> Operation[str | None]:
+        """Where the sweeper notifies readers; None if the shard has longpoll = 0."""
+        result = yield Statement("select changefeed.change_channel(?, ?)", (feed_id, shard))
+        channel: str | None = result.rows[0][0]
+        return channel
 
     def ulid(self, ulid: bytes, /) -> Any:
         """A ULID as a parameter."""

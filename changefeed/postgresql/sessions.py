@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -176,7 +176,9 @@ def _text(statement: Statement) -> str:
 
 def _defaults(options: dict[str, Any]) -> dict[str, Any]:
     timeout = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s"
-    return {"connect_timeout": _CONNECT_TIMEOUT_S, "options": timeout, **_KEEPALIVE, **options}
+    # A prepared statement keeps the columns of the event table: new ones would be missing, dropped ones NULL.
+    defaults = {"connect_timeout": _CONNECT_TIMEOUT_S, "options": timeout, "prepare_threshold": None, **_KEEPALIVE}
+    return {**defaults, **options}
 
 
 def _driver() -> Any:
@@ -188,8 +190,9 @@ def _driver() -> Any:
 
 
 def _configure(connection: AdaptContext) -> None:
-    """Take JSON as the text it is, and UUIDs as bytes."""
+    """Take JSON as the text it is, UUIDs as bytes, and times that Python does not have as text."""
     from psycopg.adapt import Loader
+    from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 
     class AsText(Loader):
         def load(self, data: Any) -> str:
@@ -199,8 +202,33 @@ def _configure(connection: AdaptContext) -> None:
         def load(self, data: Any) -> bytes:
             return bytes.fromhex(bytes(data).replace(b"-", b"").decode())
 
+    class TimeOrText(TimestampLoader):
+        def load(self, data: Any) -> Any:
+            return _or_text(super().load, data)
+
+    class TimeWithZoneOrText(TimestamptzLoader):
+        def load(self, data: Any) -> Any:
+            return _or_text(super().load, data)
+
+    class DateOrText(DateLoader):
+        def load(self, data: Any) -> Any:
+            return _or_text(super().load, data)
+
     adapters = connection.adapters
     assert adapters is not None
     adapters.register_loader("json", AsText)
     adapters.register_loader("jsonb", AsText)
     adapters.register_loader("uuid", AsBytes)
+    adapters.register_loader("timestamp", TimeOrText)
+    adapters.register_loader("timestamptz", TimeWithZoneOrText)
+    adapters.register_loader("date", DateOrText)
+
+
+def _or_text(load: Callable[[Any], Any], data: Any) -> Any:
+    """A time as Python has it, or its text: there is no `infinity` and no year 10000, and no page may fail."""
+    from psycopg import DataError
+
+    try:
+        return load(data)
+    except DataError:
+        return bytes(data).decode()

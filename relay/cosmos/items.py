@@ -114,7 +114,7 @@ class CosmosItems:
     async def count(self, chosen: Filter, /) -> int:
         """How many records there are."""
         where, parameters = clause(chosen)
-        # Within one partition key, the session token of an earlier read makes the count at least as recent.
+        # The session token of an earlier read makes the count at least as recent.
         counts = await self._rows(f"SELECT VALUE COUNT(1) FROM c{where}", parameters, chosen.partition_key)
         return sum(map(int, counts))
 

@@ -95,7 +95,7 @@ class ParkedKey:
                 return await self._batch(records, None)
             if failed.index == _MARKER and isinstance(refused, ItemNotFound):
                 raise NotParked from failed
-            if failed.index != _MARKER and isinstance(refused, ItemExists):
+            if isinstance(refused, ItemExists):
                 return ItemExists
             if failed.index != _MARKER and isinstance(refused, ItemTooLarge) and _divisible(records):
                 return ItemTooLarge

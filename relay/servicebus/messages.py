@@ -90,7 +90,7 @@ def _message(event: Event, properties: dict[str, Any]) -> AmqpAnnotatedMessage:
     # A ServiceBusMessage is made of this, and its constructor takes a quarter of what a batched event costs
     # (docs/decisions/0004-messages-as-amqp.md). The SDK checks no lengths here: Event has.
     return AmqpAnnotatedMessage(
-        data_body=jsontext.encode(event.data),
+        data_body=jsontext.encode(event.data) if event.body is None else event.body,
         properties={
             "message_id": event.id,
             "group_id": event.partition_key,

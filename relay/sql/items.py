@@ -148,11 +148,10 @@ class SqlItems:
             async with self._database.session() as session:
                 yield session
         except (ChangefeedError, AzureError, OSError) as error:
-            # The driver's own words: those of changefeed name its feeds.
+            # Not the driver's own words, which may show a part of the connection string.
             raise StoreError(
-                f"the table relay.item cannot be read or written: {first_line(error.__cause__ or error)} "
-                "Check SQL, that the relay's migrations are applied (relay/sql/migrations), and the rights of "
-                "this identity."
+                f"the table relay.item cannot be read or written: {first_line(error)} "
+                "Check SQL, that `python -m relay install` has made the table, and the rights of this identity."
             ) from error
 
 

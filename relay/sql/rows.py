@@ -7,11 +7,13 @@ The columns `id`, `partition_key` and `data` are required; `action`, `created_at
     {"id": …, "partitionKey": …, "type": …, "data": {"action": …, "createdAt": …, …},
      "sequence": …, "traceparent": …, "_shard": 0, "_ulid": "01JD…"}
 
-`data` is what its writer stored; `action` and `created_at` are added where it has no such member.
+`data` is what its writer stored; `action` and `created_at` are added where it has no such member. The message's
+body is the text of the column, to which nothing else is done.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -21,7 +23,7 @@ import orjson
 
 from changefeed.statements import Entry
 from changefeed.ulid import milliseconds, to_text
-from relay.events import Event, Received, Rejected, read_event
+from relay.events import DATA_TEXT, Event, Received, Rejected, read_event
 
 REQUIRED_COLUMNS = ("id", "partition_key", "data")
 OPTIONAL_COLUMNS = ("action", "created_at", "sequence", "traceparent", "type")
@@ -59,36 +61,61 @@ def document_of(entry: Entry, shard_id: int, event_type: str) -> dict[str, Any]:
         key = {name: _identifier(value) for name, value in entry.key.items()}
         return {**key, "type": event_type, **place}
     row = entry.row
+    data, text = _data(row)
     document: dict[str, Any] = {
         "id": _identifier(row.get("id")),
         "partitionKey": _identifier(row.get("partition_key")),
         "type": row.get("type", event_type),
-        "data": _data(row),
+        "data": data,
         **place,
     }
+    if text is not None:
+        document[DATA_TEXT] = text
     for column in ("sequence", "traceparent"):
         if row.get(column) is not None:
             document[column] = row[column]
     return document
 
 
-def _data(row: Mapping[str, Any]) -> Any:
+def _data(row: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """The payload, and its text if it is an object that came as text."""
     data = row.get("data")
-    if isinstance(data, str | bytes):
+    if not isinstance(data, str):
+        return (data | _added(row, data), None) if isinstance(data, dict) else (data, None)
+    parsed = _parsed(data)
+    if not isinstance(parsed, dict):
+        # It is quarantined as it stands.
+        return (data if parsed is None else parsed), None
+    added = _added(row, parsed)
+    if not added:
+        return parsed, data
+    # Put before the text's own members, none of which is written anew.
+    members = data.lstrip()[1:]
+    comma = "" if not parsed else ","
+    return {**added, **parsed}, orjson.dumps(added).decode()[:-1] + comma + members
+
+
+def _parsed(text: str) -> Any:
+    """What the text means; None where that cannot be found out. Numbers may lose digits."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        # It is no JSON, or has a number or a depth that orjson refuses.
         try:
-            data = orjson.loads(data)
-        except ValueError:
-            # It is quarantined as it stands: no object, so no payload.
-            return data.decode(errors="replace") if isinstance(data, bytes) else data
-    if not isinstance(data, dict):
-        return data
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+
+
+def _added(row: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """What columns have and `data` has not."""
     action, created_at = row.get("action"), row.get("created_at")
     added: dict[str, Any] = {}
     if action is not None and "action" not in data:
         added["action"] = action
     if created_at is not None and "createdAt" not in data:
         added["createdAt"] = _time(created_at)
-    return {**added, **data} if added else data
+    return added
 
 
 def _identifier(value: Any) -> str | None:

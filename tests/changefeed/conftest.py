@@ -11,9 +11,6 @@ import pytest
 from tests.changefeed.backends import Backend
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend
-from tests.support.postgresql import postgres_database, postgres_server
-
-__all__ = ["postgres_database", "postgres_server"]
 
 _SQLSERVER = "CHANGEFEED_TEST_SQLSERVER"
 

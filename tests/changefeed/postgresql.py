@@ -22,7 +22,8 @@ _SERVICE = """
 create schema app;
 create table app.aggregate (id text primary key, version int not null default 0);
 create table app.event (
-    aggregate text not null, version int not null, data jsonb not null default '{}', primary key (aggregate, version));
+    aggregate text not null, version int not null, data jsonb not null default '{}',
+    primary key (aggregate, version));
 """
 _READ = 'changefeed."read_feed:app.event"(int, uuid, int)'
 

@@ -59,7 +59,7 @@ def test_claims_are_made_by_several_processes_at_once(backend: Backend) -> None:
 def test_a_claim_is_taken(backend: Backend) -> None:
     mine = consumer(backend)
 
-    taken = mine.take(*mine.claims([0]), "me")
+    taken = mine.take(mine.claims([0])[0], "me")
 
     assert taken == Claim(0, START, "me", 1, 1, None)
     assert consumer(backend).claims([0]) == [taken]
@@ -97,7 +97,7 @@ def test_one_of_many_takers_at_once_wins(backend: Backend) -> None:
 
 def test_a_claim_that_was_renewed_since_it_was_seen_is_not_taken(backend: Backend) -> None:
     owner, watcher = consumer(backend), consumer(backend)
-    mine = owner.take(*owner.claims([0]), "owner")
+    mine = owner.take(owner.claims([0])[0], "owner")
     (seen,) = watcher.claims([0])
     owner.renew(mine)
 
@@ -111,7 +111,7 @@ def test_a_claim_that_was_renewed_since_it_was_seen_is_not_taken(backend: Backen
 @pytest.mark.parametrize("act", ["renew", "store"])
 def test_what_the_owner_does_shows_that_it_is_alive(backend: Backend, act: str) -> None:
     mine = consumer(backend)
-    claim = mine.take(*mine.claims([0]), "me")
+    claim = mine.take(mine.claims([0])[0], "me")
     acts: dict[str, Callable[[], None]] = {
         "renew": lambda: mine.renew(claim),
         "store": lambda: mine.store(claim, ONE),
@@ -127,12 +127,12 @@ def test_what_the_owner_does_shows_that_it_is_alive(backend: Backend, act: str) 
 
 def test_a_stored_cursor_is_kept_by_the_next_owner(backend: Backend) -> None:
     first, second = consumer(backend), consumer(backend)
-    claim = first.take(*first.claims([0]), "first")
+    claim = first.take(first.claims([0])[0], "first")
     first.store(claim, ONE)
     first.store(claim, TWO)
     first.renew(claim)
 
-    taken = second.take(*second.claims([0]), "second")
+    taken = second.take(second.claims([0])[0], "second")
 
     assert taken.cursor == TWO
     second.renew(taken)
@@ -143,9 +143,9 @@ def test_a_stored_cursor_is_kept_by_the_next_owner(backend: Backend) -> None:
 
 def test_an_owner_that_has_lost_its_claim_changes_nothing(backend: Backend) -> None:
     first, second = consumer(backend), consumer(backend)
-    stale = first.take(*first.claims([0]), "first")
+    stale = first.take(first.claims([0])[0], "first")
     first.store(stale, ONE)
-    taken = second.take(*second.claims([0]), "second")
+    taken = second.take(second.claims([0])[0], "second")
     second.store(taken, TWO)
     before = second.claims([0])
 
@@ -166,8 +166,8 @@ def test_an_owner_that_has_lost_its_claim_changes_nothing(backend: Backend) -> N
 
 def test_the_same_process_that_takes_a_claim_again_has_another_epoch(backend: Backend) -> None:
     mine = consumer(backend)
-    first = mine.take(*mine.claims([0]), "me")
-    second = mine.take(*mine.claims([0]), "me")
+    first = mine.take(mine.claims([0])[0], "me")
+    second = mine.take(mine.claims([0])[0], "me")
 
     with pytest.raises(ClaimLostError):
         mine.store(first, ONE)
@@ -179,7 +179,7 @@ def test_the_same_process_that_takes_a_claim_again_has_another_epoch(backend: Ba
 
 def test_a_released_claim_has_no_owner_and_keeps_its_cursor(backend: Backend) -> None:
     mine = consumer(backend)
-    claim = mine.take(*mine.claims([0]), "me")
+    claim = mine.take(mine.claims([0])[0], "me")
     mine.store(claim, ONE)
 
     mine.release(claim)
@@ -192,7 +192,7 @@ def test_a_released_claim_has_no_owner_and_keeps_its_cursor(backend: Backend) ->
 
 def test_a_claim_is_asked_for_and_handed_over(backend: Backend) -> None:
     first, second = consumer(backend), consumer(backend)
-    mine = first.take(*first.claims([0]), "first")
+    mine = first.take(first.claims([0])[0], "first")
     (seen,) = second.claims([0])
 
     second.ask(seen, "second")
@@ -209,7 +209,7 @@ def test_a_claim_is_asked_for_and_handed_over(backend: Backend) -> None:
 
 def test_a_request_is_no_sign_of_life(backend: Backend) -> None:
     mine = consumer(backend)
-    claim = mine.take(*mine.claims([0]), "me")
+    claim = mine.take(mine.claims([0])[0], "me")
 
     consumer(backend).ask(claim, "other")
 
@@ -220,7 +220,7 @@ def test_consumers_and_shards_have_claims_of_their_own(backend: Backend) -> None
     one, other = consumer(backend, "one"), consumer(backend, "öther 'x'")
     first, second = one.claims([0, 1])
     one.store(one.take(first, "me"), ONE)
-    other.store(other.take(*other.claims([0]), "you"), TWO)
+    other.store(other.take(other.claims([0])[0], "you"), TWO)
 
     assert [(claim.owner, claim.cursor) for claim in one.claims([0, 1])] == [("me", ONE), (None, START)]
     assert [(claim.owner, claim.cursor) for claim in other.claims([0])] == [("you", TWO)]
@@ -229,7 +229,7 @@ def test_consumers_and_shards_have_claims_of_their_own(backend: Backend) -> None
 
 def test_claims_end_with_their_feed(backend: Backend) -> None:
     mine = consumer(backend)
-    mine.store(mine.take(*mine.claims([0]), "me"), ONE)
+    mine.store(mine.take(mine.claims([0])[0], "me"), ONE)
     changefeed.drop_feed(backend.owner, TABLE)
 
     with pytest.raises(SetupError, match="setup-feed"):
@@ -253,7 +253,7 @@ def test_what_hinders_a_claim_is_said(postgresql: PostgresBackend) -> None:
 def test_a_lost_connection_is_said(backend: Backend) -> None:
     session = backend.session()
     mine = Consumer(session, TABLE, "relay")
-    claim = mine.take(*mine.claims([0]), "me")
+    claim = mine.take(mine.claims([0])[0], "me")
     backend.kill(backend.id_of(session))
 
     with pytest.raises(DatabaseError) as failed:

@@ -111,7 +111,7 @@ def test_a_shard_that_is_null_is_refused(backend: Backend) -> None:
 
 
 def test_a_cursor_that_is_null_is_refused(postgresql: PostgresBackend) -> None:
-    with pytest.raises(ArgumentError, match="cursor is NULL.*Start with the cursor 00000000"):
+    with pytest.raises(ArgumentError, match=r"cursor is NULL.*Start with the cursor 00000000"):
         postgresql.rows('select * from changefeed."read_feed:app.event"(0, null)')
 
 
@@ -245,8 +245,8 @@ def test_what_was_inserted_into_the_past_of_the_feed_is_read_from_the_beginning(
     )
     session.execute(
         Statement(
-            "insert into changefeed.\"feed:app.event\" (shard_id, ulid, aggregate, version) values (0, ?, 'old', 1)",
-            (session.dialect.ulid(bytes(15) + b"\1"),),
+            'insert into changefeed."feed:app.event" (shard_id, ulid, aggregate, version) values (0, ?, ?, 1)',
+            (session.dialect.ulid(bytes(15) + b"\1"), "old"),
         )
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -10,8 +11,9 @@ import pytest
 from psycopg import sql
 
 import changefeed
-from changefeed import START, ArgumentError, Consumer, DatabaseError, Feed, Session, SetupError
+from changefeed import START, ArgumentError, Consumer, DatabaseError, Feed, Session
 from changefeed.statements import Statement
+from changefeed.ulid import time_of
 from tests.changefeed.backends import TABLE
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend
@@ -86,7 +88,7 @@ def test_a_reader_reads_and_stores_how_far_it_has_come(
 
     assert feed.wait(0, START, 10)
     page = feed.read(0)
-    claim = consumer.take(*consumer.claims([0]), "me")
+    claim = consumer.take(consumer.claims([0])[0], "me")
     consumer.store(claim, page.cursor)
 
     assert len(page.entries) == 2
@@ -134,18 +136,38 @@ def test_a_stranger_in_the_schema_still_cannot_call_the_functions_of_a_feed(
         assert refused(stranger, f"select changefeed.\"{function}:app.event\"(0, '{START.hex()}'::uuid)")
 
 
-def test_a_temporary_table_of_a_reader_does_not_stand_in_for_the_catalog(
+def test_a_reader_cannot_replace_what_read_feed_calls(
     postgresql: PostgresBackend, session_as: As, journal: Journal
 ) -> None:
     """read_feed runs with its owner's rights, and looks for nothing in the caller's search path."""
-    journal.write(postgresql.writer(), 0, "a")
-    postgresql.cache_sequence()
+    with journal.committed(postgresql.writer()) as unit:
+        unit.append(0, "a", "2099-01-01")
     session = session_as(READERS)
-    session.execute(Statement("create temporary table pg_sequence (seqrelid oid, seqcache bigint)"))
-    session.execute(Statement("set search_path = pg_temp, public"))
+    ((user,),) = session.execute(Statement("select current_user")).rows
+    postgresql.execute(f"create schema mine authorization {user}")
+    session.execute(
+        Statement(
+            "create function mine.clock_timestamp() returns timestamptz language sql "
+            "as $$ select timestamptz '2100-01-01' $$"
+        )
+    )
+    session.execute(Statement("set search_path = mine, pg_catalog"))
 
-    with pytest.raises(SetupError, match="has a cache"):
-        Feed(session, TABLE).read(0)
+    read = f"select ulid from changefeed.\"read_feed:app.event\"(0, '{START.hex()}'::uuid)"
+    ((position,),) = session.execute(Statement(read)).rows
+
+    assert time_of(position) < datetime(2099, 1, 1, tzinfo=UTC)
+
+
+def test_nobody_else_may_call_what_makes_and_drops_feeds(postgresql: PostgresBackend) -> None:
+    callable_by_all = """
+        select proname from pg_proc, aclexplode(coalesce(proacl, acldefault('f', proowner)))
+        where pronamespace = 'changefeed'::regnamespace and grantee = 0 order by proname"""
+
+    named = {name for (name,) in postgresql.rows(callable_by_all)}
+
+    # They read and write nothing: all but notify_readers compute, and that is a trigger's.
+    assert named == {"check_cursor", "check_read", "random_bits", "ulid", "ulid_part", "notify_readers"}
 
 
 def test_a_feed_can_be_set_up_without_roles(postgresql: PostgresBackend) -> None:

@@ -17,13 +17,18 @@ import psutil
 import pytest
 from dotenv import dotenv_values
 
+from changefeed import connect_async
 from relay.settings import Settings
+from tests.support.outbox import events
+from tests.support.sql_outbox import SqlOutbox
+from tests.support.subscriber import Subscriber
 
 ROOT = Path(__file__).resolve().parents[2]
 ANY_PORTS = (
-    *("--port", "0", "--cosmos-port", "0", "--servicebus-port", "0"),
+    *("--port", "0", "--cosmos-port", "0", "--postgresql-port", "0", "--servicebus-port", "0"),
     *("--servicebus-admin-port", "0", "--functions-port", "0"),
 )
+SQL = ("--source", "sql")
 
 
 async def start(folder: Path, *arguments: str) -> asyncio.subprocess.Process:
@@ -38,9 +43,9 @@ async def start(folder: Path, *arguments: str) -> asyncio.subprocess.Process:
 
 
 @asynccontextmanager
-async def stack_up(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, list[str]]]:
+async def stack_up(folder: Path, *options: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, list[str]]]:
     """`up` on free ports, once it is ready, and what it printed."""
-    process = await start(folder, "up", *ANY_PORTS)
+    process = await start(folder, "up", *ANY_PORTS, *options)
     assert process.stdout is not None
     printed = []
     try:
@@ -70,13 +75,33 @@ async def test_the_stack_prints_its_addresses_and_another_reports_that_its_port_
         assert await asyncio.wait_for(process.wait(), 20) == 0
 
 
-async def assert_ready(printed: list[str]) -> None:
+async def test_a_stack_with_an_sql_source_relays_what_is_committed(tmp_path: Path) -> None:
+    async with stack_up(tmp_path, *SQL) as (process, printed):
+        await assert_ready(printed, "postgresql", "servicebus", "worker-1")
+        values = dotenv_values(tmp_path / "stack.env")
+        assert any(str(values["SQL"]) in line for line in printed)
+        assert "COSMOS" not in values
+        Settings.from_environment({name: value for name, value in values.items() if value is not None})
+
+        session = await connect_async(str(values["SQL"]))
+        await SqlOutbox(session).commit(*events("a", 3), shard_id=3)
+        await session.close()
+
+        subscriber = Subscriber(str(values["SERVICEBUS"]))
+        await subscriber.receive(3)
+        assert subscriber.ids() == {"a": ["a-0", "a-1", "a-2"]}
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+async def assert_ready(printed: list[str], *parts: str) -> None:
     """The readiness probe that was printed reports every part as ready."""
     probe = next(line.split()[-1] for line in printed if line.startswith("Readiness probe"))
     async with aiohttp.ClientSession() as http, http.get(probe) as response:
         answer = await response.json()
 
-    assert (response.status, set(answer["parts"])) == (200, {"cosmos", "servicebus", "functions-1"})
+    expected = set(parts) or {"cosmos", "servicebus", "functions-1"}
+    assert (response.status, set(answer["parts"])) == (200, expected)
     assert all(answer["parts"].values())
 
 
@@ -124,11 +149,28 @@ async def test_no_process_remains_however_the_stack_ends(tmp_path: Path, number:
         assert alive == []
 
 
-async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: Path) -> None:
+async def test_no_process_of_an_sql_stack_remains_after_a_kill(tmp_path: Path) -> None:
+    async with stack_up(tmp_path, *SQL) as (process, _):
+        # PostgreSQL, its own processes, and the relay among them.
+        parts = psutil.Process(process.pid).children(recursive=True)
+        assert len(parts) >= 8
+
+        process.kill()
+
+        await asyncio.wait_for(process.wait(), 30)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, parts, timeout=20)
+        assert alive == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("source", ["cosmos", "sql"])
+async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: Path, source: str) -> None:
     process = await start(
-        tmp_path, "demo", *("--events", "400", "--contacts", "40", "--rate", "150", "--hosts", "2", "--kill-host")
+        tmp_path,
+        *("demo", "--source", source, "--hosts", "2", "--kill-host"),
+        *("--events", "400", "--contacts", "40", "--rate", "150"),
     )
-    output, errors = await asyncio.wait_for(process.communicate(), 55)
+    output, errors = await asyncio.wait_for(process.communicate(), 110)
 
     summary = json.loads(output.decode().splitlines()[-1])
     assert process.returncode == 0, errors.decode()

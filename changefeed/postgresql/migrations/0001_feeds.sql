@@ -336,6 +336,7 @@ begin
                    'has_news:' || table_name);
     execute format('drop table changefeed.%I, changefeed.%I, changefeed.%I, changefeed.%I', 'outbox:' || table_name,
                    'feed:' || table_name, 'state:' || table_name, 'claim:' || table_name);
+    execute format('drop table if exists changefeed.%I', 'backfill:' || table_name);
     foreach role_name in array array['changefeed.writers:' || table_name, 'changefeed.readers:' || table_name] loop
         if exists (select from pg_roles where rolname = role_name) then
             -- What setup_feed has granted, and nothing else: DROP OWNED would drop the role's own tables.

@@ -16,6 +16,7 @@ from local.stack.supervisor import Stack
 
 RELAY_KILLED_AMID_A_PAGE = "relay-killed-amid-a-page"
 RELAY_FROZEN = "relay-frozen"
+RELAY_FROZEN_AMID_A_PAGE = "relay-frozen-amid-a-page"
 RELAY_STOPPED = "relay-stopped"
 
 _BUSY_WITHIN_S = 3.0
@@ -53,6 +54,7 @@ class RelayFaults:
             return
         worker, busy = await self._busy()
         if kind == "freeze-relay":
+            self.met[RELAY_FROZEN_AMID_A_PAGE] += busy
             await self._freeze(worker)
         else:
             worker.kill_all()

@@ -46,7 +46,7 @@ class SqlSide:
     """See `sources.SourceSide`."""
 
     causes: Mapping[str, str] = _OWN_CAUSES
-    known = frozenset({*_OWN_CAUSES, CLAIM_TAKEN_OVER})
+    known = frozenset({*_OWN_CAUSES, CLAIM_TAKEN_OVER, relays.RELAY_FROZEN_AMID_A_PAGE})
     parts: Sequence[Part] = ()
 
     def __init__(self, stack: Stack, seed: int, *, frozen_s: float) -> None:

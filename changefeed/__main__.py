@@ -1,0 +1,10 @@
+"""`python -m changefeed`: the commands."""
+
+from __future__ import annotations
+
+import sys
+
+from changefeed.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,126 @@
+"""`python -m changefeed`: install the schema, set up feeds, and look at them.
+
+Exit codes: 0 done; 1 not done, try again: nothing came in time, another process is at work, or the database
+cannot be reached; 2 something has to be changed: the arguments, the settings or the schema; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any, NoReturn
+
+from changefeed import commands
+from changefeed.connections import connect
+from changefeed.errors import ArgumentError, ChangefeedError, DatabaseError, FeedBusyError
+
+URL = "CHANGEFEED_URL"
+
+# URLs with a password, and passwords of connection strings.
+_SECRETS = re.compile(r"\w+://[^\s@]*:[^\s@]*@\S*|(?i:\b(pwd|password)\s*=\s*[^;\s]+)")
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
+    """Carry out one command; returns the exit code. Results go to standard output, errors to standard error."""
+    parsed = _parser().parse_args(arguments)
+    url = parsed.url or environment.get(URL, "")
+    try:
+        if not url:
+            raise ArgumentError(f"there is no database to connect to. Set {URL}, or pass --url.")
+        session = connect(url)
+        try:
+            outcome: commands.Outcome = parsed.command(session, parsed)
+        finally:
+            session.close()
+    except ChangefeedError as error:
+        code = 1 if isinstance(error, (DatabaseError, FeedBusyError)) else 2
+        outcome = commands.Outcome({"error": _redacted(str(error), url)}, (), code)
+        print(f"error: {outcome.values['error']}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130
+    if parsed.json:
+        print(json.dumps({**outcome.values, "exitCode": outcome.code}, default=_jsonable, ensure_ascii=False))
+    else:
+        for line in outcome.lines:
+            print(line)
+    return outcome.code
+
+
+def _redacted(message: str, url: str) -> str:
+    """The message without any connection string."""
+    for secret in (url, url.partition("://")[2].rpartition("@")[0].partition(":")[2]):
+        if secret:
+            message = message.replace(secret, "…")
+    return _SECRETS.sub("…", message)
+
+
+def _jsonable(value: Any) -> str:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    return value.isoformat() if isinstance(value, (datetime, date)) else str(value)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Without connection strings in its errors."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(_redacted(message, ""))
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = _Parser(add_help=False)
+    common.add_argument(
+        "--url", help=f"postgresql://user@host/database, or Server=…;Database=…;… (default: the variable {URL})"
+    )
+    common.add_argument("--json", action="store_true", help="print one JSON object")
+    parser = _Parser(prog="python -m changefeed", description="Ordered feeds of what transactions committed.")
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, function: commands.Command, text: str) -> argparse.ArgumentParser:
+        added = subparsers.add_parser(name, parents=[common], help=text, description=text)
+        added.set_defaults(command=function)
+        return added
+
+    command("install", commands.install, "bring the schema changefeed up to date")
+    setup = command("setup-feed", commands.setup_feed, "set up the feed of a table")
+    setup.add_argument("table", help="schema.Table")
+    setup.add_argument("--no-notify", action="store_true", help="no NOTIFY by writers; readers look every 150 ms")
+    setup.add_argument("--no-roles", action="store_true", help="make no roles for writers and readers")
+    drop = command("drop-feed", commands.drop_feed, "remove a feed with its outbox and positions")
+    drop.add_argument("table", help="schema.Table")
+    drop.add_argument("--yes", action="store_true", required=True, help="yes, remove it")
+    backfill = command("backfill", commands.backfill, "put the rows of a table that are not on its feed on it")
+    backfill.add_argument("table", help="schema.Table")
+    backfill.add_argument("--order-by", nargs="+", required=True, metavar="COLUMN", help="oldest first")
+    backfill.add_argument("--time-column", metavar="COLUMN", help="with the times for the ULIDs")
+    backfill.add_argument("--shard", type=int, default=0, help="of all rows (default: 0)")
+    backfill.add_argument("--shard-column", metavar="COLUMN", help="or the column whose hash is the shard")
+    backfill.add_argument("--shards", type=int, default=1, help="how many shards there are, with --shard-column")
+    backfill.add_argument("--chunk", type=int, default=1000, help="rows in one transaction (default: 1000)")
+    backfill.add_argument("--anyway", action="store_true", help="even behind what was read or written before")
+    prune = command("prune", commands.prune, "delete old positions that every consumer has read")
+    prune.add_argument("table", help="schema.Table")
+    prune.add_argument("--days", type=float, required=True, help="delete what is older")
+    for name, function, text in (
+        ("read", commands.read, "print a page of a feed"),
+        ("wait", commands.wait, "wait until there is something behind the cursor"),
+    ):
+        reader = command(name, function, text)
+        reader.add_argument("feed", help="schema.Table, or the feed_id of generation 1")
+        reader.add_argument("--shard", type=int, default=0, help="default: 0")
+        reader.add_argument("--cursor", help="where to read on (default: from the beginning)")
+        if name == "read":
+            reader.add_argument("--limit", type=int, default=100, help="1 to 1000 (default: 100)")
+        else:
+            reader.add_argument("--timeout", type=float, default=30.0, help="seconds (default: 30)")
+    sweep = command("sweep", commands.sweep, "number the changes of generation 1, until interrupted")
+    sweep.add_argument("--group", type=int, default=0, help="the sweep group (default: 0)")
+    sweep.add_argument("--once", action="store_true", help="number what is committed by now, and end")
+    sweep.add_argument("--seconds", type=float, default=50.0, help="report that often (default: 50)")
+    command("status", commands.status, "show feeds, consumers and sweep groups")
+    return parser

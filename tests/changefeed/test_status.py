@@ -1,0 +1,89 @@
+"""The status of feeds, consumers and sweep groups."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import changefeed
+from changefeed import Feed, Status
+from changefeed.status import ChangeShardStatus, ConsumerStatus, FeedStatus, ShardStatus, SweepGroupStatus
+from tests.changefeed.fed import TABLE, Shop, shop
+from tests.changefeed.numbered import START
+
+__all__ = ["shop"]
+
+_NO_CHANGES = [ChangeShardStatus(37, 0, START, 0, None), ChangeShardStatus(37, 1, START, 0, None)]
+
+
+def test_a_feed_on_which_nothing_happened_has_no_shards(shop: Shop) -> None:
+    found = changefeed.status(shop.session)
+
+    assert found == Status([FeedStatus(TABLE, [])], [SweepGroupStatus(0, _NO_CHANGES)])
+
+
+def test_what_is_in_the_outbox_is_counted_with_its_age(shop: Shop) -> None:
+    shop.put(["a"], 3, datetime.now(UTC) - timedelta(hours=1))
+    shop.put(["b"], 3)
+
+    (shard,) = changefeed.status(shop.session).feeds[0].shards
+
+    assert (shard.shard_id, shard.outbox_rows, shard.last_ulid, shard.last_time) == (3, 2, None, None)
+    assert shard.oldest_s is not None
+    assert 3600 <= shard.oldest_s < 3660
+
+
+def test_a_time_in_the_future_has_no_age(shop: Shop) -> None:
+    shop.put(["a"], 0, datetime.now(UTC) + timedelta(hours=1))
+
+    assert changefeed.status(shop.session).feeds[0].shards[0].oldest_s == 0
+
+
+def test_consumers_show_their_owner_and_what_is_behind_their_cursor(shop: Shop) -> None:
+    when = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+    shop.put(["a", "b", "c"], time_hint=when)
+    entries = Feed(shop.session, TABLE).read(0).entries
+    shop.consume("relay", 0, entries[0].ulid)
+    changefeed.Consumer(shop.session, TABLE, "audit").claims([0, 1])
+
+    found = changefeed.status(shop.session).feeds[0].shards
+
+    assert found == [
+        ShardStatus(
+            0,
+            0,
+            None,
+            entries[2].ulid,
+            when,
+            [
+                ConsumerStatus("audit", None, changefeed.START, 3),
+                ConsumerStatus("relay", "a process", entries[0].ulid, 2),
+            ],
+        ),
+        ShardStatus(1, 0, None, None, None, [ConsumerStatus("audit", None, changefeed.START, 0)]),
+    ]
+
+
+def test_sweep_groups_show_numbers_and_lag(shop: Shop) -> None:
+    shop.owner.execute("update changefeed.shard set sweep_group = 5 where shard = 1")
+    shop.append()
+    changefeed.sweep(shop.session)
+    shop.append()
+    shop.append()
+
+    zero, five = changefeed.status(shop.session).sweep_groups
+
+    assert five == SweepGroupStatus(5, [ChangeShardStatus(37, 1, START, 0, None)])
+    (shard,) = zero.shards
+    assert (shard.feed_id, shard.shard, shard.last_change_sequence_number, shard.waiting) == (37, 0, START + 1, 2)
+    assert shard.lag_s is not None
+    assert 0 <= shard.lag_s < 60
+
+
+async def test_the_async_face_is_the_same(shop: Shop) -> None:
+    shop.put(["a"])
+    shop.read()
+    session = await changefeed.connect_async(shop.url)
+    try:
+        assert await changefeed.status_async(session) == changefeed.status(shop.session)
+    finally:
+        await session.close()

@@ -1,0 +1,80 @@
+"""Short fault campaigns with an SQL source: every error count is zero; without a safeguard, one is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from local.chaos import edge_cases, schedule
+from local.chaos.sql.side import SqlSide
+from tests.integration.test_chaos import WRONG, campaign
+
+# What a campaign with one fault of each kind meets, whatever the seed.
+# That a worker is killed amid a page is nearly certain only.
+SOUGHT = {
+    *("claim-taken-over", "delivered-again"),
+    *SqlSide.causes.keys() - {"relay-killed-amid-a-page"},
+}
+
+
+@pytest.mark.timeout(240)
+async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path) -> None:
+    code, summary, errors = await campaign(
+        tmp_path,
+        *("--source", "sql", "--seed", "7", "--rate", "150", "--events", "1200"),
+        *("--faults", str(len(schedule.SQL_KINDS))),
+    )
+
+    assert {name: summary[name] for name in WRONG} == dict.fromkeys(WRONG, 0), errors
+    assert summary["quarantined"] == summary["expected_quarantined"] > 0
+    assert (code, summary["events"], summary["seed"]) == (0, 1200, 7)
+    met = summary["edges"].keys()
+    assert met <= SqlSide.known | edge_cases.BROKER_KNOWN
+    assert met >= SOUGHT
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("without", "options", "seen"),
+    [
+        (
+            "publishing first",
+            ("--kinds", "disable-entity,stop-relay", "--faults", "24", "--rate", "80"),
+            "missing",
+        ),
+        ("numbering at the read", ("--kinds", "long-transaction", "--faults", "12", "--rate", "150"), "missing"),
+        (None, ("--kinds", "cut-after-transfer", "--faults", "10", "--rate", "150"), "duplicated"),
+    ],
+    ids=["publishing first", "numbering at the read", "duplicate detection"],
+)
+async def test_the_checker_detects_a_missing_safeguard(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    without: str | None,
+    options: tuple[str, ...],
+    seen: str,
+) -> None:
+    if without is None:
+        change: tuple[str, ...] = ("--no-duplicate-detection",)
+    else:
+        monkeypatch.setenv("WITHOUT", without)
+        change = ("--worker", "tests.support.weakened_worker")
+
+    code, summary, errors = await campaign(
+        tmp_path,
+        *("--source", "sql", "--seed", "1", "--hosts", "2", "--patience", "15", "--events", "400"),
+        *(*options, *change),
+    )
+
+    assert code == 1, errors
+    # Far from all: the campaign went on to its end.
+    assert 0 < summary[seen] < 200, summary
+    assert "its key's deliveries were" in errors
+
+
+def test_a_seed_gives_the_same_schedule_again_and_every_kind_strikes() -> None:
+    drawn = schedule.draw(5, events=1000, faults=50, among=schedule.SQL_KINDS)
+
+    assert drawn == schedule.draw(5, events=1000, faults=50, among=schedule.SQL_KINDS)
+    assert {fault.kind for fault in drawn} == schedule.SQL_KINDS.keys()
