@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -174,6 +175,7 @@ class ProcessorUse:
 
 
 def processor_seconds(process: psutil.Process) -> float:
-    """Used so far by the process and its descendants: a Functions host has a worker."""
-    times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
+    """Used so far by the process and its descendants, as a Functions host has a worker; by this process alone."""
+    descendants = [] if process.pid == os.getpid() else process.children(recursive=True)
+    times = [each.cpu_times() for each in (process, *descendants)]
     return float(sum(each.user + each.system for each in times))
