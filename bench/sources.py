@@ -18,6 +18,7 @@ _JUDGED_PARTITIONS = 1
 _ACK_DELAY_MS = 10
 _KEYS, _PER_KEY = 100, 10
 _PAGE = _KEYS * _PER_KEY
+_WARM_UP_PAGES = 4
 _LATENCY_SHARDS = 4
 _POLL_DELAY_MS = 100
 _SETTINGS = {"RELAY_MAX_ITEMS": str(_PAGE), "RELAY_POLL_DELAY_MS": "500"}
@@ -47,13 +48,14 @@ class Sources:
 async def _compare(partitions: int, plan: Plan, live: Live) -> dict[Source, list[Turn]]:
     """Turns of one reader of each source, in alternating order."""
     turns: dict[Source, list[Turn]] = {source: [] for source in _SOURCES}
-    repeats = plan.pick(quick=4, full=8)
-    pages = plan.pick(quick=12, full=20)
+    repeats = plan.pick(quick=3, full=7)
+    pages = plan.pick(quick=10, full=20)
     async with AsyncExitStack() as resources:
         groups = [_group(source, partitions) for source in _SOURCES]
         for group in groups:
             live.step(f"sources: starting {group.source} with {partitions} partition(s)")
-            await group.open(resources, plan.scratch / f"sources-{group.source}-{partitions}", warm_up=2 * _PAGE)
+            logs = plan.scratch / f"sources-{group.source}-{partitions}"
+            await group.open(resources, logs, warm_up=_WARM_UP_PAGES * _PAGE)
         for turn_number in range(repeats):
             for group in groups if turn_number % 2 else reversed(groups):
                 live.step(f"{group.source}, {partitions} partition(s), {turn_number + 1} of {repeats}")
@@ -108,7 +110,7 @@ _PROSE = (
     "reads of the change feed are blocked. Rates are counted at the topic between 10 % and 90 % of the backlog."
 )
 _LATENCY_PROSE = (
-    "As above, with a transaction of three statements in place of the batch: a business row, the event, and its "
-    "place in the outbox. A commit notifies the reader, so the poll delay matters little. PostgreSQL runs without "
+    "As above, with a transaction in place of the batch: a business row, the event, and its place in the outbox, "
+    "in one round trip. A commit notifies the reader, so the poll delay matters little. PostgreSQL runs without "
     "`fsync`: writing to a disk would be part of the commit, before the clock starts."
 )

@@ -19,14 +19,19 @@ _CONNECTIONS = 16
 _TABLE = (
     "create table if not exists bench_contact (id text primary key, version bigint not null, data json not null)"
 )
-_CONTACT = """
-insert into bench_contact (id, version, data) values (%s, %s, %s)
-on conflict (id) do update set version = excluded.version, data = excluded.data
-"""
 _EVENT_COLUMNS = "outbox.domain_event (id, partition_key, type, data)"
 _PLACE_COLUMNS = 'changefeed."outbox:outbox.domain_event" (shard_id, id)'
-_EVENT = f"insert into {_EVENT_COLUMNS} values (%s, %s, %s, %s)"
-_PLACE = f"insert into {_PLACE_COLUMNS} values (%s, %s)"
+# Each insert needs what the one before returns. So the contact's row is locked before the event takes its place,
+# and the events of a contact take theirs in the order of its commits.
+_COMMIT = f"""
+with contact as (
+    insert into bench_contact as c (id, version, data) values (%(partition_key)s, %(version)s, %(contact)s)
+    on conflict (id) do update set version = excluded.version, data = excluded.data returning c.id
+), event as (
+    insert into {_EVENT_COLUMNS} select %(id)s, contact.id, 'domainEvent', %(event)s from contact returning id
+)
+insert into {_PLACE_COLUMNS} select %(shard_id)s, event.id from event
+"""
 
 Connection = psycopg.AsyncConnection[Any]
 
@@ -63,11 +68,16 @@ class SqlOutbox:
 
     async def commit(self, partition_key: str, identifier: str, version: int) -> None:
         """One transaction in one round trip: a row of the business, its event, and the event's place."""
-        stored = json.dumps(contact(partition_key, version)["data"])
-        async with self._connection() as connection, connection.pipeline(), connection.transaction():
-            await connection.execute(_CONTACT, (partition_key, version, stored))
-            await connection.execute(_EVENT, _event_row(event(identifier, partition_key)))
-            await connection.execute(_PLACE, (self._shard_of(partition_key), identifier))
+        parameters = {
+            "partition_key": partition_key,
+            "version": version,
+            "contact": json.dumps(contact(partition_key, version)["data"]),
+            "id": identifier,
+            "event": json.dumps(event(identifier, partition_key)["data"]),
+            "shard_id": self._shard_of(partition_key),
+        }
+        async with self._connection() as connection:
+            await connection.execute(_COMMIT, parameters)
 
     async def fill(self, documents: Sequence[dict[str, Any]]) -> None:
         """Write documents in their order, all in one transaction: readers see all of them at once."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from bench.backlog import Group
 from bench.broker import Broker
 from bench.ceiling import flood
 from bench.documents import TWENTY_KB, Source, Workload
 from bench.memory import footprint
+from local.stack.environment import Source as Outboxes
 from local.stack.parts import PartFailed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -54,3 +58,14 @@ async def test_the_memory_of_an_invocation_is_at_least_its_payload(broker: Broke
     assert found["payload"] == pytest.approx(200 * TWENTY_KB, rel=0.1)
     assert found["whole"] > found["relay"] > 0
     assert found["whole"] > found["payload"]
+
+
+async def test_a_worker_of_the_sql_source_relays_a_backlog(tmp_path: Path) -> None:
+    group = Group(cycle("abcde"), source=Outboxes.SQL, partitions=1, ack_delay_ms=0, settings={})
+    async with AsyncExitStack() as resources:
+        await group.open(resources, tmp_path, warm_up=10)
+
+        turn = await group.relay(3000)
+
+    assert turn.rate > 0
+    assert {"outbox", "broker", "host 1"} <= turn.shares.keys()
