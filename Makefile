@@ -54,7 +54,7 @@ soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENT
 soak: setup ## Very many events, and whether the relay's memory stays flat: EVENTS=
 	@$(PY) -m local soak --events $(EVENTS)
 
-bench: setup ## Measure beside the baselines, in two minutes: FULL=1 BENCH="--only NAME"
+bench: setup ## Measure beside the baselines, in a few minutes: FULL=1 BENCH="--only NAME"
 	@$(PY) -m bench $(if $(FULL),--full) $(BENCH)
 
 up: setup ## Start the local stack, until Ctrl-C: SOURCE=sql

@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = [each.name for each in all_benchmarks()]
-    top.add_argument("--full", action="store_true", help="every measurement, in about 25 minutes")
+    top.add_argument("--full", action="store_true", help="every measurement, in about half an hour")
     top.add_argument(
         "--only", nargs="+", choices=names, metavar="NAME", default=names, help="only these benchmarks"
     )

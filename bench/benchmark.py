@@ -99,7 +99,7 @@ class Plan:
     """How much to measure.
 
     Attributes:
-        full: Everything, instead of what the targets need in two minutes in total.
+        full: Everything, instead of what the targets need, in a few minutes in total.
         seed: The seed of workloads and arrivals.
         scratch: An existing folder for databases and logs; the caller removes it.
     """
