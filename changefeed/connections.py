@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from changefeed.errors import SetupError
@@ -9,8 +10,13 @@ from changefeed.statements import AsyncSession, Session
 
 
 def is_postgresql(url: str) -> bool:
-    """Whether this is PostgreSQL's URL; else it is taken for a connection string of SQL Server."""
+    """Whether this is PostgreSQL's URL."""
     return url.startswith(("postgresql://", "postgres://"))
+
+
+def is_sqlserver(url: str) -> bool:
+    """Whether this is a connection string of SQL Server or Azure SQL: `Server=…;…`."""
+    return re.search(r"(?i)(^|;)\s*(server|addr|address)\s*=", url) is not None
 
 
 def connect(url: str, **options: Any) -> Session:
@@ -28,6 +34,10 @@ def connect(url: str, **options: Any) -> Session:
         from changefeed.postgresql import sessions
 
         return sessions.connect(url, **options)
+    if is_sqlserver(url):
+        from changefeed.sqlserver import sessions as sqlserver_sessions
+
+        return sqlserver_sessions.connect(url, **options)
     raise SetupError(_FORMS)
 
 
@@ -37,6 +47,10 @@ async def connect_async(url: str, **options: Any) -> AsyncSession:
         from changefeed.postgresql import sessions
 
         return await sessions.connect_async(url, **options)
+    if is_sqlserver(url):
+        from changefeed.sqlserver import sessions as sqlserver_sessions
+
+        return await sqlserver_sessions.connect_async(url, **options)
     raise SetupError(_FORMS)
 
 

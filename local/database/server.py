@@ -118,9 +118,9 @@ class PostgresServer:
             if self._process is not None and self._process.returncode is not None:
                 raise PostgresFailed(f"PostgreSQL ended with exit code {self._process.returncode}; see its log")
             try:
-                async with await psycopg.AsyncConnection.connect(
-                    self._url("postgres"), autocommit=True
-                ) as connection:
+                url = self._url("postgres")
+                async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+                    await self._check_own(connection)
                     await connection.execute(f"create database {DATABASE}")
             except psycopg.errors.DuplicateDatabase:
                 return
@@ -128,6 +128,12 @@ class PostgresServer:
                 await asyncio.sleep(_POLL_EVERY_S)
             else:
                 return
+
+    async def _check_own(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Another server on this port may have the same password."""
+        row = await (await connection.execute("select current_setting('data_directory')")).fetchone()
+        if row is None or not self._data.samefile(row[0]):
+            raise PostgresFailed(f"port {self.port} is in use by another PostgreSQL: choose another with --port")
 
 
 def process_id(data: Path) -> int:

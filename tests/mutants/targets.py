@@ -79,7 +79,7 @@ _CLI = {
     "quarantine/records": ("unit/relay/test_records", "integration/test_operators_quarantine"),
     "quarantine/release": ("unit/relay/test_quarantine_commands",),
     "quarantine/set_aside": ("unit/relay/test_quarantine_commands", "unit/relay/test_operations_inputs"),
-    "quarantine/store": ("unit/relay/test_records", "integration/test_sql_quarantine"),
+    "quarantine/store": ("unit/relay/test_quarantine_store", "unit/relay/test_records"),
     "quarantine/successors": ("unit/relay/test_successors",),
     "replay/command": ("unit/relay/test_replay_command", "unit/relay/test_replay_state"),
     "replay/report": ("unit/relay/test_replay_command",),

@@ -1,0 +1,191 @@
+"""SQL Server through mssql-python: sessions, and its errors in changefeed's terms."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from changefeed.errors import (
+    ArgumentError,
+    ChangefeedError,
+    CursorError,
+    DatabaseError,
+    FeedBusyError,
+    IsolationError,
+    SetupError,
+)
+from changefeed.sqlserver.dialect import SqlServerDialect
+from changefeed.statements import Result, Statement
+
+if TYPE_CHECKING:
+    from mssql_python import Connection
+
+_CONNECT_TIMEOUT_S = 15
+_STATEMENT_TIMEOUT_S = 60
+
+# The numbers of the migrations; they are in the messages, since the driver does not show an error's number.
+EXCEPTIONS: dict[str, type[ChangefeedError]] = {
+    "77101": ArgumentError,
+    "77102": CursorError,
+    "77103": IsolationError,
+    "77104": SetupError,
+    "77105": SetupError,
+    "77106": FeedBusyError,
+    "77107": SetupError,
+    "77108": ArgumentError,
+    "77109": ArgumentError,
+    "77110": SetupError,
+}
+_NUMBERED = re.compile(r"changefeed (771\d\d): (.*)", re.DOTALL)
+
+# The driver's name of SQLSTATE 40001.
+_DEADLOCK = "Serialization failure"
+# Babelfish raises this in place of error 1222, and past the procedure's CATCH.
+_LOCK_TIMEOUT = "canceling statement due to lock timeout"
+_NO_LIBRARY = "Failed to load the driver"
+
+
+def connect(url: str, **options: Any) -> SqlServerSession:
+    """A sync session.
+
+    Args:
+        url: `Server=…;Database=…;…`. With `Authentication=ActiveDirectoryMSI` or `ActiveDirectoryDefault`, the
+            driver fetches a token of Microsoft Entra ID, and the string holds no password.
+        options: Further parameters of mssql-python's `connect`, such as `token_provider`.
+
+    Raises:
+        SetupError: mssql-python or a library that it needs is not installed, or the string is malformed.
+        DatabaseError: The server cannot be reached, or refuses.
+    """
+    return SqlServerSession(_connect(url, options))
+
+
+async def connect_async(url: str, **options: Any) -> AsyncSqlServerSession:
+    """An async session; as `connect`. Its driver is a sync one: it has a thread of its own."""
+    thread = ThreadPoolExecutor(1, thread_name_prefix="changefeed-sqlserver")
+    opening = thread.submit(_connect, url, options)
+    try:
+        connection = await asyncio.wrap_future(opening)
+    except BaseException:
+        # Cancelled while it connects: the connection is closed as soon as it is there.
+        thread.submit(_discard, opening)
+        thread.shutdown(wait=False)
+        raise
+    return AsyncSqlServerSession(SqlServerSession(connection), thread)
+
+
+class SqlServerSession:
+    """A connection of mssql-python."""
+
+    dialect = SqlServerDialect()
+
+    def __init__(self, connection: Connection) -> None:
+        """`connection` is in autocommit mode."""
+        self._connection = connection
+
+    def execute(self, statement: Statement, /) -> Result:
+        """Carry out one statement. Raises ChangefeedError."""
+        with explained(), self._connection.cursor() as cursor:
+            cursor.execute(statement.sql, *statement.parameters)
+            result = Result((), (), cursor.rowcount)
+            while True:
+                if cursor.description is not None:
+                    names = tuple(column[0] for column in cursor.description)
+                    result = Result(names, cursor.fetchall(), cursor.rowcount)
+                # An error behind a message or another result is raised here, and not by execute().
+                if not cursor.nextset():
+                    return result
+
+    def listen(self, channel: str, /) -> None:
+        """Nothing: this database notifies nobody."""
+
+    def notified(self, timeout_s: float, /) -> bool:
+        """Wait that long; False."""
+        time.sleep(timeout_s)
+        return False
+
+    def close(self) -> None:
+        """Close the connection."""
+        with explained():
+            self._connection.close()
+
+
+class AsyncSqlServerSession:
+    """A connection of mssql-python in a thread of its own."""
+
+    dialect = SqlServerDialect()
+
+    def __init__(self, session: SqlServerSession, thread: ThreadPoolExecutor) -> None:
+        """`thread` has one worker, and serves nothing else."""
+        self._session = session
+        self._thread = thread
+
+    async def execute(self, statement: Statement, /) -> Result:
+        """Carry out one statement; when this is cancelled, the statement still ends. Raises ChangefeedError."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._session.execute, statement)
+
+    async def listen(self, channel: str, /) -> None:
+        """Nothing: this database notifies nobody."""
+
+    async def notified(self, timeout_s: float, /) -> bool:
+        """Wait that long; False."""
+        await asyncio.sleep(timeout_s)
+        return False
+
+    async def close(self) -> None:
+        """Close the connection, after the statement that it executes."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._session.close)
+        finally:
+            self._thread.shutdown(wait=False)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise the driver's errors in changefeed's terms. None of them shows a parameter's value."""
+    import mssql_python
+
+    try:
+        yield
+    except mssql_python.ConnectionStringParseError as error:
+        # What the driver says of it may have a part of the password.
+        raise SetupError("the connection string is malformed: write Server=…;Database=…;…") from error
+    except mssql_python.Error as error:
+        said = error.ddbc_error.removeprefix("[Microsoft][SQL Server]").strip() or error.driver_error
+        numbered = _NUMBERED.search(said)
+        if numbered:
+            raise EXCEPTIONS.get(numbered[1], DatabaseError)(numbered[2]) from error
+        if said.startswith(_LOCK_TIMEOUT):
+            raise FeedBusyError("another session holds a lock of the feed. Try again.") from error
+        if error.driver_error == _DEADLOCK:
+            raise FeedBusyError("the server ended a deadlock by this session. Try again.") from error
+        if _NO_LIBRARY in said:
+            raise SetupError(
+                "the ODBC driver within mssql-python cannot be loaded. Install the libraries that it needs; "
+                "on Debian and Ubuntu: apt-get install libltdl7 libkrb5-3 libgssapi-krb5-2"
+            ) from error
+        # A statement that took too long counts as well: its session may still hold a lock of the whole session.
+        lost = isinstance(error, (mssql_python.OperationalError, mssql_python.InterfaceError))
+        raise DatabaseError(f"{said} ({error.driver_error})", lost=lost) from error
+
+
+def _connect(url: str, options: dict[str, Any]) -> Connection:
+    try:
+        import mssql_python
+    except ImportError as error:
+        message = "mssql-python is not installed. Install it: pip install 'sql-changefeed[sqlserver]'"
+        raise SetupError(message) from error
+    with explained():
+        connection = mssql_python.connect(url, **{"timeout": _CONNECT_TIMEOUT_S, **options, "autocommit": True})
+    connection.timeout = _STATEMENT_TIMEOUT_S
+    return connection
+
+
+def _discard(opening: Future[Connection]) -> None:
+    if opening.exception() is None:
+        opening.result().close()

@@ -1,0 +1,178 @@
+"""A database on a server with T-SQL, for tests where CHANGEFEED_TEST_SQLSERVER names one; else they are skipped.
+
+The value is a connection string for mssql-python of a login that may create databases and roles.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from changefeed import DatabaseError, Feed, Session, connect, install, setup_feed
+from changefeed.statements import Result, Statement
+
+VARIABLE = "CHANGEFEED_TEST_SQLSERVER"
+_numbers = itertools.count()
+_RESET = (
+    "if @@trancount > 0 rollback transaction; set implicit_transactions off; set xact_abort off; "
+    "set transaction isolation level read committed; "
+)
+
+
+class Database:
+    """A database with the schema changefeed.
+
+    Sessions are kept for the tests that follow: the first calls in a session of Babelfish take seconds.
+
+    Attributes:
+        url: Its connection string.
+        owner: A session for what is set up.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.owner = connect(url)
+        self._idle: list[Session] = []
+        self._used: list[Session] = []
+
+    def session(self) -> Session:
+        """A session for this test alone."""
+        session = self._idle.pop() if self._idle else connect(self.url)
+        self._used.append(session)
+        return session
+
+    def take_back(self) -> None:
+        """End what the test has left in its sessions."""
+        while self._used:
+            session = self._used.pop()
+            try:
+                session.execute(Statement(_RESET))
+            except DatabaseError:
+                # The test has closed it.
+                continue
+            self._idle.append(session)
+
+    def close(self) -> None:
+        """Close every session."""
+        self.take_back()
+        for session in [self.owner, *self._idle]:
+            session.close()
+
+
+class Events:
+    """An event table with a feed, and a session that writes to it."""
+
+    def __init__(self, session: Session, table: str) -> None:
+        self.session = session
+        self.table = table
+        self.feed = Feed(session, table)
+
+    def run(self, sql: str, *parameters: object) -> Result:
+        """Execute a statement in which {outbox}, {feed}, {state}, {events} and others are the table's."""
+        text = re.sub(r"\{(\w+)\}", lambda token: self.named(token[1]), sql)
+        return self.session.execute(Statement(text, parameters))
+
+    def named(self, kind: str) -> str:
+        """The quoted name of the event table (`events`), or of a table or procedure of its feed."""
+        return self.table if kind == "events" else f"changefeed.[{kind}:{self.table}]"
+
+    def insert(self, *ids: int, shard_id: int = 0, time_hint: str | None = None) -> None:
+        """Insert events, in one transaction or in the session's open one."""
+        rows = ", ".join(f"({number}, N'event {number}')" for number in ids)
+        columns, hint = "shard_id, id", ""
+        if time_hint is not None:
+            columns, hint = "shard_id, time_hint, id", f"'{time_hint}', "
+        outbox = ", ".join(f"({shard_id}, {hint}{number})" for number in ids)
+        self.run(
+            "set nocount on; declare @own bit = case when @@trancount = 0 then 1 else 0 end; "
+            "if @own = 1 begin transaction; "
+            f"insert into {{events}} (id, data) values {rows}; "
+            f"insert into {{outbox}} ({columns}) values {outbox}; "
+            "if @own = 1 commit transaction;"
+        )
+
+    def read(self, cursor: bytes = bytes(16), *, shard_id: int = 0, page_size: int = 100) -> list[int]:
+        """The ids of one page."""
+        return [entry.row["id"] for entry in self.feed.read(shard_id, cursor, page_size).entries if entry.row]
+
+    def on(self, session: Session) -> Events:
+        """The same events through another session."""
+        return Events(session, self.table)
+
+
+@pytest.fixture(scope="session")
+def _server() -> str:
+    url = os.environ.get(VARIABLE, "")
+    if not url:
+        pytest.skip(f"{VARIABLE} holds no connection string of a server with T-SQL")
+    import mssql_python
+
+    # A pooled connection would keep its database open.
+    mssql_python.pooling(enabled=False)
+    return url
+
+
+@pytest.fixture(scope="session")
+def _database(_server: str) -> Iterator[Database]:
+    name = f"changefeed_test_{uuid.uuid4().hex[:12]}"
+    owner = connect(_server)
+    owner.execute(Statement(f"create database {name}"))
+    if owner.execute(Statement("select serverproperty('Babelfish')")).rows[0][0] != 1:
+        owner.execute(Statement(f"alter database {name} set read_committed_snapshot on"))
+    rest = re.sub(r"(?i)(^|;)\s*database\s*=[^;]*", "", _server).strip("; ")
+    database = Database(f"{rest};Database={name}")
+    try:
+        install(database.owner)
+        database.owner.execute(Statement("create schema app"))
+        yield database
+    finally:
+        database.close()
+        _drop(owner, name)
+        owner.close()
+
+
+def _drop(owner: Session, name: str) -> None:
+    """Remove a database as soon as the server has ended the sessions in it."""
+    ends = time.monotonic() + 20
+    while True:
+        try:
+            owner.execute(Statement(f"drop database {name}"))
+        except DatabaseError:
+            if time.monotonic() > ends:
+                raise
+            time.sleep(0.2)
+        else:
+            return
+
+
+@pytest.fixture
+def database(_database: Database) -> Iterator[Database]:
+    """The database of this process, with the schema app."""
+    yield _database
+    _database.take_back()
+
+
+@pytest.fixture
+def make_events(database: Database) -> Callable[..., Events]:
+    """Makes an event table with a feed, whose primary key is of the type given."""
+
+    def make(key: str = "id bigint not null primary key", **options: Any) -> Events:
+        table = f"app.event_{next(_numbers)}"
+        database.owner.execute(Statement(f"create table {table} ({key}, data nvarchar(max) null)"))
+        setup_feed(database.owner, table, **{"roles": False, **options})
+        return Events(database.session(), table)
+
+    return make
+
+
+@pytest.fixture
+def events(make_events: Callable[..., Events]) -> Events:
+    """An event table with the primary key `id`, and its feed."""
+    return make_events()
