@@ -1,4 +1,4 @@
-metadata description = 'Alert rules and the action group they notify. docs/runbook.md has a section for each rule.'
+metadata description = 'Alert rules of a relay with an outbox in Cosmos DB. docs/runbook.md has a section for each rule.'
 
 param location string
 param tags object
@@ -52,25 +52,7 @@ var defaults = {
 var merged = union(defaults, thresholds)
 var limits = length(merged) > length(defaults) ? fail('alertThresholds has an unknown name; the known ones are: ${join(map(items(defaults), entry => entry.key), ', ')}') : merged
 
-// One percent of a megabyte, in bytes.
-var percentOfMegabyte = 10485
-
-// Rules on the queries, which the workbook shows too. Each query returns a number, or one row for each finding.
 var logAlerts = [
-  {
-    name: 'lag'
-    says: 'Events reach Service Bus late.'
-    severity: 2
-    query: loadTextContent('../queries/lag.kql')
-    measure: { metricMeasureColumn: 'LagSeconds' }
-    timeAggregation: 'Maximum'
-    operator: 'GreaterThan'
-    threshold: limits.lagSeconds
-    dimensions: []
-    window: 'PT15M'
-    frequency: 'PT5M'
-    resolves: true
-  }
   {
     name: 'ttl-headroom'
     says: 'Cosmos DB will soon delete events that have not been published. They would be lost.'
@@ -81,35 +63,6 @@ var logAlerts = [
     operator: 'LessThan'
     threshold: limits.headroomHours
     dimensions: []
-    window: 'PT15M'
-    frequency: 'PT5M'
-    resolves: true
-  }
-  {
-    name: 'quarantine'
-    says: 'Events that cannot be sent were quarantined and are not published.'
-    severity: 2
-    query: loadTextContent('../queries/quarantine.kql')
-    measure: { metricMeasureColumn: 'Quarantined' }
-    timeAggregation: 'Total'
-    operator: 'GreaterThan'
-    threshold: limits.quarantined
-    dimensions: ['Reason']
-    window: 'PT15M'
-    frequency: 'PT5M'
-    // It does not resolve by itself.
-    resolves: false
-  }
-  {
-    name: 'failing'
-    says: 'Attempts fail. Their events are retried until they succeed.'
-    severity: 1
-    query: loadTextContent('../queries/failing.kql')
-    measure: { metricMeasureColumn: 'Failures' }
-    timeAggregation: 'Total'
-    operator: 'GreaterThan'
-    threshold: limits.failedAttempts
-    dimensions: ['Error']
     window: 'PT15M'
     frequency: 'PT5M'
     resolves: true
@@ -142,93 +95,9 @@ var logAlerts = [
     frequency: 'PT15M'
     resolves: true
   }
-  {
-    name: 'quota'
-    says: 'The workspace has reached its daily quota. Telemetry is dropped until the next day, and alerts on it do not fire.'
-    severity: 1
-    query: loadTextContent('../queries/quota.kql')
-    measure: { metricMeasureColumn: 'Refusals' }
-    timeAggregation: 'Total'
-    operator: 'GreaterThan'
-    threshold: 0
-    dimensions: []
-    window: 'PT15M'
-    frequency: 'PT5M'
-    // The workspace logs it once, and it applies until the next day.
-    resolves: false
-  }
 ]
 
-// Rules on platform metrics, which cannot be exported to the workspace (column DS Export of
-// https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/metrics-index), so no query can use them.
 var metricAlerts = [
-  {
-    name: 'dead-letters'
-    says: 'Messages were dead-lettered: a consumer did not process them, or they expired.'
-    severity: 2
-    resourceId: serviceBusNamespaceId
-    metric: 'DeadletteredMessages'
-    namespace: 'Microsoft.ServiceBus/namespaces'
-    timeAggregation: 'Maximum'
-    threshold: limits.deadLetters
-    dimensions: [
-      {
-        name: 'EntityName'
-        operator: 'Include'
-        values: [topicName]
-      }
-    ]
-    window: 'PT5M'
-    frequency: 'PT5M'
-  }
-  {
-    name: 'backlog'
-    says: 'Messages accumulate in the topic: a consumer is slow or stopped.'
-    severity: 3
-    resourceId: serviceBusNamespaceId
-    // The sum over all subscriptions of the topic. Azure Monitor has no such metric for one subscription.
-    // https://github.com/Azure/azure-service-bus/issues/119
-    metric: 'ActiveMessages'
-    namespace: 'Microsoft.ServiceBus/namespaces'
-    timeAggregation: 'Minimum'
-    threshold: limits.activeMessages
-    dimensions: [
-      {
-        name: 'EntityName'
-        operator: 'Include'
-        values: [topicName]
-      }
-    ]
-    window: 'PT15M'
-    frequency: 'PT5M'
-  }
-  {
-    name: 'connections'
-    says: 'The namespace approaches its connection limit, beyond which the relay and consumers cannot connect.'
-    severity: 2
-    resourceId: serviceBusNamespaceId
-    metric: 'ActiveConnections'
-    namespace: 'Microsoft.ServiceBus/namespaces'
-    // The only available aggregation. Over more than one minute it would count a connection more than once.
-    timeAggregation: 'Total'
-    threshold: limits.connections
-    dimensions: []
-    window: 'PT1M'
-    frequency: 'PT1M'
-  }
-  {
-    name: 'servicebus-throttling'
-    says: 'Service Bus throttles requests.'
-    severity: 3
-    resourceId: serviceBusNamespaceId
-    metric: 'ThrottledRequests'
-    namespace: 'Microsoft.ServiceBus/namespaces'
-    timeAggregation: 'Total'
-    threshold: limits.throttledRequests
-    dimensions: []
-    window: 'PT15M'
-    frequency: 'PT5M'
-  }
   {
     name: 'cosmos-throttling'
     says: 'Cosmos DB throttles requests (429): the request units are used up.'
@@ -248,118 +117,25 @@ var metricAlerts = [
     window: 'PT15M'
     frequency: 'PT5M'
   }
-  {
-    name: 'topic-size'
-    says: 'The topic fills up. A full topic refuses sends, and publishing stops.'
-    severity: 1
-    resourceId: serviceBusNamespaceId
-    metric: 'Size'
-    namespace: 'Microsoft.ServiceBus/namespaces'
-    timeAggregation: 'Maximum'
-    threshold: topicCapacityInMegabytes * percentOfMegabyte * limits.topicSizePercent
-    dimensions: [
-      {
-        name: 'EntityName'
-        operator: 'Include'
-        values: [topicName]
-      }
-    ]
-    window: 'PT5M'
-    frequency: 'PT5M'
-  }
 ]
 
-resource operators 'Microsoft.Insights/actionGroups@2023-01-01' = {
-  name: 'ag-relay-${resourceToken}'
-  location: 'global'
-  tags: tags
-  properties: {
-    groupShortName: 'relay'
-    enabled: true
-    emailReceivers: [for email in operatorEmails: {
-      name: email
-      emailAddress: email
-      useCommonAlertSchema: true
-    }]
+module rules 'relay-alerts.bicep' = {
+  name: 'relay-alerts'
+  params: {
+    location: location
+    tags: tags
+    resourceToken: resourceToken
+    workspaceId: workspaceId
+    serviceBusNamespaceId: serviceBusNamespaceId
+    topicName: topicName
+    topicCapacityInMegabytes: topicCapacityInMegabytes
+    operatorEmails: operatorEmails
+    runbook: runbook
+    limits: limits
+    logAlerts: logAlerts
+    metricAlerts: metricAlerts
   }
 }
-
-resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rule in logAlerts: {
-  name: 'relay-${rule.name}-${resourceToken}'
-  location: location
-  tags: tags
-  kind: 'LogAlert'
-  properties: union({
-    displayName: 'Outbox Relay: ${rule.name}'
-    description: '${rule.says} ${runbook}#${rule.name}'
-    severity: rule.severity
-    enabled: true
-    scopes: [
-      workspaceId
-    ]
-    evaluationFrequency: rule.frequency
-    windowSize: rule.window
-    // Some tables exist in a workspace only after their first row has arrived.
-    skipQueryValidation: true
-    criteria: {
-      allOf: [
-        union({
-          query: rule.query
-          timeAggregation: rule.timeAggregation
-          operator: rule.operator
-          threshold: rule.threshold
-          dimensions: map(rule.dimensions, column => { name: column, operator: 'Include', values: ['*'] })
-          failingPeriods: {
-            numberOfEvaluationPeriods: 1
-            minFailingPeriodsToAlert: 1
-          }
-        }, rule.measure)
-      ]
-    }
-    actions: {
-      actionGroups: [
-        operators.id
-      ]
-    }
-  }, rule.resolves ? { autoMitigate: true } : { autoMitigate: false, muteActionsDuration: 'PT1H' })
-}]
-
-resource metricRules 'Microsoft.Insights/metricAlerts@2018-03-01' = [for rule in metricAlerts: {
-  name: 'relay-${rule.name}-${resourceToken}'
-  location: 'global'
-  tags: tags
-  properties: {
-    description: 'Outbox Relay: ${rule.name}. ${rule.says} ${runbook}#${rule.name}'
-    severity: rule.severity
-    enabled: true
-    scopes: [
-      rule.resourceId
-    ]
-    evaluationFrequency: rule.frequency
-    windowSize: rule.window
-    autoMitigate: true
-    criteria: {
-      'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
-      allOf: [
-        {
-          name: rule.name
-          criterionType: 'StaticThresholdCriterion'
-          metricNamespace: rule.namespace
-          metricName: rule.metric
-          timeAggregation: rule.timeAggregation
-          operator: 'GreaterThan'
-          threshold: rule.threshold
-          dimensions: rule.dimensions
-        }
-      ]
-    }
-    actions: [
-      {
-        actionGroupId: operators.id
-      }
-    ]
-  }
-}]
 
 // No other rule detects a stopped app: it sends no telemetry, and its metrics look like those of an idle one.
 resource stopped 'Microsoft.Insights/activityLogAlerts@2020-10-01' = {
@@ -391,11 +167,11 @@ resource stopped 'Microsoft.Insights/activityLogAlerts@2020-10-01' = {
     actions: {
       actionGroups: [
         {
-          actionGroupId: operators.id
+          actionGroupId: rules.outputs.actionGroupId
         }
       ]
     }
   }
 }
 
-output actionGroupId string = operators.id
+output actionGroupId string = rules.outputs.actionGroupId

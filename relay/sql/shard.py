@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 
 from changefeed import AsyncConsumer, AsyncFeed, ChangefeedError, Claim, ClaimLostError, Page
 from changefeed.statements import AsyncSession
+from changefeed.ulid import milliseconds
 from relay.errors import LostOwnershipError, RelayError, first_line
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
 from relay.sql.database import CONSUMER
 from relay.sql.ownership import Ownership, now
 from relay.sql.source import SqlBatch
+from relay.telemetry.instruments import shard_ages
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +55,12 @@ class Shard:
         self._cursor = claim.cursor
         self._stopping = asyncio.Event()
         self._successor: str | None = None
+        # When the first event of the page under way was committed; without one, when the feed was last looked at.
+        self._oldest_at = time.time()
+
+    def age_s(self) -> float:
+        """The age of the oldest event to publish; without any, how long ago the feed was looked at."""
+        return max(0.0, time.time() - self._oldest_at)
 
     def stop(self, successor: str | None = None) -> None:
         """End after the page under way, and give the shard to this process, or to whoever comes."""
@@ -60,6 +69,10 @@ class Shard:
 
     async def run(self) -> None:
         """Read and publish until told to stop, or until the shard has another owner."""
+        with shard_ages.watched(self.claim.shard_id, self.age_s):
+            await self._run()
+
+    async def _run(self) -> None:
         pauses = _Pauses()
         while not self._stopping.is_set() and self.ownership.holds():
             try:
@@ -82,6 +95,7 @@ class Shard:
             consumer = AsyncConsumer(session, self._settings.feed, CONSUMER)
             while not self._stopping.is_set():
                 page = await feed.read(self.claim.shard_id, self._cursor, self._page_size)
+                self._oldest_at = milliseconds(page.entries[0].ulid) / 1000 if page.entries else time.time()
                 if page.entries:
                     if await self._publish(page):
                         await self._store(consumer, page.cursor)

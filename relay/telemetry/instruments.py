@@ -19,6 +19,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from relay.events import Event, Reason
 from relay.telemetry.headroom import Headroom
+from relay.telemetry.shard_ages import ShardAges
 
 # A metric's series are kept by whoever stores them, one for each combination of attributes, and cost accordingly.
 MAX_ACTIONS = 50
@@ -38,6 +39,7 @@ _BATCH_BOUNDARIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 tracer = trace.get_tracer("relay")
 headroom = Headroom()
+shard_ages = ShardAges()
 
 _meter = metrics.get_meter("relay")
 _received = _meter.create_counter(
@@ -87,6 +89,18 @@ _meter.create_observable_gauge(
     [_observe_headroom],
     "s",
     "The least time that an event on its way still has before Cosmos DB deletes it.",
+)
+
+
+def _observe_ages(_options: CallbackOptions) -> Iterable[Observation]:
+    return [Observation(age_s, {"shard": shard_id}) for shard_id, age_s in shard_ages.ages_s().items()]
+
+
+_meter.create_observable_gauge(
+    "relay.feed.age",
+    [_observe_ages],
+    "s",
+    "The age of the oldest event of a shard that its reader still has to publish.",
 )
 
 

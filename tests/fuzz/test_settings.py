@@ -100,6 +100,7 @@ def test_an_environment_gives_settings_or_an_error_that_names_what_is_wrong_and_
         assert 1 <= found.senders <= 256
         assert 0 < found.send_timeout_s <= 3600
         for connection in (found.cosmos, found.servicebus):
+            assert connection is not None
             assert (connection.connection_string is None) != (connection.address is None)
 
 

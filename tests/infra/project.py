@@ -25,6 +25,7 @@ ROLES = {
     "Azure Service Bus Data Sender": "69a216fc-b8fb-44d8-bc22-1f3c2cd27a39",
     "Azure Service Bus Data Receiver": "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0",
     "Azure Service Bus Data Owner": "090c5cfd-751d-490a-894a-3ce6f1109419",
+    "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
     "Cosmos DB Built-in Data Reader": "00000000-0000-0000-0000-000000000001",
     "Cosmos DB Built-in Data Contributor": "00000000-0000-0000-0000-000000000002",
 }
@@ -38,6 +39,10 @@ SUBSCRIPTIONS = f"{TOPICS}/subscriptions"
 RULES = f"{SUBSCRIPTIONS}/rules"
 STORAGE = "Microsoft.Storage/storageAccounts"
 SITES = "Microsoft.Web/sites"
+POSTGRES = "Microsoft.DBforPostgreSQL/flexibleServers"
+AZURE_SQL = "Microsoft.Sql/servers"
+WORKERS = "Microsoft.App/containerApps"
+WORKER_ENVIRONMENTS = "Microsoft.App/managedEnvironments"
 IDENTITIES = "Microsoft.ManagedIdentity/userAssignedIdentities"
 ROLE_ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
 LOCKS = "Microsoft.Authorization/locks"
@@ -90,6 +95,19 @@ class Project:
     def production(self) -> Deployment:
         return deploy(self.infra / "main.bicep", self.parameters("main.production.bicepparam"))
 
+    def deploy_sql(self, name: str = "sql.trial.bicepparam", **parameters: Any) -> Deployment:
+        """A deployment of sql.bicep with the parameters of a file and these."""
+        return deploy(self.infra / "sql.bicep", self.parameters(name) | parameters)
+
+    @cached_property
+    def sql_deployments(self) -> dict[str, Deployment]:
+        """A trial and a production deployment of each engine."""
+        return {
+            f"{engine}, {name}": self.deploy_sql(f"sql.{name}.bicepparam", engine=engine)
+            for engine in ("PostgreSQL", "AzureSQL")
+            for name in ("trial", "production")
+        }
+
     @property
     def both(self) -> Iterator[Deployment]:
         yield self.trial
@@ -112,6 +130,16 @@ def check(function: Check) -> Check:
     """Register a check, which raises AssertionError if the project is not as its name says."""
     _CHECKS[function.__name__] = function
     return function
+
+
+def check_each_sql(function: Callable[[Deployment], None]) -> None:
+    """Register a check that holds for the trial's deployment and production's of each engine of SQL."""
+
+    def run(project: Project) -> None:
+        for deployment in project.sql_deployments.values():
+            function(deployment)
+
+    _CHECKS[function.__name__] = run
 
 
 def check_each(function: Callable[[Deployment], None]) -> None:
@@ -139,6 +167,12 @@ def relay_identity(deployment: Deployment) -> tuple[str, str]:
 def app_settings(deployment: Deployment) -> dict[str, str]:
     """The settings of the function app."""
     return dict(deployment.one(f"{SITES}/config", "appsettings").at("properties"))
+
+
+def worker_settings(deployment: Deployment) -> dict[str, str]:
+    """The settings of the worker."""
+    [container] = deployment.one(WORKERS).at("properties.template.containers")
+    return {each["name"]: each["value"] for each in container["env"]}
 
 
 def azure_rights(deployment: Deployment, principal: str) -> set[tuple[str, str]]:

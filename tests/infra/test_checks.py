@@ -14,6 +14,8 @@ from tests.infra.checks import (
     security,
     servicebus,
     settings,
+    sql,
+    sql_alerts,
     workbook,
 )
 from tests.infra.project import ROOT, Project, checks
@@ -21,7 +23,20 @@ from tests.infra.project import ROOT, Project, checks
 # In one process, files are parsed and queries translated once.
 pytestmark = pytest.mark.xdist_group("infra")
 
-MODULES = (alerts, app, cosmos, names, network, queries, security, servicebus, settings, workbook)
+MODULES = (
+    alerts,
+    app,
+    cosmos,
+    names,
+    network,
+    queries,
+    security,
+    servicebus,
+    settings,
+    sql,
+    sql_alerts,
+    workbook,
+)
 """Importing a module registers its checks."""
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from relay.cli.main import parser
 from tests.infra import instruments
+from tests.infra.checks.alerts import condition, rules
 from tests.infra.kql import KqlError, Query
 from tests.infra.project import ROOT, Project
 
@@ -63,7 +64,7 @@ def test_a_query_lists_what_it_uses() -> None:
 def test_the_relays_instruments_and_log_fields_are_found_in_its_source() -> None:
     kinds = instruments.instruments()
 
-    assert len(kinds) == 11
+    assert len(kinds) == 12
     assert (kinds["relay.sends"], kinds["relay.lag"]) == ("counter", "histogram")
     assert kinds["relay.ttl.headroom"] == "gauge"
     assert instruments.log_actions() == {"relay_batch", "quarantine", "relay_failed"}
@@ -94,16 +95,29 @@ def test_every_script_of_the_runbook_can_import_its_modules() -> None:
 
 
 def test_every_query_of_the_runbook_exists() -> None:
-    asked = set(re.findall(r"^ask (\w+)", OPERATIONS, re.MULTILINE)) | set(re.findall(r"`ask (\w+)", OPERATIONS))
+    asked = set(re.findall(r"^ask ([\w/]+)", OPERATIONS, re.MULTILINE))
+    asked |= set(re.findall(r"`ask ([\w/]+)", OPERATIONS))
 
-    assert asked == {"failing", "headroom", "host", "lag", "quarantine", "quota", "sends", "silent", "undelivered"}
+    assert asked == {
+        *("failing", "headroom", "host", "lag", "quarantine", "quota", "sends", "silent", "undelivered"),
+        "sql/unpublished",
+    }
     for name in asked:
         assert (ROOT / f"infra/queries/{name}.kql").is_file()
 
 
 def test_every_parameter_of_the_runbook_exists() -> None:
-    declared = {name for name, each in Project(ROOT).declarations("main.bicep").items() if each.kind == "param"}
+    project = Project(ROOT)
+    declared = {
+        name
+        for file in ("main.bicep", "sql.bicep")
+        for name, each in project.declarations(file).items()
+        if each.kind == "param"
+    }
     thresholds = set(re.findall(r"^\| `(\w+)` \| \d+ \|", OPERATIONS, re.MULTILINE))
+    of_sql = condition(rules(project.deploy_sql())["unpublished"])["threshold"]
+    assert f"`unpublishedSeconds` ({of_sql})" in OPERATIONS
+    thresholds.add("unpublishedSeconds")
     named = set(re.findall(r"`([a-z]+[A-Z]\w*)(?: = [^`]*)?`", OPERATIONS)) - {"receiverPrincipalIds"}
 
     assert len(named) > 15

@@ -13,6 +13,7 @@ import pytest
 
 from relay.errors import SettingsError
 from tests.infra.bicep.expressions import BicepError
+from tests.infra.bicep.functions import DeploymentFailure
 from tests.infra.project import ROOT, Check, Project, checks
 from tests.infra.test_checks import MODULES
 
@@ -37,8 +38,17 @@ MUTATIONS = [
 BESIDE = ("docs", "azure.yaml", "local.settings.sample.json")
 """Other files that the checks read."""
 
-# A change may also make the relay reject its settings, or remove a name, before a check compares anything.
-NOTICES = (AssertionError, BicepError, SettingsError, KeyError, ValueError, pytest.fail.Exception)
+# A change may also make the deployment reject its parameters or the relay its settings, or remove a name, before a
+# check compares anything.
+NOTICES = (
+    AssertionError,
+    BicepError,
+    DeploymentFailure,
+    SettingsError,
+    KeyError,
+    ValueError,
+    pytest.fail.Exception,
+)
 
 
 @pytest.fixture(scope="module")

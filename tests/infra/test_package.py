@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from tests.infra.project import ROOT, Project
 
-DEPLOYED = {"function_app.py", "host.json", "requirements.txt", "relay"}
+DEPLOYED = {"function_app.py", "host.json", "requirements.txt", "relay", "changefeed"}
 UNVERSIONED = (
     ".azure",
     ".local",
@@ -97,6 +98,66 @@ def test_azd_uploads_the_app_and_nothing_else() -> None:
     there = versioned() | set(UNVERSIONED)
 
     assert {name for name in there if not any(fnmatch(name, pattern) for pattern in ignored())} == DEPLOYED
+
+
+@pytest.fixture
+def uploaded(tmp_path: Path) -> Path:
+    """What .funcignore, whose patterns are those of .gitignore, leaves of the repository."""
+    app = tmp_path / "app"
+    app.mkdir()
+    listed = git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard").splitlines()
+    for path in listed:
+        if (ROOT / path).is_file():
+            (app / path).parent.mkdir(parents=True, exist_ok=True)
+            (app / path).touch()
+    git(app, "init", "--quiet")
+    (app / ".git/info/exclude").write_text((ROOT / ".funcignore").read_text(encoding="utf-8"), encoding="utf-8")
+    (app / ".gitignore").unlink()
+    left = git(app, "ls-files", "--others", "--exclude-standard").splitlines()
+    shutil.rmtree(app)
+    for path in left:
+        (app / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, app / path)
+    return app
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=50, check=True
+    ).stdout
+
+
+IMPORT = """
+import changefeed, function_app
+from changefeed.install import migrations
+assert migrations("postgresql")
+print(changefeed.__file__, function_app.__file__, sep="\\n")
+"""
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
+def test_what_is_uploaded_suffices_for_an_outbox_in_sql(uploaded: Path) -> None:
+    settings = {
+        "SQL": "postgresql://relay@example.postgres.database.azure.com/outbox",
+        "SERVICEBUS__fullyQualifiedNamespace": "example.servicebus.windows.net",
+    }
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "SYSTEMROOT", "LANG")}
+    suffixes = {path.suffix for path in uploaded.rglob("*") if path.is_file()}
+
+    result = subprocess.run(
+        [sys.executable, "-c", IMPORT],
+        cwd=uploaded,
+        env=kept | settings,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert all(Path(path).is_relative_to(uploaded) for path in result.stdout.split()), result.stdout
+    assert suffixes == {".py", ".sql", ".json", ".txt", ".typed"}
+    assert not list(uploaded.rglob("test*"))
 
 
 def test_every_documented_command_packs_the_same_files() -> None:

@@ -19,6 +19,7 @@ from relay.sql.database import CONSUMER, Database
 from relay.sql.ownership import Ownership
 from relay.sql.source import SqlSource
 from relay.sql.worker import Worker
+from relay.telemetry.instruments import shard_ages
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned, sql_settings
@@ -153,6 +154,26 @@ async def test_what_cannot_be_published_comes_again_and_the_cursor_waits(site: S
     site.topic.broken = None
     await site.until(lambda: site.topic.accepted == {"k": ["e1"]})
     await site.until_claims(lambda claims: claims[0].cursor > START, 1)
+
+
+async def test_the_age_of_the_oldest_unpublished_event_is_reported_for_each_shard(site: Site) -> None:
+    site.topic.broken = RetryableError("the broker is away")
+    await site.outbox.commit(event("e1", "k"), shard_id=1)
+    await site.session.execute(
+        Statement(
+            'update changefeed."outbox:outbox.domain_event" set time_hint = now() - make_interval(hours => 1)'
+        )
+    )
+    running = await site.start(shards=2)
+    await site.until(lambda: shard_ages.ages_s().get(1, 0) > 3600)
+    assert 3600 < shard_ages.ages_s()[1] < 3600 + _WITHIN_S
+    assert shard_ages.ages_s()[0] < _WITHIN_S
+
+    site.topic.broken = None
+    await site.until(lambda: max(shard_ages.ages_s().values()) < _WITHIN_S)
+    assert site.topic.accepted == {"k": ["e1"]}
+    await running.end()
+    assert shard_ages.ages_s() == {}
 
 
 async def test_a_row_that_is_no_event_is_quarantined_and_the_rest_goes_on(site: Site) -> None:

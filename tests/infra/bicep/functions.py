@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from relay.cli.times import parse_duration
 
@@ -92,13 +93,17 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dateTimeAdd": _date_time_add,
     "dateTimeToEpoch": _date_time_to_epoch,
     "empty": lambda value: not value,
-    "environment": lambda: {"name": "AzureCloud", "suffixes": {"storage": "core.windows.net"}},
+    "environment": lambda: {
+        "name": "AzureCloud",
+        "suffixes": {"storage": "core.windows.net", "sqlServerHostname": ".database.windows.net"},
+    },
     "fail": _fail,
     "filter": lambda items, predicate: [item for item in items if predicate(item)],
     "flatten": lambda value: [item for inner in value for item in inner],
     "guid": _guid,
     "int": int,
     "items": lambda value: [{"key": key, "value": value[key]} for key in sorted(value)],
+    "json": json.loads,
     "join": lambda items, delimiter: delimiter.join(items),
     "length": len,
     "map": lambda items, function: [function(item) for item in items],
@@ -117,4 +122,5 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "toLower": lambda text: text.lower(),
     "union": lambda *objects: {name: value for each in objects for name, value in each.items()},
     "uniqueString": _unique_string,
+    "uriComponent": lambda text: quote(text, safe="-_.!~*'()"),
 }

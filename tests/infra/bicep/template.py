@@ -64,6 +64,12 @@ def _at_runtime(resource: Resource, name: str) -> Any:
             return {"primaryEndpoints": {"blob": f"https://{own}.blob.core.windows.net/"}}
         case "Microsoft.ManagedIdentity/userAssignedIdentities":
             return {kind: str(uuid.uuid5(uuid.NAMESPACE_URL, own + kind)) for kind in ("clientId", "principalId")}
+        case "Microsoft.DBforPostgreSQL/flexibleServers":
+            return {"fullyQualifiedDomainName": f"{own}.postgres.database.azure.com"}
+        case "Microsoft.Sql/servers":
+            return {"fullyQualifiedDomainName": f"{own}.database.windows.net"}
+        case "Microsoft.ContainerRegistry/registries":
+            return {"loginServer": f"{own}.azurecr.io"}
         case "Microsoft.Insights/components":
             return {"ConnectionString": f"InstrumentationKey={uuid.uuid5(uuid.NAMESPACE_URL, own)}"}
     raise BicepError(f"the runtime properties of {resource.type} are not known here")

@@ -21,6 +21,7 @@ from tests.infra.project import (
     app_settings,
     check,
     check_each,
+    worker_settings,
 )
 
 ABBREVIATIONS = {
@@ -127,8 +128,11 @@ def every_setting_is_documented_with_the_default_that_is_deployed(project: Proje
     rows = dict(re.findall(r"^\| (`[^|]+`) \| ?`?([^|`]*?)`? ?\|", text, re.MULTILINE))
     documented = {name: default for names, default in rows.items() for name in re.findall(r"`([^`]+)`", names)}
     settings = app_settings(project.trial)
+    of_worker = worker_settings(project.deploy_sql())
 
-    assert set(documented) == known_settings(settings)
+    assert set(documented) == known_settings(settings) == known_settings(of_worker)
+    # The SQL outbox's come from the worker, and those of both are the same there.
+    settings = of_worker | settings
     for name, default in documented.items():
         # The relay's default window is the service's; it is deployed with the topic's.
         if default and name not in {*CONNECTION_STRINGS, "RELAY_DUPLICATE_WINDOW_S"}:

@@ -1,0 +1,489 @@
+targetScope = 'resourceGroup'
+
+metadata name = 'Outbox Relay for SQL'
+metadata description = 'An outbox in Azure Database for PostgreSQL or Azure SQL, a Service Bus topic, and the relay as a worker in Azure Container Apps that publishes the outbox to the topic.'
+
+@minLength(1)
+@maxLength(32)
+@description('Name of this deployment, such as trial or production. Part of resource names and of the tag azd-env-name.')
+param environmentName string
+
+@description('Region of every resource.')
+param location string = resourceGroup().location
+
+@description('Additional tags for every resource.')
+param tags object = {}
+
+// Network
+
+@description('Disable public access, and create private endpoints for the database and Service Bus, which the worker reaches through a virtual network. Requires serviceBusSku Premium.')
+param privateNetworking bool = false
+
+@description('Address prefix of the virtual network, at least a /25.')
+param addressPrefix string = '10.90.0.0/24'
+
+@description('Distribute resources across the availability zones of the region. Requires privateNetworking.')
+param zoneRedundant bool = false
+
+@description('IPv4 addresses from which the administrator connects to the database, to install the feed. Not with privateNetworking.')
+param clientIpAddresses array = []
+
+// The database
+
+@allowed([
+  'PostgreSQL'
+  'AzureSQL'
+])
+@description('PostgreSQL: Azure Database for PostgreSQL flexible server. AzureSQL: a logical server with one database.')
+param engine string = 'PostgreSQL'
+param database string = 'outbox'
+
+@description('Object id of the Microsoft Entra principal that administers the database. Nobody can log in with a password.')
+param administratorObjectId string
+
+@description('Name of that principal: a user\'s principal name, or the name of a group or of an application.')
+param administratorName string
+
+@allowed([
+  'User'
+  'Group'
+  'ServicePrincipal'
+])
+param administratorType string = 'User'
+
+@allowed([
+  '16'
+  '17'
+  '18'
+])
+param postgresVersion string = '18'
+param postgresSkuName string = 'Standard_B2s'
+
+@allowed([
+  'Burstable'
+  'GeneralPurpose'
+  'MemoryOptimized'
+])
+@description('The tier of postgresSkuName. zoneRedundant requires another one than Burstable.')
+param postgresSkuTier string = 'Burstable'
+
+@minValue(32)
+param postgresStorageInGigabytes int = 32
+
+@minValue(7)
+@maxValue(35)
+@description('Days within which a PostgreSQL server can be restored to any second.')
+param postgresBackupRetentionInDays int = 7
+
+@description('Such as S0 or GP_Gen5_2. zoneRedundant requires one that supports it, such as GP_Gen5_2.')
+param azureSqlSkuName string = 'S0'
+
+// The feed
+
+@description('The event table, as it was given to setup_feed: schema.Table.')
+param feed string = 'outbox.domain_event'
+
+@minValue(1)
+@maxValue(1024)
+@description('Number of shards that writers use. To change it, stop the writers and let the relay publish what is there (docs/sql.md#choose-the-number-of-shards).')
+param shards int = 1
+
+@minValue(2)
+@maxValue(300)
+@description('Seconds without a sign of life after which another replica takes over a replica\'s shards.')
+param claimSeconds int = 10
+
+// The worker
+
+@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay:1.0.0.')
+param image string
+
+@description('Name of the container registry of this resource group that has the image; empty for a public image.')
+param registryName string = ''
+
+@minValue(1)
+@description('Replicas that always run. With 2, the second takes over within seconds when the first ends. There is no scaling to zero: the worker itself looks for news.')
+param minReplicas int = 2
+
+@minValue(1)
+@description('Replicas that may run while they are busy. Replicas beyond minReplicas and the number of shards would be idle.')
+param maxReplicas int = 2
+
+@description('Cores of a replica.')
+param cpu string = '0.5'
+
+@description('Memory of a replica. The Consumption profile has 2 GiB for each core.')
+param memory string = '1Gi'
+
+// Service Bus
+
+@allowed([
+  'Standard'
+  'Premium'
+])
+param serviceBusSku string = 'Standard'
+
+@allowed([
+  1
+  2
+  4
+  8
+  16
+])
+@description('Messaging units of a Premium namespace.')
+param serviceBusMessagingUnits int = 1
+param serviceBusTopic string = 'domain-events'
+
+@description('ISO 8601 duration, PT20S to P7D, within which Service Bus drops a message with an id that it has already accepted. Make it longer than the longest outage after which the relay retries.')
+param duplicateDetectionWindow string = 'P1D'
+
+@description('Maximum topic size in megabytes: 1024 to 5120 on Standard (for each of the 16 partitions), up to 81920 on Premium.')
+param topicMaxSizeInMegabytes int = 5120
+
+@description('ISO 8601 duration after which a message that no consumer has settled is dead-lettered.')
+param messageTimeToLive string = 'P14D'
+
+@description('Maximum message size in kilobytes, on Premium.')
+param maxMessageSizeInKilobytes int = 1024
+
+@description('Subscriptions. Each has a name, and optionally an action (the only event to receive; default: every event), maxDeliveryCount (10), lockDuration (PT1M), messageTimeToLive and receiverPrincipalIds (consumers that may receive from this subscription).')
+param subscriptions array = [
+  {
+    name: 'all'
+  }
+]
+
+// The relay: docs/settings.md
+
+param relayEventType string = 'domainEvent'
+param relayMaxItems int = 1000
+param relayPollDelayMs int = 500
+param relaySenders int = 32
+param relaySendTimeoutS int = 30
+param relayAttemptTimeoutS int = 480
+
+@allowed([
+  'skip'
+  'park'
+  'block'
+])
+@description('What happens to later events of a partition key when one of its events can never be sent: skip publishes them, park quarantines them until the first is released, block makes them wait.')
+param relayOnPoison string = 'skip'
+
+@allowed([
+  'plain'
+  'cloudevents'
+])
+param relayMessageFormat string = 'plain'
+
+@description('The source of CloudEvents, such as /contacts. Only with relayMessageFormat cloudevents.')
+param relayCloudEventsSource string = ''
+
+// People
+
+@description('Principal ids of operators, who run python -m relay. In the database, they need the rights of the relay too.')
+param operatorPrincipalIds array = []
+
+@allowed([
+  'User'
+  'Group'
+  'ServicePrincipal'
+])
+param operatorPrincipalType string = 'User'
+
+@description('E-mail addresses that receive alerts.')
+param operatorEmails array = []
+
+@description('Address of your copy of docs/runbook.md. Each alert links to its section there.')
+param runbook string = 'docs/runbook.md'
+
+@description('Alert thresholds to override, by name: lagSeconds, unpublishedSeconds, restarts, quarantined, failedAttempts, deadLetters, throttledRequests, activeMessages, connections, topicSizePercent. modules/sql-alerts.bicep has the defaults.')
+param alertThresholds object = {}
+
+@minValue(30)
+@maxValue(730)
+param logRetentionInDays int = 30
+
+@minValue(-1)
+@description('Daily quota of logs and metrics in gigabytes; -1 for no limit. Telemetry beyond it is dropped until the next day, and alerts on it do not fire.')
+param dailyLogQuotaInGigabytes int = 5
+
+// Names are computed here, not taken from module outputs, so that what-if can evaluate every module.
+var resourceToken = toLower(uniqueString(subscription().id, resourceGroup().id, environmentName))
+var allTags = union({ 'azd-env-name': environmentName, application: 'outbox-relay' }, tags)
+var identityName = 'id-relay-${resourceToken}'
+var identityId = resourceId('Microsoft.ManagedIdentity/userAssignedIdentities', identityName)
+var serviceBusName = 'sbns-relay-${resourceToken}'
+var postgresName = 'psql-relay-${resourceToken}'
+var azureSqlName = 'sql-relay-${resourceToken}'
+var workerName = 'ca-relay-${resourceToken}'
+var workerEnvironmentName = 'cae-relay-${resourceToken}'
+var networkName = 'vnet-relay-${resourceToken}'
+// ISO 8601 to seconds. The relay's setting is derived from the topic's window, so that the two cannot differ.
+var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
+var onPostgres = engine == 'PostgreSQL'
+
+var allowedSku = (privateNetworking && serviceBusSku != 'Premium') ? fail('privateNetworking needs serviceBusSku Premium: Standard has no private endpoints, and its public access cannot be closed') : serviceBusSku
+var allowedZoneRedundant = (zoneRedundant && !privateNetworking) ? fail('zoneRedundant needs privateNetworking: an environment of Container Apps is zone redundant only in a virtual network') : zoneRedundant
+var allowedTier = (onPostgres && zoneRedundant && postgresSkuTier == 'Burstable') ? fail('zoneRedundant needs postgresSkuTier GeneralPurpose or MemoryOptimized: a Burstable server has no standby') : postgresSkuTier
+var atMost = shards > minReplicas ? shards : minReplicas
+var allowedMaxReplicas = (maxReplicas < minReplicas || maxReplicas > atMost) ? fail('maxReplicas must be at least minReplicas, and at most the number of shards where that is more: a replica without a shard is idle') : maxReplicas
+
+// A URL of PostgreSQL has the name of the role, which is the identity's; the token takes the place of the password.
+var host = onPostgres ? postgres!.outputs.host : azureSql!.outputs.host
+var postgresUrl = '${host}:5432/${database}?sslmode=verify-full&sslrootcert=system'
+var azureSqlServer = 'Server=tcp:${host},1433;Database=${database};Encrypt=yes'
+
+module identity 'modules/identity.bicep' = {
+  name: 'identity'
+  params: {
+    name: identityName
+    location: location
+    tags: allTags
+  }
+}
+
+module monitoring 'modules/monitoring.bicep' = {
+  name: 'monitoring'
+  params: {
+    workspaceName: 'log-relay-${resourceToken}'
+    applicationInsightsName: 'appi-relay-${resourceToken}'
+    location: location
+    tags: allTags
+    retentionInDays: logRetentionInDays
+    dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
+    relayIdentityId: identityId
+    relayPrincipalId: identity.outputs.principalId
+  }
+}
+
+module postgres 'modules/postgresql.bicep' = if (onPostgres) {
+  name: 'postgresql'
+  params: {
+    name: postgresName
+    location: location
+    tags: allTags
+    database: database
+    version: postgresVersion
+    skuName: postgresSkuName
+    skuTier: allowedTier
+    storageSizeGB: postgresStorageInGigabytes
+    backupRetentionDays: postgresBackupRetentionInDays
+    zoneRedundant: allowedZoneRedundant
+    publicAccess: !privateNetworking
+    clientIpAddresses: clientIpAddresses
+    administratorObjectId: administratorObjectId
+    administratorName: administratorName
+    administratorType: administratorType
+  }
+}
+
+module azureSql 'modules/azure-sql.bicep' = if (!onPostgres) {
+  name: 'azure-sql'
+  params: {
+    name: azureSqlName
+    location: location
+    tags: allTags
+    database: database
+    skuName: azureSqlSkuName
+    zoneRedundant: allowedZoneRedundant
+    publicAccess: !privateNetworking
+    clientIpAddresses: clientIpAddresses
+    administratorObjectId: administratorObjectId
+    administratorName: administratorName
+    administratorType: administratorType
+  }
+}
+
+module serviceBus 'modules/servicebus.bicep' = {
+  name: 'servicebus'
+  params: {
+    name: serviceBusName
+    location: location
+    tags: allTags
+    sku: allowedSku
+    messagingUnits: serviceBusMessagingUnits
+    topicName: serviceBusTopic
+    duplicateDetectionWindow: duplicateDetectionWindow
+    maxSizeInMegabytes: topicMaxSizeInMegabytes
+    messageTimeToLive: messageTimeToLive
+    maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
+    publicAccess: !privateNetworking
+    relayIdentityId: identityId
+    relayPrincipalId: identity.outputs.principalId
+    operatorPrincipalIds: operatorPrincipalIds
+    operatorPrincipalType: operatorPrincipalType
+  }
+}
+
+// Deployed serially: Service Bus rejects concurrent changes to one topic (409, subcode 40901).
+// https://learn.microsoft.com/azure/service-bus-messaging/service-bus-resource-manager-exceptions
+@batchSize(1)
+module topicSubscriptions 'modules/subscription.bicep' = [for entry in subscriptions: {
+  name: 'subscription-${entry.name}'
+  params: {
+    namespaceName: serviceBusName
+    topicName: serviceBusTopic
+    name: entry.name
+    action: entry.?action ?? ''
+    maxDeliveryCount: entry.?maxDeliveryCount ?? 10
+    lockDuration: entry.?lockDuration ?? 'PT1M'
+    messageTimeToLive: entry.?messageTimeToLive ?? messageTimeToLive
+    receiverPrincipalIds: entry.?receiverPrincipalIds ?? []
+  }
+  dependsOn: [
+    serviceBus
+  ]
+}]
+
+module registryAccess 'modules/registry-access.bicep' = if (!empty(registryName)) {
+  name: 'registry-access'
+  params: {
+    registryName: registryName
+    relayIdentityId: identityId
+    relayPrincipalId: identity.outputs.principalId
+  }
+}
+
+module network 'modules/network.bicep' = if (privateNetworking) {
+  name: 'network'
+  params: {
+    name: networkName
+    location: location
+    tags: allTags
+    addressPrefix: addressPrefix
+  }
+}
+
+module databaseEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
+  name: 'endpoint-database'
+  params: {
+    name: 'pep-database-${resourceToken}'
+    location: location
+    tags: allTags
+    targetId: onPostgres ? postgres!.outputs.id : azureSql!.outputs.id
+    groupId: onPostgres ? 'postgresqlServer' : 'sqlServer'
+    zoneName: onPostgres ? 'privatelink.postgres.database.azure.com' : 'privatelink${environment().suffixes.sqlServerHostname}'
+    networkName: networkName
+    networkId: network!.outputs.id
+    subnetId: network!.outputs.endpointSubnetId
+  }
+}
+
+module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
+  name: 'endpoint-servicebus'
+  params: {
+    name: 'pep-servicebus-${resourceToken}'
+    location: location
+    tags: allTags
+    targetId: serviceBus.outputs.id
+    groupId: 'namespace'
+    zoneName: 'privatelink.servicebus.windows.net'
+    networkName: networkName
+    networkId: network!.outputs.id
+    subnetId: network!.outputs.endpointSubnetId
+  }
+}
+
+// After every role assignment and private endpoint. Until the feed is installed and the identity has its role in the database,
+// the worker reports that, and tries again.
+module worker 'modules/worker.bicep' = {
+  name: 'worker'
+  params: {
+    name: workerName
+    environmentName: workerEnvironmentName
+    location: location
+    tags: allTags
+    identityId: identityId
+    identityClientId: identity.outputs.clientId
+    image: image
+    registryServer: empty(registryName) ? '' : registryAccess!.outputs.server
+    applicationInsightsConnectionString: monitoring.outputs.applicationInsightsConnectionString
+    relaySettings: {
+      SQL: onPostgres ? 'postgresql://${identityName}@${postgresUrl}' : '${azureSqlServer};Authentication=ActiveDirectoryMSI;UID=${identity.outputs.clientId}'
+      SQL_FEED: feed
+      SQL_SHARDS: string(shards)
+      SQL_CLAIM_S: string(claimSeconds)
+      SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
+      SERVICEBUS_TOPIC: serviceBusTopic
+      RELAY_EVENT_TYPE: relayEventType
+      RELAY_MAX_ITEMS: string(relayMaxItems)
+      RELAY_POLL_DELAY_MS: string(relayPollDelayMs)
+      RELAY_SENDERS: string(relaySenders)
+      RELAY_SEND_TIMEOUT_S: string(relaySendTimeoutS)
+      RELAY_ATTEMPT_TIMEOUT_S: string(relayAttemptTimeoutS)
+      RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
+      RELAY_ON_POISON: relayOnPoison
+      RELAY_MESSAGE_FORMAT: relayMessageFormat
+      RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
+    }
+    minReplicas: minReplicas
+    maxReplicas: allowedMaxReplicas
+    cpu: cpu
+    memory: memory
+    // The relay waits SQL_CLAIM_S for the pages under way, and needs a few seconds to release its shards.
+    terminationGracePeriodSeconds: claimSeconds + 20
+    zoneRedundant: allowedZoneRedundant
+    subnetId: privateNetworking ? network!.outputs.integrationSubnetId : ''
+  }
+  dependsOn: [
+    topicSubscriptions
+    databaseEndpoint
+    serviceBusEndpoint
+  ]
+}
+
+module diagnostics 'modules/sql-diagnostics.bicep' = {
+  name: 'diagnostics'
+  params: {
+    workspaceId: monitoring.outputs.workspaceId
+    serviceBusNamespaceName: serviceBusName
+    environmentName: workerEnvironmentName
+    postgresServerName: onPostgres ? postgresName : ''
+    azureSqlServerName: onPostgres ? '' : azureSqlName
+    database: database
+  }
+  dependsOn: [
+    postgres
+    azureSql
+    serviceBus
+    worker
+  ]
+}
+
+module alerts 'modules/sql-alerts.bicep' = {
+  name: 'alerts'
+  params: {
+    location: location
+    tags: allTags
+    resourceToken: resourceToken
+    workspaceId: monitoring.outputs.workspaceId
+    serviceBusNamespaceId: serviceBus.outputs.id
+    topicName: serviceBusTopic
+    workerId: worker.outputs.id
+    shards: shards
+    topicCapacityInMegabytes: topicMaxSizeInMegabytes * (serviceBusSku == 'Standard' ? 16 : 1)
+    operatorEmails: operatorEmails
+    runbook: runbook
+    thresholds: alertThresholds
+  }
+}
+
+@description('The settings for python -m relay --env-file, for the administrator of the database: no password, as az login provides a token. Other operators put their own name into SQL.')
+output settings object = {
+  SQL: onPostgres ? 'postgresql://${uriComponent(administratorName)}@${postgresUrl}' : '${azureSqlServer};Authentication=ActiveDirectoryDefault'
+  SQL_FEED: feed
+  SQL_SHARDS: string(shards)
+  SQL_CLAIM_S: string(claimSeconds)
+  SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
+  SERVICEBUS_TOPIC: serviceBusTopic
+  RELAY_EVENT_TYPE: relayEventType
+  RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
+  RELAY_ON_POISON: relayOnPoison
+  RELAY_MESSAGE_FORMAT: relayMessageFormat
+  RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
+}
+
+@description('The identity to create a role for in the database (docs/sql.md#on-azure-container-apps).')
+output RELAY_IDENTITY string = identityName
+output RELAY_APP string = worker.outputs.name

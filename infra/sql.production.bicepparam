@@ -1,0 +1,40 @@
+// Production: private networking, zone redundancy, and a shard for each of up to four replicas.
+using './sql.bicep'
+
+param environmentName = 'production'
+param privateNetworking = true
+param zoneRedundant = true
+
+param engine = 'PostgreSQL'
+param postgresSkuName = 'Standard_D2ds_v5'
+param postgresSkuTier = 'GeneralPurpose'
+param postgresStorageInGigabytes = 128
+param postgresBackupRetentionInDays = 35
+
+param serviceBusSku = 'Premium'
+param serviceBusMessagingUnits = 1
+param topicMaxSizeInMegabytes = 81920
+
+param shards = 4
+param minReplicas = 2
+param maxReplicas = 4
+param cpu = '1'
+param memory = '2Gi'
+
+// A group, so that more than one person can repair the database.
+param administratorObjectId = '00000000-0000-0000-0000-000000000000'
+param administratorName = 'outbox-administrators'
+param administratorType = 'Group'
+
+param registryName = 'myregistry'
+param image = 'myregistry.azurecr.io/outbox-relay:1'
+param logRetentionInDays = 90
+param dailyLogQuotaInGigabytes = 20
+
+// One entry for each consumer, with the principal id of its managed identity in receiverPrincipalIds.
+param subscriptions = [
+  {
+    name: 'all'
+    receiverPrincipalIds: []
+  }
+]

@@ -1,0 +1,165 @@
+"""The image of the worker: what is copied into it exists and suffices to run. The image is not built here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from relay.cli.results import ExitCode
+from tests.infra.project import ROOT, SITES, Project
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+IMPORTS = """
+import changefeed.postgresql.sessions, relay.assembly, relay.sql.worker, relay.sql.connection
+from changefeed.install import migrations
+assert migrations("postgresql")
+print(changefeed.__file__, relay.__file__, sep="\\n")
+"""
+
+
+def instructions(name: str) -> list[str]:
+    """The arguments of every instruction of this name, with continued lines joined."""
+    joined = DOCKERFILE.replace("\\\n", " ")
+    return re.findall(rf"^{name} +(.+?) *$", joined, re.MULTILINE)
+
+
+def copied() -> list[str]:
+    """The sources of every COPY."""
+    return [source.rstrip("/") for line in instructions("COPY") for source in line.split()[:-1]]
+
+
+def context() -> list[str]:
+    """The versioned files that .dockerignore lets through: the last pattern that matches decides."""
+    patterns = [
+        line
+        for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
+    return [path for path in versioned() if not ignored(path, patterns)]
+
+
+def ignored(path: str, patterns: list[str]) -> bool:
+    """https://docs.docker.com/build/concepts/context/#dockerignore-files"""
+    out = False
+    names = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents)][:-1]
+    for pattern in patterns:
+        wanted = pattern.lstrip("!")
+        if any(matches(name, wanted) for name in names):
+            out = not pattern.startswith("!")
+    return out
+
+
+def matches(name: str, pattern: str) -> bool:
+    if pattern.startswith("**/"):
+        return fnmatch(PurePosixPath(name).name, pattern[3:])
+    return name.count("/") == pattern.count("/") and fnmatch(name, pattern)
+
+
+def versioned() -> list[str]:
+    """Every file of the repository that is there, new ones included."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    ).stdout
+    return [path for path in listed.splitlines() if (ROOT / path).is_file()]
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder /app of the image."""
+    folder = tmp_path_factory.mktemp("app")
+    sources = copied()
+    for path in context():
+        if any(path == source or path.startswith(f"{source}/") for source in sources):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / path, folder / path)
+    return folder
+
+
+def python(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Runs the interpreter in a folder with nothing else of the project on its path."""
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "SYSTEMROOT", "LANG")}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=kept | settings,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
+
+
+def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
+    sources = copied()
+    sent = context()
+
+    assert sources == ["requirements.txt", "changefeed", "relay"]
+    assert all((ROOT / source).exists() for source in sources)
+    assert {path.partition("/")[0] for path in sent} == set(sources)
+    assert {"relay/__main__.py", "changefeed/postgresql/migrations/0001_feeds.sql"} <= set(sent)
+    assert not [path for path in sent if path.endswith(("README.md", "pyproject.toml"))]
+
+
+def test_the_copied_files_suffice_to_run_the_relay(image: Path) -> None:
+    shown = python(image, "-m", "relay", "--help")
+    imported = python(image, "-c", IMPORTS)
+
+    assert shown.returncode == 0, shown.stderr
+    assert "usage: python -m relay" in shown.stdout
+    assert imported.returncode == 0, imported.stderr
+    assert all(Path(path).is_relative_to(image) for path in imported.stdout.split()), imported.stdout
+
+
+def test_the_command_of_the_image_names_the_settings_that_are_missing(image: Path) -> None:
+    [command] = instructions("CMD")
+    words = json.loads(command)
+    assert words[:3] == ["python", "-m", "relay"], "a shell would not pass the signal on"
+
+    ended = python(image, *words[1:])
+
+    assert ended.returncode == ExitCode.USAGE, ended.stderr
+    assert "SERVICEBUS" in ended.stderr
+
+
+def test_the_packages_are_the_pinned_ones_and_are_installed_before_the_code_is_copied() -> None:
+    pinned = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
+
+    assert all(re.match(r"[\w\[\]-]+==[\w.]+", line) for line in pinned)
+    # A change of the code then leaves the layer of the packages as it is.
+    assert DOCKERFILE.index("pip install") < DOCKERFILE.index("COPY relay/")
+    assert "-r requirements.txt" in DOCKERFILE
+
+
+def test_the_image_runs_as_a_numbered_user_who_is_not_root() -> None:
+    [user] = instructions("USER")
+
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+    assert DOCKERFILE.index("\nUSER ") > DOCKERFILE.rindex("\nRUN ")
+
+
+def test_the_image_stops_on_the_signal_that_the_worker_handles() -> None:
+    assert instructions("STOPSIGNAL") == ["SIGTERM"]
+    assert not instructions("ENTRYPOINT")
+
+
+def test_the_image_has_the_python_of_the_function_app() -> None:
+    [base] = instructions("FROM")
+    runtime = Project(ROOT).trial.one(SITES).at("properties.functionAppConfig.runtime.version")
+
+    assert base == f"python:{runtime}-slim"
