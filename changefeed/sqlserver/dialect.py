@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from changefeed.errors import DatabaseError, SetupError
-from changefeed.statements import Entry, Migration, Operation, Result, Statement
+from changefeed.sqlserver.backfill import Backfill
+from changefeed.statements import BackfillPlan, Change, Entry, Migration, Operation, Result, Statement
 
 # A transaction of one installer at a time. Every session setting is reset at its end.
 _BEGIN = """
@@ -35,6 +36,7 @@ class SqlServerDialect:
     """See `statements.Dialect`."""
 
     name = "sqlserver"
+    now = "sysutcdatetime()"
 
     def read(self, table: str, shard_id: int, cursor: bytes, page_size: int, /) -> Operation[list[Entry]]:
         """The page behind the cursor, in order: one round trip."""
@@ -92,6 +94,61 @@ class SqlServerDialect:
         """Call changefeed.drop_feed."""
         yield from self._administer("exec changefeed.drop_feed @table = ?", table)
 
+    def begin_backfill(self, table: str, plan: BackfillPlan, anyway: bool, /) -> Operation[int | None]:
+        """List the rows that are not on the feed; None where a backfill was begun and is not finished."""
+        return (yield from Backfill(self, table).begin(plan, anyway))
+
+    def continue_backfill(self, table: str, rows: int, /) -> Operation[int | None]:
+        """Move that many listed rows to the outbox; None where there is no list."""
+        return (yield from Backfill(self, table).move(rows))
+
+    def sweep(self, sweep_group: int, /) -> Operation[tuple[int, int]]:
+        """One pass; how many changes were numbered, and the age of the oldest in milliseconds."""
+        result = yield Statement(
+            "declare @changes int, @lag bigint; exec changefeed.sweep ?, @changes output, @lag output; "
+            "select @changes, @lag",
+            (sweep_group,),
+        )
+        count, lag_ms = result.rows[0]
+        return count, lag_ms
+
+    def become_sweeper(self, sweep_group: int, wait_ms: int, /) -> Operation[bool]:
+        """Take the application lock of a sweep group; False if another session kept it so long."""
+        result = yield Statement(
+            "declare @granted int; exec @granted = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', "
+            "@LockOwner = 'Session', @LockTimeout = ?; select @granted",
+            (_sweeper(sweep_group), wait_ms),
+        )
+        return bool(result.rows[0][0] >= 0)
+
+    def resign_sweeper(self, sweep_group: int, /) -> Operation[None]:
+        """Give the application lock of a sweep group back."""
+        yield Statement(
+            "if applock_mode('public', ?, 'Session') = 'Exclusive' "
+            "exec sp_releaseapplock @Resource = ?, @LockOwner = 'Session'",
+            (_sweeper(sweep_group), _sweeper(sweep_group)),
+        )
+
+    def sweep_channel(self, sweep_group: int, /) -> Operation[str | None]:
+        """None: commits notify nobody here."""
+        yield from ()
+        return None
+
+    def read_changes(self, feed_id: int, shard: int, cursor: int, page_size: int, /) -> Operation[list[Change]]:
+        """The changes behind the cursor, in order: one round trip."""
+        result = yield Statement("exec changefeed.read_changes ?, ?, ?, ?", (feed_id, shard, cursor, page_size))
+        return [Change(*row) for row in result.rows]
+
+    def has_changes(self, feed_id: int, shard: int, cursor: int, /) -> Operation[bool]:
+        """Whether `read_changes` will find something."""
+        result = yield Statement("exec changefeed.has_changes ?, ?, ?", (feed_id, shard, cursor))
+        return bool(result.rows[0][0])
+
+    def change_channel(self, feed_id: int, shard: int, /) -> Operation[str | None]:
+        """None: the sweeper notifies nobody here. Raises ArgumentError where there is no such shard."""
+        yield Statement("exec changefeed.check_shard ?, ?", (feed_id, shard))
+        return None
+
     def ulid(self, ulid: bytes, /) -> Any:
         """A ULID as a parameter."""
         return ulid
@@ -143,6 +200,11 @@ def _entry(result: Result, row: Sequence[Any]) -> Entry:
         key = zip(result.columns[_LEADING_COLUMNS:start], row[_LEADING_COLUMNS:start], strict=True)
         return Entry(ulid, None, dict(key))
     return Entry(ulid, dict(zip(result.columns[start:], row[start:], strict=True)), {})
+
+
+def _sweeper(sweep_group: int) -> str:
+    """The resource that changefeed.sweep_loop locks as well."""
+    return f"changefeed.sweep_loop/{sweep_group}"
 
 
 def _no_feed(table: str) -> str:

@@ -41,12 +41,16 @@ EXCEPTIONS: dict[str, type[ChangefeedError]] = {
     "77109": ArgumentError,
     "77110": SetupError,
 }
+_SET_UP = "Set up the feed: python -m changefeed install, then python -m changefeed setup-feed schema.Table."
 _NUMBERED = re.compile(r"changefeed (771\d\d): (.*)", re.DOTALL)
 
 # The driver's name of SQLSTATE 40001.
 _DEADLOCK = "Serialization failure"
 # Babelfish raises this in place of error 1222, and past the procedure's CATCH.
 _LOCK_TIMEOUT = "canceling statement due to lock timeout"
+# SQLSTATE 42S02, error 2812, and what Babelfish says of both.
+_MISSING = re.compile(r"Could not find stored procedure|^(relation|procedure) .* does not exist")
+_NO_TABLE = "Base table or view not found"
 _NO_LIBRARY = "Failed to load the driver"
 
 
@@ -160,6 +164,8 @@ def explained() -> Iterator[None]:
         numbered = _NUMBERED.search(said)
         if numbered:
             raise EXCEPTIONS.get(numbered[1], DatabaseError)(numbered[2]) from error
+        if error.driver_error == _NO_TABLE or _MISSING.search(said):
+            raise SetupError(f"{said}. {_SET_UP}") from error
         if said.startswith(_LOCK_TIMEOUT):
             raise FeedBusyError("another session holds a lock of the feed. Try again.") from error
         if error.driver_error == _DEADLOCK:

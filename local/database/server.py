@@ -132,13 +132,8 @@ class PostgresServer:
     async def _check_own(self, connection: psycopg.AsyncConnection[Any]) -> None:
         """Another server on this port may have the same password."""
         row = await (await connection.execute("select current_setting('data_directory')")).fetchone()
-        if row is None or not self._data.samefile(row[0]):
+        if row is None or Path(row[0]) != self._data:
             raise PostgresFailed(f"port {self.port} is in use by another PostgreSQL: choose another with --port")
-
-
-def process_id(data: Path) -> int:
-    """The id of the server's process, from its data folder. Raises FileNotFoundError while none runs."""
-    return int((data / "postmaster.pid").read_text().split("\n", 1)[0])
 
 
 def prepare(data: Path) -> None:

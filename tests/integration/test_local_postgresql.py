@@ -79,7 +79,7 @@ async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     async with running(tmp_path / "first") as part:
         port = str(part.details["port"])
 
-        with pytest.raises(PartFailed, match="is in use by another PostgreSQL|Address already in use"):
+        with pytest.raises(PartFailed, match=r"is in use by another PostgreSQL|Address already in use"):
             await Part.start(
                 *("postgresql", "local", "postgresql", "--exit-with-stdin", "--port", port),
                 log=tmp_path / "second.log",

@@ -105,6 +105,15 @@ begin
     end;
 end;
 go
+-- SQL Server checks no right of the caller where a procedure has the same owner as what it uses. Babelfish does.
+if serverproperty('Babelfish') = 1
+begin
+    exec (N'grant execute on changefeed.check_session to public');
+    exec (N'grant execute on changefeed.check_read to public');
+    exec (N'grant execute on changefeed.hex to public');
+    exec (N'grant execute on changefeed.ulid to public');
+end;
+go
 -- The quoted name of a feed's table or procedure.
 create function changefeed.object_name(@kind nvarchar(20), @table nvarchar(100)) returns nvarchar(300) as
 begin
@@ -367,8 +376,8 @@ end' end;
             exec (@dropping);
         end;
         exec (@text);
-        -- Readers call `number:` through read_feed, which has the same owner.
-        if @procedure > 1
+        -- Readers call `number:` through read_feed, which has the same owner; in Babelfish they need the right.
+        if (@procedure > 1 or serverproperty('Babelfish') = 1)
             and exists (select 1 from sys.database_principals where name = @readers and type = 'R')
         begin
             set @text = concat(N'grant execute on ', @routine, N' to ', quotename(@readers));
@@ -395,8 +404,8 @@ begin
     end;
     if @table is null or @dot < 2 or @dot = len(@table) or len(@table) > 100
     begin
-        set @message = concat('changefeed 77101: name the table as schema.Table, without quotes and with 100 ',
-            'characters at most.');
+        set @message = concat('changefeed 77101: there is no table ', left(coalesce(@table, 'NULL'), 100),
+            '. Name it as schema.Table, without quotes and with 100 characters at most.');
         throw 77101, @message, 1;
     end;
     declare
@@ -413,7 +422,8 @@ begin
         @text nvarchar(max);
     if object_id(@events, 'U') is null
     begin
-        set @message = concat('changefeed 77101: there is no table ', @table, ', or you may not see it.');
+        set @message = concat('changefeed 77101: there is no table ', @table, ', or you may not see it. ',
+            'Name it as schema.Table, without quotes.');
         throw 77101, @message, 1;
     end;
     if exists (select 1 from changefeed.outbox_feed where table_name = @table)
@@ -488,6 +498,16 @@ begin
         exec (@text);
         set @text = concat(N'grant select, insert, update on ', @claim_table, N' to ', @readers);
         exec (@text);
+        -- In Babelfish, readers need rights of their own for what read_feed does.
+        if serverproperty('Babelfish') = 1
+        begin
+            set @text = concat(N'grant select, delete on ', @outbox_table, N' to ', @readers);
+            exec (@text);
+            set @text = concat(N'grant select, insert on ', @feed_table, N' to ', @readers);
+            exec (@text);
+            set @text = concat(N'grant select, insert, update on ', @state_table, N' to ', @readers);
+            exec (@text);
+        end;
     end;
     exec changefeed.create_procedures @table;
     commit transaction;

@@ -15,7 +15,8 @@ create table changefeed.shard (
     primary key (feed_id, shard)
 );
 go
--- Without a foreign key to changefeed.shard: its check would wait for the sweeper, which updates that row.
+-- A trigger stands in for a foreign key to changefeed.shard, whose check would wait for the sweeper: it updates
+-- that row.
 create table changefeed.change (
     feed_id int not null,
     shard int not null,
@@ -24,6 +25,16 @@ create table changefeed.change (
     inserted_at datetime2(3) not null default (sysutcdatetime()),
     primary key (feed_id, shard, change_id)
 );
+go
+create trigger changefeed.known_shard on changefeed.change after insert as
+begin
+    set nocount on;
+    if exists (
+        select 1 from inserted as i
+        where not exists (select 1 from changefeed.shard as s where s.feed_id = i.feed_id and s.shard = i.shard)
+    )
+        throw 77101, 'changefeed 77101: the feed has no such shard. Insert it into changefeed.shard first.', 1;
+end;
 go
 create index change_sequence_number on changefeed.change (feed_id, shard, change_sequence_number, change_id);
 go
@@ -339,4 +350,61 @@ begin
             and last_change_sequence_number > @change_sequence_number
     )
         exec changefeed.sleep 200;
+end;
+go
+-- Raises where there is no such shard.
+create procedure changefeed.check_shard @feed_id int, @shard int as
+begin
+    set nocount on;
+    declare @message nvarchar(2048);
+    if not exists (select 1 from changefeed.shard where feed_id = @feed_id and shard = @shard)
+    begin
+        set @message = concat('changefeed 77101: the feed ', coalesce(cast(@feed_id as varchar(11)), 'NULL'),
+            ' has no shard ', coalesce(cast(@shard as varchar(11)), 'NULL'),
+            '. Insert it into changefeed.shard, or correct feed_id and shard.');
+        throw 77101, @message, 1;
+    end;
+end;
+go
+-- The changes of a shard behind the cursor, in order. A page shorter than asked is not the head; an empty one is.
+create procedure changefeed.read_changes @feed_id int, @shard int, @cursor bigint, @pagesize int = 100 as
+begin
+    set nocount on;
+    set implicit_transactions off;
+    set transaction isolation level read committed;
+    set lock_timeout 10000;
+    declare @message nvarchar(2048);
+    if @cursor is null or @pagesize is null or @pagesize not between 1 and 1000
+    begin
+        set @message = concat('changefeed 77101: cursor is ', coalesce(cast(@cursor as varchar(20)), 'NULL'),
+            ' and pagesize is ', coalesce(cast(@pagesize as varchar(11)), 'NULL'), ': neither may be NULL. ',
+            'Start with the cursor 0, and set a pagesize from 1 to 1000.');
+        throw 77101, @message, 1;
+    end;
+    exec changefeed.check_shard @feed_id, @shard;
+    if @cursor > (
+        select last_change_sequence_number from changefeed.shard where feed_id = @feed_id and shard = @shard
+    )
+    begin
+        set @message = concat('changefeed 77102: the cursor ', @cursor, ' is ahead of the last number given ',
+            'in shard ', @shard, ' of the feed ', @feed_id, '. It is of another shard or feed, or the database ',
+            'was restored: read again from the position of the restored consumer, or from the beginning.');
+        throw 77102, @message, 1;
+    end;
+    select top (@pagesize) change_id, change_sequence_number from changefeed.change
+    where feed_id = @feed_id and shard = @shard and change_sequence_number > @cursor
+    order by change_sequence_number;
+end;
+go
+-- Whether a read will find something, so a reader that waits can ask often.
+create procedure changefeed.has_changes @feed_id int, @shard int, @cursor bigint as
+begin
+    set nocount on;
+    set implicit_transactions off;
+    set transaction isolation level read committed;
+    set lock_timeout 10000;
+    select case when exists (
+        select 1 from changefeed.change
+        where feed_id = @feed_id and shard = @shard and change_sequence_number > @cursor
+    ) then 1 else 0 end as has_changes;
 end;

@@ -6,7 +6,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.changefeed.backends import TABLE
 from tests.changefeed.history import Event
 
 _WAIT_S = 20
+_SESSIONS = 14
 _SERVICE = (
     "create schema app",
     "create table app.aggregate (id nvarchar(50) not null primary key, version int not null default (0))",
@@ -108,6 +109,9 @@ class TsqlDatabase:
         for text in _SERVICE:
             self.owner.execute(Statement(text))
         self._idle: list[Session] = []
+        for _ in range(_SESSIONS):
+            self._idle.append(changefeed.connect(self.url))
+            self._idle[-1].execute(Statement("select @@spid"))
 
     def take(self) -> Session:
         """A session for one test."""
@@ -181,7 +185,9 @@ class TsqlBackend:
 
     def kill(self, session_id: int) -> None:
         """End a session."""
-        self.execute(f"kill {session_id}")
+        with suppress(DatabaseError):
+            # It may have gone already.
+            self.execute(f"kill {session_id}")
         if self._database.babelfish:
             self._until("select count(*) from pg_catalog.pg_stat_activity where pid = ?", session_id)
         else:

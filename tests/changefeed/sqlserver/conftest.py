@@ -34,11 +34,13 @@ class Database:
     Attributes:
         url: Its connection string.
         owner: A session for what is set up.
+        babelfish: Whether the server is Babelfish for PostgreSQL.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.owner = connect(url)
+        self.babelfish = self.owner.execute(Statement("select serverproperty('Babelfish')")).rows[0][0] == 1
         self._idle: list[Session] = []
         self._used: list[Session] = []
 

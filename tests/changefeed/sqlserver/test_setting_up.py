@@ -65,7 +65,7 @@ def test_a_table_that_is_not_there_is_refused(database: Database, table: str) ->
 
 
 def test_a_table_without_a_primary_key_is_refused(make_events: Callable[..., Events]) -> None:
-    with pytest.raises(ArgumentError, match="has no primary key. Add one"):
+    with pytest.raises(ArgumentError, match=r"has no primary key. Add one"):
         make_events("id int")
 
 
@@ -153,7 +153,7 @@ def test_a_writer_may_insert_into_the_outbox_and_no_more(
     assert [entry.key for entry in events.feed.read(0).entries] == [{"id": 1}]
 
 
-def test_a_reader_may_read_and_claim_and_no_more(
+def test_a_reader_may_read_and_claim(
     make_events: Callable[..., Events], make_member: Callable[[str], Session]
 ) -> None:
     events = make_events(roles=True)
@@ -164,11 +164,24 @@ def test_a_reader_may_read_and_claim_and_no_more(
     consumer = Consumer(reader.session, events.table, "tests")
     consumer.store(consumer.take(consumer.claims([0])[0], "me"), events.feed.read(0).cursor)
 
-    assert _refused(reader, "select * from {outbox}")
     assert _refused(reader, "insert into {outbox} (shard_id, id) values (0, 2)")
-    assert _refused(reader, "select * from {feed}")
     assert _refused(reader, "delete from {feed}")
+    assert _refused(reader, "insert into {events} (id) values (2)")
+    assert _refused(reader, "delete from {claim}")
+
+
+def test_a_reader_may_touch_no_table_but_through_procedures(
+    make_events: Callable[..., Events], make_member: Callable[[str], Session], database: Database
+) -> None:
+    if database.babelfish:
+        pytest.skip(
+            "Babelfish checks the caller's rights within a procedure, so readers have rights on the tables"
+        )
+    events = make_events(roles=True)
+    events.insert(1)
+    reader = events.on(make_member(f"changefeed.readers:{events.table}"))
+
+    assert _refused(reader, "select * from {outbox}")
+    assert _refused(reader, "select * from {feed}")
     assert _refused(reader, "update {state} set shard_id = 1")
     assert _refused(reader, "exec {number} 0, 0x00, 10")
-    assert _refused(reader, "insert into {events} (id) values (2)")
-    assert _refused(reader, "exec changefeed.setup_feed 'app.x', 1")
