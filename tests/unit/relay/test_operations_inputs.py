@@ -140,7 +140,7 @@ def test_a_time_is_reported_in_utc() -> None:
         ["quarantine", "list", "--limit", "0"],
         ["quarantine", "list", "--reason", "nonsense"],
         ["quarantine", "show"],
-        ["replay", "--from", "2026-01-01"],
+        ["replay", "--source", "nonsense"],
         ["replay", "--from", "yesterday", "--to", "2026-01-01"],
         ["check", "--min-window", "ten"],
     ],
