@@ -1,4 +1,4 @@
-"""Weaker procedures, judged by the interleavings and the checker that the real ones pass."""
+"""A weaker procedure, judged by the interleaving and the checker that the real one passes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.changefeed.history import kinds
-from tests.changefeed.interleavings import taking_turns, two_readers_at_the_head
+from tests.changefeed.interleavings import two_readers_at_the_head
 from tests.changefeed.journal import Journal
 from tests.changefeed.reading import observer
 from tests.changefeed.sqlserver import open_backend
@@ -19,7 +19,6 @@ pytestmark = pytest.mark.timeout(300)
 
 _LOCK = """exec @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive',
         @LockOwner = 'Transaction', @LockTimeout = 10000;"""
-_POSITION = "row_number() over (order by o.order_sequence)"
 
 
 @pytest.fixture
@@ -39,11 +38,3 @@ def test_without_the_lock_of_the_shard_an_event_is_numbered_twice(backend: TsqlB
     two_readers_at_the_head(backend, journal, observer)
 
     assert "twice" in kinds(journal.faults())
-
-
-def test_positions_against_the_order_of_insertion_are_noticed(backend: TsqlBackend, journal: Journal) -> None:
-    backend.change_procedures((_POSITION, "row_number() over (order by o.order_sequence desc)"))
-
-    taking_turns(backend, journal, observer)
-
-    assert kinds(journal.faults())
