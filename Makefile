@@ -64,7 +64,8 @@ test: setup ## Run every test
 	@$(PY) -m pytest -n 6 --dist loadgroup
 
 coverage: setup ## How much of relay/ its quick tests cover
-	@$(PY) -m coverage run -m pytest -q tests/unit/relay tests/unit/test_function_app.py tests/contracts
+	@$(PY) -m coverage run -m pytest -q tests/unit/relay tests/unit/test_function_app.py tests/contracts \
+		tests/integration/test_sql_*.py
 	@$(PY) -m coverage report
 
 emulators-check: ## Install the emulators into an empty environment, and run their README's examples there

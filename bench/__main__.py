@@ -18,6 +18,7 @@ from bench.benchmark import Benchmark, Plan
 from bench.ceiling import BrokerCeiling
 from bench.contention import Usage
 from bench.counted import CountedWork
+from bench.feed import Feed
 from bench.hosts import Hosts
 from bench.imports import Imports
 from bench.latency import Latency
@@ -25,6 +26,7 @@ from bench.live import Progress
 from bench.memory import Memory
 from bench.processor import Processor
 from bench.report import Report, targets_table
+from bench.sources import Sources
 from bench.sweep import Sweep
 from bench.throughput import Throughput
 from local.stack.parts import ROOT
@@ -47,6 +49,8 @@ def all_benchmarks() -> list[Benchmark]:
         Sweep(),
         Latency(),
         Hosts(),
+        Feed(),
+        Sources(),
     ]
 
 

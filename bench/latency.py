@@ -14,6 +14,7 @@ from bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median, 
 from bench.outbox import Outbox, balanced_keys
 from bench.subscriber import Subscriber, running_subscriber
 from bench.testbed import ProcessorUse, running_testbed
+from local.stack.environment import Source
 from local.stack.supervisor import Stack
 
 _RATE = 300.0
@@ -97,24 +98,27 @@ class Latency:
         findings, rows = Findings(), []
         delays = plan.pick(quick=(100, 500), full=(100, 500, 1000))
         for partitions in plan.pick(quick=(_JUDGED_PARTITIONS,), full=(_JUDGED_PARTITIONS, 1)):
-            for delay, windows in (await _measure(partitions, delays, plan, live)).items():
-                rows.append(_row(partitions, delay, windows))
+            found = await measure(Source.COSMOS, partitions, delays, plan, live)
+            for delay, windows in found.items():
+                rows.append(row(partitions, delay, windows))
                 if partitions == _JUDGED_PARTITIONS:
                     findings.targets += _targets(delay, windows)
-        findings.tables.append(Table("From commit to subscriber", _COLUMNS, tuple(rows), _PROSE))
+        findings.tables.append(Table("From commit to subscriber", COLUMNS, tuple(rows), _PROSE))
         return findings
 
 
-async def _measure(partitions: int, delays: Sequence[int], plan: Plan, live: Live) -> dict[int, list[Window]]:
-    """Windows of steady load by poll delay, with one subscriber, and one host per delay in turn."""
+async def measure(
+    source: Source, partitions: int, delays: Sequence[int], plan: Plan, live: Live
+) -> dict[int, list[Window]]:
+    """Windows of steady load by poll delay in ms, with one subscriber, and one host or worker per delay."""
     keys = list(islice(balanced_keys(partitions), _KEYS))
-    logs = plan.scratch / f"latency-{partitions}"
+    logs = plan.scratch / f"latency-{source}-{partitions}"
     live.step(f"latency: starting the stack with {partitions} partition(s) and {_KEYS} session receivers")
-    async with running_testbed(logs, partitions=partitions) as testbed:
+    async with running_testbed(logs, source=source, partitions=partitions) as testbed:
         stack = testbed.stack
         async with (
             running_subscriber(stack.settings["SERVICEBUS"], keys, logs) as subscriber,
-            Outbox(stack.settings["COSMOS"]) as outbox,
+            testbed.outbox() as outbox,
         ):
             load = Load(outbox, keys, plan.seed)
             found = {}
@@ -138,7 +142,7 @@ async def _windows(
         live.step(f"latency: poll delay {delay} ms, window {number + 1}")
         use = ProcessorUse(
             {
-                "Cosmos DB": stack.outbox.pid,
+                "outbox": stack.outbox.pid,
                 "host": stack.hosts[0].pid,
                 "broker": stack.servicebus.pid,
                 "subscriber": subscriber.pid,
@@ -150,7 +154,7 @@ async def _windows(
         arrived += len(commits)
         await subscriber.until_received(arrived, within_s=_ARRIVE_WITHIN_S)
         windows.append(_window(commits, subscriber, shares, seconds))
-        live.rate(_percentile(windows[-1].committed, 0.5), "ms, median")
+        live.rate(percentile(windows[-1].committed, 0.5), "ms, median")
     return windows
 
 
@@ -164,7 +168,7 @@ def _window(commits: list[Commit], subscriber: Subscriber, shares: dict[str, flo
     )
 
 
-def _percentile(ordered: Sequence[float], fraction: float) -> float:
+def percentile(ordered: Sequence[float], fraction: float) -> float:
     """The value below which that part of a sorted, non-empty sequence lies."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * fraction))]
 
@@ -173,7 +177,7 @@ def _targets(delay: int, windows: Sequence[Window]) -> list[Target]:
     return [
         Target(
             f"commit to subscriber, poll delay {delay} ms, p{round(fraction * 100)}",
-            tuple(_percentile(window.committed, fraction) for window in windows),
+            tuple(percentile(window.committed, fraction) for window in windows),
             "ms",
             Bound.AT_MOST,
             limit,
@@ -182,9 +186,11 @@ def _targets(delay: int, windows: Sequence[Window]) -> list[Target]:
     ]
 
 
-def _row(partitions: int, delay: int, windows: Sequence[Window]) -> tuple[str, ...]:
-    def percentile(since: str, fraction: float) -> str:
-        return f"{median([_percentile(getattr(window, since), fraction) for window in windows]):.0f}"
+def row(partitions: int, delay: int, windows: Sequence[Window]) -> tuple[str, ...]:
+    """A row of the table with the header COLUMNS."""
+
+    def middle(since: str, fraction: float) -> str:
+        return f"{median([percentile(getattr(window, since), fraction) for window in windows]):.0f}"
 
     shares = "; ".join(
         f"{name} {percent(sum(window.shares[name] for window in windows) / len(windows))}"
@@ -194,12 +200,12 @@ def _row(partitions: int, delay: int, windows: Sequence[Window]) -> tuple[str, .
         str(delay),
         str(partitions),
         f"{sum(window.rate for window in windows) / len(windows):.0f}",
-        *(percentile(since, fraction) for since in ("committed", "due") for fraction in (0.5, 0.99)),
+        *(middle(since, fraction) for since in ("committed", "due") for fraction in (0.5, 0.99)),
         shares,
     )
 
 
-_COLUMNS = (
+COLUMNS = (
     "poll delay, ms",
     "partitions",
     "events/s",

@@ -58,7 +58,14 @@ def _client(connection: Connection, **options: object) -> ServiceBusClient:
 
 
 @contextmanager
+def accepting_senders() -> Iterator[None]:
+    """Senders of relays that are assembled within the block accept everything at once."""
+    with mock.patch.object(publisher, "servicebus_client", _client):
+        yield
+
+
+@contextmanager
 def offline_relay() -> Iterator[CosmosRelay]:
     """A relay with the default settings, whose senders accept everything at once."""
-    with mock.patch.object(publisher, "servicebus_client", _client):
+    with accepting_senders():
         yield assemble(Settings.from_environment(ENVIRONMENT))

@@ -1,12 +1,13 @@
-"""Fills the outbox for a measurement, over partition keys whose physical partitions are known."""
+"""Writes to the outbox for a measurement, over partition keys whose physical partitions are known."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, groupby
+from operator import itemgetter
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from azure.cosmos.aio import CosmosClient
 
@@ -20,14 +21,18 @@ _DEFINITION = PartitionKeyDefinition.from_json({"paths": ["/partitionKey"], "kin
 
 def balanced_keys(partitions: int, *, prefix: str = "key") -> Iterator[str]:
     """Endless partition keys that belong to the physical partitions in turn, so that all have equally many."""
-    ranges = _DEFINITION.split(partitions)
-    waiting: list[list[str]] = [[] for _ in ranges]
+    waiting: list[list[str]] = [[] for _ in range(partitions)]
     for number in count():
         key = f"{prefix}-{number:06}-4982-4735-9422-c39a7c4af5c2"
-        waiting[locate(ranges, _DEFINITION.of_values([key]).effective)].append(key)
+        waiting[partition_of(key, partitions)].append(key)
         while all(waiting):
             for keys in waiting:
                 yield keys.pop(0)
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The number of the key's physical partition, of so many equal ones."""
+    return locate(_DEFINITION.split(partitions), _DEFINITION.of_values([key]).effective)
 
 
 def event(identifier: str, partition_key: str) -> dict[str, Any]:
@@ -62,8 +67,18 @@ def contact(partition_key: str, version: int) -> dict[str, Any]:
     }
 
 
-class Outbox:
-    """The container that the relay watches, as a service writes it."""
+class Outbox(Protocol):
+    """What the relay reads, as a service writes it. Use it as an async context manager."""
+
+    async def commit(self, partition_key: str, identifier: str, version: int) -> None:
+        """Write a business document and its event in one transaction."""
+
+    async def fill(self, documents: Sequence[dict[str, Any]]) -> None:
+        """Write documents as fast as possible."""
+
+
+class CosmosOutbox:
+    """The container that the relay watches; see Outbox."""
 
     def __init__(self, connection_string: str) -> None:
         self._client = CosmosClient.from_connection_string(connection_string)
@@ -88,12 +103,13 @@ class Outbox:
         await self._container.execute_item_batch(operations, partition_key=partition_key)
 
     async def fill(self, documents: Sequence[dict[str, Any]]) -> None:
-        """Write documents as fast as possible, in no order."""
-        waiting = iter(documents)
+        """Write documents as fast as possible, in no order; neighbours of one key as a transactional batch."""
+        waiting = (list(batch) for _, batch in groupby(documents, key=itemgetter("partitionKey")))
 
         async def work() -> None:
-            for document in waiting:
-                await self._container.create_item(document)
+            for batch in waiting:
+                operations = [("create", (document,)) for document in batch]
+                await self._container.execute_item_batch(operations, partition_key=batch[0]["partitionKey"])
 
         async with asyncio.TaskGroup() as writers:
             for _ in range(_WRITERS):

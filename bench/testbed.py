@@ -13,7 +13,9 @@ import aiohttp
 import psutil
 
 from bench.contention import machine_seconds
-from local.stack.environment import TOPIC
+from bench.outbox import CosmosOutbox, Outbox
+from bench.sql_outbox import SqlOutbox
+from local.stack.environment import TOPIC, Source
 from local.stack.parts import ENTITIES, Part
 from local.stack.supervisor import Stack, StackOptions
 
@@ -29,6 +31,7 @@ _HELD_RETRY_MS = 50
 async def running_testbed(
     logs: Path,
     *,
+    source: Source = Source.COSMOS,
     partitions: int = 4,
     ack_delay_ms: int = 0,
     settings: Mapping[str, str] | None = None,
@@ -39,7 +42,8 @@ async def running_testbed(
 
     Args:
         logs: The folder of the parts' logs.
-        partitions: Physical partitions of the outbox's container, hence leases.
+        source: Where the events come from.
+        partitions: Physical partitions of the outbox's container, hence leases; or shards of the SQL feed.
         ack_delay_ms: How late the broker acknowledges a send, in milliseconds.
         settings: Settings of the app in addition to those that point at the testbed.
         host_options: Further options of the Functions hosts.
@@ -49,6 +53,8 @@ async def running_testbed(
     if not subscribed:
         entities = _entities_without_subscriptions(logs)
     options = StackOptions(
+        source=source,
+        shards=partitions,
         logs=logs,
         hosts=0,
         entities=entities,
@@ -70,6 +76,13 @@ class Testbed:
         self._http = http
         self._partitions = partitions
 
+    def outbox(self) -> CosmosOutbox | SqlOutbox:
+        """The outbox, to be opened by whoever writes to it."""
+        settings = self.stack.settings
+        if self.stack.source is Source.SQL:
+            return SqlOutbox(settings["SQL"], self._partitions)
+        return CosmosOutbox(settings["COSMOS"])
+
     async def accepted(self) -> int:
         """How many messages the topic has accepted so far, without duplicates."""
         counts = await self._get(int(self.stack.servicebus.details["admin_port"]), "/admin/entities")
@@ -81,9 +94,19 @@ class Testbed:
             while await self.accepted() < count:
                 await asyncio.sleep(_POLL_EVERY_S)
 
+    async def write_backlog(self, outbox: Outbox, documents: Sequence[dict[str, Any]]) -> None:
+        """Write documents of which none is read before all of them are written.
+
+        SQL's are written in one transaction; for Cosmos DB's, reads of the change feed are blocked.
+        """
+        if self.stack.source is Source.SQL:
+            await outbox.fill(documents)
+            return
+        async with self._feed_held():
+            await outbox.fill(documents)
+
     @asynccontextmanager
-    async def feed_held(self) -> AsyncIterator[None]:
-        """Block reads of the change feed for the duration of the block: what is written becomes a backlog."""
+    async def _feed_held(self) -> AsyncIterator[None]:
         url = f"{self.stack.outbox.details['endpoint']}admin/faults"
         throttle = {
             "kind": "throttle",
@@ -135,7 +158,7 @@ class ProcessorUse:
     def __init__(self, processes: Mapping[str, int]) -> None:
         """`processes`: process ids by the name under which they and their children are reported."""
         self._processes = {name: psutil.Process(pid) for name, pid in processes.items()}
-        self._before = {name: _seconds(process) for name, process in self._processes.items()}
+        self._before = {name: processor_seconds(process) for name, process in self._processes.items()}
         self._machine_before = machine_seconds()
         self._started = asyncio.get_running_loop().time()
 
@@ -145,12 +168,12 @@ class ProcessorUse:
         `OTHERS` is what all other processes of the machine used. If that is much, the measurement was disturbed.
         """
         elapsed = asyncio.get_running_loop().time() - self._started
-        used = {name: _seconds(process) - self._before[name] for name, process in self._processes.items()}
+        used = {name: processor_seconds(process) - self._before[name] for name, process in self._processes.items()}
         others = max(0.0, machine_seconds() - self._machine_before - sum(used.values()))
         return {name: seconds / elapsed for name, seconds in (used | {OTHERS: others}).items()}
 
 
-def _seconds(process: psutil.Process) -> float:
-    """Of the process and its descendants: a Functions host has a worker."""
+def processor_seconds(process: psutil.Process) -> float:
+    """Used so far by the process and its descendants: a Functions host has a worker."""
     times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
     return float(sum(each.user + each.system for each in times))

@@ -134,6 +134,9 @@ param relayMessageFormat string = 'plain'
 @description('The source of CloudEvents, such as /contacts. Only with relayMessageFormat cloudevents.')
 param relayCloudEventsSource string = ''
 
+@description('Settings of an outbox in SQL that the app reads beside the one in Cosmos DB: SQL, without a password, and optionally SQL_FEED, SQL_SHARDS and SQL_CLAIM_S (docs/sql.md#on-azure-functions). The database, and the rights of the app in it, are yours to create.')
+param sqlOutbox object = {}
+
 @allowed([
   512
   2048
@@ -411,7 +414,7 @@ module functionApp 'modules/functions.bicep' = {
     storageBlobEndpoint: storage.outputs.blobEndpoint
     deploymentContainer: deploymentContainer
     applicationInsightsConnectionString: monitoring.outputs.applicationInsightsConnectionString
-    relaySettings: {
+    relaySettings: union({
       COSMOS__accountEndpoint: cosmos.outputs.endpoint
       COSMOS_DATABASE: cosmosDatabase
       COSMOS_CONTAINER: cosmosContainer
@@ -429,7 +432,7 @@ module functionApp 'modules/functions.bicep' = {
       RELAY_ON_POISON: relayOnPoison
       RELAY_MESSAGE_FORMAT: relayMessageFormat
       RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
-    }
+    }, empty(sqlOutbox) ? {} : union({ SQL__credential: 'managedidentity', SQL__clientId: identity.outputs.clientId }, sqlOutbox))
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
     alwaysReadyInstances: alwaysReadyInstances

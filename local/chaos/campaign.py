@@ -54,8 +54,8 @@ _SQL_SETTINGS = {"SQL_CLAIM_S": "3", "RELAY_MAX_ITEMS": "50"}
 
 # Longer than a lease lasts, so that another host takes it.
 _FROZEN_S = 7
-# Also longer than the duplicate detection window after another has taken over, if that is at most a minute.
-_BEYOND_WINDOW_S = 10
+# Also longer than the duplicate detection window, if that is at most a minute.
+_BEYOND_WINDOW_S = 5
 _SHORT_WINDOW_S = 60
 # Bytes of a message without its text, with a margin.
 _WITHOUT_TEXT = 2000

@@ -118,9 +118,9 @@ class PostgresServer:
             if self._process is not None and self._process.returncode is not None:
                 raise PostgresFailed(f"PostgreSQL ended with exit code {self._process.returncode}; see its log")
             try:
-                async with await psycopg.AsyncConnection.connect(
-                    self._url("postgres"), autocommit=True
-                ) as connection:
+                url = self._url("postgres")
+                async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+                    await self._check_own(connection)
                     await connection.execute(f"create database {DATABASE}")
             except psycopg.errors.DuplicateDatabase:
                 return
@@ -129,10 +129,11 @@ class PostgresServer:
             else:
                 return
 
-
-def process_id(data: Path) -> int:
-    """The id of the server's process, from its data folder. Raises FileNotFoundError while none runs."""
-    return int((data / "postmaster.pid").read_text().split("\n", 1)[0])
+    async def _check_own(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Another server on this port may have the same password."""
+        row = await (await connection.execute("select current_setting('data_directory')")).fetchone()
+        if row is None or Path(row[0]) != self._data:
+            raise PostgresFailed(f"port {self.port} is in use by another PostgreSQL: choose another with --port")
 
 
 def prepare(data: Path) -> None:

@@ -23,7 +23,7 @@ exit codes:
   0    success
   1    there are findings, or part of the work was not done; the output has the details
   2    wrong usage or wrong settings; nothing was done
-  3    Cosmos DB or Service Bus could not be reached, or refused the request
+  3    the outbox or Service Bus could not be reached, or refused the request
   130  interrupted (Ctrl-C)"""
 
 

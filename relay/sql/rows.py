@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import orjson
 
@@ -28,13 +29,15 @@ from relay.events import DATA_TEXT, Event, Received, Rejected, read_event
 REQUIRED_COLUMNS = ("id", "partition_key", "data")
 OPTIONAL_COLUMNS = ("action", "created_at", "sequence", "traceparent", "type")
 
+_UUID_BYTES = 16
+
 
 def select(entries: Iterable[Entry], shard_id: int, event_type: str) -> Received:
     """The events of a page, in the order of the feed; rows of another type are ignored."""
     received = Received()
     position = 0
     for entry in entries:
-        if entry.row is not None and entry.row.get("type", event_type) != event_type:
+        if not is_of_type(entry, event_type):
             received.ignored += 1
             continue
         event = event_of(entry, shard_id, event_type, position)
@@ -44,6 +47,11 @@ def select(entries: Iterable[Entry], shard_id: int, event_type: str) -> Received
         else:
             received.rejected.append(event)
     return received
+
+
+def is_of_type(entry: Entry, event_type: str) -> bool:
+    """Whether the relay relays it. Of a row that does not exist, nobody knows that it is of another type."""
+    return entry.row is None or entry.row.get("type", event_type) == event_type
 
 
 def event_of(entry: Entry, shard_id: int, event_type: str, position: int = 0) -> Event | Rejected:
@@ -119,9 +127,12 @@ def _added(row: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _identifier(value: Any) -> str | None:
-    """An id or key as text: numbers and UUIDs as they are written, bytes as hexadecimal digits."""
+    """An id or key as text: numbers and UUIDs as they are written, other bytes as hexadecimal digits."""
     if value is None or isinstance(value, str):
         return value
+    # A UUID of PostgreSQL comes as its 16 bytes.
+    if isinstance(value, bytes) and len(value) == _UUID_BYTES:
+        return str(UUID(bytes=value))
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

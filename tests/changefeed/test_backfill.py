@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import changefeed
 from changefeed import ArgumentError, BackfillPlan, Feed, ulid
-from tests.changefeed.numbered import Service, service
+from tests.changefeed.numbered import Service, service, until
 
 __all__ = ["service"]
 
@@ -181,10 +182,18 @@ def test_a_chunk_has_a_row_at_least(shop: Service) -> None:
 
 
 def test_two_processes_move_each_row_once_and_in_order(shop: Service) -> None:
-    def help_out(_moved: int) -> None:
-        changefeed.backfill(shop.open_session(), TABLE, _PLAN, chunk=3)
-
-    changefeed.backfill(shop.session, TABLE, _PLAN, chunk=10, progress=help_out)
+    shop.rows("select changefeed.begin_backfill('app.item', 0, null, null, '{created_at}', null, false)")
+    holder = shop.connect()
+    holder.execute('select 1 from changefeed."backfill:app.item" where changefeed_position = 5 for update')
+    with ThreadPoolExecutor(2) as threads:
+        sessions = [shop.open_session(), shop.open_session()]
+        moving = []
+        for session in sessions:
+            moving.append(threads.submit(changefeed.backfill, session, TABLE, _PLAN, chunk=10))
+            pid = shop.pid(session)
+            until(lambda pid=pid: shop.blocked(pid), "the process to wait")  # type: ignore[misc]
+        holder.rollback()
+        assert sum(one.result(30) for one in moving) == _ROWS
 
     assert [name for name, _ in fed(shop)] == in_time(shop)
 

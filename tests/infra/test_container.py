@@ -20,7 +20,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 IMPORTS = """
 import changefeed.postgresql.sessions, relay.assembly, relay.sql.worker, relay.sql.connection
 from changefeed.install import migrations
-assert migrations("postgresql")
+assert migrations("postgresql") and migrations("sqlserver")
 print(changefeed.__file__, relay.__file__, sep="\\n")
 """
 

@@ -1,4 +1,4 @@
-"""The manifest for Kubernetes: settings that the relay reads, a query that the database understands, and safe limits."""
+"""The manifest for Kubernetes: settings that the relay reads, a query that PostgreSQL runs, and safe limits."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def git(folder: Path, *arguments: str) -> str:
 IMPORT = """
 import changefeed, function_app
 from changefeed.install import migrations
-assert migrations("postgresql")
+assert migrations("postgresql") and migrations("sqlserver")
 print(changefeed.__file__, function_app.__file__, sep="\\n")
 """
 

@@ -7,13 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from changefeed import connect_async
-from relay.cli.quarantine.store import items_of
-from relay.cosmos.items import CosmosItems
 from relay.events import Reason
 from relay.holds import Holds
 from relay.quarantine import holds
 from relay.quarantine.quarantine import StoredQuarantine
-from relay.settings import Settings
 from relay.sql.database import Database
 from relay.sql.install import install
 from relay.sql.items import SqlItems
@@ -22,7 +19,6 @@ from tests.support.outbox import event, events, rejected
 from tests.support.sql_outbox import sql_settings
 
 SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ=="
-COSMOS = "AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=c2VjcmV0a2V5;"
 
 
 @pytest.fixture
@@ -82,15 +78,3 @@ async def test_without_its_table_a_command_says_what_to_do(postgres_database: st
     assert run.code == 3
     assert "the table relay.item cannot be read or written" in run.err
     assert "python -m relay install" in run.err
-
-
-@pytest.mark.parametrize(
-    ("outboxes", "kind"),
-    [
-        ({"SQL": "postgresql://h/d"}, SqlItems),
-        ({"COSMOS": COSMOS}, CosmosItems),
-        ({"COSMOS": COSMOS, "SQL": "postgresql://h/d"}, CosmosItems),
-    ],
-)
-def test_the_store_is_where_the_outbox_is(outboxes: dict[str, str], kind: type) -> None:
-    assert isinstance(items_of(Settings.from_environment({**outboxes, "SERVICEBUS": SERVICEBUS})), kind)

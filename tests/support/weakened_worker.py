@@ -14,9 +14,7 @@ from changefeed import AsyncConsumer, AsyncFeed, Page
 from changefeed.statements import Entry, Statement
 from local.stack import worker
 from relay.cli.main import main
-from relay.fence import Clearance
 from relay.sql.database import CONSUMER
-from relay.sql.ownership import Ownership
 from relay.sql.shard import Shard
 
 _POLL_EVERY_S = 0.05
@@ -63,16 +61,9 @@ def without_numbering_at_the_read() -> None:
     setattr(AsyncFeed, "wait", wait)
 
 
-def without_looking_at_the_claim() -> None:
-    """A worker publishes whatever it has read, however long ago it was; nor is it compared with the cursor."""
-    setattr(Ownership, "holds", lambda self: True)
-    setattr(Clearance, "check", lambda self, event: None)
-
-
 SAFEGUARDS = {
     "publishing first": without_publishing_first,
     "numbering at the read": without_numbering_at_the_read,
-    "looking at the claim": without_looking_at_the_claim,
 }
 
 

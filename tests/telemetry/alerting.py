@@ -34,20 +34,30 @@ def log_rules() -> dict[str, Resource]:
     return {rule.name.removeprefix("relay-").rpartition("-")[0]: rule for rule in found}
 
 
-def alarms(rows: Rows, *, missing: frozenset[str] = frozenset()) -> dict[str, set[tuple[Any, ...]]]:
+@cache
+def sql_log_rules(shards: int) -> dict[str, Resource]:
+    """The rules that ask the workspace, of a deployment with an outbox in SQL."""
+    found = Project(ROOT).deploy_sql(shards=shards).of(LOG_RULES)
+    return {rule.name.removeprefix("relay-").rpartition("-")[0]: rule for rule in found}
+
+
+def alarms(
+    rows: Rows, *, missing: frozenset[str] = frozenset(), rules: dict[str, Resource] | None = None
+) -> dict[str, set[tuple[Any, ...]]]:
     """The alerts that fire now, each with the values of its dimensions for which it does.
 
-    A rule's query sees the rows of the rule's window.
+    A rule's query sees the rows of the rule's window. `rules` are by default those of an outbox in Cosmos DB.
     """
+    rules = log_rules() if rules is None else rules
     windows: dict[timedelta, list[str]] = defaultdict(list)
-    for name, rule in log_rules().items():
+    for name, rule in rules.items():
         windows[_window(rule)].append(name)
     firing: dict[str, set[tuple[Any, ...]]] = {}
     for window, names in windows.items():
         since = ago() - window
         seen = {table: [row for row in found if row["TimeGenerated"] >= since] for table, found in rows.items()}
         with Workspace(seen, missing=missing) as workspace:
-            firing |= {name: _firing(log_rules()[name], workspace) for name in names}
+            firing |= {name: _firing(rules[name], workspace) for name in names}
     return {name: groups for name, groups in firing.items() if groups}
 
 

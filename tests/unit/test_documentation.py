@@ -13,7 +13,16 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [
         *ROOT.glob("docs/**/*.md"),
-        *(ROOT / path for path in ("README.md", "emulators/README.md", "outbox/README.md", "infra/README.md")),
+        *(
+            ROOT / path
+            for path in (
+                "README.md",
+                "changefeed/README.md",
+                "emulators/README.md",
+                "outbox/README.md",
+                "infra/README.md",
+            )
+        ),
     ]
 )
 README_WORDS = 700

@@ -42,7 +42,8 @@ begin
         raise exception using errcode = 'CF001', message = format('%s has no feed', table_name),
             hint = 'Set it up: python -m changefeed setup-feed schema.Table.';
     end if;
-    if to_regclass(work_table) is not null then
+    if exists (select from pg_tables where schemaname = 'changefeed'
+               and tablename = 'backfill:' || begin_backfill.table_name) then
         return null;
     end if;
     select name into unknown from unnest(order_by || time_column || shard_column) as name
@@ -108,7 +109,9 @@ declare
 begin
     -- One process at a time: the order of the rows is theirs in the list.
     perform from changefeed.outbox_feed f where f.table_name = continue_backfill.table_name for update;
-    if to_regclass(work_table) is null then
+    -- Not to_regclass: its cache may still have the table that another process has dropped while this one waited.
+    if not exists (select from pg_tables where schemaname = 'changefeed'
+                   and tablename = 'backfill:' || continue_backfill.table_name) then
         return null;
     end if;
     select string_agg(format('%I', attname), ', ' order by attnum) into keys from pg_attribute

@@ -99,11 +99,15 @@ class DatabaseFaults:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
             # This connection ends with the server, or with its recovery.
-            with suppress(psycopg.OperationalError):
+            try:
                 async with asyncio.timeout(_ATTEMPTS_S):
                     while True:
                         await connection.execute("select 1")
                         await asyncio.sleep(_PAUSE_S)
+            except TimeoutError as error:
+                raise NotInjected(f"{edge}: the database went on") from error
+            except psycopg.OperationalError:
+                pass  # as it should
         async with await self._connect():
             self.met[edge] += 1
 

@@ -15,6 +15,9 @@ from relay.cli.check.findings import Finding, Level
 from relay.cli.check.inspection import container_settings, read_cosmos, read_servicebus
 from relay.cli.check.scan import Scan, scan
 from relay.cli.check.servicebus_findings import Requirements, check_servicebus
+from relay.cli.check.sql_findings import check_sql
+from relay.cli.check.sql_inspection import read_sql
+from relay.cli.check.sql_scan import SqlScan, scan_sql
 from relay.cli.results import ExitCode, Result
 from relay.cli.times import parse_duration
 from relay.errors import SettingsError
@@ -34,9 +37,12 @@ The command changes nothing and sends no message. Each finding has a level:
   unknown  cannot be read with the rights you have     (exit code 1, or 0 with --allow-unknown)
   error    must be fixed; the finding names the remedy (exit code 1)
 
+What is set is checked: COSMOS, SQL or both.
+
 --scan reads the change feed from the positions of the leases to its end, and finds documents that the Functions
 host cannot deliver: a lease stops at such a document, and no invocation fails. On a large backlog this takes time
-and request units.
+and request units. Of an SQL outbox it reads what the relay has not passed, and finds events that the relay would
+quarantine.
 
 Reading the properties of the topic and its subscriptions requires the Manage right. The app does not need it."""
 
@@ -64,7 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"the credentials of SERVICEBUS, or a connection string (default: ${ADMIN_VARIABLE})",
     )
     parser.add_argument(
-        "--scan", action="store_true", help="find the documents that the Functions host cannot deliver"
+        "--scan",
+        action="store_true",
+        help="find the documents that the Functions host cannot deliver, and the events of an SQL outbox that "
+        "would be quarantined",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 on warnings too")
     parser.add_argument("--allow-unknown", action="store_true", help="do not exit with 1 on what cannot be read")
@@ -82,22 +91,39 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
         findings = [Finding(Level.ERROR, problem) for problem in error.problems]
         return _result(ExitCode.USAGE, findings)
     administration = administration_address(arguments.servicebus_admin, environment)
-    cosmos, servicebus = await asyncio.gather(read_cosmos(settings), read_servicebus(settings, administration))
     required = Requirements(
         min_window=arguments.min_window,
         configured_window=timedelta(seconds=settings.duplicate_window_s),
         min_ttl=arguments.min_ttl,
     )
+    # All at once: each service may take its time to answer, or not to.
+    cosmos, sql, servicebus = await asyncio.gather(
+        _cosmos(settings), _sql(settings), read_servicebus(settings, administration)
+    )
     findings = [
         Finding(Level.OK, "the settings are complete and well-formed"),
-        *check_cosmos(cosmos, settings.cosmos_database, container_settings(settings)),
+        *cosmos,
+        *sql,
         *check_servicebus(servicebus, settings.servicebus_topic, required),
     ]
-    scanned = await scan(settings) if arguments.scan else None
-    if scanned is not None:
-        findings += scanned.findings
+    scanned = await scan(settings) if arguments.scan and settings.cosmos is not None else None
+    scanned_sql = await scan_sql(settings.sql, settings.event_type) if arguments.scan and settings.sql else None
+    findings += [*(scanned.findings if scanned else ()), *(scanned_sql.findings if scanned_sql else ())]
     code = exit_code(findings, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
-    return _result(code, findings, scanned)
+    return _result(code, findings, scanned, scanned_sql)
+
+
+async def _cosmos(settings: Settings) -> list[Finding]:
+    if settings.cosmos is None:
+        return []
+    facts = await read_cosmos(settings)
+    return list(check_cosmos(facts, settings.cosmos_database, container_settings(settings)))
+
+
+async def _sql(settings: Settings) -> list[Finding]:
+    if settings.sql is None:
+        return []
+    return list(check_sql(await read_sql(settings.sql), settings.sql))
 
 
 def exit_code(findings: list[Finding], *, strict: bool, allow_unknown: bool) -> ExitCode:
@@ -112,7 +138,9 @@ def exit_code(findings: list[Finding], *, strict: bool, allow_unknown: bool) -> 
     return ExitCode.FINDINGS if any(finding.level in counted for finding in findings) else ExitCode.OK
 
 
-def _result(code: ExitCode, findings: list[Finding], scanned: Scan | None = None) -> Result:
+def _result(
+    code: ExitCode, findings: list[Finding], scanned: Scan | None = None, scanned_sql: SqlScan | None = None
+) -> Result:
     counts = Counter(finding.level for finding in findings)
     lines = [line for finding in findings for line in _lines(finding)]
     lines.append(", ".join(f"{counts[level]} {level}" for level in Level))
@@ -124,6 +152,8 @@ def _result(code: ExitCode, findings: list[Finding], scanned: Scan | None = None
     }
     if scanned is not None:
         data |= {"scanned": scanned.documents, "obstacles": [each.data() for each in scanned.obstacles]}
+    if scanned_sql is not None:
+        data |= scanned_sql.data()
     return Result(code, data, lines)
 
 

@@ -119,6 +119,18 @@ def _common_data(state: ReplayState, counts: ReplayCounts) -> dict[str, Any]:
     }
 
 
+_LEFT_TO = {
+    "cosmos": (
+        "whose leases have not passed them yet: published now, they would overtake the events before them. Run "
+        "the command again when the relay has caught up. If no relay uses this lease container, add --force."
+    ),
+    "sql": (
+        "whose cursors have not passed them yet: published now, they would overtake the events before them. Run "
+        "the command again when the relay has caught up. If no relay reads this feed, add --force."
+    ),
+}
+
+
 def _remarks(state: ReplayState, counts: ReplayCounts) -> list[str]:
     lines = []
     if counts.skipped:
@@ -126,9 +138,7 @@ def _remarks(state: ReplayState, counts: ReplayCounts) -> list[str]:
     if counts.ahead:
         lines.append(
             f"{counts.ahead.total()} event(s) of {len(counts.ahead)} partition key(s) were left to the relay, "
-            "whose leases have not passed them yet: published now, they would overtake the events before them. "
-            "Run the command again when the relay has caught up. If no relay uses this lease container, add "
-            "--force."
+            + _LEFT_TO[state.identity.source]
         )
     if counts.parked:
         lines.append(

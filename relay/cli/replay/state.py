@@ -1,10 +1,10 @@
 """The progress of a replay in a file: a line for each chunk, appended after Service Bus has accepted it.
 
 For each partition key the file has the last `_lsn` that was handled, and the ids with that `_lsn`, as all
-documents of a transaction share one. The SDK's continuation tokens would be shorter, but those of a feed that
-was started at a point in time cannot be reused in azure-cosmos 4.17.1
-(https://github.com/Azure/azure-sdk-for-python/issues/43018), and they have no room for a partition key that
-failed while others succeeded."""
+documents of a transaction share one; of an SQL outbox, the last position as a number, for each shard and key. The
+SDK's continuation tokens would be shorter, but those of a feed that was started at a point in time cannot be
+reused in azure-cosmos 4.17.1 (https://github.com/Azure/azure-sdk-for-python/issues/43018), and they have no room
+for a partition key that failed while others succeeded."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from changefeed.ulid import from_text
 from relay.errors import ServiceError, UsageError
 from relay.events import Document
 
@@ -25,7 +26,8 @@ _VERSION = 1
 class ReplayIdentity:
     """What distinguishes one replay from another; a state file belongs to one replay.
 
-    `started` (whole seconds since 1970) and `run` are set when the replay starts, and kept when it resumes.
+    `started` (whole seconds since 1970) and `run` are set when the replay starts, and kept when it resumes. `ids`,
+    `shard` and `cursor` are of a replay from an SQL outbox, where they are given.
     """
 
     since: int
@@ -38,6 +40,10 @@ class ReplayIdentity:
     topic: str
     run: str
     started: int
+    source: str = "cosmos"
+    ids: list[str] = field(default_factory=list)
+    shard: int | None = None
+    cursor: str | None = None
 
     def differences(self, other: ReplayIdentity) -> list[str]:
         """The names of the fields that differ, except `run` and `started`."""
@@ -118,13 +124,14 @@ class ReplayState:
         """
         if self.file is None:
             return False
-        lsn = document.get("_lsn")
-        if not isinstance(lsn, int):
+        found = _place_of(document)
+        if found is None:
             raise ServiceError(
                 "the change feed of this account has no _lsn, so progress cannot be stored: run without --state"
             )
-        place = self._places.get(str(document.get("partitionKey")))
-        return place is not None and place.covers(lsn, document["id"])
+        key, number = found
+        place = self._places.get(key)
+        return place is not None and place.covers(number, document["id"])
 
     def advance(
         self, handled: Mapping[str, Sequence[Mapping[str, Any]]], published: int, invalid: Iterable[Invalid]
@@ -143,14 +150,12 @@ class ReplayState:
         self._note(published, new)
         if self.file is None:
             return
-        places = {
-            key: {
-                "lsn": documents[-1]["_lsn"],
-                "ids": [item["id"] for item in documents if item["_lsn"] == documents[-1]["_lsn"]],
-            }
-            for key, documents in handled.items()
-            if documents
-        }
+        places = {}
+        for documents in handled.values():
+            last = _place_of(documents[-1]) if documents else None
+            if last is not None:
+                ids = [item["id"] for item in documents if _place_of(item) == last]
+                places[last[0]] = {"lsn": last[1], "ids": ids}
         self._reach(places)
         self._append({"published": published, "places": places, "invalid": [each.data() for each in new]})
 
@@ -219,6 +224,16 @@ class ReplayState:
             ],
         )
         self._reach(line["places"])
+
+
+def _place_of(document: Document) -> tuple[str, int] | None:
+    """A key, and the document's place among those of the key; None where the source does not say."""
+    lsn, key = document.get("_lsn"), str(document.get("partitionKey"))
+    if isinstance(lsn, int):
+        return key, lsn
+    if "_ulid" in document and "_shard" in document:
+        return f"{document['_shard']}/{key}", int.from_bytes(from_text(document["_ulid"]), "big")
+    return None
 
 
 def _write(file: Path, mode: str, text: str) -> None:

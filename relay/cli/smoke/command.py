@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relay.cli.check.administration import administration_address
 from relay.cli.console import Console
-from relay.cli.containers import explaining_service_errors, open_container
+from relay.cli.containers import open_container
 from relay.cli.quarantine.records import Records, open_records
 from relay.cli.results import Result
 from relay.cli.smoke.canary import TTL_S, canary
 from relay.cli.smoke.comparison import compare
+from relay.cli.smoke.outboxes import CosmosOutbox, EventOutbox
 from relay.cli.smoke.oversized import OversizedTest
 from relay.cli.smoke.report import Smoke, result_of
+from relay.cli.smoke.sql import open_sql_outbox
 from relay.cli.smoke.subscriptions import Session, choose, open_session
+from relay.cli.sources import SourceKind, add_source_argument, choose_source, sql_feed
 from relay.cli.times import format_duration, parse_duration
 from relay.errors import ServiceError, UsageError
 from relay.quarantine.summaries import Filter, RecordSummary
 from relay.settings import OnPoison, Settings
 
 if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy
     from azure.servicebus import ServiceBusReceivedMessage
 
 # The canary must not expire during the wait.
 _LONGEST = timedelta(seconds=TTL_S / 2)
-
-# Bounds the clean-up, so that Ctrl-C ends the command; what is not deleted expires.
-_CLEAN_UP_S = 10.0
 
 # How often to look into quarantine during the wait.
 _LOOK_S = 5.0
@@ -50,6 +49,10 @@ subscription, compares the two value for value, and deletes the event. Messages 
 touched. The topic's other subscriptions get the event too, so their consumers must ignore actions that they do
 not know. The app's identity can only send: this command also needs the right to receive from the subscription.
 
+With an SQL outbox, the event and its outbox row are written in one transaction. This needs a login that may write:
+the role changefeed.writers:schema.Table, and the rights to insert into, select from and delete from the event
+table. The event is deleted when the relay has passed it; its row in the feed stays.
+
 --oversized then writes an event that is larger than a message may be. It must be quarantined as message-too-large,
 and its record is removed. After a pause, five small events must arrive. This raises the alert on quarantined
 documents, if there is one."""
@@ -57,6 +60,7 @@ documents, if there is one."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `smoke`."""
+    add_source_argument(parser)
     parser.add_argument(
         "--subscription",
         metavar="NAME",
@@ -93,9 +97,13 @@ async def run(
     """Send a canary through the deployed app.
 
     Raises:
-        UsageError: The subscription cannot be used. Nothing was written.
-        ServiceError: Cosmos DB or Service Bus cannot be reached, or refuses.
+        UsageError: The subscription or the outbox cannot be used. Nothing was written.
+        ServiceError: The outbox or Service Bus cannot be reached, or refuses.
     """
+    source = choose_source(settings, arguments.source)
+    if source is SourceKind.SQL:
+        # Its quarantine is in the same database.
+        settings = replace(settings, cosmos=None)
     timeout: timedelta = arguments.timeout
     if not timedelta(0) < timeout <= _LONGEST:
         raise UsageError(f"--timeout: give a duration above zero, at most {format_duration(_LONGEST)}")
@@ -114,41 +122,44 @@ async def run(
     # Lock the session first: this shows that the subscription can be received from, and keeps consumers away.
     async with (
         open_session(settings, subscription, document["partitionKey"], hold_s) as session,
-        open_container(settings, settings.cosmos_container) as container,
+        _open_outbox(settings, source) as outbox,
     ):
         console.note(f"Waiting for the canary on '{subscription}', at most {timeout.total_seconds():g} s.")
-        smoke = await _send_through(document, session, container, settings, subscription, timeout.total_seconds())
+        smoke = Smoke(subscription, timeout.total_seconds(), document, source)
+        await _send_through(smoke, session, outbox, settings)
         if arguments.oversized and smoke.unaltered:
             console.note("The canary arrived. Writing an event that is too large, and small ones after it.")
             async with open_records(settings) as records:
-                test = OversizedTest(container, records, session, settings.event_type, timeout.total_seconds())
+                test = OversizedTest(outbox, records, session, settings.event_type, timeout.total_seconds())
                 smoke.oversized = await test.run(document["partitionKey"], arguments.pause.total_seconds())
     return result_of(smoke, settings)
 
 
-async def _send_through(
-    document: dict[str, Any],
-    session: Session,
-    container: ContainerProxy,
-    settings: Settings,
-    subscription: str,
-    timeout_s: float,
-) -> Smoke:
-    smoke = Smoke(subscription, timeout_s, document)
+@asynccontextmanager
+async def _open_outbox(settings: Settings, source: SourceKind) -> AsyncIterator[EventOutbox]:
+    if source is SourceKind.SQL:
+        async with open_sql_outbox(sql_feed(settings)) as outbox:
+            yield outbox
+    else:
+        async with open_container(settings, settings.cosmos_container) as container:
+            yield CosmosOutbox(container)
+
+
+async def _send_through(smoke: Smoke, session: Session, outbox: EventOutbox, settings: Settings) -> None:
+    document = smoke.document
     began = time.monotonic()
     try:
-        with explaining_service_errors(container.id):
-            smoke.document = dict(await container.create_item(document))
+        smoke.document = await outbox.write(document)
         async with open_records(settings) as records:
-            found = await _first_found(session, records, document["partitionKey"], timeout_s)
+            found = await _first_found(session, records, document["partitionKey"], smoke.timeout_s)
         if isinstance(found, RecordSummary):
             smoke.quarantined = found
         elif found is not None:
             smoke.latency_s = time.monotonic() - began
             smoke.differences = compare(smoke.document, found, settings.cloudevents_source)
     finally:
-        await _delete(container, smoke)
-    return smoke
+        if left := await outbox.remove(document):
+            smoke.left_behind.append(left)
 
 
 async def _first_found(
@@ -172,18 +183,3 @@ async def _take_from_quarantine(records: Records, partition_key: str) -> RecordS
     for summary in summaries:
         await records.remove(summary)
     return summaries[0] if summaries else None
-
-
-async def _delete(container: ContainerProxy, smoke: Smoke) -> None:
-    from azure.cosmos.exceptions import CosmosResourceNotFoundError
-
-    identifier, partition_key = smoke.document["id"], smoke.document["partitionKey"]
-    try:
-        async with asyncio.timeout(_CLEAN_UP_S):
-            with explaining_service_errors(container.id):
-                try:
-                    await container.delete_item(identifier, partition_key=partition_key)
-                except CosmosResourceNotFoundError:
-                    return
-    except (ServiceError, TimeoutError):
-        smoke.left_behind.append(f"document {identifier!r} of {partition_key!r}")

@@ -74,10 +74,11 @@ def _compare_properties(
     arrived = {name: getattr(message, name) for name in expected}
     own = {
         "type": document["type"],
-        "cosmosTimestamp": document["_ts"],
         "createdAt": data["createdAt"],
-        "traceparent": document["traceparent"],
     }
+    # Only Cosmos DB has the former, and an SQL outbox may have no column for the latter.
+    named = (("cosmosTimestamp", "_ts"), ("traceparent", "traceparent"))
+    own |= {name: document[member] for name, member in named if member in document}
     if cloudevents_source is not None:
         own |= {
             "cloudEvents:specversion": "1.0",
@@ -86,8 +87,8 @@ def _compare_properties(
             "cloudEvents:type": data["action"],
             "cloudEvents:partitionkey": document["partitionKey"],
             "cloudEvents:time": data["createdAt"],
-            "cloudEvents:traceparent": document["traceparent"],
         }
+        own |= {"cloudEvents:traceparent": document["traceparent"]} if "traceparent" in document else {}
     properties = {_text(name): _text(value) for name, value in (message.application_properties or {}).items()}
     return [
         *differences(expected, arrived, "message", PROPERTY_REMEDY),

@@ -12,25 +12,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
-from relay.cli.containers import explaining_service_errors
 from relay.cli.quarantine.records import Records
-from relay.cli.smoke.canary import ACTION, PREFIX, TTL_S
+from relay.cli.smoke.canary import ACTION, PREFIX, TTL_S, canary_id
+from relay.cli.smoke.outboxes import EventOutbox
 from relay.cli.smoke.subscriptions import Session
-from relay.errors import ServiceError
 from relay.events import Reason
 from relay.quarantine.summaries import Filter, RecordSummary
-
-if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy
 
 # More than a link takes on Standard (256 KB) and on Premium (1 MB), less than the limit of an item (2 MB).
 _OVERSIZED_BYTES = 1_500_000
 _SMALL = 5
 _POLL_S = 0.5
-_CLEAN_UP_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,7 @@ class Oversized:
             return [
                 "missing: the oversized event was not quarantined",
                 "-> Check that RELAY_ON_POISON is not 'block' in the deployed app, and read its log. A Premium "
-                "topic with large messages accepts an event of any size that Cosmos DB stores.",
+                "topic with large messages accepts an event of any size that the outbox stores.",
             ]
         if self.reason != Reason.MESSAGE_TOO_LARGE:
             return [
@@ -91,9 +86,9 @@ class OversizedTest:
     """Writes the events, checks where they end up, and deletes what it wrote."""
 
     def __init__(
-        self, container: ContainerProxy, records: Records, session: Session, event_type: str, timeout_s: float
+        self, outbox: EventOutbox, records: Records, session: Session, event_type: str, timeout_s: float
     ) -> None:
-        self._container = container
+        self._outbox = outbox
         self._records = records
         self._session = session
         self._event_type = event_type
@@ -108,7 +103,7 @@ class OversizedTest:
             pause_s: Seconds between the oversized event's quarantine and the first small one.
 
         Raises:
-            ServiceError: Cosmos DB or Service Bus cannot be reached, or refuses.
+            ServiceError: The outbox or Service Bus cannot be reached, or refuses.
         """
         reason = await self._send_oversized()
         if reason != Reason.MESSAGE_TOO_LARGE:
@@ -139,7 +134,7 @@ class OversizedTest:
     def _event(self, partition_key: str, text: str) -> dict[str, Any]:
         data = {"action": ACTION, "createdAt": datetime.now(UTC).isoformat(), "text": text}
         return {
-            "id": str(uuid4()),
+            "id": canary_id(),
             "partitionKey": partition_key,
             "type": self._event_type,
             "ttl": TTL_S,
@@ -157,18 +152,9 @@ class OversizedTest:
 
     @asynccontextmanager
     async def _written(self, document: dict[str, Any]) -> AsyncIterator[None]:
-        from azure.cosmos.exceptions import CosmosResourceNotFoundError
-
-        identifier, partition_key = document["id"], document["partitionKey"]
-        with explaining_service_errors(self._container.id):
-            await self._container.create_item(document)
+        await self._outbox.write(document)
         try:
             yield
         finally:
-            try:
-                async with asyncio.timeout(_CLEAN_UP_S):
-                    with explaining_service_errors(self._container.id):
-                        await self._container.delete_item(identifier, partition_key=partition_key)
-            except (ServiceError, TimeoutError) as error:
-                if not isinstance(error.__cause__, CosmosResourceNotFoundError):
-                    self._left_behind.append(f"document {identifier!r} of {partition_key!r}")
+            if left := await self._outbox.remove(document):
+                self._left_behind.append(left)

@@ -9,6 +9,7 @@ from relay.cli.results import ExitCode, Result
 from relay.cli.smoke.canary import TTL_S
 from relay.cli.smoke.comparison import Difference
 from relay.cli.smoke.oversized import Oversized
+from relay.cli.sources import SourceKind
 from relay.quarantine.summaries import RecordSummary
 from relay.settings import Settings
 
@@ -20,7 +21,8 @@ class Smoke:
     """The result of a smoke test.
 
     Attributes:
-        document: The canary as Cosmos DB has stored it.
+        document: The canary as the outbox has stored it.
+        source: The outbox.
         latency_s: From the start of the write to the receipt of the message; None if none arrived.
         differences: Between what was stored and what arrived.
         quarantined: The canary's quarantine record, if there was one instead of a message.
@@ -31,6 +33,7 @@ class Smoke:
     subscription: str
     timeout_s: float
     document: dict[str, Any]
+    source: SourceKind = SourceKind.COSMOS
     latency_s: float | None = None
     differences: list[Difference] = field(default_factory=list)
     quarantined: RecordSummary | None = None
@@ -60,7 +63,8 @@ def result_of(smoke: Smoke, settings: Settings) -> Result:
         lines += oversized_lines
         remedies += oversized_lines[1:]
         left_behind += smoke.oversized.left_behind
-    lines += [f"not deleted, expires within {TTL_S} s: {each}" for each in left_behind]
+    expires = f", expires within {TTL_S} s" if smoke.source is SourceKind.COSMOS else ""
+    lines += [f"not deleted{expires}: {each}" for each in left_behind]
     passed = smoke.unaltered and (smoke.oversized is None or smoke.oversized.ok)
     data: dict[str, Any] = {
         "subscription": smoke.subscription,
@@ -88,6 +92,23 @@ def _altered_lines(smoke: Smoke, remedies: list[str]) -> list[str]:
     return [*lines, *(f"-> {remedy}" for remedy in remedies)]
 
 
+def _where_to_look(source: SourceKind, settings: Settings) -> list[str]:
+    if source is SourceKind.SQL and settings.sql is not None:
+        runs = (
+            "-> Check that the relay runs, and what it logged last (action relay_failed, relay_feed_unavailable)."
+        )
+        outbox = f"SQL_FEED '{settings.sql.feed}', SQL_SHARDS '{settings.sql.shards}'"
+    else:
+        runs = "-> Check that the function app runs, and what it logged for the last invocation (action "
+        runs += "relay_failed)."
+        outbox = f"COSMOS_CONTAINER '{settings.cosmos_container}'"
+    return [
+        runs,
+        f"-> Check that it has these settings: {outbox}, RELAY_EVENT_TYPE '{settings.event_type}', "
+        f"SERVICEBUS_TOPIC '{settings.servicebus_topic}'.",
+    ]
+
+
 def _missing_lines(smoke: Smoke, settings: Settings) -> list[str]:
     if smoke.quarantined is not None:
         return [
@@ -96,9 +117,7 @@ def _missing_lines(smoke: Smoke, settings: Settings) -> list[str]:
         ]
     return [
         f"missing: no message arrived on '{smoke.subscription}' within {smoke.timeout_s:g} s",
-        "-> Check that the function app runs, and what it logged for the last invocation (action relay_failed).",
-        f"-> Check that it has these settings: COSMOS_CONTAINER '{settings.cosmos_container}', RELAY_EVENT_TYPE "
-        f"'{settings.event_type}', SERVICEBUS_TOPIC '{settings.servicebus_topic}'.",
+        *_where_to_look(smoke.source, settings),
         f"-> Check that the rules of '{smoke.subscription}' match an event with the subject SmokeTest.",
         "-> While the relay works through a backlog, the canary waits behind it: set a longer --timeout.",
     ]

@@ -55,6 +55,20 @@ def every_setting_of_the_relay_is_set_and_no_unknown_one(deployment: Deployment)
     assert set(settings) >= HOST_SETTINGS
 
 
+@check
+def the_app_reads_an_outbox_in_sql_on_request(project: Project) -> None:
+    given = {"SQL": "postgresql://relay@x.postgres.database.azure.com/outbox", "SQL_SHARDS": "4"}
+    deployment = project.deploy(sqlOutbox=given)
+    client, _ = relay_identity(deployment)
+    settings = Settings.from_environment(app_settings(deployment))
+
+    assert settings.cosmos is not None
+    assert settings.sql is not None
+    assert (settings.sql.connection_string, settings.sql.shards) == (given["SQL"], 4)
+    assert (settings.sql.identity.managed, settings.sql.identity.client_id) == (True, client)
+    assert not of_sql(set(app_settings(project.trial)))
+
+
 @check_each
 def the_relay_understands_its_settings(deployment: Deployment) -> None:
     client, _ = relay_identity(deployment)

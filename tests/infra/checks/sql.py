@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -322,17 +323,19 @@ def production_is_private_and_zone_redundant(project: Project) -> None:
 
 @check
 def what_azure_rejects_is_rejected_with_the_reason(project: Project) -> None:
-    for changes, reason in (
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"privateNetworking": True}, "privateNetworking needs serviceBusSku Premium"),
         ({"zoneRedundant": True, "postgresSkuTier": "GeneralPurpose"}, "zoneRedundant needs privateNetworking"),
         (
             {"privateNetworking": True, "serviceBusSku": "Premium", "zoneRedundant": True},
             "zoneRedundant needs postgresSkuTier",
         ),
-    ):
+    ]
+    for changes, reason in refused:
         with pytest.raises(DeploymentFailure, match=reason):
             project.deploy_sql(**changes)
-    for name, value in (("engine", "MySQL"), ("claimSeconds", 1), ("shards", 0), ("postgresVersion", "12")):
+    invalid: dict[str, Any] = {"engine": "MySQL", "claimSeconds": 1, "shards": 0, "postgresVersion": "12"}
+    for name, value in invalid.items():
         with pytest.raises(BicepError, match=name):
             project.deploy_sql(**{name: value})
 
@@ -342,7 +345,8 @@ def the_allowed_values_are_those_of_the_settings(project: Project) -> None:
     for seconds, shards in ((2, 1), (300, 1024)):
         deployment = project.deploy_sql(claimSeconds=seconds, shards=shards)
         Settings.from_environment(worker_settings(deployment))
-    for name, value in (("claimSeconds", 301), ("shards", 1025)):
+    invalid: dict[str, Any] = {"claimSeconds": 301, "shards": 1025}
+    for name, value in invalid.items():
         with pytest.raises(BicepError, match=name):
             project.deploy_sql(**{name: value})
 

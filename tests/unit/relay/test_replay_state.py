@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relay.cli.replay.command import new_id
+from relay.cli.replay.replaying import new_id
 from relay.cli.replay.state import Invalid, ReplayIdentity, ReplayState
 from relay.errors import ServiceError, UsageError
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from relay.telemetry import instruments
@@ -15,7 +17,8 @@ def test_a_shard_is_reported_while_it_is_read(reported: Telemetry, monkeypatch: 
     with ages.watched(0, lambda: 0.0), ages.watched(7, lambda: 12.5):
         meanwhile = reported.metrics()
 
-    assert meanwhile.by("relay.feed.age", "shard") == {0: 0.0, 7: 12.5}
+    ages_s: Any = meanwhile.by("relay.feed.age", "shard")
+    assert ages_s == {0: 0.0, 7: 12.5}
     assert meanwhile.units["relay.feed.age"] == "s"
     assert reported.metrics().names == set()
 

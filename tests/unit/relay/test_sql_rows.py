@@ -91,6 +91,7 @@ def test_times_are_written_in_utc_and_text_stays_as_it_is(value: object, text: s
     ("value", "text"),
     [
         (UUID("0af76519-16cd-43dd-8448-eb211c80319c"), "0af76519-16cd-43dd-8448-eb211c80319c"),
+        (UUID("0af76519-16cd-43dd-8448-eb211c80319c").bytes, "0af76519-16cd-43dd-8448-eb211c80319c"),
         (b"\x01\xff", "01ff"),
         (Decimal("12.50"), "12.50"),
         (7, "7"),

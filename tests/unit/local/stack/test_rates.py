@@ -26,6 +26,15 @@ def test_rates_are_differences_per_second() -> None:
     )
 
 
+def test_failures_that_are_not_counted_are_not_shown_as_none() -> None:
+    before, after = replace(CALM, failures=None), replace(CALM, at=101.0, failures=None)
+
+    rates = Rates.between(before, after)
+
+    assert rates.idle
+    assert rates.line().endswith("2 dead-lettered, - failed attempts")
+
+
 def test_a_restarted_counter_gives_no_negative_rate() -> None:
     restarted = replace(CALM, at=101.0, documents=0, relayed=0, failures=0)
 

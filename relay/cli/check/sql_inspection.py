@@ -1,0 +1,191 @@
+"""Reads what `check` needs to know of an SQL outbox, with the rights of this login, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError
+
+from changefeed import START, ChangefeedError
+from changefeed.install import migrations
+from changefeed.statements import AsyncSession, Row, Statement
+from changefeed.ulid import milliseconds
+from relay.cli.check.catalog import Catalog, catalog_of
+from relay.cli.check.facts import Gap, Why
+from relay.cli.check.sql_facts import (
+    MaintenanceFacts,
+    ObjectFacts,
+    Owner,
+    SchemaFacts,
+    ServerFacts,
+    ShardFacts,
+    SqlFacts,
+    WaitingFacts,
+)
+from relay.errors import first_line
+from relay.settings import SqlFeed
+from relay.sql.connection import connect
+from relay.sql.database import CONSUMER
+
+# Everything that is asked, apart from the wait for signs of life.
+_TIMEOUT_S = 30.0
+
+# How often in the time that a claim lasts its owner is looked at.
+_LOOKS = 8
+
+_RIGHTS = ("select", "insert", "update", "delete", "execute")
+
+# What a server that answers says to a login or a database that it does not accept.
+_REFUSALS = ("FATAL:", "Login failed", "Cannot open database", "Invalid authorization")
+
+
+async def read_sql(feed: SqlFeed) -> SqlFacts:
+    """The database as it describes itself, and who reads the feed."""
+    catalog = catalog_of(feed.connection_string)
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            session = await connect(feed)
+    except (ChangefeedError, AzureError, OSError) as error:
+        return SqlFacts(catalog.engine, _gap(error))
+    try:
+        async with asyncio.timeout(_TIMEOUT_S + feed.claim_s):
+            return await _Inspection(session, catalog, feed).read()
+    except (ChangefeedError, OSError) as error:
+        return SqlFacts(catalog.engine, _gap(error))
+    finally:
+        await session.close()
+
+
+def objects_of(table: str) -> dict[str, tuple[str, str]]:
+    """The schema and the name of everything that a feed consists of, by what it is for."""
+    schema, _, name = table.partition(".")
+    parts = ("outbox", "feed", "state", "claim", "read_events", "read_feed", "has_news")
+    return {
+        "events": (schema, name),
+        "migration": ("changefeed", "migration"),
+        "outbox_feed": ("changefeed", "outbox_feed"),
+        "quarantine": ("relay", "item"),
+        **{part: ("changefeed", f"{part}:{table}") for part in parts},
+    }
+
+
+class _Inspection:
+    def __init__(self, session: AsyncSession, catalog: Catalog, feed: SqlFeed) -> None:
+        self._session = session
+        self._catalog = catalog
+        self._feed = feed
+        self._table = feed.feed
+
+    async def read(self) -> SqlFacts:
+        ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server())
+        server = ServerFacts(isolation, None if snapshots is None else bool(snapshots), autovacuum, now_ms)
+        schema = await self._schema()
+        if not schema.objects["has_news"].exists:
+            return SqlFacts(self._catalog.engine, server, schema)
+        maintenance, waiting = await self._maintenance(schema), await self._waiting(schema)
+        if "select" not in schema.objects["claim"].rights:
+            return SqlFacts(self._catalog.engine, server, schema, maintenance, waiting)
+        owners, cursors = await self._owners()
+        shards = await self._shards(schema, owners, cursors, now_ms)
+        given_up = await self._given_up(schema, cursors)
+        return SqlFacts(self._catalog.engine, server, schema, maintenance, waiting, shards, given_up)
+
+    async def _schema(self) -> SchemaFacts:
+        rows = await self._rows(self._catalog.objects(objects_of(self._table)))
+        objects = {
+            purpose: ObjectFacts(
+                bool(exists), frozenset(name for name, held in zip(_RIGHTS, rights, strict=True) if held)
+            )
+            for purpose, exists, *rights in rows
+        }
+        version = None
+        if "select" in objects["migration"].rights:
+            ((version,),) = await self._rows(self._catalog.version())
+        columns = {row[0]: row[1] for row in await self._rows(self._catalog.columns(self._table))}
+        key = await self._rows(self._catalog.primary_key(self._table))
+        newest = len(migrations(self._session.dialect.name))
+        return SchemaFacts(version, newest, objects, columns, tuple(name for (name,) in key))
+
+    async def _maintenance(self, schema: SchemaFacts) -> MaintenanceFacts:
+        statement = self._catalog.maintenance(self._table)
+        if statement is None or "select" not in schema.objects["outbox_feed"].rights:
+            return MaintenanceFacts()
+        ((cache, notifies, without, oldest_s),) = await self._rows(statement)
+        return MaintenanceFacts(cache, notifies, tuple(without.split(", ")) if without else (), oldest_s)
+
+    async def _waiting(self, schema: SchemaFacts) -> Mapping[int, WaitingFacts] | None:
+        if "select" not in schema.objects["outbox"].rights:
+            return None
+        rows = await self._rows(self._catalog.waiting(self._table))
+        return {shard_id: WaitingFacts(count, float(oldest_s)) for shard_id, count, oldest_s in rows}
+
+    async def _given_up(self, schema: SchemaFacts, cursors: Mapping[int, bytes]) -> tuple[int, ...]:
+        if "select" not in schema.objects["feed"].rights:
+            return ()
+        outside = [shard_id for shard_id in sorted(cursors) if shard_id not in range(self._feed.shards)]
+        return tuple(
+            [
+                shard_id
+                for shard_id in outside
+                if await self._rows(self._catalog.first_unread(self._table, shard_id, cursors[shard_id]))
+            ]
+        )
+
+    async def _shards(
+        self, schema: SchemaFacts, owners: Mapping[int, Owner], cursors: Mapping[int, bytes], now_ms: int
+    ) -> tuple[ShardFacts, ...]:
+        last: dict[int, bytes] | None = None
+        if "select" in schema.objects["state"].rights:
+            rows = await self._rows(Statement(f"select shard_id, ulid from {self._named('state')}"))
+            last = {shard_id: bytes(ulid) for shard_id, ulid in rows}
+        readable = "select" in schema.objects["feed"].rights
+        shards = []
+        for shard_id in range(self._feed.shards):
+            cursor = cursors.get(shard_id, START)
+            ahead = None if last is None else cursor > last.get(shard_id, START)
+            oldest_s = await self._oldest_s(shard_id, cursor, now_ms) if readable else None
+            shards.append(ShardFacts(shard_id, owners.get(shard_id, Owner.NOBODY), ahead, oldest_s))
+        return tuple(shards)
+
+    async def _oldest_s(self, shard_id: int, cursor: bytes, now_ms: int) -> float | None:
+        rows = await self._rows(self._catalog.first_unread(self._table, shard_id, cursor))
+        return max(0.0, (now_ms - milliseconds(bytes(rows[0][0]))) / 1000) if rows else None
+
+    async def _owners(self) -> tuple[dict[int, Owner], dict[int, bytes]]:
+        """Who reads each shard, and its cursor.
+
+        An owner is alive once it has renewed its claim. A shard without one may be between two owners: until a
+        claim would have ended, there is another look.
+        """
+        ends = time.monotonic() + self._feed.claim_s
+        first: dict[int, tuple[object, ...]] = {}
+        while True:
+            claims = {shard_id: rest for shard_id, *rest in await self._claims()}
+            owners = {}
+            for shard_id, (_, owner, *version) in claims.items():
+                seen = first.setdefault(shard_id, (owner, *version))
+                alive = owner is not None and seen != (owner, *version)
+                owners[shard_id] = Owner.ALIVE if alive else Owner.SILENT if owner is not None else Owner.NOBODY
+            living = sum(owners.get(shard_id) is Owner.ALIVE for shard_id in range(self._feed.shards))
+            # Where nobody has ever claimed a shard, waiting for a sign of life is of no use.
+            if living == self._feed.shards or not claims or time.monotonic() >= ends:
+                return owners, {shard_id: bytes(cursor) for shard_id, (cursor, *_) in claims.items()}
+            await asyncio.sleep(self._feed.claim_s / _LOOKS)
+
+    async def _claims(self) -> Sequence[Row]:
+        text = f"select shard_id, last_ulid, owner, epoch, renewals from {self._named('claim')} where consumer = ?"
+        return await self._rows(Statement(text, (CONSUMER,)))
+
+    def _named(self, part: str) -> str:
+        return f"changefeed.{self._session.dialect.quoted(f'{part}:{self._table}')}"
+
+    async def _rows(self, statement: Statement) -> Sequence[Row]:
+        return (await self._session.execute(statement)).rows
+
+
+def _gap(error: Exception) -> Gap:
+    said = first_line(error)
+    refused = isinstance(error, ClientAuthenticationError) or any(words in said for words in _REFUSALS)
+    return Gap(Why.REFUSED if refused else Why.UNREACHABLE, said)

@@ -1,0 +1,129 @@
+"""The options of `python -m relay replay`, and what they choose."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from math import ceil, floor
+from pathlib import Path
+
+from changefeed.ulid import from_text, milliseconds
+from relay.cli.sources import SourceKind, add_source_argument, sql_feed
+from relay.cli.times import format_time, parse_time
+from relay.errors import UsageError
+from relay.settings import Settings
+
+# The last second of the year 9999: with --from-cursor, --to need not be given.
+_FOREVER = 253_402_300_799
+
+EXAMPLES = """\
+examples:
+  python -m relay replay --from 2026-02-09T11:00Z --to 2026-02-09T12:00Z --dry-run
+  python -m relay replay --from 2026-02-09T11:00Z --to 2026-02-09T12:00Z --state incident-42.state
+  python -m relay replay --from 1770634800 --to 1770638400 --action ContactNameUpdatedEvent --as-new
+  python -m relay replay --source sql --from-cursor 01KH0QWAJVHHVPN1AHM27M3NXG --id 7c1f --id 90aa   (SQL)
+
+Publishes the events that are still in the outbox and were committed at --from or later and before --to, in commit
+order within each partition key. Events whose ttl has passed are gone.
+
+Without --as-new, events keep their ids. The topic drops those that it received within its duplicate detection
+window, so a replay within the window fills gaps only; events from before the window are delivered again. An
+event that fills a gap arrives after the later events of its partition key.
+
+With --as-new, each event gets the id <id>:replay:<run> (at most 128 characters) and keeps its own id in the
+application property originalId. Every subscription of the topic receives all of them again. Consumers that
+recognise duplicates by message id treat them as new; consumers that compare originalId do not.
+
+Events that the relay has not passed yet, according to its leases or cursors, are left to it: published now, they
+would overtake the events before them. Events of parked partition keys are left too, as records of them are in
+quarantine. --force publishes both.
+
+From an SQL outbox, the time of an event is that of its position in the feed, and the feed keeps every event whose
+row still exists. --from-cursor begins behind a position; --id and --shard narrow the range. Events whose row is
+gone are reported.
+
+With --state, progress is stored in a file after each accepted chunk. Run the same command again to continue
+after an interruption. It keeps the run, so an event that was accepted but not noted is dropped as a
+duplicate."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `replay`."""
+    when = "ISO 8601, UTC unless it has an offset, or seconds since 1970"
+    add_source_argument(parser)
+    parser.add_argument("--from", dest="since", type=_time, metavar="T", help=f"{when}; inclusive")
+    parser.add_argument("--to", dest="until", type=_time, metavar="T", help=f"{when}; exclusive")
+    parser.add_argument(
+        "--from-cursor",
+        metavar="ULID",
+        help="SQL: instead of --from, the position behind which to begin; needs no --to",
+    )
+    parser.add_argument("--shard", type=int, metavar="N", help="SQL: only events of this shard")
+    parser.add_argument(
+        "--id", action="append", default=[], metavar="ID", help="SQL: only events with this id; may be repeated"
+    )
+    parser.add_argument("--partition-key", metavar="KEY", help="only events of this partition key")
+    parser.add_argument("--action", metavar="ACTION", help="only events with this data.action")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="count the events by key and action, and send nothing"
+    )
+    parser.add_argument(
+        "--as-new", action="store_true", help="publish with new ids, so that consumers receive the events again"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="also publish events that are left to the relay or to a release"
+    )
+    parser.add_argument("--state", type=Path, metavar="FILE", help="store progress here, and resume from it")
+
+
+def _time(text: str) -> float:
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The range of a replay: `since <= time < until` in whole seconds since 1970, and what only SQL has."""
+
+    since: int
+    until: int
+    ids: list[str] = field(default_factory=list)
+    shard: int | None = None
+    cursor: str | None = None
+
+
+def choice_of(arguments: argparse.Namespace, settings: Settings, source: SourceKind) -> Choice:
+    """What the options choose.
+
+    Raises:
+        UsageError: They contradict each other, or the range is empty or reversed.
+    """
+    if source is SourceKind.COSMOS and (arguments.from_cursor or arguments.id or arguments.shard is not None):
+        raise UsageError("--from-cursor, --id and --shard are for an SQL outbox")
+    if arguments.from_cursor is not None:
+        return _behind_cursor(arguments, settings)
+    if arguments.since is None or arguments.until is None:
+        raise UsageError("give --from and --to" + (", or --from-cursor" if source is SourceKind.SQL else ""))
+    since, until = floor(arguments.since), ceil(arguments.until)
+    if since >= until:
+        raise UsageError(
+            f"the range from {format_time(since)} to {format_time(until)} is empty: --from must be before --to"
+        )
+    return Choice(since, until, sorted(arguments.id), arguments.shard)
+
+
+def _behind_cursor(arguments: argparse.Namespace, settings: Settings) -> Choice:
+    if arguments.since is not None:
+        raise UsageError("give either --from or --from-cursor")
+    if arguments.shard is None and sql_feed(settings).shards > 1:
+        raise UsageError("--from-cursor: a position is of one shard: add --shard")
+    try:
+        since = milliseconds(from_text(arguments.from_cursor)) // 1000
+    except ValueError as error:
+        raise UsageError(f"--from-cursor: {error}") from error
+    until = _FOREVER if arguments.until is None else ceil(arguments.until)
+    if since >= until:
+        raise UsageError(f"the range is empty: the position is of {format_time(since)}, which is not before --to")
+    return Choice(since, until, sorted(arguments.id), arguments.shard, arguments.from_cursor.upper())

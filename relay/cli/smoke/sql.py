@@ -1,0 +1,143 @@
+"""The smoke test's events in an SQL outbox: the event and its outbox row, in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from changefeed import START, ChangefeedError
+from changefeed.statements import AsyncSession, Statement
+from relay.cli.check.catalog import catalog_of
+from relay.cli.smoke.outboxes import CLEAN_UP_S
+from relay.cli.sources import explaining_feed_errors, open_session
+from relay.errors import ServiceError, UsageError, first_line
+from relay.settings import SqlFeed
+from relay.sql.database import CONSUMER
+from relay.sql.rows import REQUIRED_COLUMNS
+
+_POLL_S = 0.2
+
+
+class SqlOutbox:
+    """An event table and its feed; all events go to one shard."""
+
+    def __init__(
+        self, session: AsyncSession, feed: SqlFeed, columns: Mapping[str, str], shard_id: int | None = None
+    ) -> None:
+        """`columns` are the types of the event table's columns."""
+        self._session = session
+        self._feed = feed
+        self._columns = columns
+        self._shard_id = secrets.randbelow(feed.shards) if shard_id is None else shard_id
+        self._cursors: dict[str, bytes] = {}
+
+    async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
+        """Commit the event; returns its document with the data as the database has stored it."""
+        with explaining_feed_errors(self._feed):
+            cursor = await self._cursor()
+        data = json.dumps(_storable(document["data"], self._columns["data"]))
+        values = {"id": document["id"], "partition_key": document["partitionKey"], "data": data}
+        values |= {name: value for name, value in _optional(document).items() if name in self._columns}
+        columns = ", ".join(map(self._session.dialect.quoted, values))
+        event = f"insert into {self._events} ({columns}) values ({', '.join('?' * len(values))})"
+        outbox = f"insert into {self._named('outbox')} (shard_id, id) values (?, ?)"
+        try:
+            await self._session.execute(Statement("begin transaction"))
+            await self._session.execute(Statement(event, list(values.values())))
+            await self._session.execute(Statement(outbox, (self._shard_id, document["id"])))
+            # It comes behind everything that the relay has published so far.
+            self._cursors[document["id"]] = cursor
+            await self._session.execute(Statement("commit"))
+        except ChangefeedError as error:
+            raise ServiceError(
+                f"no event could be written to {self._feed.feed}: {first_line(error)} smoke needs a login that "
+                f'may also write: the role "changefeed.writers:{self._feed.feed}", and the rights to insert into, '
+                "select from and delete from the event table. Set SQL to it for this command."
+            ) from error
+        with explaining_feed_errors(self._feed):
+            stored = await self._execute(f"select data from {self._events} where id = ?", document["id"])
+        without = {"ttl"} | ({"traceparent"} - self._columns.keys())
+        kept = {name: value for name, value in document.items() if name not in without}
+        return {**kept, "data": json.loads(stored[0][0])}
+
+    async def remove(self, document: dict[str, Any], /) -> str | None:
+        """Delete the event once the relay has passed it: before, the relay would find a row that is gone."""
+        identifier = document["id"]
+        if identifier not in self._cursors:
+            return None
+        left = f"event {identifier!r} of {document['partitionKey']!r} in {self._feed.feed}"
+        try:
+            async with asyncio.timeout(CLEAN_UP_S):
+                with explaining_feed_errors(self._feed):
+                    while not await self._passed(identifier):
+                        await asyncio.sleep(_POLL_S)
+                    await self._execute(f"delete from {self._events} where id = ?", identifier)
+        except TimeoutError:
+            return f"{left}: the relay has not passed it, and publishes it when it gets there; delete it then"
+        except ServiceError as error:
+            return f"{left}: {error}"
+        return None
+
+    async def _passed(self, identifier: str) -> bool:
+        """Whether the event has a position that the relay has passed."""
+        feed = f"select ulid from {self._named('feed')} where shard_id = ? and ulid > ? and id = ?"
+        cursor = self._session.dialect.ulid(self._cursors[identifier])
+        found = await self._execute(feed, self._shard_id, cursor, identifier)
+        return bool(found) and bytes(found[0][0]) <= await self._cursor()
+
+    async def _cursor(self) -> bytes:
+        """How far the relay has come in the shard."""
+        text = f"select last_ulid from {self._named('claim')} where consumer = ? and shard_id = ?"
+        found = await self._execute(text, CONSUMER, self._shard_id)
+        return bytes(found[0][0]) if found else START
+
+    @property
+    def _events(self) -> str:
+        schema, _, name = self._feed.feed.partition(".")
+        return f"{self._session.dialect.quoted(schema)}.{self._session.dialect.quoted(name)}"
+
+    def _named(self, part: str) -> str:
+        return f"changefeed.{self._session.dialect.quoted(f'{part}:{self._feed.feed}')}"
+
+    async def _execute(self, text: str, *values: object) -> Any:
+        return (await self._session.execute(Statement(text, values))).rows
+
+
+@asynccontextmanager
+async def open_sql_outbox(feed: SqlFeed) -> AsyncIterator[SqlOutbox]:
+    """The SQL outbox of the settings.
+
+    Raises:
+        ServiceError: The server cannot be reached, or refuses.
+        UsageError: The event table lacks a column.
+    """
+    async with open_session(feed) as session:
+        with explaining_feed_errors(feed):
+            rows = (await session.execute(catalog_of(feed.connection_string).columns(feed.feed))).rows
+        columns = {row[0]: row[1] for row in rows}
+        if missing := [name for name in REQUIRED_COLUMNS if name not in columns]:
+            raise UsageError(f"{feed.feed} has no column {', '.join(missing)}: run python -m relay check")
+        yield SqlOutbox(session, feed, columns)
+
+
+def _optional(document: Mapping[str, Any]) -> dict[str, str]:
+    moment = datetime.fromisoformat(document["data"]["createdAt"]).astimezone(UTC)
+    return {
+        "type": document["type"],
+        "action": document["data"]["action"],
+        # Every database reads it in this form. The relay prefers the member of `data`.
+        "created_at": f"{moment:%Y-%m-%dT%H:%M:%SZ}",
+        "traceparent": document.get("traceparent", ""),
+    }
+
+
+def _storable(data: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """jsonb has no place for the character 0."""
+    if kind != "jsonb" or "control" not in data:
+        return data
+    return {**data, "control": [text for text in data["control"] if "\x00" not in text]}

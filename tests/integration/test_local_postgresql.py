@@ -1,0 +1,112 @@
+"""The local stack's PostgreSQL: it keeps what was committed, and is up again after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from changefeed import AsyncConsumer, AsyncFeed
+from local.database.counts import SqlCounts
+from local.stack.parts import Part, PartFailed
+from relay.sql.install import install
+from tests.support.outbox import events
+from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned
+
+_WITHIN_S = 30
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Part]:
+    """PostgreSQL with its data in this folder."""
+    part = await Part.start(
+        "postgresql",
+        *("local", "postgresql", "--exit-with-stdin", "--port", "0", "--data", str(folder / "kept")),
+        log=folder / "postgresql.log",
+    )
+    try:
+        yield part
+    finally:
+        await part.stop()
+
+
+async def answer(part: Part, statement: str, *, not_from: object = None) -> Any:
+    """The first value of a statement's answer, once the server gives another than `not_from`."""
+    async with asyncio.timeout(_WITHIN_S):
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(
+                    part.details["url"], autocommit=True
+                ) as connection:
+                    row = await (await connection.execute(statement)).fetchone()
+            except psycopg.OperationalError:
+                row = None
+            if row is not None and row[0] != not_from:
+                return row[0]
+            await asyncio.sleep(0.05)
+
+
+async def test_what_was_committed_survives_a_kill_and_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as part:
+        async with await psycopg.AsyncConnection.connect(part.details["url"]) as connection:
+            await connection.execute("create table kept as select 7 as number")
+        started = await answer(part, "select pg_postmaster_start_time()")
+
+        os.kill(int((Path(part.details["data"]) / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+
+        assert await answer(part, "select pg_postmaster_start_time()", not_from=started) > started
+        assert await answer(part, "select number from kept") == 7
+    async with running(tmp_path) as part:
+        assert await answer(part, "select number from kept") == 7
+
+
+async def test_it_asks_for_its_password(tmp_path: Path) -> None:
+    async with running(tmp_path) as part:
+        wrong = part.details["url"].replace("outbox-local", "another")
+
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            await psycopg.AsyncConnection.connect(wrong)
+
+
+async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    async with running(tmp_path / "first") as part:
+        port = str(part.details["port"])
+
+        with pytest.raises(PartFailed, match=r"is in use by another PostgreSQL|Address already in use"):
+            await Part.start(
+                *("postgresql", "local", "postgresql", "--exit-with-stdin", "--port", port),
+                log=tmp_path / "second.log",
+            )
+
+
+async def test_the_counts_of_an_sql_outbox_show_what_is_not_published_yet(postgres_database: str) -> None:
+    session = await provisioned(postgres_database)
+    await install(session)
+    counts = SqlCounts(postgres_database)
+    feed, consumer = AsyncFeed(session, TABLE), AsyncConsumer(session, TABLE, "relay")
+
+    await SqlOutbox(session).commit(*events("a", 3))
+    never_read = await counts.take()
+    (claim,) = await consumer.claims([0])
+    claim = await consumer.take(claim, "me")
+    waiting = await counts.take()
+    page = await feed.read(0)
+    read = await counts.take()
+    await consumer.store(claim, page.cursor)
+    published = await counts.take()
+    await counts.close()
+    await session.close()
+
+    assert (never_read.documents, never_read.quarantined, never_read.failures) == (3, 0, None)
+    assert never_read.lag_s is None
+    assert waiting.lag_s is not None
+    assert read.lag_s is not None
+    assert 0 < waiting.lag_s < read.lag_s
+    assert published.lag_s == 0

@@ -1,0 +1,350 @@
+"""`python -m relay check` on an SQL outbox in PostgreSQL: each thing that can be wrong with it, made wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import psycopg
+import pytest
+
+from changefeed.install import migrations
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.cli.check.sql_findings import check_sql
+from relay.cli.check.sql_inspection import read_sql
+from relay.cli.check.sql_scan import scan_sql
+from relay.settings import Settings
+from tests.support.operators import Run, relay_command
+from tests.support.postgresql import PostgresServer
+from tests.support.sql_deployment import CLAIM, FEED, OUTBOX, STATE, TABLE, SqlDeployment, working
+
+OLD = "2026-02-09T11:00:00Z"
+FINE = {"action": "Named"}
+
+
+@pytest.fixture
+def sql(postgres_database: str) -> Iterator[SqlDeployment]:
+    made = SqlDeployment(postgres_database)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def environment(sql: SqlDeployment, servicebus: ServiceBusServer) -> dict[str, str]:
+    return {
+        "SQL": sql.url,
+        "SQL_CLAIM_S": "2",
+        "SERVICEBUS": servicebus.connection_string,
+        "SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+        "RELAY_DUPLICATE_WINDOW_S": "300",
+        "RELAY_POLL_DELAY_MS": "50",
+    }
+
+
+@pytest.fixture
+async def relaying(sql: SqlDeployment, environment: dict[str, str]) -> AsyncIterator[None]:
+    """A deployment as it should be, with the relay at work."""
+    sql.create()
+    async with working(Settings.from_environment(environment)):
+        yield
+
+
+async def check(environment: dict[str, str], *words: str) -> Run:
+    return await relay_command(environment, "check", "--min-window", "PT5M", "--min-ttl", "PT1H", *words)
+
+
+async def findings(environment: dict[str, str], level: str, *, scan: bool = False) -> list[str]:
+    """What is reported of the SQL outbox at a level, with its remedy."""
+    settings = Settings.from_environment(environment)
+    assert settings.sql is not None
+    found = list(check_sql(await read_sql(settings.sql), settings.sql))
+    found += (await scan_sql(settings.sql, settings.event_type)).findings if scan else []
+    return [f"{each.what} -> {each.remedy}" for each in found if each.level == level]
+
+
+@pytest.mark.usefixtures("relaying")
+async def test_a_sound_deployment_is_all_ok(environment: dict[str, str], sql: SqlDeployment) -> None:
+    sql.named("e1", "e2")
+
+    run = await check(environment, "--scan")
+
+    about = [line for line in run.out.splitlines() if "SERVICEBUS" not in line and "subscription" not in line]
+    assert run.code == 0
+    assert [line.removeprefix("ok       ") for line in about if line.startswith("ok ")] == [
+        "the settings are complete and well-formed",
+        "SQL is a database of PostgreSQL that can be reached",
+        f"the schema changefeed has version {len(migrations('postgresql'))}",
+        f"SQL_FEED '{TABLE}' is set up",
+        f"SQL_FEED '{TABLE}' has the columns id, partition_key, data and the primary key id",
+        f"this login may read SQL_FEED '{TABLE}' and store how far it has come",
+        "this login may read and write the quarantine, relay.item",
+        f"SQL_FEED '{TABLE}' is read: each of its 1 shard(s) has a living owner",
+        f"no event of SQL_FEED '{TABLE}' waits for longer than PT5M to be published",
+        *[line.removeprefix("ok       ") for line in about if "would be quarantined" in line],
+    ]
+    assert not [line for line in about if line.startswith(("error", "unknown", "warning"))]
+
+
+async def test_with_both_outboxes_set_both_are_checked(
+    environment: dict[str, str], sql: SqlDeployment, cosmos: CosmosServer
+) -> None:
+    sql.create()
+
+    run = await check(environment | {"COSMOS": cosmos.connection_string})
+
+    assert "COSMOS_CONTAINER 'data' has the partition key" in run.out
+    assert f"SQL_FEED '{TABLE}' is set up" in run.out
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("postgresql://relay:hidden@127.0.0.1:1/shop", "cannot be reached"),
+        ("{url}_none", "the PostgreSQL server refuses"),
+    ],
+)
+async def test_a_server_that_cannot_be_reached_or_refuses_is_an_error_of_its_own(
+    environment: dict[str, str], sql: SqlDeployment, address: str, says: str
+) -> None:
+    address = address.replace("{url}", sql.url.replace("?", "_none?")).removesuffix("_none")
+
+    run = await check(environment | {"SQL": address})
+
+    assert (run.code, says in run.out) == (3, True)
+    assert "hidden" not in run.out + run.err
+
+
+async def test_a_database_without_the_schema_or_the_feed_names_the_command(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    (without,) = await findings(environment, "error")
+    sql.create(set_up=False)
+    (not_set_up,) = await findings(environment, "error")
+
+    assert "schema changefeed is not installed" in without
+    assert f"SQL_FEED '{TABLE}' is not set up" in not_set_up
+    assert "python -m relay install" in without
+    assert "python -m relay install" in not_set_up
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "says"),
+    [
+        ("insert into changefeed.migration (version) values (99)", "error", "has version 99"),
+        ("delete from changefeed.migration", "error", "has version 0"),
+        (f"alter table {TABLE} drop column data", "error", "has no column data"),
+        (f"alter table {TABLE} alter column data type int using 1", "error", "column data of SQL_FEED"),
+        (f"alter table {TABLE} rename column partition_key to key", "error", "has no column partition_key"),
+        (
+            f"alter table {TABLE} drop constraint domain_event_pkey, add primary key (partition_key, id)",
+            "error",
+            "primary key (partition_key, id), not (id)",
+        ),
+        (f"drop table {TABLE} cascade", "error", "there is no such table"),
+        ("drop table relay.item", "error", "relay.item of the quarantine does not exist"),
+        (f"alter table {OUTBOX} alter column order_sequence set cache 50", "error", "has a cache of 50"),
+        (
+            f"alter table {OUTBOX} set (autovacuum_enabled = off)",
+            "warning",
+            f"autovacuum is off for outbox:{TABLE}",
+        ),
+        (
+            "update changefeed.outbox_feed set channel = null",
+            "ok",
+            "notifies nobody of commits: an idle relay looks for them every 150 ms",
+        ),
+        (
+            f"insert into {OUTBOX} (shard_id, id) values (3, 'x'), (3, 'y'), (-1, 'z')",
+            "error",
+            "has 3 row(s) in shards that nobody reads (1 in shard -1, 2 in shard 3): SQL_SHARDS is 1",
+        ),
+        (
+            f"insert into {CLAIM} (consumer, shard_id, last_ulid) "
+            "values ('relay', 0, '01999999-0000-0000-0000-000000000000')",
+            "error",
+            "ahead of the last position of SQL_FEED 'outbox.domain_event' in shard 0",
+        ),
+    ],
+)
+async def test_each_thing_that_is_wrong_is_named(
+    environment: dict[str, str], sql: SqlDeployment, change: str, level: str, says: str
+) -> None:
+    sql.create()
+    assert not [each for each in await findings(environment, level) if says in each]
+    sql.connection.execute(change)
+
+    (found,) = [each for each in await findings(environment, level) if says in each]
+
+    assert level == "ok" or not found.endswith("-> None")
+
+
+async def test_an_isolation_level_under_which_reads_are_refused_is_named(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.connection.execute(
+        f"alter database {sql.connection.info.dbname} set default_transaction_isolation = 'repeatable read'"
+    )
+
+    (found,) = [each for each in await findings(environment, "error") if "isolation level" in each]
+
+    assert "repeatable read" in found
+
+
+async def test_a_shard_that_nobody_reads_and_one_whose_reader_is_silent_are_named(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.connection.execute(
+        f"insert into {CLAIM} (consumer, shard_id, owner) values ('relay', 0, 'gone'), ('relay', 1, null)"
+    )
+
+    found = await findings(environment | {"SQL_SHARDS": "3"}, "error")
+
+    assert [each.partition(": nothing")[0] for each in found] == [
+        f"no process reads shard 1, 2 of SQL_FEED '{TABLE}'",
+        f"the process that reads shard 0 of SQL_FEED '{TABLE}' shows no sign of life, and no other has taken over",
+    ]
+
+
+async def test_events_left_in_a_shard_that_was_given_up_are_named(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    for shard_id in (0, 1, 2):
+        sql.named(f"e{shard_id}", f"f{shard_id}", shard_id=shard_id)
+    sql.pass_all(0, 1)
+    sql.pass_to(sql.read(2)[0], 2)
+
+    (found,) = [each for each in await findings(environment, "error") if "nobody reads them any more" in each]
+
+    assert "not published in shard 2, which a relay has read before: SQL_SHARDS is 1" in found
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+async def test_events_that_wait_for_long_are_named_wherever_they_wait(
+    environment: dict[str, str], sql: SqlDeployment, numbered: bool
+) -> None:
+    sql.create()
+    sql.named("e1", hint=OLD)
+    if numbered:
+        sql.read()
+
+    (found,) = await findings(environment, "warning")
+
+    assert "has events that wait for longer than PT5M to be published, the oldest for P" in found
+    assert "in shard 0" in found
+
+
+async def test_a_published_event_does_not_wait(environment: dict[str, str], sql: SqlDeployment) -> None:
+    sql.create()
+    sql.named("e1", hint=OLD)
+    sql.pass_all()
+
+    assert await findings(environment, "warning") == []
+
+
+async def test_the_role_of_readers_is_enough_for_the_relay_and_what_it_cannot_see_is_unknown(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.connection.execute(
+        f'create role app login; grant "changefeed.readers:{TABLE}" to app; '
+        "grant usage on schema relay to app; grant select, insert, update, delete on relay.item to app"
+    )
+    mine = environment | {"SQL": sql.url.replace("postgres@", "app@")}
+
+    ok, unknown = await findings(mine, "ok"), await findings(mine, "unknown")
+    sql.connection.execute(f'revoke update on {CLAIM} from "changefeed.readers:{TABLE}"')
+    sql.connection.execute("revoke delete on relay.item from app")
+    (lacking, quarantine, _) = await findings(mine, "error")
+
+    assert [each for each in ok if "this login may read SQL_FEED" in each]
+    assert [each for each in ok if "this login may read and write the quarantine" in each]
+    assert [each.partition(" cannot")[0] for each in unknown] == [
+        "the version of the schema changefeed",
+        f"the rows in the outbox table of SQL_FEED '{TABLE}'",
+    ]
+    assert f"lacks what reading SQL_FEED '{TABLE}' needs: update on claim:{TABLE}" in lacking
+    assert f'"changefeed.readers:{TABLE}"' in lacking
+    assert "lacks delete on relay.item" in quarantine
+
+
+async def test_check_changes_nothing(environment: dict[str, str], sql: SqlDeployment) -> None:
+    sql.create()
+    sql.named("e1")
+    before = [sql.rows(f"select * from {table}") for table in (OUTBOX, FEED, STATE, CLAIM)]
+
+    await check(environment, "--scan")
+
+    assert [sql.rows(f"select * from {table}") for table in (OUTBOX, FEED, STATE, CLAIM)] == before
+
+
+async def test_a_scan_names_what_would_be_quarantined_wherever_it_waits(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.write(("passed", "k", "no object"))
+    sql.pass_all()
+    sql.write(("a", "k", FINE), ("b", "k", "no object"), ("c", "", FINE), ("gone", "k", FINE))
+    sql.read()
+    sql.write(("d", "k", {"action": 1}), ("e", "k", FINE))
+    sql.write(("736d6f6b-6500-8000-8000-000000000000", "smoke-1", FINE))
+    sql.connection.execute(f"delete from {TABLE} where id in ('gone', '736d6f6b-6500-8000-8000-000000000000')")
+
+    run = await check(environment, "--scan", "--json")
+
+    assert run.code == 1
+    assert run.json["scannedRows"] == 7
+    assert {(each["id"], each["shard"], each["reason"]) for each in run.json["rejected"]} == {
+        ("b", 0, "data-not-object"),
+        ("c", 0, "partition-key-empty"),
+        ("gone", 0, "partition-key-missing"),
+        ("d", 0, "action-not-string"),
+    }
+    assert [
+        each for each in await findings(environment, "error", scan=True) if "event 'b' with the partition" in each
+    ]
+
+
+async def test_a_scan_that_may_not_read_the_outbox_table_is_unknown(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.connection.execute(f'create role app login; grant "changefeed.readers:{TABLE}" to app')
+
+    mine = environment | {"SQL": sql.url.replace("postgres@", "app@")}
+
+    assert [each for each in await findings(mine, "unknown", scan=True) if "was not scanned to its end" in each]
+
+
+async def test_a_long_transaction_is_named(
+    environment: dict[str, str], sql: SqlDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql.create()
+    monkeypatch.setattr("relay.cli.check.sql_findings._LONG_TRANSACTION_S", 0.0)
+    assert not [each for each in await findings(environment, "warning") if "has been open for" in each]
+    with psycopg.connect(sql.url) as other:
+        other.execute("select txid_current()")
+
+        (found,) = await findings(environment, "warning")
+
+    assert "a transaction of this database has been open for 0.0 hours" in found
+
+
+async def test_a_server_that_goes_away_in_the_middle_is_reported(
+    environment: dict[str, str], sql: SqlDeployment, postgres_server: PostgresServer
+) -> None:
+    sql.create()
+    sql.connection.execute(f"insert into {CLAIM} (consumer, shard_id, owner) values ('relay', 0, 'gone')")
+    checking = asyncio.create_task(check(environment | {"SQL_CLAIM_S": "30"}))
+    others = (
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> "
+    )
+    async with asyncio.timeout(20):
+        while not sql.rows(f"{others} pg_backend_pid() and query like '%renewals%' and state = 'idle'"):
+            await asyncio.sleep(0.05)  # what another session does can only be asked for
+        run = await checking
+
+    assert (run.code, "ended the connection" in run.out) == (3, True)

@@ -1,0 +1,115 @@
+"""docs/sql.md: its commands and statements run in their order, and what it grants suffices for the relay."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.broker import topic_counts
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/sql.md").read_text(encoding="utf-8")
+WORDS = 1800
+_WITHIN_S = 40.0
+
+
+def blocks(heading: str, language: str) -> list[str]:
+    """The code blocks of a language in a section, without its subsections."""
+    [section] = re.findall(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#)", PAGE, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+
+
+def run(command: str, folder: Path, environment: dict[str, str]) -> str:
+    """Run a command of the page as it stands there."""
+    program, *arguments = shlex.split(command)
+    assert program == "python"
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    ).stdout
+
+
+def quarantined(database: str) -> bool:
+    """Whether quarantine has taken anything."""
+    with psycopg.connect(database) as reader:
+        return bool(reader.execute("select 1 from relay.item where reason is not null").fetchall())
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[ServiceBusServer]:
+    topic = {
+        "Name": "domain-events",
+        "Properties": {"RequiresDuplicateDetection": True},
+        "Subscriptions": [{"Name": "all", "Properties": {"RequiresSession": True}}],
+    }
+    namespace = {"Name": "n", "Queues": [], "Topics": [topic]}
+    async with ServiceBusServer(Entities.from_document({"UserConfig": {"Namespaces": [namespace]}})) as server:
+        yield server
+
+
+async def test_the_page_leads_from_an_empty_database_to_a_published_event(
+    postgres_database: str, broker: ServiceBusServer, tmp_path: Path
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SQL", "SERVICEBUS"))}
+    environment |= {"PYTHONPATH": str(ROOT), "CHANGEFEED_URL": postgres_database}
+    settings = tmp_path / "relay.env"
+    settings.write_text(f"SQL={postgres_database}\nSERVICEBUS={broker.connection_string}\n", encoding="utf-8")
+
+    [installed] = blocks("Set up", "sh")
+    assert "outbox.domain_event" in await asyncio.to_thread(run, installed, tmp_path, environment)
+    with psycopg.connect(postgres_database, autocommit=True) as owner:
+        owner.execute("create role relay login")
+        for statements in (*blocks("Grant the rights", "sql"), *blocks("Write", "sql")):
+            owner.execute(statements)
+        # One that can never be sent: quarantine takes rights too.
+        owner.execute("insert into outbox.domain_event (id, partition_key, data) values ('e-2', 'contact-8', '7')")
+        owner.execute('insert into changefeed."outbox:outbox.domain_event" (shard_id, id) values (0, %s)', ["e-2"])
+
+    # As the role that has these rights, and no others.
+    as_relay = postgres_database.replace("postgres@", "relay@", 1)
+    assert as_relay != postgres_database
+    settings.write_text(f"SQL={as_relay}\nSERVICEBUS={broker.connection_string}\n", encoding="utf-8")
+    worker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "relay", "run", "--env-file", "relay.env"), cwd=tmp_path, env=environment
+    )
+    try:
+        async with asyncio.timeout(_WITHIN_S):
+            while (await topic_counts(broker.admin_port))["accepted"] < 1 or not quarantined(postgres_database):
+                assert worker.returncode is None
+                await asyncio.sleep(0.1)
+        worker.terminate()
+        assert await asyncio.wait_for(worker.wait(), _WITHIN_S) == 0
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+            await worker.wait()
+
+    [pruned] = blocks("Retention", "sh")
+    await asyncio.to_thread(run, pruned, tmp_path, environment)
+    with psycopg.connect(postgres_database, autocommit=True) as owner:
+        owner.execute("update outbox.domain_event set created_at = now() - interval '40 days'")
+        [deleted] = blocks("Retention", "sql")
+        # It is still on the feed, so it is kept.
+        assert owner.execute(deleted).rowcount == 0
+        owner.execute('delete from changefeed."feed:outbox.domain_event"')
+        assert owner.execute(deleted).rowcount == 2
+
+
+def test_the_page_is_short() -> None:
+    assert len(PAGE.split()) < WORDS

@@ -1,0 +1,372 @@
+"""`python -m relay replay` from an SQL feed: what arrives again, what does not, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from changefeed.ulid import to_text
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.cli.ordered import OrderedSender, Sent
+from relay.events import Event
+from relay.settings import Settings
+from tests.support.broker import refuse, stop_refusing, topic_counts
+from tests.support.operators import Run, relay_command
+from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment, working
+from tests.support.subscriber import Subscriber, properties
+
+HOUR = ("--from", "2026-02-09T10:30:00Z", "--to", "2026-02-09T11:30:00Z")
+BEFORE, WITHIN, AFTER = "2026-02-09T10:00:00Z", "2026-02-09T11:00:00Z", "2026-02-09T11:30:00Z"
+
+
+@pytest.fixture
+def sql(postgres_database: str) -> Iterator[SqlDeployment]:
+    made = SqlDeployment(postgres_database)
+    made.create()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def environment(sql: SqlDeployment, servicebus: ServiceBusServer) -> dict[str, str]:
+    return {
+        "SQL": sql.url,
+        "SQL_CLAIM_S": "2",
+        "SERVICEBUS": servicebus.connection_string,
+        "RELAY_POLL_DELAY_MS": "50",
+        "RELAY_SENDERS": "4",
+    }
+
+
+async def replay(environment: dict[str, str], *words: str) -> Run:
+    return await relay_command(environment, "replay", *words)
+
+
+async def received(servicebus: ServiceBusServer, count: int) -> dict[str, list[str]]:
+    """What a subscriber gets, exactly `count` messages."""
+    subscriber = Subscriber(servicebus.connection_string)
+    await subscriber.receive(count)
+    await subscriber.receive_rest(wait_s=0.3)
+    assert subscriber.count == count
+    return subscriber.ids()
+
+
+async def test_events_are_published_in_the_order_of_the_feed_from_page_to_page(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.cli.replay.sql._PAGE_ROWS", 7)
+    ids: dict[str, list[str]] = {}
+    for number in range(60):
+        key, identifier = f"k{number % 3}", f"e{99 - number}"
+        ids.setdefault(key, []).append(identifier)
+        sql.named(identifier, key=key, shard_id=number % 3 % 2, hint=WITHIN)
+    sql.pass_all(0, 1)
+
+    run = await replay(environment | {"SQL_SHARDS": "2"}, *HOUR, "--json")
+
+    assert (run.code, run.json["matched"], run.json["published"], run.json["invalid"]) == (0, 60, 60, [])
+    assert await received(servicebus, 60) == ids
+
+
+async def test_the_range_holds_its_beginning_and_not_its_end(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
+) -> None:
+    for identifier, hint in (
+        ("early", "2026-02-09T10:29:59.999Z"),
+        ("first", "2026-02-09T10:30:00Z"),
+        ("last", "2026-02-09T11:29:59.999Z"),
+        ("late", AFTER),
+    ):
+        sql.named(identifier, hint=hint)
+        sql.read()
+    sql.pass_all()
+
+    run = await replay(environment, *HOUR, "--json")
+
+    assert (run.json["from"], run.json["to"]) == ("2026-02-09T10:30:00Z", "2026-02-09T11:30:00Z")
+    assert await received(servicebus, 2) == {"k": ["first", "last"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--partition-key", "a"), {"a": ["a1", "a2"]}),
+        (("--action", "Moved"), {"a": ["a2"], "b": ["b2"]}),
+        (("--id", "b2", "--id", "a1"), {"a": ["a1"], "b": ["b2"]}),
+        (("--shard", "1"), {"b": ["b1", "b2"]}),
+    ],
+)
+async def test_key_action_ids_and_shard_narrow_it(
+    environment: dict[str, str],
+    sql: SqlDeployment,
+    servicebus: ServiceBusServer,
+    options: tuple[str, ...],
+    expected: dict[str, list[str]],
+) -> None:
+    for shard_id, key in enumerate("ab"):
+        sql.write(
+            (f"{key}1", key, {"action": "Named"}),
+            (f"{key}2", key, {"action": "Moved"}),
+            shard_id=shard_id,
+            hint=WITHIN,
+        )
+    sql.pass_all(0, 1)
+
+    run = await replay(environment | {"SQL_SHARDS": "2"}, *HOUR, *options, "--json")
+
+    count = sum(len(ids) for ids in expected.values())
+    assert (run.code, run.json["matched"]) == (0, count)
+    assert await received(servicebus, count) == expected
+
+
+async def test_it_begins_behind_a_cursor_and_needs_no_end(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
+) -> None:
+    sql.named("e1", "e2", "e3")
+    sql.pass_all()
+    cursor = to_text(sql.read()[0])
+
+    run = await replay(environment, "--from-cursor", cursor, "--json")
+
+    assert (run.code, run.json["published"]) == (0, 2)
+    assert await received(servicebus, 2) == {"k": ["e2", "e3"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "says"),
+    [
+        (("--from-cursor", "x"), {}, "'x' is no ULID"),
+        (("--from-cursor", "0" * 26, "--from", "1"), {}, "either --from or --from-cursor"),
+        (("--from-cursor", "0" * 26), {"SQL_SHARDS": "2"}, "add --shard"),
+        (("--from-cursor", "0" * 26, "--to", "0"), {}, "the range is empty"),
+        (("--from", "1"), {}, "give --from and --to, or --from-cursor"),
+        (HOUR, {"COSMOS": "AccountEndpoint=https://127.0.0.1:1/;AccountKey=YQ==;"}, "add --source cosmos or"),
+    ],
+)
+async def test_what_makes_no_sense_is_wrong_usage(
+    environment: dict[str, str], words: tuple[str, ...], settings: dict[str, str], says: str
+) -> None:
+    run = await replay(environment | settings, *words)
+
+    assert (run.code, says in run.err) == (2, True)
+
+
+async def test_a_range_behind_the_last_position_is_empty(environment: dict[str, str], sql: SqlDeployment) -> None:
+    sql.named("e1", hint=BEFORE)
+    sql.pass_all()
+
+    run = await replay(environment, *HOUR)
+
+    assert (run.code, run.out) == (0, "0 event(s) published, 0 invalid, 0 not sent\n")
+
+
+async def test_events_that_the_relay_has_not_passed_are_left_to_it(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
+) -> None:
+    sql.named("e1", "e2", "e3", hint=WITHIN)
+    sql.named("o1", key="other", hint=WITHIN)
+    sql.pass_to(sql.read()[1])
+    sql.named("e4", hint=WITHIN)
+
+    people, data = await replay(environment, *HOUR), await replay(environment, *HOUR, "--json")
+
+    assert (people.code, data.json["ahead"], data.json["published"]) == (1, {"k": 2, "other": 1}, 2)
+    assert "3 event(s) of 2 partition key(s) were left to the relay, whose cursors have not passed" in people.out
+    assert await received(servicebus, 2) == {"k": ["e1", "e2"]}
+
+
+async def test_where_the_relay_has_claimed_nothing_everything_is_left_to_it_unless_forced(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
+) -> None:
+    sql.named("e1", hint=WITHIN)
+
+    left = await replay(environment, *HOUR, "--json")
+    forced = await replay(environment, *HOUR, "--json", "--force")
+
+    assert (left.code, left.json["ahead"], left.json["published"]) == (1, {"k": 1}, 0)
+    assert (forced.code, forced.json["published"]) == (0, 1)
+    assert await received(servicebus, 1) == {"k": ["e1"]}
+
+
+async def test_a_dry_run_counts_and_sends_nothing(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    sql.named("e1", "e2", hint=WITHIN)
+    sql.write(("m", "other", {"action": "Moved"}), ("bad", "k", "no object"), hint=WITHIN)
+    sql.pass_all()
+    state = tmp_path / "state"
+
+    run = await replay(environment, *HOUR, "--dry-run", "--json", "--state", str(state))
+
+    assert (run.code, run.json["dryRun"]) == (1, True)
+    assert run.json["actions"] == {"Named": 2, "Moved": 1}
+    assert run.json["partitionKeys"] == {"k": 2, "other": 1}
+    assert [(each["id"], each["reason"]) for each in run.json["invalid"]] == [("bad", "data-not-object")]
+    assert (await topic_counts(servicebus.admin_port))["accepted"] == 0
+    assert not state.exists()
+
+
+async def test_events_whose_row_is_gone_are_reported_and_those_of_smoke_tests_are_not(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    canary = "736d6f6b-6500-8000-8000-000000000000"
+    sql.named("e1", "gone", canary, "e2", hint=WITHIN)
+    sql.pass_all()
+    sql.connection.execute(f"delete from {TABLE} where id in ('gone', '{canary}')")
+    words = (*HOUR, "--state", str(tmp_path / "state"))
+
+    run = await replay(environment, *words)
+    again = await replay(environment, *words, "--json")
+
+    assert run.code == 1
+    assert run.out.startswith("2 event(s) published, 1 invalid, 0 not sent\n")
+    assert (
+        f"invalid: document 'gone' of '': row-missing: {TABLE} has no such row any more (shard 0, posit" in run.out
+    )
+    assert [each["id"] for each in again.json["invalid"]] == ["gone"]
+    assert await received(servicebus, 2) == {"k": ["e1", "e2"]}
+
+
+async def test_events_of_another_type_are_left_out(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
+) -> None:
+    sql.connection.execute(f"alter table {TABLE} add column type text default 'domainEvent'")
+    sql.named("e1", "other", hint=WITHIN)
+    sql.connection.execute(f"update {TABLE} set type = 'contact' where id = 'other'")
+    sql.pass_all()
+
+    assert (await replay(environment, *HOUR, "--json")).json["matched"] == 1
+    assert await received(servicebus, 1) == {"k": ["e1"]}
+
+
+async def test_events_of_a_parked_key_are_left_to_a_release(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
+) -> None:
+    sql.write(("bad", "k", "no object"), ("e1", "k", {"action": "Named"}), hint=WITHIN)
+    sql.named("o1", key="other", hint=WITHIN)
+    async with working(Settings.from_environment(environment | {"RELAY_ON_POISON": "park"})):
+        await sql.until_passed()
+
+    run = await replay(environment, *HOUR, "--as-new", "--json")
+
+    assert (run.code, run.json["parked"], run.json["published"]) == (1, {"k": 2}, 1)
+    assert [len(ids) for ids in (await received(servicebus, 2)).values()] == [2]
+
+
+async def test_as_new_everything_arrives_again_with_its_own_id_beside_the_new_one(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
+) -> None:
+    sql.named("e1")
+    async with working(Settings.from_environment(environment)):
+        subscriber = Subscriber(servicebus.connection_string)
+        await subscriber.receive(1)
+        await sql.until_passed()
+
+    run = await replay(environment, "--from-cursor", "0" * 26, "--as-new", "--json")
+
+    again = Subscriber(servicebus.connection_string)
+    await again.receive(1)
+    (message,) = again.messages["k"]
+    assert message.message_id == f"e1:replay:{run.json['run']}"
+    assert properties(message)["originalId"] == "e1"
+    assert "cosmosTimestamp" not in properties(message)
+
+
+class Killed(BaseException):
+    """The end of the process, at this very place."""
+
+
+@pytest.mark.parametrize("keys", [1, 2])
+async def test_a_replay_that_was_cut_short_goes_on_where_it_was(
+    environment: dict[str, str],
+    sql: SqlDeployment,
+    servicebus: ServiceBusServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keys: int,
+) -> None:
+    monkeypatch.setattr("relay.cli.replay.sql._PAGE_ROWS", 4)
+    for number in range(12):
+        # One key may be written to two shards: each has positions of its own.
+        sql.named(f"e{number}", key=f"k{number % keys}", shard_id=number // 6, hint=WITHIN)
+    sql.pass_all(0, 1)
+    words = (*HOUR, "--state", str(tmp_path / "state"), "--json")
+    environment |= {"SQL_SHARDS": "2"}
+    send, calls = OrderedSender.send, 0
+
+    async def send_and_die(self: OrderedSender, events: list[Event], **options: bool) -> Sent:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise Killed
+        return await send(self, events, **options)
+
+    monkeypatch.setattr(OrderedSender, "send", send_and_die)
+    with pytest.raises(Killed):
+        await replay(environment, *words)
+    monkeypatch.setattr(OrderedSender, "send", send)
+
+    run = await replay(environment, *words)
+    finished = await replay(environment, *words)
+
+    assert (run.code, run.json["skipped"], run.json["published"]) == (0, 6, 12)
+    assert (finished.json["published"], finished.json["matched"]) == (12, 0)
+    assert (await topic_counts(servicebus.admin_port))["duplicates_dropped"] == 0
+    arrived = await received(servicebus, 12)
+    assert sorted(name for ids in arrived.values() for name in ids) == sorted(f"e{number}" for number in range(12))
+
+
+async def test_a_state_file_belongs_to_one_feed(
+    environment: dict[str, str], sql: SqlDeployment, tmp_path: Path
+) -> None:
+    sql.named("e1", hint=WITHIN)
+    sql.pass_all()
+    words = (*HOUR, "--state", str(tmp_path / "state"))
+    await replay(environment, *words)
+
+    by_id = await replay(environment, *words, "--id", "e1")
+    sql.connection.execute(f"select changefeed.drop_feed('{TABLE}'); select changefeed.setup_feed('{TABLE}')")
+    set_up_again = await replay(environment, *words)
+
+    assert (by_id.code, "differs in ids" in by_id.err) == (2, True)
+    assert (set_up_again.code, "differs in container" in set_up_again.err) == (2, True)
+
+
+async def test_a_refused_event_holds_up_nobody(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
+) -> None:
+    sql.named("e1", "e2", "e3", hint=WITHIN)
+    sql.pass_all()
+    await refuse(servicebus.admin_port, "e2", "com.microsoft:argument-error")
+
+    run = await replay(environment, *HOUR, "--json")
+    await stop_refusing(servicebus.admin_port)
+
+    assert (run.code, run.json["published"]) == (1, 2)
+    assert [(each["id"], each["reason"]) for each in run.json["invalid"]] == [("e2", "message-refused")]
+    assert await received(servicebus, 2) == {"k": ["e1", "e3"]}
+
+
+async def test_a_database_that_is_away_is_an_error_of_the_service(environment: dict[str, str]) -> None:
+    run = await replay(environment | {"SQL": "postgresql://relay:hidden@127.0.0.1:1/shop"}, *HOUR)
+
+    assert (run.code, "cannot be read or written" in run.err, "hidden" in run.err) == (3, True, False)
+
+
+async def test_the_role_of_readers_is_enough(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
+) -> None:
+    sql.named("e1", hint=WITHIN)
+    sql.pass_all()
+    sql.connection.execute(
+        f'create role app login; grant "changefeed.readers:{TABLE}" to app; '
+        "grant usage on schema relay to app; grant select on relay.item to app"
+    )
+
+    run = await replay(environment | {"SQL": sql.url.replace("postgres@", "app@")}, *HOUR)
+
+    assert run.code == 0
+    assert sql.rows(f"select id from {OUTBOX}") == []
+    assert await received(servicebus, 1) == {"k": ["e1"]}

@@ -1,0 +1,58 @@
+"""Which store the commands of quarantine use, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.cli.quarantine.records import open_records
+from relay.cli.quarantine.store import items_of
+from relay.cosmos.items import CosmosItems
+from relay.errors import ServiceError
+from relay.quarantine.summaries import Filter
+from relay.settings import Settings
+from relay.sql.items import SqlItems
+from tests.unit.relay.test_containers import SETTINGS, Account
+from tests.unit.relay.test_cosmos_items import Container, refusal
+
+SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ=="
+COSMOS = "AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=c2VjcmV0a2V5;"
+
+
+@pytest.mark.parametrize(
+    ("outboxes", "kind"),
+    [
+        ({"SQL": "postgresql://h/d"}, SqlItems),
+        ({"COSMOS": COSMOS}, CosmosItems),
+        ({"COSMOS": COSMOS, "SQL": "postgresql://h/d"}, CosmosItems),
+    ],
+)
+def test_the_store_is_where_the_outbox_is(outboxes: dict[str, str], kind: type) -> None:
+    assert isinstance(items_of(Settings.from_environment({**outboxes, "SERVICEBUS": SERVICEBUS})), kind)
+
+
+async def test_the_connection_of_a_command_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account()
+    account.containers["quarantine"] = Container()
+    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
+
+    async with open_records(SETTINGS) as records:
+        assert account.opened == 0
+        assert len(await records.find(Filter())) == 5
+        assert account.open == 1
+
+    assert account.open == 0
+
+
+async def test_a_command_that_fails_leaves_no_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account()
+    account.containers["quarantine"] = Container(refusal(403))
+    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
+
+    async def command() -> None:
+        async with open_records(SETTINGS) as records:
+            await records.find(Filter())
+
+    with pytest.raises(ServiceError, match="the container 'quarantine' cannot be read or written"):
+        await command()
+
+    assert account.open == 0
