@@ -10,8 +10,10 @@ from changefeed.statements import BackfillPlan, Dialect, Operation, Statement
 from changefeed.writing import shard_of
 
 # One process at a time: the order of the rows is theirs in the list.
-_BEGIN = """
-set nocount on; set xact_abort on; begin transaction;
+_BEGIN = "set xact_abort on; begin transaction;"
+# A statement with parameters must not begin the transaction: SQL Server takes it for a procedure, which has to end
+# with as many transactions as it began with.
+_LOCK = """
 declare @granted int;
 exec @granted = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
@@ -46,7 +48,8 @@ class Backfill:
 
     def _in_transaction(self, steps: Operation[int | None]) -> Operation[int | None]:
         try:
-            yield Statement(_BEGIN, (f"changefeed.backfill:{self._table}",))
+            yield Statement(_BEGIN)
+            yield Statement(_LOCK, (f"changefeed.backfill:{self._table}",))
             value = yield from steps
             yield Statement(_COMMIT)
         except ChangefeedError as error:
@@ -155,7 +158,7 @@ class Backfill:
         )
         columns = ", ".join(["shard_id", "time_hint", *(self._dialect.quoted(row[0]) for row in keys)])
         moved = yield from self._rows(
-            "set nocount on; declare @last bigint, @moved int; "
+            "declare @last bigint, @moved int; "
             f"set @last = (select max(p.changefeed_position) from (select top ({int(rows)}) changefeed_position "
             f"from {self._list} order by changefeed_position) as p); "
             f"insert into {self._outbox} ({columns}) select {columns} from {self._list} "

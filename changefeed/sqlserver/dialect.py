@@ -164,8 +164,8 @@ class SqlServerDialect:
         """Call a procedure of a feed. Raises SetupError where there is none."""
         try:
             return (yield statement)
-        except DatabaseError as error:
-            if error.lost:
+        except (DatabaseError, SetupError) as error:
+            if isinstance(error, DatabaseError) and error.lost:
                 raise
             # The text of the server's own error is in the server's language.
             found = yield Statement("select object_id(?)", (procedure,))
@@ -176,8 +176,8 @@ class SqlServerDialect:
     def _administer(self, sql: str, *parameters: object) -> Operation[None]:
         try:
             yield Statement(sql, parameters)
-        except DatabaseError as error:
-            if error.lost:
+        except (DatabaseError, SetupError) as error:
+            if isinstance(error, DatabaseError) and error.lost:
                 raise
             # What failed in the middle has left its transaction open where XACT_ABORT does not cover the error.
             yield Statement("if @@trancount > 0 rollback transaction")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _CONNECT_TIMEOUT_S = 15
 _STATEMENT_TIMEOUT_S = 60
+_SETTINGS = "set nocount off; set implicit_transactions off; set xact_abort off;"
 
 # The numbers of the migrations; they are in the messages, since the driver does not show an error's number.
 EXCEPTIONS: dict[str, type[ChangefeedError]] = {
@@ -188,7 +189,9 @@ def _connect(url: str, options: dict[str, Any]) -> Connection:
         raise SetupError(message) from error
     with explained():
         connection = mssql_python.connect(url, **{"timeout": _CONNECT_TIMEOUT_S, **options, "autocommit": True})
-    connection.timeout = _STATEMENT_TIMEOUT_S
+        connection.timeout = _STATEMENT_TIMEOUT_S
+        # A default of the server may have them on, and then no statement says how many rows it changed.
+        connection.execute(_SETTINGS).close()
     return connection
 
 

@@ -93,7 +93,7 @@ class Events:
             columns, hint = "shard_id, time_hint, id", f"'{time_hint}', "
         outbox = ", ".join(f"({shard_id}, {hint}{number})" for number in ids)
         self.run(
-            "set nocount on; declare @own bit = case when @@trancount = 0 then 1 else 0 end; "
+            "declare @own bit = case when @@trancount = 0 then 1 else 0 end; "
             "if @own = 1 begin transaction; "
             f"insert into {{events}} (id, data) values {rows}; "
             f"insert into {{outbox}} ({columns}) values {outbox}; "

@@ -18,8 +18,9 @@ from tests.changefeed.sqlserver.conftest import Database, Events
 pytestmark = pytest.mark.timeout(300)
 
 _NOW_MS = "select datediff_big(millisecond, '1970-01-01', sysutcdatetime())"
+# Without parameters, since with them SQL Server takes it for a procedure, which may not leave a transaction open.
 _HOLD_THE_SHARD = (
-    "begin transaction; declare @granted int; exec @granted = sp_getapplock @Resource = ?, "
+    "begin transaction; declare @granted int; exec @granted = sp_getapplock @Resource = N'{resource}', "
     "@LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 5000; select @granted"
 )
 
@@ -31,6 +32,12 @@ def _ulids(events: Events, shard_id: int = 0) -> list[bytes]:
         found += [entry.ulid for entry in page.entries]
         page = events.feed.read(shard_id, page.cursor)
     return found
+
+
+def _hold_the_shard(events: Events) -> int:
+    resource = f"changefeed.feed:{events.table}/0"
+    held: int = events.session.execute(Statement(_HOLD_THE_SHARD.replace("{resource}", resource))).rows[0][0]
+    return held
 
 
 def test_a_page_has_the_events_in_the_order_of_insertion_and_then_comes_nothing(events: Events) -> None:
@@ -328,7 +335,7 @@ def _reading(events: Events, database: Database, started: threading.Event) -> li
 def test_one_reader_at_a_time_numbers_a_shard(events: Events, database: Database) -> None:
     events.insert(1)
     holder = events.on(database.session())
-    granted = holder.run(_HOLD_THE_SHARD, f"changefeed.feed:{events.table}/0").rows[0][0]
+    granted = _hold_the_shard(holder)
     started = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         reading: Future[list[int]] = pool.submit(_reading, events, database, started)
@@ -349,7 +356,7 @@ def test_one_reader_at_a_time_numbers_a_shard(events: Events, database: Database
 def test_a_reader_that_waits_too_long_for_the_shard_is_refused(events: Events, database: Database) -> None:
     events.insert(1)
     holder = events.on(database.session())
-    holder.run(_HOLD_THE_SHARD, f"changefeed.feed:{events.table}/0")
+    _hold_the_shard(holder)
 
     with pytest.raises(FeedBusyError, match="Try again"):
         events.feed.read(0)
@@ -361,7 +368,7 @@ def test_a_reader_at_the_head_takes_no_lock(events: Events, database: Database) 
     events.insert(1)
     cursor = events.feed.read(0).cursor
     holder = events.on(database.session())
-    holder.run(_HOLD_THE_SHARD, f"changefeed.feed:{events.table}/0")
+    _hold_the_shard(holder)
 
     assert events.feed.read(0, cursor).entries == []
     assert events.read() == [1]

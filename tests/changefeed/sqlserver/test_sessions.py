@@ -59,6 +59,14 @@ def test_an_error_behind_a_result_is_raised(database: Database) -> None:
         database.session().execute(Statement("select 1; throw 50001, 'behind the result', 1"))
 
 
+def test_a_statement_says_how_many_rows_it_changed(events: Events, database: Database) -> None:
+    events.insert(1, 2)
+    update = Statement(f"update {events.table} set data = ? where id >= ?", ("new", 2))
+
+    assert connect(database.url).execute(update).changed == 1
+    assert events.session.execute(Statement(f"update {events.table} set data = null where id > 2")).changed == 0
+
+
 def test_a_closed_session_is_lost(database: Database) -> None:
     session = connect(database.url)
     session.close()

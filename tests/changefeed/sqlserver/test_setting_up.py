@@ -11,6 +11,7 @@ import pytest
 from changefeed import (
     START,
     ArgumentError,
+    ChangefeedError,
     Consumer,
     DatabaseError,
     Feed,
@@ -50,7 +51,7 @@ def test_a_schema_of_a_later_version_is_refused(database: Database) -> None:
 def test_a_migration_that_fails_leaves_nothing(database: Database) -> None:
     known = migrations("sqlserver")
     half = "create table changefeed.half (n int)\ngo\nselect * from nothing"
-    with pytest.raises(DatabaseError):
+    with pytest.raises(ChangefeedError, match="nothing"):
         run(database.owner, database.owner.dialect.install([*known, Migration(len(known) + 1, "failing", half)]))
 
     left = database.owner.execute(Statement("select @@trancount, object_id('changefeed.half')")).rows[0]
