@@ -193,7 +193,7 @@ def test_what_may_be_tried_again_is_exit_code_1(shop: Shop) -> None:
     [
         ("postgresql://user:s3cret@[::1", 1),
         ("postgresql://user:s3c%zzret@localhost/x", 1),
-        ("Server=x;Pwd=s3cret", 2),
+        ("Server=127.0.0.1,1;Database=x;Uid=u;Pwd=s3cret", 1),
         ("s3cret", 2),
         ("", 2),
     ],
