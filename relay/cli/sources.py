@@ -10,10 +10,11 @@ from enum import StrEnum
 from azure.core.exceptions import AzureError
 
 from changefeed import ChangefeedError
-from changefeed.statements import AsyncSession
+from changefeed.statements import AsyncSession, Statement
 from relay.errors import ServiceError, UsageError, first_line
 from relay.settings import Settings, SqlFeed
 from relay.sql.connection import connect
+from relay.sql.database import CONSUMER
 
 
 class SourceKind(StrEnum):
@@ -70,6 +71,16 @@ async def open_session(feed: SqlFeed) -> AsyncIterator[AsyncSession]:
         yield session
     finally:
         await session.close()
+
+
+async def read_cursors(session: AsyncSession, feed: SqlFeed) -> dict[int, bytes]:
+    """How far the relay is in each shard that it has claimed. Raises ServiceError."""
+    claims = f"changefeed.{session.dialect.quoted(f'claim:{feed.feed}')}"
+    with explaining_feed_errors(feed):
+        found = await session.execute(
+            Statement(f"select shard_id, last_ulid from {claims} where consumer = ?", (CONSUMER,))
+        )
+    return {shard_id: bytes(cursor) for shard_id, cursor in found.rows}
 
 
 @contextmanager

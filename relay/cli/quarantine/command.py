@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from relay.cli.committed import open_outbox
 from relay.cli.console import Console
 from relay.cli.ordered import ordered_sender
 from relay.cli.quarantine import release, set_aside
 from relay.cli.quarantine.discard import discard, find_orders
 from relay.cli.quarantine.listing import list_records, show_record
+from relay.cli.quarantine.lookups import Lookup, open_lookup
 from relay.cli.quarantine.parked_release import ParkedRelease
 from relay.cli.quarantine.records import Records, open_records
-from relay.cli.quarantine.successors import Successors
 from relay.cli.results import EXIT_CODES, Result
+from relay.cli.sources import add_source_argument, choose_source
 from relay.errors import UsageError
 from relay.events import Reason
 from relay.quarantine.summaries import Filter, RecordSummary
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser, common: argparse.ArgumentPars
     commands = parser.add_subparsers(dest="quarantine_command", required=True, metavar="COMMAND")
 
     def add(name: str, summary: str, examples: str) -> argparse.ArgumentParser:
-        return commands.add_parser(
+        made = commands.add_parser(
             name,
             parents=[common],
             help=summary,
@@ -88,6 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser, common: argparse.ArgumentPars
             epilog=f"{examples}\n\n{EXIT_CODES}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        add_source_argument(made)
+        return made
 
     listing = add("list", "list the quarantined documents, in order of arrival", LIST_EXAMPLES)
     _add_filter(listing)
@@ -134,7 +136,8 @@ async def run(arguments: argparse.Namespace, settings: Settings, console: Consol
         _check_choice(arguments)
     if arguments.quarantine_command == "discard" and not arguments.yes and not console.can_ask:
         raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
-    async with open_records(settings) as records:
+    source = choose_source(settings, arguments.source)
+    async with open_records(settings, source) as records:
         match arguments.quarantine_command:
             case "list":
                 chosen = Filter(arguments.reason, arguments.partition_key)
@@ -142,9 +145,11 @@ async def run(arguments: argparse.Namespace, settings: Settings, console: Consol
             case "show":
                 return await show_record(records, arguments.id)
             case "release":
-                return await _release(arguments, settings, records, console)
+                async with open_lookup(settings, source, records) as lookup:
+                    return await _release(arguments, settings, records, lookup, console)
             case "add":
-                return await set_aside.run(arguments, settings, records, console)
+                async with open_lookup(settings, source, records) as lookup:
+                    return await set_aside.run(arguments, settings.event_type, records, lookup, console)
         return await _discard(arguments, records, console)
 
 
@@ -162,15 +167,14 @@ async def _chosen(arguments: argparse.Namespace, records: Records) -> tuple[list
 
 
 async def _release(
-    arguments: argparse.Namespace, settings: Settings, records: Records, console: Console
+    arguments: argparse.Namespace, settings: Settings, records: Records, lookup: Lookup, console: Console
 ) -> Result:
     summaries, missing = await _chosen(arguments, records)
     parked = await records.holdings.parked(arguments.partition_key)
     free = [summary for summary in summaries if summary.partition_key not in parked]
     progress = console.progress("released", len(summaries))
-    async with ordered_sender(settings) as sender, open_outbox(settings) as outbox:
-        successors = Successors(outbox, records, settings.event_type)
-        outcome = await release.release(records, sender, successors, free, settings.event_type, progress)
+    async with ordered_sender(settings) as sender:
+        outcome = await release.release(records, sender, lookup, free, settings.event_type, progress)
         whole = arguments.all and arguments.reason is None
         in_order = ParkedRelease(records, sender, settings.event_type, outcome)
         for key in parked:

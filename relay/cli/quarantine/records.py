@@ -9,6 +9,7 @@ from typing import Any
 
 from relay.cli.quarantine.holdings import Holdings
 from relay.cli.quarantine.store import explaining_store_errors, open_items
+from relay.cli.sources import SourceKind
 from relay.errors import UsageError
 from relay.quarantine.items import BatchFailed, Delete, ItemNotFound, Items
 from relay.quarantine.record import part_id
@@ -94,9 +95,9 @@ class Records:
 
 
 @asynccontextmanager
-async def open_records(settings: Settings) -> AsyncIterator[Records]:
-    """The quarantine that the settings name. Its methods raise ServiceError where it cannot be reached."""
-    async with open_items(settings) as items:
+async def open_records(settings: Settings, source: SourceKind) -> AsyncIterator[Records]:
+    """The quarantine of an outbox. Its methods raise ServiceError where it cannot be reached."""
+    async with open_items(settings, source) as items:
         yield Records(items)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from relay.cli.console import Progress
 from relay.cli.ordered import OrderedSender
+from relay.cli.quarantine.lookups import Lookup
 from relay.cli.quarantine.records import SHORT_ID, Records
-from relay.cli.quarantine.successors import Successors
 from relay.cli.results import ExitCode, Result
 from relay.cosmos.documents import event_of
 from relay.events import Event, EventName
@@ -65,7 +65,7 @@ class ReleaseOutcome:
 async def release(
     records: Records,
     sender: OrderedSender,
-    successors: Successors,
+    lookup: Lookup,
     summaries: list[RecordSummary],
     event_type: str,
     progress: Progress,
@@ -100,7 +100,7 @@ async def release(
                 continue
             released.add(event.name)
             loaded.append((summary, event))
-        await _publish(records, sender, successors, loaded, outcome)
+        await _publish(records, sender, lookup, loaded, outcome)
         progress.update(len(outcome.released))
     return outcome
 
@@ -129,12 +129,12 @@ async def load(records: Records, summary: RecordSummary, event_type: str, outcom
 async def _publish(
     records: Records,
     sender: OrderedSender,
-    successors: Successors,
+    lookup: Lookup,
     loaded: Sequence[tuple[RecordSummary, Event]],
     outcome: ReleaseOutcome,
 ) -> None:
     summaries = dict(enumerate(summary for summary, _ in loaded))
-    late = [position for position, (_, event) in enumerate(loaded) if await successors.went_out(event)]
+    late = [position for position, (_, event) in enumerate(loaded) if await lookup.went_out(event)]
     sent = await sender.send([event for _, event in loaded])
     for rejected in sent.rejected:
         summary = summaries.pop(rejected.position)

@@ -6,12 +6,11 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from relay.cli.committed import Outbox, Stored, open_outbox
 from relay.cli.console import Console
+from relay.cli.quarantine.lookups import Lookup
 from relay.cli.quarantine.records import Records
 from relay.cli.results import ExitCode, Result
 from relay.errors import UsageError
-from relay.settings import Settings
 
 EXAMPLES = """\
 examples:
@@ -51,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="write the order even if the event is not found")
 
 
-async def run(arguments: argparse.Namespace, settings: Settings, records: Records, console: Console) -> Result:
+async def run(
+    arguments: argparse.Namespace, event_type: str, records: Records, lookup: Lookup, console: Console
+) -> Result:
     """Look up the event, ask for confirmation, and write the order.
 
     Raises:
@@ -61,8 +62,7 @@ async def run(arguments: argparse.Namespace, settings: Settings, records: Record
     if not arguments.yes and not console.can_ask:
         raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
     key, event_id = arguments.key, arguments.id
-    async with open_outbox(settings) as outbox:
-        finding = await _look(outbox, key, event_id, settings.event_type)
+    finding = await _look(lookup, key, event_id, event_type)
     data = {"partitionKey": key, "id": event_id, **finding.data}
     if not finding.allowed and not arguments.force:
         return Result(ExitCode.FINDINGS, {**data, "ordered": False}, [*finding.lines, "Nothing was ordered."])
@@ -78,31 +78,26 @@ async def run(arguments: argparse.Namespace, settings: Settings, records: Record
     return Result(ExitCode.OK, {**data, "ordered": True}, lines)
 
 
-async def _look(outbox: Outbox, key: str, event_id: str, event_type: str) -> _Finding:
-    stored = await outbox.find(key, event_id)
-    if stored is None:
+async def _look(lookup: Lookup, key: str, event_id: str, event_type: str) -> _Finding:
+    found = await lookup.find(key, event_id)
+    if found is None:
         line = (
             f"The outbox has no document {event_id!r} with the partition key {key!r}: it has expired or was "
             "deleted, or the key or the id is misspelt. --force writes the order anyway."
         )
         return _Finding([line], {"found": False, "passed": None}, allowed=False)
-    if stored.type != event_type:
+    if found.type != event_type:
         line = (
-            f"The document {event_id!r} is of the type {stored.type!r}, not {event_type!r}: the relay does not "
+            f"The document {event_id!r} is of the type {found.type!r}, not {event_type!r}: the relay does not "
             "publish it. --force writes the order anyway."
         )
         return _Finding([line], {"found": True, "passed": None}, allowed=False)
-    return await _position(outbox, key, stored)
-
-
-async def _position(outbox: Outbox, key: str, stored: Stored) -> _Finding:
-    passed = None if stored.lsn is None else await (await outbox.positions()).passed(key, stored.lsn)
     lines = {
         True: [
-            "The relay has already passed this event, according to its lease: the event was published or is in "
-            "quarantine. The order has no effect unless the event is delivered again."
+            "The relay has already passed this event, according to its checkpoint: the event was published or is "
+            "in quarantine. The order has no effect unless the event is delivered again."
         ],
-        None: ["No lease shows whether the relay has already passed this event."],
+        None: ["No checkpoint shows whether the relay has already passed this event."],
         False: [],
     }
-    return _Finding(lines[passed], {"found": True, "passed": passed}, allowed=True)
+    return _Finding(lines[found.passed], {"found": True, "passed": found.passed}, allowed=True)

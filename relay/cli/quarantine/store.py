@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+from relay.cli.sources import SourceKind, sql_feed
 from relay.cosmos.containers import Containers
 from relay.cosmos.items import CosmosItems
 from relay.errors import ServiceError, StoreError
@@ -15,19 +16,19 @@ from relay.sql.items import SqlItems
 
 
 @asynccontextmanager
-async def open_items(settings: Settings) -> AsyncIterator[Items]:
-    """The store of the outbox that the settings name. Nothing is connected until it is read or written."""
-    items = items_of(settings)
+async def open_items(settings: Settings, source: SourceKind) -> AsyncIterator[Items]:
+    """The store of the outbox. Nothing is connected until it is read or written."""
+    items = items_of(settings, source)
     try:
         yield items
     finally:
         await items.close()
 
 
-def items_of(settings: Settings) -> Items:
-    """The store in the outbox's own database. Where there is an outbox in both, it is Cosmos DB's."""
-    if settings.cosmos is None and settings.sql is not None:
-        return SqlItems(Database(settings.sql))
+def items_of(settings: Settings, source: SourceKind) -> Items:
+    """The store in the outbox's own database."""
+    if source is SourceKind.SQL:
+        return SqlItems(Database(sql_feed(settings)))
     return CosmosItems(Containers(settings))
 
 

@@ -22,10 +22,10 @@ from relay.cli.replay.cosmos import CosmosReading
 from relay.cli.replay.reading import Reading
 from relay.cli.replay.replaying import Replay
 from relay.cli.replay.report import dry_result, finished_before, result_of
-from relay.cli.replay.sql import SqlRange, SqlReading, feed_identity, read_cursors
+from relay.cli.replay.sql import SqlRange, SqlReading, feed_identity
 from relay.cli.replay.state import ReplayIdentity, ReplayState
 from relay.cli.results import Result
-from relay.cli.sources import SourceKind, choose_source, open_session, sql_feed
+from relay.cli.sources import SourceKind, choose_source, open_session, read_cursors, sql_feed
 from relay.connection_strings import ConnectionString
 from relay.settings import Connection, Settings, SqlFeed
 
@@ -68,7 +68,7 @@ async def run(arguments: argparse.Namespace, settings: Settings, console: Consol
         sender = None
         if not arguments.dry_run:
             sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
-        parked = None if arguments.force else await _parked(settings)
+        parked = None if arguments.force else await _parked(settings, source)
         reading = await opened.reading(state.identity, force=arguments.force)
         counts = await Replay(reading, sender, parked, state, console).run()
         if sender is None:
@@ -128,8 +128,8 @@ def _until(identity: ReplayIdentity) -> int:
     return min(identity.until, identity.started + 1)
 
 
-async def _parked(settings: Settings) -> Set[str]:
-    async with open_records(settings) as records:
+async def _parked(settings: Settings, source: SourceKind) -> Set[str]:
+    async with open_records(settings, source) as records:
         return (await records.holdings.parked()).keys()
 
 

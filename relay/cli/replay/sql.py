@@ -15,7 +15,6 @@ from relay.cli.smoke.canary import is_canary
 from relay.cli.sources import explaining_feed_errors
 from relay.events import Document, Event, Rejected, read_event
 from relay.settings import SqlFeed
-from relay.sql.database import CONSUMER
 from relay.sql.rows import document_of, is_of_type
 
 _PAGE_ROWS = 500
@@ -138,16 +137,6 @@ class SqlReading:
         """As the relay reads it."""
         committed_at = min(milliseconds(from_text(document["_ulid"])) // 1000, int(time.time()))
         return read_event(document, committed_at=committed_at)
-
-
-async def read_cursors(session: AsyncSession, feed: SqlFeed) -> dict[int, bytes]:
-    """How far the relay is in each shard that it has claimed. Raises ServiceError."""
-    claims = f"changefeed.{session.dialect.quoted(f'claim:{feed.feed}')}"
-    with explaining_feed_errors(feed):
-        found = await session.execute(
-            Statement(f"select shard_id, last_ulid from {claims} where consumer = ?", (CONSUMER,))
-        )
-    return {shard_id: bytes(cursor) for shard_id, cursor in found.rows}
 
 
 async def feed_identity(session: AsyncSession, feed: SqlFeed) -> str:

@@ -129,7 +129,7 @@ async def run(
         await _send_through(smoke, session, outbox, settings)
         if arguments.oversized and smoke.unaltered:
             console.note("The canary arrived. Writing an event that is too large, and small ones after it.")
-            async with open_records(settings) as records:
+            async with open_records(settings, source) as records:
                 test = OversizedTest(outbox, records, session, settings.event_type, timeout.total_seconds())
                 smoke.oversized = await test.run(document["partitionKey"], arguments.pause.total_seconds())
     return result_of(smoke, settings)
@@ -146,11 +146,11 @@ async def _open_outbox(settings: Settings, source: SourceKind) -> AsyncIterator[
 
 
 async def _send_through(smoke: Smoke, session: Session, outbox: EventOutbox, settings: Settings) -> None:
-    document = smoke.document
+    document, source = smoke.document, smoke.source
     began = time.monotonic()
     try:
         smoke.document = await outbox.write(document)
-        async with open_records(settings) as records:
+        async with open_records(settings, source) as records:
             found = await _first_found(session, records, document["partitionKey"], smoke.timeout_s)
         if isinstance(found, RecordSummary):
             smoke.quarantined = found

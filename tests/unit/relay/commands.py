@@ -17,6 +17,7 @@ from relay.cli.committed import Outbox
 from relay.cli.ordered import OrderedSender
 from relay.cli.quarantine.holdings import Order
 from relay.cli.quarantine.records import Records
+from relay.cli.sources import SourceKind
 from relay.cosmos.leases import LeasePosition, Positions
 from relay.ledger import AcceptedLedger
 from relay.quarantine import holds
@@ -268,7 +269,7 @@ class Deployment:
         self.outbox = MemoryOutbox(self.feed)
         self.records = InMemoryRecords()
         self.topic = FakeTopic()
-        for module in ("quarantine.command", "replay.command", "quarantine.set_aside"):
+        for module in ("quarantine.lookups", "replay.command"):
             monkeypatch.setattr(f"relay.cli.{module}.open_outbox", self._open_outbox)
         for module in ("quarantine.command", "replay.command"):
             monkeypatch.setattr(f"relay.cli.{module}.open_records", self._open_records)
@@ -289,7 +290,7 @@ class Deployment:
         yield self.outbox
 
     @asynccontextmanager
-    async def _open_records(self, _: Settings) -> AsyncIterator[InMemoryRecords]:
+    async def _open_records(self, _: Settings, source: SourceKind) -> AsyncIterator[InMemoryRecords]:
         yield self.records
 
     @asynccontextmanager

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from relay.errors import StaleClearanceError
+from relay.errors import LostOwnershipError, StaleClearanceError
 from relay.events import Event, EventName, Received
 from relay.fence import Clearance, Fence
 
@@ -90,3 +90,20 @@ async def test_the_clearance_of_old_events_begins_when_they_were_compared() -> N
 
     assert abs(clearance.given - time.time()) < 60
     assert clearance.lasts_s == WINDOW_S / 2
+
+
+async def test_nothing_is_sent_of_what_another_process_may_own_by_now() -> None:
+    owned = [True]
+    received = Received([event("e1", age_s=0), event("old", age_s=WINDOW_S)], owned=lambda: owned[0])
+    clearance = await Fence(WINDOW_S, Checkpoint(passed=0).settled).clear(received)
+    young = await Fence(WINDOW_S, Checkpoint(passed=0).settled).clear(
+        Received([received.events[0]], owned=received.owned)
+    )
+
+    clearance.check(received.events[0])
+    young.check(received.events[0])
+    owned[0] = False
+
+    for each in (clearance, young):
+        with pytest.raises(LostOwnershipError):
+            each.check(received.events[0])

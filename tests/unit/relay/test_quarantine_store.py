@@ -6,6 +6,7 @@ import pytest
 
 from relay.cli.quarantine.records import open_records
 from relay.cli.quarantine.store import items_of
+from relay.cli.sources import SourceKind
 from relay.cosmos.items import CosmosItems
 from relay.errors import ServiceError
 from relay.quarantine.summaries import Filter
@@ -18,16 +19,11 @@ SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ=="
 COSMOS = "AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=c2VjcmV0a2V5;"
 
 
-@pytest.mark.parametrize(
-    ("outboxes", "kind"),
-    [
-        ({"SQL": "postgresql://h/d"}, SqlItems),
-        ({"COSMOS": COSMOS}, CosmosItems),
-        ({"COSMOS": COSMOS, "SQL": "postgresql://h/d"}, CosmosItems),
-    ],
-)
-def test_the_store_is_where_the_outbox_is(outboxes: dict[str, str], kind: type) -> None:
-    assert isinstance(items_of(Settings.from_environment({**outboxes, "SERVICEBUS": SERVICEBUS})), kind)
+@pytest.mark.parametrize(("source", "kind"), [(SourceKind.SQL, SqlItems), (SourceKind.COSMOS, CosmosItems)])
+def test_the_store_is_where_the_outbox_is(source: SourceKind, kind: type) -> None:
+    both = Settings.from_environment({"COSMOS": COSMOS, "SQL": "postgresql://h/d", "SERVICEBUS": SERVICEBUS})
+
+    assert isinstance(items_of(both, source), kind)
 
 
 async def test_the_connection_of_a_command_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +31,7 @@ async def test_the_connection_of_a_command_ends_with_it(monkeypatch: pytest.Monk
     account.containers["quarantine"] = Container()
     monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
 
-    async with open_records(SETTINGS) as records:
+    async with open_records(SETTINGS, SourceKind.COSMOS) as records:
         assert account.opened == 0
         assert len(await records.find(Filter())) == 5
         assert account.open == 1
@@ -49,7 +45,7 @@ async def test_a_command_that_fails_leaves_no_connection_open(monkeypatch: pytes
     monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
 
     async def command() -> None:
-        async with open_records(SETTINGS) as records:
+        async with open_records(SETTINGS, SourceKind.COSMOS) as records:
             await records.find(Filter())
 
     with pytest.raises(ServiceError, match="the container 'quarantine' cannot be read or written"):

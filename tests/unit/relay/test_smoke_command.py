@@ -23,6 +23,7 @@ from relay.cli.smoke.comparison import Difference
 from relay.cli.smoke.oversized import Oversized
 from relay.cli.smoke.report import Smoke, result_of
 from relay.cli.smoke.subscriptions import Session, choose, open_session
+from relay.cli.sources import SourceKind
 from relay.errors import ServiceError, UsageError
 from relay.events import Event
 from relay.quarantine.summaries import Filter, RecordSummary
@@ -133,7 +134,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
         yield app
 
     @asynccontextmanager
-    async def opened_records(_: Settings) -> AsyncIterator[InMemoryRecords]:
+    async def opened_records(_: Settings, source: SourceKind) -> AsyncIterator[InMemoryRecords]:
         yield app.records
 
     find = app.records.find
