@@ -64,8 +64,10 @@ test: setup ## Run every test
 	@$(PY) -m pytest -n 6 --dist loadgroup
 
 coverage: setup ## How much of relay/ its quick tests cover
-	@$(PY) -m coverage run -m pytest -q tests/unit/relay tests/unit/test_function_app.py tests/contracts \
-		tests/integration/test_sql_*.py
+	@$(PY) -m coverage erase
+	@$(PY) -m coverage run -m pytest -q -n 3 --dist loadgroup tests/integration/test_sql_*.py tests/contracts \
+		tests/unit/relay tests/unit/test_function_app.py
+	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 
 emulators-check: ## Install the emulators into an empty environment, and run their README's examples there
