@@ -9,6 +9,7 @@ from typing import Any
 from changefeed import connect_async, install_async, setup_feed_async
 from changefeed.statements import AsyncSession, Statement
 from relay.settings import Identity, SqlFeed
+from relay.sql.install import install as install_quarantine
 
 TABLE = "outbox.domain_event"
 
@@ -33,11 +34,12 @@ def sql_settings(url: str, *, shards: int = 1, claim_s: float = 2.0) -> SqlFeed:
 
 
 async def provisioned(url: str) -> AsyncSession:
-    """A session on a database that has an event table with a feed."""
+    """A session on a database that has an event table with a feed, and the quarantine's table."""
     session = await connect_async(url)
     await install_async(session)
     await session.execute(Statement(_EVENT_TABLE))
     await setup_feed_async(session, TABLE, roles=False)
+    await install_quarantine(session)
     return session
 
 
