@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from relay.cli.check import command as check
-from relay.cli.console import Console
 from relay.cli.environment import with_files
 from relay.cli.install import command as install
 from relay.cli.quarantine import command as quarantine
@@ -19,6 +18,7 @@ from relay.cli.replay import command as replay
 from relay.cli.results import EXIT_CODES, ExitCode, Result
 from relay.cli.run import command as run_worker
 from relay.cli.smoke import command as smoke
+from relay.cli.terminal import Terminal
 from relay.errors import ServiceError, SettingsError, UsageError
 from relay.settings import Settings
 
@@ -89,23 +89,23 @@ def main(words: Sequence[str]) -> int:
     arguments = parser().parse_args(words)
     # The log of a worker is what one watches.
     _set_up_logging(verbose=arguments.verbose or arguments.command == "run")
-    console = Console(as_json=arguments.json)
+    terminal = Terminal(as_json=arguments.json)
     try:
-        return asyncio.run(run(arguments, os.environ, console))
+        return asyncio.run(run(arguments, os.environ, terminal))
     except KeyboardInterrupt:
-        console.note("Interrupted.")
-        console.show(_name(arguments), Result(ExitCode.INTERRUPTED, {"error": "interrupted"}))
+        terminal.note("Interrupted.")
+        terminal.show(_name(arguments), Result(ExitCode.INTERRUPTED, {"error": "interrupted"}))
         return int(ExitCode.INTERRUPTED)
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str], console: Console) -> int:
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> int:
     """Run one command and print its result; returns the exit code."""
-    result = await _result(arguments, environment, console)
-    console.show(_name(arguments), result)
+    result = await _result(arguments, environment, terminal)
+    terminal.show(_name(arguments), result)
     return int(result.code)
 
 
-async def _result(arguments: argparse.Namespace, environment: Mapping[str, str], console: Console) -> Result:
+async def _result(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     try:
         whole = with_files(environment, arguments.env_file)
         if arguments.command == "check":
@@ -116,18 +116,18 @@ async def _result(arguments: argparse.Namespace, environment: Mapping[str, str],
         if arguments.command == "run":
             return await run_worker.run(settings, whole)
         if arguments.command == "smoke":
-            return await smoke.run(arguments, settings, whole, console)
+            return await smoke.run(arguments, settings, whole, terminal)
         if arguments.command == "quarantine":
-            return await quarantine.run(arguments, settings, console)
-        return await replay.run(arguments, settings, console)
+            return await quarantine.run(arguments, settings, terminal)
+        return await replay.run(arguments, settings, terminal)
     except (UsageError, SettingsError) as error:
-        return _failed(ExitCode.USAGE, error, console)
+        return _failed(ExitCode.USAGE, error, terminal)
     except ServiceError as error:
-        return _failed(ExitCode.SERVICE, error, console)
+        return _failed(ExitCode.SERVICE, error, terminal)
 
 
-def _failed(code: ExitCode, error: Exception, console: Console) -> Result:
-    console.note(f"error: {error}")
+def _failed(code: ExitCode, error: Exception, terminal: Terminal) -> Result:
+    terminal.note(f"error: {error}")
     return Result(code, {"error": str(error)})
 
 

@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from relay.cli.console import Console
 from relay.cli.main import parser
 from relay.cli.main import run as run_command
+from relay.cli.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Terminal(io.StringIO):
+class Keyboard(io.StringIO):
     """Standard input with somebody at it, who types these lines."""
 
     def isatty(self) -> bool:
@@ -47,9 +47,9 @@ async def relay_command(environment: Mapping[str, str], *words: str, typed: str 
     """One command with this environment; `typed` is what somebody at a terminal answers."""
     out, err = io.StringIO(), io.StringIO()
     arguments = parser().parse_args(words)
-    stdin = io.StringIO() if typed is None else Terminal(typed)
-    console = Console(as_json=arguments.json, out=out, err=err, stdin=stdin)
-    code = await run_command(arguments, environment, console)
+    stdin = io.StringIO() if typed is None else Keyboard(typed)
+    terminal = Terminal(as_json=arguments.json, out=out, err=err, stdin=stdin)
+    code = await run_command(arguments, environment, terminal)
     return Run(code, out.getvalue(), err.getvalue())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from relay.cli.console import Console
 from relay.cli.ordered import ordered_sender
 from relay.cli.quarantine import release, set_aside
 from relay.cli.quarantine.discard import discard, find_orders
@@ -14,6 +13,7 @@ from relay.cli.quarantine.parked_release import ParkedRelease
 from relay.cli.quarantine.records import Records, open_records
 from relay.cli.results import EXIT_CODES, Result
 from relay.cli.sources import add_source_argument, choose_source
+from relay.cli.terminal import Terminal
 from relay.errors import UsageError
 from relay.events import Reason
 from relay.quarantine.summaries import Filter, RecordSummary
@@ -125,7 +125,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-async def run(arguments: argparse.Namespace, settings: Settings, console: Console) -> Result:
+async def run(arguments: argparse.Namespace, settings: Settings, terminal: Terminal) -> Result:
     """Run the subcommand.
 
     Raises:
@@ -134,7 +134,7 @@ async def run(arguments: argparse.Namespace, settings: Settings, console: Consol
     """
     if arguments.quarantine_command in ("release", "discard"):
         _check_choice(arguments)
-    if arguments.quarantine_command == "discard" and not arguments.yes and not console.can_ask:
+    if arguments.quarantine_command == "discard" and not arguments.yes and not terminal.can_ask:
         raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
     source = choose_source(settings, arguments.source)
     async with open_records(settings, source) as records:
@@ -146,11 +146,11 @@ async def run(arguments: argparse.Namespace, settings: Settings, console: Consol
                 return await show_record(records, arguments.id)
             case "release":
                 async with open_lookup(settings, source, records) as lookup:
-                    return await _release(arguments, settings, records, lookup, console)
+                    return await _release(arguments, settings, records, lookup, terminal)
             case "add":
                 async with open_lookup(settings, source, records) as lookup:
-                    return await set_aside.run(arguments, settings.event_type, records, lookup, console)
-        return await _discard(arguments, records, console)
+                    return await set_aside.run(arguments, settings.event_type, records, lookup, terminal)
+        return await _discard(arguments, records, terminal)
 
 
 def _check_choice(arguments: argparse.Namespace) -> None:
@@ -167,12 +167,12 @@ async def _chosen(arguments: argparse.Namespace, records: Records) -> tuple[list
 
 
 async def _release(
-    arguments: argparse.Namespace, settings: Settings, records: Records, lookup: Lookup, console: Console
+    arguments: argparse.Namespace, settings: Settings, records: Records, lookup: Lookup, terminal: Terminal
 ) -> Result:
     summaries, missing = await _chosen(arguments, records)
     parked = await records.holdings.parked(arguments.partition_key)
     free = [summary for summary in summaries if summary.partition_key not in parked]
-    progress = console.progress("released", len(summaries))
+    progress = terminal.progress("released", len(summaries))
     async with ordered_sender(settings) as sender:
         outcome = await release.release(records, sender, lookup, free, settings.event_type, progress)
         whole = arguments.all and arguments.reason is None
@@ -186,8 +186,8 @@ async def _release(
         return release.result_of(outcome, sender, missing)
 
 
-async def _discard(arguments: argparse.Namespace, records: Records, console: Console) -> Result:
+async def _discard(arguments: argparse.Namespace, records: Records, terminal: Terminal) -> Result:
     orders, arguments.ids, unknown = await find_orders(arguments.ids, records)
     only_orders = bool(orders) and not arguments.ids
     summaries, missing = ([], []) if only_orders else await _chosen(arguments, records)
-    return await discard(records, summaries, orders, missing + unknown, console, ask=not arguments.yes)
+    return await discard(records, summaries, orders, missing + unknown, terminal, ask=not arguments.yes)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from relay.cli.console import Console
 from relay.cli.quarantine.holdings import Order
 from relay.cli.quarantine.listing import SHORT_ORDER, missing_line, order_line, record_line
 from relay.cli.quarantine.records import Records
 from relay.cli.results import ExitCode, Result
+from relay.cli.terminal import Terminal
 from relay.errors import UsageError
 from relay.quarantine.holds import ORDER_PREFIX
 from relay.quarantine.summaries import RecordSummary
@@ -19,7 +19,7 @@ async def discard(
     chosen: list[RecordSummary],
     orders: list[Order],
     missing: list[str],
-    console: Console,
+    terminal: Terminal,
     *,
     ask: bool,
 ) -> Result:
@@ -30,16 +30,16 @@ async def discard(
         chosen: The records to remove.
         orders: The orders to withdraw.
         missing: The ids that were asked for and do not exist.
-        console: Where to ask, and to show progress.
+        terminal: Where to ask, and to show progress.
         ask: Whether to ask first, if there is anything to remove.
 
     Raises:
         ServiceError: The quarantine container cannot be read or written.
     """
-    if ask and (chosen or orders) and not _confirmed(chosen, orders, console):
+    if ask and (chosen or orders) and not _confirmed(chosen, orders, terminal):
         data = {"discarded": [], "withdrawn": [], "unparked": [], "missing": missing, "refused": True}
         return Result(ExitCode.FINDINGS, data, ["Nothing was discarded."])
-    progress = console.progress("discarded", len(chosen))
+    progress = terminal.progress("discarded", len(chosen))
     for number, summary in enumerate(chosen, start=1):
         await records.remove(summary)
         progress.update(number)
@@ -98,13 +98,13 @@ async def _unpark(discarded: list[RecordSummary], records: Records) -> tuple[lis
     return unparked, parked
 
 
-def _confirmed(chosen: list[RecordSummary], orders: list[Order], console: Console) -> bool:
+def _confirmed(chosen: list[RecordSummary], orders: list[Order], terminal: Terminal) -> bool:
     for summary in chosen[:_LISTED_WHEN_ASKING]:
-        console.note(record_line(summary))
+        terminal.note(record_line(summary))
     if len(chosen) > _LISTED_WHEN_ASKING:
-        console.note(f"and {len(chosen) - _LISTED_WHEN_ASKING} more")
+        terminal.note(f"and {len(chosen) - _LISTED_WHEN_ASKING} more")
     for order in orders:
-        console.note(order_line(order))
+        terminal.note(order_line(order))
     if not chosen:
-        return console.confirm(f"Withdraw {len(orders)} order(s)?")
-    return console.confirm(f"Discard {len(chosen)} record(s) for good?")
+        return terminal.confirm(f"Withdraw {len(orders)} order(s)?")
+    return terminal.confirm(f"Discard {len(chosen)} record(s) for good?")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.cli.console import Progress
 from relay.cli.ordered import OrderedSender
 from relay.cli.quarantine.lookups import Lookup
 from relay.cli.quarantine.records import SHORT_ID, Records
 from relay.cli.results import ExitCode, Result
+from relay.cli.terminal import Progress
 from relay.cosmos.documents import event_of
 from relay.events import Event, EventName
 from relay.quarantine.summaries import RecordSummary

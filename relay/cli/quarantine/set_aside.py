@@ -6,10 +6,10 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from relay.cli.console import Console
 from relay.cli.quarantine.lookups import Lookup
 from relay.cli.quarantine.records import Records
 from relay.cli.results import ExitCode, Result
+from relay.cli.terminal import Terminal
 from relay.errors import UsageError
 
 EXAMPLES = """\
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(
-    arguments: argparse.Namespace, event_type: str, records: Records, lookup: Lookup, console: Console
+    arguments: argparse.Namespace, event_type: str, records: Records, lookup: Lookup, terminal: Terminal
 ) -> Result:
     """Look up the event, ask for confirmation, and write the order.
 
@@ -59,7 +59,7 @@ async def run(
         UsageError: Confirmation is impossible.
         ServiceError: The outbox or the leases cannot be read, or the quarantine container cannot be written.
     """
-    if not arguments.yes and not console.can_ask:
+    if not arguments.yes and not terminal.can_ask:
         raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
     key, event_id = arguments.key, arguments.id
     finding = await _look(lookup, key, event_id, event_type)
@@ -68,8 +68,8 @@ async def run(
         return Result(ExitCode.FINDINGS, {**data, "ordered": False}, [*finding.lines, "Nothing was ordered."])
     if not arguments.yes:
         for line in finding.lines:
-            console.note(line)
-        if not console.confirm(f"Set the event {event_id!r} of partition key {key!r} aside?"):
+            terminal.note(line)
+        if not terminal.confirm(f"Set the event {event_id!r} of partition key {key!r} aside?"):
             return Result(ExitCode.FINDINGS, {**data, "ordered": False}, ["Nothing was ordered."])
     new = await records.holdings.add(key, event_id)
     done = "ordered" if new else "already ordered"

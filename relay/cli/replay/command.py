@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from changefeed.statements import AsyncSession
 from changefeed.ulid import from_text
 from relay.cli.committed import Outbox, Range, open_outbox
-from relay.cli.console import Console
 from relay.cli.ordered import ordered_sender
 from relay.cli.quarantine.records import open_records
 from relay.cli.replay.arguments import EXAMPLES, add_arguments, choice_of
@@ -26,13 +25,14 @@ from relay.cli.replay.sql import SqlRange, SqlReading, feed_identity
 from relay.cli.replay.state import ReplayIdentity, ReplayState
 from relay.cli.results import Result
 from relay.cli.sources import SourceKind, choose_source, open_session, read_cursors, sql_feed
+from relay.cli.terminal import Terminal
 from relay.connection_strings import ConnectionString
 from relay.settings import Connection, Settings, SqlFeed
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 
-async def run(arguments: argparse.Namespace, settings: Settings, console: Console) -> Result:
+async def run(arguments: argparse.Namespace, settings: Settings, terminal: Terminal) -> Result:
     """Publish the events again, or count what a replay would publish.
 
     Raises:
@@ -70,7 +70,7 @@ async def run(arguments: argparse.Namespace, settings: Settings, console: Consol
             sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
         parked = None if arguments.force else await _parked(settings, source)
         reading = await opened.reading(state.identity, force=arguments.force)
-        counts = await Replay(reading, sender, parked, state, console).run()
+        counts = await Replay(reading, sender, parked, state, terminal).run()
         if sender is None:
             return dry_result(state, counts)
         return result_of(state, counts, sender)

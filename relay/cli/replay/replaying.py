@@ -7,11 +7,11 @@ from collections.abc import Iterable, Set
 from contextlib import aclosing
 from dataclasses import replace
 
-from relay.cli.console import Console
 from relay.cli.ordered import OrderedSender
 from relay.cli.replay.reading import Reading
 from relay.cli.replay.report import ReplayCounts
 from relay.cli.replay.state import Invalid, ReplayState
+from relay.cli.terminal import Terminal
 from relay.events import MAX_KEY_LENGTH, Document, Event, Rejected
 
 _DIGEST_CHARACTERS = 16
@@ -26,20 +26,20 @@ class Replay:
         sender: OrderedSender | None,
         parked: Set[str] | None,
         state: ReplayState,
-        console: Console,
+        terminal: Terminal,
     ) -> None:
         """`parked` are the parked keys; None where nothing is left to the relay or to a release (--force)."""
         self._reading = reading
         self._sender = sender
         self._parked = parked
         self._state = state
-        self._console = console
+        self._terminal = terminal
         self._counts = ReplayCounts()
 
     async def run(self) -> ReplayCounts:
         """Publish what is not done yet, or count it. Raises ServiceError."""
         total = await self._reading.count()
-        progress = self._console.progress("events read" if self._sender is None else "events done", total)
+        progress = self._terminal.progress("events read" if self._sender is None else "events done", total)
         async with aclosing(self._reading.pages()) as pages:
             async for documents in pages:
                 await self._take(documents)

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from relay.cli.check.administration import administration_address
-from relay.cli.console import Console
 from relay.cli.containers import open_container
 from relay.cli.quarantine.records import Records, open_records
 from relay.cli.results import Result
@@ -23,6 +22,7 @@ from relay.cli.smoke.report import Smoke, result_of
 from relay.cli.smoke.sql import open_sql_outbox
 from relay.cli.smoke.subscriptions import Session, choose, open_session
 from relay.cli.sources import SourceKind, add_source_argument, choose_source, sql_feed
+from relay.cli.terminal import Terminal
 from relay.cli.times import format_duration, parse_duration
 from relay.errors import ServiceError, UsageError
 from relay.quarantine.summaries import Filter, RecordSummary
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(
-    arguments: argparse.Namespace, settings: Settings, environment: Mapping[str, str], console: Console
+    arguments: argparse.Namespace, settings: Settings, environment: Mapping[str, str], terminal: Terminal
 ) -> Result:
     """Send a canary through the deployed app.
 
@@ -124,11 +124,11 @@ async def run(
         open_session(settings, subscription, document["partitionKey"], hold_s) as session,
         _open_outbox(settings, source) as outbox,
     ):
-        console.note(f"Waiting for the canary on '{subscription}', at most {timeout.total_seconds():g} s.")
+        terminal.note(f"Waiting for the canary on '{subscription}', at most {timeout.total_seconds():g} s.")
         smoke = Smoke(subscription, timeout.total_seconds(), document, source)
         await _send_through(smoke, session, outbox, settings)
         if arguments.oversized and smoke.unaltered:
-            console.note("The canary arrived. Writing an event that is too large, and small ones after it.")
+            terminal.note("The canary arrived. Writing an event that is too large, and small ones after it.")
             async with open_records(settings, source) as records:
                 test = OversizedTest(outbox, records, session, settings.event_type, timeout.total_seconds())
                 smoke.oversized = await test.run(document["partitionKey"], arguments.pause.total_seconds())

@@ -46,7 +46,7 @@ async def test_events_go_out_in_the_order_of_their_commits_from_every_partition(
 async def test_how_far_it_has_come_is_reported_on_the_way(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.cli.console._LOG_EVERY_S", 0)
+    monkeypatch.setattr("relay.cli.terminal._LOG_EVERY_S", 0)
     deployment.feed.page = 2
     commit(deployment, "a-1", "a-2", "a-3", "a-4", "z-1")
 

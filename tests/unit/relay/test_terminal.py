@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from relay.cli.console import Console, Progress
 from relay.cli.results import ExitCode, Result
-from tests.support.operators import Terminal
+from relay.cli.terminal import Progress, Terminal
+from tests.support.operators import Keyboard
 
 
 class Stream(io.TextIOWrapper):
@@ -40,7 +40,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("relay.cli.console.time", clock)
+    monkeypatch.setattr("relay.cli.terminal.time", clock)
     return clock
 
 
@@ -88,7 +88,7 @@ def test_on_a_terminal_a_shorter_count_leaves_nothing_of_a_longer_one(clock: Clo
 def test_a_result_for_scripts_is_one_object_on_standard_output() -> None:
     out, err = Stream(), Stream()
 
-    Console(as_json=True, out=out, err=err).show("check", Result(ExitCode.FINDINGS, {"a": "é"}, ["a line"]))
+    Terminal(as_json=True, out=out, err=err).show("check", Result(ExitCode.FINDINGS, {"a": "é"}, ["a line"]))
 
     assert out.seen == '{\n  "command": "check",\n  "exitCode": 1,\n  "a": "é"\n}\n'
     assert err.seen == ""
@@ -97,18 +97,18 @@ def test_a_result_for_scripts_is_one_object_on_standard_output() -> None:
 def test_a_result_for_people_is_its_lines() -> None:
     out = Stream()
 
-    Console(as_json=False, out=out, err=Stream()).show("check", Result(ExitCode.OK, {}, ["one", "two"]))
+    Terminal(as_json=False, out=out, err=Stream()).show("check", Result(ExitCode.OK, {}, ["one", "two"]))
 
     assert out.seen == "one\ntwo\n"
 
 
 def test_remarks_and_progress_go_to_standard_error() -> None:
     out, err = Stream(), Stream()
-    console = Console(as_json=True, out=out, err=err)
+    terminal = Terminal(as_json=True, out=out, err=err)
 
-    console.note("Interrupted.")
+    terminal.note("Interrupted.")
     assert err.seen == "Interrupted.\n"
-    console.progress("released", 2).finish(2)
+    terminal.progress("released", 2).finish(2)
 
     assert (out.seen, err.seen) == ("", "Interrupted.\nreleased: 2 of 2\n")
 
@@ -116,11 +116,11 @@ def test_remarks_and_progress_go_to_standard_error() -> None:
 def test_the_streams_are_those_of_the_process_unless_others_are_given(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", Terminal("yes\n"))
-    console = Console(as_json=True)
+    monkeypatch.setattr("sys.stdin", Keyboard("yes\n"))
+    terminal = Terminal(as_json=True)
 
-    sure = console.confirm("Sure?")
-    console.show("check", Result(ExitCode.OK, {}))
+    sure = terminal.confirm("Sure?")
+    terminal.show("check", Result(ExitCode.OK, {}))
 
     printed = capsys.readouterr()
     assert (sure, json.loads(printed.out)["exitCode"]) == (True, 0)
@@ -128,21 +128,21 @@ def test_the_streams_are_those_of_the_process_unless_others_are_given(
 
 
 def test_only_at_a_terminal_somebody_can_be_asked() -> None:
-    def console(stdin: io.StringIO) -> Console:
-        return Console(as_json=False, stdin=stdin)
+    def terminal(stdin: io.StringIO) -> Terminal:
+        return Terminal(as_json=False, stdin=stdin)
 
-    assert console(Terminal()).can_ask
-    assert not console(io.StringIO()).can_ask
+    assert terminal(Keyboard()).can_ask
+    assert not terminal(io.StringIO()).can_ask
 
 
 def test_a_question_is_on_the_terminal_before_the_answer_is_read() -> None:
     err = Stream(terminal=True)
 
-    class Somebody(Terminal):
+    class Somebody(Keyboard):
         def readline(self, *_: object) -> str:  # type: ignore[override]
             return "yes\n" if err.seen else "no\n"
 
-    assert Console(as_json=False, err=err, stdin=Somebody()).confirm("Sure?")
+    assert Terminal(as_json=False, err=err, stdin=Somebody()).confirm("Sure?")
 
 
 @pytest.mark.parametrize(
@@ -150,4 +150,4 @@ def test_a_question_is_on_the_terminal_before_the_answer_is_read() -> None:
     [("yes\n", True), ("YES", True), *((typed, False) for typed in ("", "\n", "y\n", "no\n", "yes please\n"))],
 )
 def test_only_a_whole_yes_is_a_yes(typed: str, sure: bool) -> None:
-    assert Console(as_json=False, err=Terminal(), stdin=Terminal(typed)).confirm("Sure?") is sure
+    assert Terminal(as_json=False, err=Keyboard(), stdin=Keyboard(typed)).confirm("Sure?") is sure

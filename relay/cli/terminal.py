@@ -56,7 +56,7 @@ class Progress:
         self.stream.flush()
 
 
-class Console:
+class Terminal:
     """Where a command writes its output, and where it reads answers."""
 
     def __init__(

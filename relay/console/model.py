@@ -1,0 +1,291 @@
+"""What the console shows, as values: of the whole relay, and of one partition key.
+
+Times are in seconds since 1970; a clock of Cosmos DB has whole seconds. None stands for what is not known: a
+console that reads an outbox and a namespace from outside knows less than one beside an emulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An event as it stands in the outbox.
+
+    Attributes:
+        id, partition_key, action, sequence, traceparent: As the message contract names them.
+        committed_at: When the database stored it.
+        created_at: When its writer made it, in ISO 8601, as written.
+        partition: The `Partition.name` that it belongs to.
+        place: Its place in the feed of its partition: an `_lsn` and the order within the commit, or a ULID and 0.
+        expires_at: When the outbox deletes it; None if never.
+    """
+
+    id: str
+    partition_key: str
+    action: str | None
+    committed_at: float
+    created_at: str | None
+    sequence: int | None
+    traceparent: str | None
+    partition: str
+    place: tuple[int, int] | tuple[str, int]
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A physical partition with its lease, or a shard of an SQL feed with its claim.
+
+    Attributes:
+        name: The lease token, or the shard.
+        owner: The host or process that holds it; None where none does.
+        position: The checkpoint or the cursor, as text; None where nothing is done yet.
+        behind: How many events are committed behind the position, as far as the console has read.
+        oldest_s: The age of the oldest of them; 0 where there is none.
+        moved_at: When the position was last seen to move; None if it was not yet.
+        retry: The attempt that is under way or awaited, from 2; None where the last attempt succeeded or where
+            that cannot be seen from here.
+        error: Why the last attempt failed.
+    """
+
+    name: str
+    owner: str | None
+    position: str | None
+    behind: int
+    oldest_s: float
+    moved_at: float | None = None
+    retry: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a subscription of the topic holds.
+
+    Attributes:
+        name: Its name.
+        active: Messages that wait for a receiver or are locked by one.
+        dead_lettered: Messages in its dead-letter queue.
+        delivered: Messages that receivers have completed since the broker started.
+    """
+
+    name: str
+    active: int
+    dead_lettered: int
+    delivered: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """How many events are where, and how fast they get there.
+
+    Attributes:
+        since: When the console began to read; totals count from the first event it read.
+        committed: Events read in the outbox.
+        published: Those that the relay has passed and not set aside.
+        waiting: Those that it has not passed yet.
+        quarantined: Records in quarantine.
+        parked: Partition keys that are parked.
+        committed_s, published_s: Events a second, over the last ten seconds.
+        latency_p50_ms, latency_p99_ms: From the commit to the topic, of the events of the last minute; None where
+            there was none.
+        lag_s: The age of the oldest event that the relay has not passed; 0 where there is none.
+        headroom_s: How long until the first event that waits is deleted by its time to live; None where none is.
+    """
+
+    since: float
+    committed: int = 0
+    published: int = 0
+    waiting: int = 0
+    quarantined: int = 0
+    parked: int = 0
+    committed_s: float = 0.0
+    published_s: float = 0.0
+    latency_p50_ms: float | None = None
+    latency_p99_ms: float | None = None
+    lag_s: float = 0.0
+    headroom_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineGroup:
+    """The records in quarantine of one reason.
+
+    Attributes:
+        reason: The code of the reason.
+        count: How many there are.
+        examples: The oldest of them, at most ten: record id, partition key, document id, when and why in words.
+    """
+
+    reason: str
+    count: int
+    examples: Sequence[QuarantineRecord] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineRecord:
+    """A record in quarantine, without its document."""
+
+    id: str
+    partition_key: str
+    document_id: str | None
+    reason: str
+    detail: str
+    quarantined_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroup:
+    """The dead-lettered messages of one subscription and one reason.
+
+    Attributes:
+        count: How many there are among those that were peeked.
+        examples: The oldest of them, at most ten: message id, partition key, and the description of the error.
+    """
+
+    subscription: str
+    reason: str
+    count: int
+    examples: Sequence[DeadLetter] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message in a dead-letter queue, without its body."""
+
+    message_id: str
+    partition_key: str | None
+    subject: str | None
+    reason: str
+    description: str
+    enqueued_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A part of the page that could not be read, and why. What was read before is still shown."""
+
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything but single keys, at one moment.
+
+    Attributes:
+        number: Grows whenever anything in the snapshot has changed but `at`.
+        at: When it was taken.
+        recent: The latest events, newest first, at most fifty.
+    """
+
+    number: int
+    at: float
+    flow: Flow
+    partitions: Sequence[Partition] = ()
+    subscriptions: Sequence[Subscription] = ()
+    quarantine: Sequence[QuarantineGroup] = ()
+    dead_letters: Sequence[DeadLetterGroup] = ()
+    recent: Sequence[Tracked] = ()
+    problems: Sequence[Problem] = ()
+
+
+class Stage(StrEnum):
+    """How far the relay is with an event."""
+
+    COMMITTED = "committed"
+    PUBLISHED = "published"
+    QUARANTINED = "quarantined"
+    PARKED = "parked"
+
+
+class Arrival(StrEnum):
+    """What became of an event's message at a subscription."""
+
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    DEAD_LETTERED = "dead-lettered"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message at one subscription.
+
+    Attributes:
+        message_id: The event's id.
+        subscription: Where.
+        arrival: What became of it there.
+        accepted_at: When the topic accepted the message.
+        at: When it was completed or dead-lettered.
+        deliveries: How often it was handed to a receiver.
+        reason: Why it was dead-lettered.
+    """
+
+    message_id: str
+    subscription: str
+    arrival: Arrival
+    accepted_at: float | None = None
+    at: float | None = None
+    deliveries: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """An event, and where it is.
+
+    Attributes:
+        event: As committed; None for one that is in quarantine or at a subscription, and gone from the outbox.
+        id: The event's id.
+        stage: How far the relay is with it.
+        published_at: When the topic accepted it, or when the console saw that the relay had passed it.
+        quarantined: Its record, where it has one.
+        deliveries: At each subscription where it was seen.
+        missing_before: How many sequence numbers are missing between the event before it and this one.
+        data: The event's data as JSON text; None unless payloads are shown.
+    """
+
+    id: str
+    stage: Stage
+    event: Committed | None
+    published_at: float | None = None
+    quarantined: QuarantineRecord | None = None
+    deliveries: Sequence[Delivery] = ()
+    missing_before: int = 0
+    data: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Every event of one partition key, in the order of the feed.
+
+    Attributes:
+        partition_key: The key.
+        events: The last ones, at most as many as were asked for, the oldest first.
+        more: Whether there are older ones.
+        parked_since: Since when the key is parked, in ISO 8601; None if it is not.
+        partition: Where it belongs.
+        problems: What could not be read.
+    """
+
+    partition_key: str
+    events: Sequence[Tracked]
+    more: bool = False
+    parked_since: str | None = None
+    partition: str | None = None
+    problems: Sequence[Problem] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A finding of `python -m relay check`."""
+
+    severity: str
+    text: str
+    remedy: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
