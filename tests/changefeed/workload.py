@@ -15,6 +15,9 @@ from tests.changefeed.journal import Journal, Observer
 
 _ENDS_S = 40
 
+# After how many events a reader's view is recorded on the way.
+_RECORD_EVERY = 40
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -99,14 +102,17 @@ class _Course:
         choice = random.Random(f"{self.plan.seed} reader {number}")
         name = f"reader {number}"
         one = self._observer(number, name)
-        looks = 0
+        unrecorded = 0
         while True:
             # To the head, once more after the last commit.
             ends = self.written.is_set()
             for shard in range(self.plan.shards):
                 try:
-                    while one.read(shard, choice.choice((1, 3, 20, 100))):
-                        pass
+                    while page := one.read(shard, choice.choice((1, 3, 20, 100))):
+                        unrecorded += len(page)
+                        if unrecorded >= _RECORD_EVERY:
+                            self.journal.observed(one, complete=False)
+                            unrecorded = 0
                 except DatabaseError as error:
                     if not error.lost:
                         raise
@@ -114,9 +120,6 @@ class _Course:
                     ends = False
             if ends:
                 break
-            looks += 1
-            if looks % 20 == 0:
-                self.journal.observed(one, complete=False)
             self.written.wait(choice.uniform(0, 0.004))
         self.journal.observed(one)
 
