@@ -54,7 +54,10 @@ class Feed:
         )
 
     def wait(self, shard_id: int, cursor: bytes, timeout_s: float) -> bool:
-        """Wait until there may be events behind the cursor; returns False if the time is over before."""
+        """Wait until there may be events behind the cursor; returns False if the time is over before.
+
+        A cursor that is ahead ends the wait at once: the read that follows raises CursorError.
+        """
         ends = time.monotonic() + timeout_s
         if self._pause_s is None:
             channel = run(self._session, self._session.dialect.channel(self._table))

@@ -118,10 +118,16 @@ def test_a_feed_is_set_up_by_one_of_two_sessions(postgresql: PostgresBackend) ->
     assert said[1] == "done"
 
 
-@pytest.mark.parametrize("name", ["app.nothing", "nothing.event", "event", "app.", ".event", "", "APP.EVENT"])
+@pytest.mark.parametrize("name", ["app.nothing", "nothing.event", "event", "app.", ".event", ""])
 def test_an_unknown_table_is_refused(backend: Backend, name: str) -> None:
     with pytest.raises(ArgumentError, match="there is no table"):
         changefeed.setup_feed(backend.owner, name)
+
+
+def test_a_name_in_another_case_gets_no_second_feed(backend: Backend) -> None:
+    """It is no table in PostgreSQL, and the same table in a database of SQL Server that ignores case."""
+    with pytest.raises(ArgumentError, match="there is no table APP.EVENT|APP.EVENT has a feed already"):
+        changefeed.setup_feed(backend.owner, "APP.EVENT")
 
 
 def test_a_table_without_a_primary_key_is_refused(backend: Backend) -> None:

@@ -133,6 +133,19 @@ def test_events_that_another_reader_has_numbered_end_a_wait(backend: Backend, jo
     assert not feed.wait(0, cursor, 0)
 
 
+def test_a_cursor_that_is_ahead_ends_a_wait_and_the_read_refuses_it(backend: Backend, journal: Journal) -> None:
+    feed = Feed(backend.session(), TABLE)
+    ahead = bytes([0xFF] * 16)
+    assert feed.wait(0, ahead, 0)
+    journal.write(backend.writer(), 0, "a")
+    cursor = feed.read(0).cursor
+
+    assert not feed.wait(0, cursor, 0)
+    assert feed.wait(0, ahead, 0)
+    with pytest.raises(changefeed.CursorError):
+        feed.read(0, ahead)
+
+
 def test_what_is_not_committed_does_not_end_a_wait(backend: Backend, journal: Journal) -> None:
     unit = journal.begin(backend.writer())
     unit.append(0, "a")

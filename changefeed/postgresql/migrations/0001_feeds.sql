@@ -285,14 +285,16 @@ end
 $read$
 $function$, read_events, events, read_feed, first_name, pairs, feed_table, joined);
 
-    -- Whether a read may find something: without a lock, so a reader that waits can ask often.
+    -- Whether a read may find something, or would refuse a cursor that is ahead: without a lock, so a reader that
+    -- waits can ask often.
     execute format($function$
 create function %1$s(shard_id int, "cursor" uuid) returns boolean
 language sql stable security definer set search_path = pg_catalog, pg_temp as $read$
     select exists (select from %2$s f where f.shard_id = $1 and f.ulid > $2)
-        or exists (select from %3$s o where o.shard_id = $1);
+        or exists (select from %3$s o where o.shard_id = $1)
+        or $2 > coalesce((select s.ulid from %4$s s where s.shard_id = $1), '00000000-0000-0000-0000-000000000000');
 $read$
-$function$, has_news, feed_table, outbox_table);
+$function$, has_news, feed_table, outbox_table, state_table);
 
     execute format('revoke all on function %s(int, uuid, int), %s(int, uuid, int), %s(int, uuid) from public',
                    read_feed, read_events, has_news);

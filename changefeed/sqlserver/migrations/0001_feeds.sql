@@ -340,14 +340,16 @@ begin
     from #read as r left join {events} as e on {joined}
     order by r.ulid;
 end' else N'
--- Whether a read may find something; it takes no lock.
+-- Whether a read may find something, or would refuse a cursor that is ahead; it takes no lock.
 create procedure {has_news} @shard_id int, @cursor binary(16) as
 begin
     set nocount on;
     set implicit_transactions off;
     set transaction isolation level read committed;
     select case when exists (select 1 from {feed} where shard_id = @shard_id and ulid > @cursor)
-        or exists (select 1 from {outbox} where shard_id = @shard_id) then 1 else 0 end as has_news;
+        or exists (select 1 from {outbox} where shard_id = @shard_id)
+        or @cursor > coalesce((select ulid from {state} where shard_id = @shard_id),
+            0x00000000000000000000000000000000) then 1 else 0 end as has_news;
 end' end;
         set @text = replace(@text, N'{table}', replace(@table, N'''', N''''''));
         set @text = replace(@text, N'{read_feed}', changefeed.object_name(N'read_feed:', @table));
