@@ -17,6 +17,8 @@ SOURCE ?= cosmos
 SEED ?=
 CHAOS ?=
 
+COVERING := tests/integration/test_sql_*.py tests/contracts/test_*.py tests/unit/relay/test_*.py tests/unit/test_function_app.py
+
 FUZZ_EXAMPLES ?= 100000
 MUTANTS ?=
 FULL ?=
@@ -60,13 +62,12 @@ bench: setup ## Measure beside the baselines, in a few minutes: FULL=1 BENCH="--
 up: setup ## Start the local stack, until Ctrl-C: SOURCE=sql
 	@$(PY) -m local up --source $(SOURCE)
 
-test: setup ## Run every test
-	@$(PY) -m pytest -n 6 --dist loadgroup
+test: coverage ## Run every test
+	@$(PY) -m pytest -n 6 --dist loadgroup $(COVERING:%=--ignore-glob='$(CURDIR)/%')
 
-coverage: setup ## How much of relay/ its quick tests cover
+coverage: setup ## Run the quick tests of relay/, and show how much of it they cover
 	@$(PY) -m coverage erase
-	@$(PY) -m coverage run -m pytest -q -n 3 --dist loadgroup tests/integration/test_sql_*.py tests/contracts \
-		tests/unit/relay tests/unit/test_function_app.py
+	@$(PY) -m coverage run -m pytest -n 6 --dist loadgroup $(COVERING)
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 
