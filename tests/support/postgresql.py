@@ -31,7 +31,6 @@ _SETTINGS = {
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_connections": "200",
-    "autovacuum": "off",
     "jit": "off",
 }
 
