@@ -24,7 +24,7 @@ MUTANTS ?=
 FULL ?=
 BENCH ?=
 
-.PHONY: help setup demo chaos fuzz mutants soak bench up test coverage emulators-check infra-check lint types worker-test clean
+.PHONY: help setup demo chaos fuzz mutants soak bench up test coverage emulators-check infra-check lint types worker-test languages clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -87,5 +87,10 @@ types: setup ## mypy: strict for relay/ and outbox/
 worker-test: ## Run the app on the platform's own worker (Python 3.13)
 	@bash tests/worker/run.sh
 
+languages: ## Install the npm packages that the tests of other languages use, if npm is there
+	@command -v npm >/dev/null || { echo "npm is not installed: tests that need it are skipped" >&2; exit 0; }; \
+		cd tests/languages && npm ci --ignore-scripts --no-audit --no-fund --silent || \
+		echo "npm ci failed: tests that need its packages are skipped" >&2
+
 clean: ## Remove what make has made
-	@rm -rf .venv .venv-worker .local .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-worker .local tests/languages/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
