@@ -9,8 +9,8 @@ try:
     from outbox_emulators import command_line
 except ModuleNotFoundError as error:
     print(
-        f"local: the package {error.name!r} is missing from {sys.executable}. Run `make setup` and use .venv/bin/python, "
-        "or install the packages without make: docs/local-stack.md#windows.",
+        f"local: the package {error.name!r} is missing from {sys.executable}. Run `make setup` and use "
+        ".venv/bin/python. docs/local-stack.md has the commands without make.",
         file=sys.stderr,
     )
     sys.exit(2)
