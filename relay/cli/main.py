@@ -29,7 +29,7 @@ examples:
   python -m relay quarantine list
   python -m relay quarantine release --reason message-refused
   python -m relay smoke --subscription all
-  python -m relay replay --from 2026-02-09T11:00Z --to 2026-02-09T12:00Z --dry-run
+  python -m relay replay --from 1h --dry-run
 
 The commands use the settings of the function app, from the environment or from --env-file; docs/settings.md lists
 them. `python -m relay COMMAND --help` describes each command.
