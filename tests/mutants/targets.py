@@ -71,7 +71,7 @@ _CLI = {
         *("unit/relay/test_replay_order", "unit/relay/test_replay_command"),
         *("unit/relay/test_quarantine_commands", "integration/test_operators_replay"),
     ),
-    "console": ("unit/relay/test_console",),
+    "terminal": ("unit/relay/test_terminal",),
     "containers": ("unit/relay/test_cli_containers",),
     "environment": ("unit/relay/test_operations_inputs",),
     "main": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
