@@ -193,7 +193,9 @@ def _driver() -> Any:
     try:
         import psycopg
     except ImportError as error:
-        raise SetupError("psycopg is not installed. Install it: pip install 'changefeed[postgresql]'") from error
+        raise SetupError(
+            "psycopg is not installed. Install it: pip install 'sql-changefeed[postgresql]'"
+        ) from error
     return psycopg
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -109,6 +111,16 @@ def test_the_version_is_that_of_the_distribution(folder: str, found: str) -> Non
     project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert found == project["version"]
+
+
+def test_a_missing_driver_is_named_with_the_distribution_that_has_it() -> None:
+    # -S: without the packages of this Python.
+    command = [sys.executable, "-S", "-m", "changefeed", "status", "--url", "postgresql://user@127.0.0.1/database"]
+    run = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, timeout=20, check=False)
+
+    distribution = tomllib.loads((ROOT / "changefeed" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.rstrip().endswith(f"pip install '{distribution['name']}[postgresql]'")
 
 
 def test_the_emulators_print_their_version(
