@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from outbox_emulators.cosmos.server import CosmosServer
-from tests.integration.conftest import ROOT
+from tests.support.pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "writing-events.md"
-_BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 _NAME = re.compile(r"# (\w+\.py)\n")
 
 # Runs the page's `retrying.py` concurrently on one loan.
@@ -108,12 +107,12 @@ def installed(wheel: Path, tmp_path: Path) -> Installed:
 
 
 def page_files() -> dict[str, str]:
-    blocks = [match["text"] for match in _BLOCK.finditer(PAGE.read_text()) if match["language"] == "python"]
-    return {match[1]: text for text in blocks if (match := _NAME.match(text))}
+    texts = [block.text for block in blocks(PAGE) if block.language == "python"]
+    return {match[1]: text for text in texts if (match := _NAME.match(text))}
 
 
 def shown_output() -> str:
-    (shown,) = [match["text"] for match in _BLOCK.finditer(PAGE.read_text()) if match["language"] == "console"]
+    (shown,) = [block.text for block in blocks(PAGE) if block.language == "console"]
     return shown
 
 
