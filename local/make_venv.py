@@ -1,0 +1,204 @@
+"""Make .venv, and install what is pinned into it. `make setup` runs this; without make:
+
+    python3 local/make_venv.py
+
+Ends with 1, and one line that says what to do, where Python is too old or cannot make environments, or where
+python-qpid-proton cannot be compiled. Needs the standard library alone, and can be read by older Pythons too.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TextIO
+
+ROOT = Path(__file__).resolve().parents[1]
+REQUIREMENTS = "requirements-dev.txt"
+OLDEST = (3, 11)
+_STEPS = (
+    ("collecting", re.compile(r" *(?:Collecting|Processing) (?:\S*/)?([\w.-]+)")),
+    ("building", re.compile(r" *Building (?:wheel|editable) for ([\w.-]+)")),
+    ("installing", re.compile(r" *Installing collected packages: (.+)")),
+)
+_LAST_LINES = 30
+
+
+class CannotSetUp(Exception):
+    """What is missing, and what to do about it."""
+
+
+class Progress:
+    """What pip is at, and for how long: one line that changes on a terminal, elsewhere a line for each step."""
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+        self._terminal = output.isatty()
+        self._since = time.monotonic()
+        self._shown = ""
+        self._now = ""
+
+    @property
+    def seconds(self) -> int:
+        """The time since the start."""
+        return int(time.monotonic() - self._since)
+
+    def read(self, line: str) -> None:
+        """Show the step that a line of pip's output begins, if it does."""
+        for name, pattern in _STEPS:
+            match = pattern.match(line)
+            if match is not None:
+                self._now = {
+                    "collecting": f"collecting {match[1] if self._terminal else 'packages'}",
+                    "building": f"building {match[1]}",
+                    "installing": f"installing {len(match[1].split(','))} package(s)",
+                }[name]
+        self.show()
+
+    def show(self) -> None:
+        """Show the step again: on a terminal with its time, elsewhere only where it is another one."""
+        if self._terminal:
+            width = shutil.get_terminal_size().columns - 1
+            line = f"Setting up .venv: {self._now}  {self.seconds} s"
+            self._output.write(f"\r\x1b[K{line[:width]}")
+            self._output.flush()
+        elif self._now != self._shown:
+            print(f"  {self.seconds:3} s  {self._now}", file=self._output, flush=True)
+        self._shown = self._now
+
+    def end(self) -> None:
+        """Clear the line that changes."""
+        if self._terminal:
+            self._output.write("\r\x1b[K")
+            self._output.flush()
+
+
+def check_python(version: tuple[int, ...]) -> None:
+    """Raise CannotSetUp where this Python cannot be used."""
+    if version < OLDEST:
+        raise CannotSetUp(
+            f"Python {'.'.join(map(str, OLDEST))} or later is needed, and {sys.executable} is "
+            f"{'.'.join(map(str, version[:3]))}. Install one (https://www.python.org/downloads/), and name it: "
+            "make setup PYTHON=/path/to/python"
+        )
+    for name, package in (("venv", "-venv"), ("ensurepip", "-venv"), ("ssl", "")):
+        try:
+            __import__(name)
+        except ImportError:
+            raise CannotSetUp(
+                f"{sys.executable} has no module {name}, which virtual environments and pip need. Install it "
+                f"(Debian, Ubuntu: apt-get install python3.{version[1]}{package}), "
+                "or name another Python: make setup PYTHON=/path/to/python"
+            ) from None
+
+
+def check_existing(folder: Path) -> None:
+    """Raise CannotSetUp where the environment is that of another Python: with parts of two, it would not work."""
+    configuration = folder / "pyvenv.cfg"
+    if not configuration.is_file():
+        return
+    home = re.search(r"^home = (.+)$", configuration.read_text(encoding="utf-8"), re.MULTILINE)
+    own = Path(sys.base_exec_prefix).resolve()
+    if home is not None and own not in Path(home[1].strip()).resolve().parents:
+        raise CannotSetUp(
+            f"{folder} was made by the Python in {home[1].strip()}, and this is {sys.executable}. "
+            "Remove it (make clean), or name that Python: make setup PYTHON=/path/to/python"
+        )
+
+
+def make_environment(folder: Path) -> Path:
+    """Make the virtual environment, unless it is there and has pip; returns its Python."""
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if (
+        python.is_file()
+        and subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True).returncode == 0
+    ):
+        return python
+    made = subprocess.run([sys.executable, "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        raise CannotSetUp(f"{sys.executable} -m venv {folder} failed:\n{made.stdout}{made.stderr}".rstrip())
+    return python
+
+
+def check_compiler(python: Path) -> None:
+    """Raise CannotSetUp where python-qpid-proton has no wheel and cannot be compiled."""
+    lines = (ROOT / REQUIREMENTS).read_text(encoding="utf-8").splitlines()
+    [requirement] = [line for line in lines if line.startswith("python-qpid-proton")]
+    command = [str(python), str(ROOT / "emulators/compiler.py"), requirement]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    if checked.returncode != 0:
+        raise CannotSetUp(checked.stderr.strip())
+
+
+def install(python: Path, progress: Progress) -> None:
+    """Install what is pinned.
+
+    Raises:
+        CannotSetUp: pip failed; with the end of its output.
+    """
+    options = ("--progress-bar", "off", "--no-color", "--disable-pip-version-check")
+    pip = subprocess.Popen(
+        [str(python), "-m", "pip", "install", *options, "-r", REQUIREMENTS],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    lines: queue.Queue[str | None] = queue.Queue()
+    threading.Thread(target=_read, args=(pip, lines), daemon=True).start()
+    read = []
+    while True:
+        try:
+            line = lines.get(timeout=1)
+        except queue.Empty:
+            progress.show()
+            continue
+        if line is None:
+            break
+        read.append(line)
+        progress.read(line)
+    if pip.wait() != 0:
+        end = "".join(read[-_LAST_LINES:]).rstrip()
+        raise CannotSetUp(f"{end}\npip could not install {REQUIREMENTS}: its last lines are above.")
+
+
+def _read(pip: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+    assert pip.stdout is not None
+    for line in pip.stdout:
+        lines.put(line)
+    lines.put(None)
+
+
+def main() -> int:
+    """Make and fill the environment; returns the exit code."""
+    progress = Progress(sys.stderr)
+    try:
+        check_python(sys.version_info[:3])
+        check_existing(ROOT / ".venv")
+        print(f"Setting up .venv with Python {sys.version.split()[0]}", file=sys.stderr, flush=True)
+        python = make_environment(ROOT / ".venv")
+        check_compiler(python)
+        try:
+            install(python, progress)
+        finally:
+            progress.end()
+    except CannotSetUp as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Interrupted: run it again to go on.", file=sys.stderr)
+        return 130
+    (ROOT / ".venv/.installed").touch()
+    print(f".venv is ready, after {progress.seconds} s.", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
