@@ -94,7 +94,7 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
     assert subscriber.messages.keys() == {"contact-7", "contact-5"}
     [message] = subscriber.messages["contact-5"]
     check_message(message, "event")
-    assert body(message).decode() in LANGUAGES
+    assert body(message).decode() in LANGUAGES.read_text(encoding="utf-8")
 
     [pruned] = section(PAGE, "Retention", "sh")
     await asyncio.to_thread(run, pruned, tmp_path, environment)
