@@ -191,8 +191,7 @@ def cloned(folder: Path, stack: Clone | None = None) -> Iterator[Clone]:
     clone = Clone(folder.resolve())
     if stack is not None:
         clone.ports |= {port: stack.ports[port] for port in STACK_PORTS}
-        (clone.folder / ".local").mkdir()
-        shutil.copy(stack.folder / ".local/stack.env", clone.folder / ".local")
+        (clone.folder / ".local").symlink_to(stack.folder / ".local")
     try:
         yield clone
     finally:
