@@ -49,20 +49,28 @@ class Progress:
         """The time since the start."""
         return int(time.monotonic() - self._since)
 
+    def begin(self, step: str) -> None:
+        """Show this step."""
+        self._now = step
+        self.show()
+
     def read(self, line: str) -> None:
         """Show the step that a line of pip's output begins, if it does."""
         for name, pattern in _STEPS:
             match = pattern.match(line)
             if match is not None:
+                package = re.split(r"-\d", match[1])[0]
                 self._now = {
-                    "collecting": f"collecting {match[1] if self._terminal else 'packages'}",
-                    "building": f"building {match[1]}",
+                    "collecting": f"collecting {package if self._terminal else 'packages'}",
+                    "building": f"building {package}",
                     "installing": f"installing {len(match[1].split(','))} package(s)",
                 }[name]
         self.show()
 
     def show(self) -> None:
         """Show the step again: on a terminal with its time, elsewhere only where it is another one."""
+        if not self._now:
+            return
         if self._terminal:
             width = shutil.get_terminal_size().columns - 1
             line = f"Setting up .venv: {self._now}  {self.seconds} s"
@@ -112,17 +120,16 @@ def check_existing(folder: Path) -> None:
         )
 
 
-def make_environment(folder: Path) -> Path:
+def make_environment(folder: Path, progress: Progress) -> Path:
     """Make the virtual environment, unless it is there and has pip; returns its Python."""
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if (
-        python.is_file()
-        and subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True).returncode == 0
-    ):
-        return python
-    made = subprocess.run([sys.executable, "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
-    if made.returncode != 0:
-        raise CannotSetUp(f"{sys.executable} -m venv {folder} failed:\n{made.stdout}{made.stderr}".rstrip())
+    if not python.is_file() or run([str(python), "-m", "pip", "--version"], progress)[0] != 0:
+        progress.begin("making the environment")
+        code, output = run([sys.executable, "-m", "venv", str(folder)], progress)
+        if code != 0:
+            raise CannotSetUp(
+                "".join([*output, f"{sys.executable} could not make {folder}: its output is above."])
+            )
     return python
 
 
@@ -143,8 +150,16 @@ def install(python: Path, progress: Progress) -> None:
         CannotSetUp: pip failed; with the end of its output.
     """
     options = ("--progress-bar", "off", "--no-color", "--disable-pip-version-check")
-    pip = subprocess.Popen(
-        [str(python), "-m", "pip", "install", *options, "-r", REQUIREMENTS],
+    code, output = run([str(python), "-m", "pip", "install", *options, "-r", REQUIREMENTS], progress)
+    if code != 0:
+        end = "".join(output[-_LAST_LINES:])
+        raise CannotSetUp(f"{end}pip could not install {REQUIREMENTS}: its last lines are above.")
+
+
+def run(command: list[str], progress: Progress) -> tuple[int, list[str]]:
+    """Run a command in the project's folder, and show how it goes on; returns its exit code and its lines."""
+    process = subprocess.Popen(
+        command,
         cwd=ROOT,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
@@ -152,8 +167,8 @@ def install(python: Path, progress: Progress) -> None:
         text=True,
     )
     lines: queue.Queue[str | None] = queue.Queue()
-    threading.Thread(target=_read, args=(pip, lines), daemon=True).start()
-    read = []
+    threading.Thread(target=_read, args=(process, lines), daemon=True).start()
+    output: list[str] = []
     while True:
         try:
             line = lines.get(timeout=1)
@@ -161,17 +176,14 @@ def install(python: Path, progress: Progress) -> None:
             progress.show()
             continue
         if line is None:
-            break
-        read.append(line)
+            return process.wait(), output
+        output.append(line)
         progress.read(line)
-    if pip.wait() != 0:
-        end = "".join(read[-_LAST_LINES:]).rstrip()
-        raise CannotSetUp(f"{end}\npip could not install {REQUIREMENTS}: its last lines are above.")
 
 
-def _read(pip: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-    assert pip.stdout is not None
-    for line in pip.stdout:
+def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
         lines.put(line)
     lines.put(None)
 
@@ -183,9 +195,9 @@ def main() -> int:
         check_python(sys.version_info[:3])
         check_existing(ROOT / ".venv")
         print(f"Setting up .venv with Python {sys.version.split()[0]}", file=sys.stderr, flush=True)
-        python = make_environment(ROOT / ".venv")
-        check_compiler(python)
         try:
+            python = make_environment(ROOT / ".venv", progress)
+            check_compiler(python)
             install(python, progress)
         finally:
             progress.end()

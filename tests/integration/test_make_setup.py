@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 from pathlib import Path
 
+import pip
 import pytest
 
-from local.make_venv import CannotSetUp, Progress, check_existing, check_python
+from local.make_venv import CannotSetUp, Progress, check_compiler, check_existing, check_python
 from tests.support.pages import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
@@ -55,6 +57,13 @@ def wheels(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def with_this_pip(folder: Path) -> None:
+    """Make an environment in the folder that has the pip of this one: copying pip into it takes seconds."""
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "pip").symlink_to(Path(pip.__file__).parent)
+
+
 def make_setup(folder: Path, **environment: str) -> tuple[int, list[str]]:
     """Run `make -j4 setup` with this Python; returns its exit code and its lines, without make's own."""
     ended = subprocess.run(
@@ -70,20 +79,25 @@ def make_setup(folder: Path, **environment: str) -> tuple[int, list[str]]:
     return ended.returncode, [line for line in lines if not line.startswith("make: ")]
 
 
-def test_without_a_compiler_one_line_says_what_to_install_and_a_wheel_will_do(clone: Path, wheels: Path) -> None:
-    code, (_, line) = make_setup(clone, CC="no-such-compiler", PIP_FIND_LINKS="")
-    assert code != 0
-    assert "the C compiler (no-such-compiler) is missing" in line
-    assert not (clone / ".venv/.installed").exists()
+def test_a_wheel_is_installed_with_a_line_for_each_step(clone: Path, wheels: Path) -> None:
+    with_this_pip(clone / ".venv")
 
     code, lines = make_setup(clone, CC="no-such-compiler", PIP_FIND_LINKS=str(wheels))
+
     assert code == 0, lines
     steps = [" ".join(line.split()[2:]) for line in lines if line.startswith("  ")]
     assert steps == ["collecting packages", "installing 1 package(s)"]
     assert lines[0].startswith("Setting up .venv with Python 3.")
     assert lines[-1].startswith(".venv is ready, after ")
-
     assert make_setup(clone, PYTHON="/not/used") == (0, [])
+
+
+def test_without_a_compiler_and_a_wheel_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**_OFFLINE, "CC": "no-such-compiler", "PIP_FIND_LINKS": ""}.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(CannotSetUp, match=r"^[^\n]* the C compiler \(no-such-compiler\) is missing\. [^\n]*$"):
+        check_compiler(Path(sys.executable))
 
 
 def test_a_python_that_cannot_make_environments_is_one_line(clone: Path, tmp_path: Path) -> None:
