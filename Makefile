@@ -31,7 +31,7 @@ help: ## Show this list
 
 setup: .venv/.installed ## Make .venv and install what is pinned
 
-.venv/.installed: requirements.txt requirements-dev.txt outbox/pyproject.toml emulators/pyproject.toml
+.venv/.installed: requirements.txt requirements-dev.txt inbox/pyproject.toml outbox/pyproject.toml emulators/pyproject.toml
 	@command -v "$(PYTHON)" >/dev/null || { echo "Python 3.11 or later is needed, and $(PYTHON) is not found: \
 	install it, or set PYTHON=/path/to/python" | tr -s '\t ' ' ' >&2; exit 1; }
 	@"$(PYTHON)" local/make_venv.py
@@ -78,7 +78,7 @@ lint: setup ## ruff: style and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-types: setup ## mypy: strict for relay/ and outbox/
+types: setup ## mypy: strict for relay/, outbox/, inbox/ and changefeed/
 	@$(PY) -m mypy
 
 worker-test: ## Run the app on the platform's own worker (Python 3.13)
