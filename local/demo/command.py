@@ -76,7 +76,7 @@ async def run(arguments: argparse.Namespace) -> int:
     matches the contacts; 1 when not; 130 when stopped.
     """
     # Each logs every request or message at INFO: thousands of lines.
-    for name in ("httpx", "samples.contacts.consumer"):
+    for name in ("httpx", "inbox", "samples.contacts.consumer"):
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
         summary = await until_done(_demo(arguments))

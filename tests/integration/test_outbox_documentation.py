@@ -177,6 +177,6 @@ async def test_the_routes_of_the_page_commit_and_answer_with_the_errors_status(
     assert statuses == ["201", "204", "422", "404"]
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         container = client.get_database_client("outbox").get_container_client("data")
-        query = "SELECT VALUE c.data.action FROM c WHERE c.type = 'domainEvent' ORDER BY c.sequence"
-        actions = [action async for action in container.query_items(query, partition_key=loan)]
+        query = "SELECT c.data.action FROM c WHERE c.type = 'domainEvent' ORDER BY c.sequence"
+        actions = [item["action"] async for item in container.query_items(query, partition_key=loan)]
     assert actions == ["BookLent", "LoanExtended"]

@@ -54,7 +54,7 @@ class SessionLock:
         try:
             await asyncio.wait({task, self._lost}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                raise SessionLost
+                raise SessionLost("the lock was lost, and the handler was cancelled")
         finally:
             if not task.done():
                 task.cancel()

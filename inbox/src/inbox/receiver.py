@@ -13,6 +13,7 @@ from azure.servicebus.exceptions import (
     OperationTimeoutError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
+    SessionLockLostError,
 )
 
 from inbox.cancellation import end_tasks, finish
@@ -24,6 +25,7 @@ from inbox.session import Failed, Handler, Session
 _SHORTEST_DELAY_S = 0.1
 _LONGEST_DELAY_S = 10.0
 _CANCEL_AGAIN_S = 1.0
+_LOCK_LOST = (SessionLost, SessionLockLostError)
 _NOT_RETRIED = (MessagingEntityNotFoundError, ServiceBusAuthenticationError, ServiceBusAuthorizationError)
 
 _log = logging.getLogger(__name__)
@@ -126,8 +128,6 @@ class Receiver:
                 await self._next_session()
             except OperationTimeoutError:
                 delay_s = _SHORTEST_DELAY_S  # no session has messages
-            except SessionLost:
-                _log.warning("A session lock was lost: its handler was cancelled, the message comes again")
             except SessionsNotEnabled:
                 raise
             except Exception as error:
@@ -135,8 +135,11 @@ class Receiver:
                 if not self._reached and isinstance(error, _NOT_RETRIED):
                     error.add_note(f"While receiving from {self._name}: check its name, and the right to listen.")
                     raise
-                # What was not settled is delivered again.
-                _log.warning("Lost a session of %s: %s: %s", self._name, type(error).__name__, error)
+                # Now and then a completion is too late for the lock. Again and again, the clock may be wrong.
+                usual = isinstance(error, _LOCK_LOST) and delay_s == _SHORTEST_DELAY_S
+                level = logging.INFO if usual else logging.WARNING
+                what = "Lost a session of %s, what was not settled is delivered again: %s: %s"
+                _log.log(level, what, self._name, type(error).__name__, error)
                 await self._wait(delay_s)
                 delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
             else:
