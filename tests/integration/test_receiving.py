@@ -45,14 +45,16 @@ async def test_failures_and_lost_sessions_change_no_order(tmp_path: Path) -> Non
 
     async with broker(tmp_path, edges=EDGES, MaxDeliveryCount=100) as servicebus:
         servicebus.publish(*keys, count=count)
-        async with servicebus.receiving(handle):
-            for _ in range(3):
-                await asyncio.sleep(0.15)
-                await servicebus.expire_locks()
-                await servicebus.cut()
+        async with servicebus.receiving(handle, sessions=4):
+            for inject_fault in (servicebus.expire_locks, servicebus.cut):
+                before = sum(map(len, tried.values()))
+                while sum(map(len, tried.values())) < before + 5:
+                    await asyncio.sleep(0.005)
+                await inject_fault()
             await servicebus.until_empty()
 
     assert handled == {key: list(range(1, count + 1)) for key in keys}
+    assert sum(map(len, tried.values())) > count * len(keys)
     for numbers in tried.values():
         # A repetition goes back; what follows never comes before what failed.
         assert all(after <= before + 1 for before, after in pairwise(numbers)), numbers

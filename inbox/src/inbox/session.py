@@ -52,8 +52,8 @@ class Session:
         Raises:
             OperationTimeoutError: There was none in time.
         """
-        # Not `async with receiver`: cancelled in here, that would leave its link open, and the broker would give
-        # the next session to a receiver that nobody reads.
+        # Not `async with receiver`, which does not close it when cancelled in here: the broker would give the next
+        # session to a link that nobody reads.
         await self._receiver.__aenter__()
         self._lock = SessionLock(self._receiver.session, self._options.renew_s)
         self._lock.start()
