@@ -23,6 +23,7 @@ _COPIED = (
     "Makefile",
     "local/make_venv.py",
     "emulators/compiler.py",
+    "inbox/pyproject.toml",
     "outbox/pyproject.toml",
     "emulators/pyproject.toml",
 )
