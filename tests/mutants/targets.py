@@ -30,6 +30,7 @@ _RELAY = {
     "quarantine/record": ("quarantine_record",),
     "quarantine/summaries": ("records",),
     "results": ("outcome", "poison"),
+    "servicebus/administration": ("check_findings",),
     "servicebus/client": ("connections",),
     "servicebus/messages": ("messages",),
     "servicebus/publisher": ("publisher", "turn"),
@@ -51,7 +52,6 @@ _RELAY = {
 
 # By module of relay/cli, the test files of tests/.
 _CLI = {
-    "check/administration": ("unit/relay/test_check_findings",),
     "check/command": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
     "check/cosmos_findings": ("unit/relay/test_check_findings",),
     "check/facts": ("unit/relay/test_check_findings",),
