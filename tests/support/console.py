@@ -60,6 +60,14 @@ class InMemoryOutbox:
             if at is None or event.place > at:
                 self.positions_at[event.partition] = event.place
 
+    def from_the_relays_position(self) -> InMemoryOutbox:
+        """Begin with what the relay has not passed."""
+        places = {event.id: self.positions_at.get(event.partition) for event in self.committed}
+        self.committed = [
+            event for event in self.committed if (at := places[event.id]) is None or event.place > at
+        ]
+        return self
+
     async def news(self, limit: int, /) -> Sequence[Committed]:
         self._answer()
         found = self.committed[self._read : self._read + limit]
