@@ -1,9 +1,10 @@
 """The topic, as the console reads it: counts of the management endpoint, and dead letters that are peeked.
 
-It never accepts a session, as that would keep the session from its receiver. Nor can it peek into one: Service Bus
-answers a peek of a subscription that requires sessions only on a link that has accepted a session
-(https://learn.microsoft.com/azure/service-bus-messaging/message-browsing). So of a message that waits or was
-delivered, nothing is known here; dead-letter queues have no sessions.
+It never accepts a session, as that would keep the session from its receiver. Nor does it peek into one: the SDK
+(azure-servicebus 7.15.0) opens a link for receiving before it peeks, which Service Bus refuses without a session
+where a subscription requires sessions, and what a peek without that link gives is not reliable there
+(azure-sdk-for-js issue 7903). So of a message that waits or was delivered, nothing is known here. Dead-letter
+queues have no sessions.
 
 It needs the role Azure Service Bus Data Receiver, and for the counts the right to manage, as of a shared access
 policy with Manage or the role Azure Service Bus Data Owner.
@@ -109,14 +110,15 @@ class ServiceBusTopic:
             )
             self._receivers[subscription] = receiver
         found: list[ServiceBusReceivedMessage] = []
-        number = 0
+        # Without a number, or with 0, the SDK goes on behind the message that it has seen last.
+        number = 1
         while len(found) < PEEKED:
             # A page may have fewer messages than asked for; one without any is the end.
             page = await receiver.peek_messages(PEEKED - len(found), sequence_number=number)
             if not page:
                 break
             found += page
-            number = (page[-1].sequence_number or 0) + 1
+            number = (page[-1].sequence_number or number) + 1
         return found
 
     async def _close_receiver(self, subscription: str) -> None:
