@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -25,6 +26,8 @@ from relay.console.progress import Progress
 from relay.console.quarantined import Quarantined
 from relay.console.reading import guarded
 from relay.quarantine.items import Items
+
+logger = logging.getLogger(__name__)
 
 # How often the outbox and the positions are looked at: where there was news, and where there was none.
 _BUSY_S = 0.25
@@ -161,11 +164,14 @@ class Observer:
         async with self._part("outbox"):
             ended = await self._read_news()
         async with self._part("positions"):
-            progress.move(await self._outbox.positions())
-            for event in progress.lost():
-                partition = await self._outbox.partition_of(event.name[0])
-                if partition is not None and partition != event.partition:
-                    progress.backlog.move(event, partition, event.place)
+            positions = await self._outbox.positions()
+            progress.move(positions)
+            if lost := progress.lost():
+                for event in lost:
+                    partition = await self._outbox.partition_of(event.name[0])
+                    if partition is not None and partition != event.partition:
+                        progress.backlog.move(event, partition, event.place)
+                progress.move(positions)
         if progress.unjudged:
             async with self._part("quarantine"):
                 if await self._quarantine.read():
@@ -241,7 +247,12 @@ class Observer:
         """Look again and again while somebody watches."""
         while True:
             await self._watched.wait()
-            news = await look()
+            news = False
+            try:
+                news = await look()
+            except Exception:
+                # What a service answers is a problem on the page; this is a defect, and the page goes on.
+                logger.exception("console_look_failed")
             await asyncio.sleep(busy_s if news else idle_s)
 
     def _rest(self) -> None:
