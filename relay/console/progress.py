@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from relay.console.backlog import Backlog, Place, Waiting
 from relay.console.model import Committed, Delivery, Partition, QuarantineRecord, Stage, Tracked
@@ -14,6 +15,9 @@ from relay.console.tally import Latencies, Rate
 from relay.events import EventName, Reason
 
 RECENT = 50
+
+# So many of the events that a look finds passed are asked for at the topic.
+_SAMPLE = 200
 
 # Events that the relay has passed are remembered this long, so that one that comes again is not counted again.
 _REMEMBERED = 100_000
@@ -111,9 +115,18 @@ class Progress:
         """Whether events were passed, of which it is not known yet whether they are in quarantine."""
         return bool(self._passed)
 
-    def judge(self) -> None:
-        """Count what was passed; quarantine has been read to its end since."""
+    def sample(self) -> list[EventName]:
+        """Some of the events that were passed, the last ones, for the topic to say when it accepted them."""
+        return [event.name for event in self._passed[-_SAMPLE:]]
+
+    def judge(self, accepted_at: Mapping[EventName, float]) -> None:
+        """Count what was passed; quarantine has been read to its end since.
+
+        Args:
+            accepted_at: When the topic accepted an event, as far as it says so.
+        """
         for event in self._passed:
+            event.passed_at = accepted_at.get(event.name, event.passed_at)
             in_quarantine = self._quarantine.has(event)
             latest = self._latest.get(event.name)
             if in_quarantine:
@@ -126,15 +139,19 @@ class Progress:
                 self._settle(latest, event, in_quarantine)
         self._passed.clear()
 
-    def delivered(self, found: Mapping[str, Sequence[Delivery]]) -> None:
-        """Take over what the topic says of the latest events, by message id."""
-        for latest in self._latest.values():
-            deliveries = tuple(found.get(latest.event.id, ()))
+    def delivered(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
+        """Take over what the topic says of the latest events."""
+        for name, latest in self._latest.items():
+            deliveries = tuple(found.get(name, ()))
             if deliveries:
                 latest.deliveries = deliveries
                 accepted = [each.accepted_at for each in deliveries if each.accepted_at is not None]
                 if accepted and latest.stage is not Stage.COMMITTED:
                     latest.published_at = min(accepted)
+
+    def names(self) -> list[EventName]:
+        """The names of the latest events."""
+        return list(self._latest)
 
     def recent(self) -> list[Tracked]:
         """The latest events, the newest first."""
@@ -197,14 +214,29 @@ class Progress:
             self._remembered.popitem(last=False)
 
     def _committed_at(self, event: Committed, now: float) -> float:
-        """When it was committed, as close as can be said: a clock of whole seconds is helped by that of the looks.
+        """When it was committed, as close as can be said.
 
-        What was not there when all had been read was committed later.
+        A clock of whole seconds leaves a second. What was not there when all had been read was committed later;
+        and within what is left, the writer's own clock is believed.
         """
         stored = event.committed_at
-        if not self.following or not float(stored).is_integer():
+        if not float(stored).is_integer():
             return min(stored, now)
-        return min(max(stored, self._read_up_to), stored + 1, now)
+        latest = min(stored + 1, now)
+        earliest = min(max(stored, self._read_up_to) if self.following else stored, latest)
+        made = _moment(event.created_at)
+        if made is not None and earliest <= made <= latest:
+            return made
+        return (earliest + latest) / 2 if self.following else earliest
+
+
+def _moment(text: str | None) -> float | None:
+    """Seconds since 1970 of a time in ISO 8601 with a zone; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return None if moment.tzinfo is None else moment.timestamp()
 
 
 def age_s(since: float, now: float) -> float:

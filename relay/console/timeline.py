@@ -23,6 +23,7 @@ class Known:
         more: Whether the outbox has older ones.
         positions: The relay's positions by name, read after the events.
         records: Its quarantine records, read after the positions.
+        judged: Whether these are all of them: without them, nothing is said to be published.
         deliveries: What the topic knows of its messages.
         published_at: When the relay was seen to pass an event, by id.
         data: The events' data as JSON text, by id.
@@ -36,6 +37,7 @@ class Known:
     more: bool = False
     positions: Mapping[str, Position] = field(default_factory=dict)
     records: Sequence[RecordSummary] = ()
+    judged: bool = True
     deliveries: Sequence[Delivery] = ()
     published_at: Mapping[str, float] = field(default_factory=dict)
     data: Mapping[str, str] = field(default_factory=dict)
@@ -106,12 +108,13 @@ def _tracked(
     if record is not None:
         stage = _stage_of(record_of(record))
     else:
-        stage = Stage.PUBLISHED if passed or arrived else Stage.COMMITTED
+        stage = Stage.PUBLISHED if (passed and known.judged) or arrived else Stage.COMMITTED
     return Tracked(
         event.id,
         stage,
         event,
-        published_at=_accepted_at(arrived) or (known.published_at.get(event.id) if passed else None),
+        published_at=_accepted_at(arrived)
+        or (known.published_at.get(event.id) if stage is Stage.PUBLISHED else None),
         quarantined=None if record is None else record_of(record),
         deliveries=arrived,
         data=known.data.get(event.id),

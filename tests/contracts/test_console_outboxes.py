@@ -256,9 +256,12 @@ async def test_a_position_says_what_the_relay_has_passed(harness: Harness) -> No
 
 
 async def test_the_events_of_one_commit_have_places_in_their_order(harness: Harness) -> None:
-    await harness.commit(*(event(f"{number}", "k") | {"order": number} for number in range(5)))
+    documents = [event(f"{number}", "k") | {"order": number} for number in range(5)]
+    await harness.commit(*documents)
 
-    assert of_key(await everything(harness.outbox), "k") == ["0", "1", "2", "3", "4"]
+    found = await everything(harness.outbox)
+    assert of_key(found, "k") == ["0", "1", "2", "3", "4"]
+    assert len({each.place for each in found}) == 5
 
 
 async def test_the_last_events_of_a_key_are_found_with_their_places(harness: Harness) -> None:

@@ -213,16 +213,26 @@ async def test_rates_and_latencies_are_of_what_happens_while_it_looks(relayed: D
     assert (flow.committed_s, flow.published_s, flow.latency_p50_ms) == (0.0, 0.0, None)
 
 
-async def test_a_commit_by_a_clock_of_whole_seconds_is_no_earlier_than_the_look_before_it(
-    relayed: Deployment,
+@pytest.mark.parametrize(
+    ("created_at", "latency_ms"),
+    [
+        (None, 50.0),  # between the look before, at 0.8 s, and this one, at 0.9 s
+        ("1970-01-12T13:46:50.870000Z", 30.0),
+        ("1970-01-12T13:46:50.100000Z", 50.0),  # it was not there at 0.8 s
+        ("1970-01-12T13:46:50.870000", 50.0),  # nobody knows in which zone
+        ("yesterday", 50.0),
+    ],
+)
+async def test_a_commit_by_a_clock_of_whole_seconds_is_placed_between_two_looks(
+    relayed: Deployment, created_at: str | None, latency_ms: float
 ) -> None:
     relayed.now = NOW + 0.8
     await relayed.observer.look()
-    relayed.outbox.commit("a", committed_at=NOW)
+    relayed.outbox.commit("a", committed_at=NOW, created_at=created_at)
     relayed.now = NOW + 0.9
     relayed.outbox.pass_all()
 
-    assert (await relayed.observer.look()).flow.latency_p50_ms == 100.0
+    assert (await relayed.observer.look()).flow.latency_p50_ms == latency_ms
 
 
 async def test_what_happened_while_nobody_looked_is_counted_and_is_no_rate(relayed: Deployment) -> None:
@@ -238,14 +248,18 @@ async def test_what_happened_while_nobody_looked_is_counted_and_is_no_rate(relay
 
 
 async def test_accepted_times_of_the_topic_are_preferred(relayed: Deployment) -> None:
-    relayed.outbox.commit("a")
+    await relayed.observer.look()
+    relayed.outbox.commit("a", committed_at=NOW + 0.25)
     relayed.outbox.pass_all()
-    delivery = Delivery("a", "all", Arrival.WAITING, accepted_at=NOW - 3)
+    delivery = Delivery("a", "all", Arrival.WAITING, accepted_at=NOW + 0.375)
     relayed.topic.arrivals = {"k": [delivery]}
+    relayed.now += 0.5
 
-    (latest,) = (await relayed.observer.look()).recent
+    snapshot = await relayed.observer.look()
 
-    assert (latest.published_at, latest.deliveries) == (NOW - 3, (delivery,))
+    (latest,) = snapshot.recent
+    assert (latest.published_at, latest.deliveries) == (NOW + 0.375, (delivery,))
+    assert snapshot.flow.latency_p50_ms == 125.0
 
 
 async def test_the_latest_fifty_are_shown_the_newest_first(relayed: Deployment) -> None:
@@ -278,6 +292,22 @@ async def test_a_part_that_cannot_be_read_is_a_problem_and_the_rest_stays(relaye
     assert (await relayed.observer.look()).problems == ()
 
 
+async def test_a_part_of_a_timeline_that_cannot_be_read_is_its_problem(relayed: Deployment) -> None:
+    relayed.outbox.commit("a", data="{}")
+    relayed.quarantine("a")
+    relayed.items.put(marker("k", "r0"))
+    relayed.outbox.pass_all()
+
+    whole = await relayed.observer.timeline("k", 10, data=True)
+    assert [(each.id, str(each.stage), each.data) for each in whole.events] == [("a", "quarantined", "{}")]
+    assert (whole.parked_since is not None, whole.problems) == (True, ())
+    relayed.items.answers, relayed.topic.fails = [StoreError("no route to the store")], "the topic is gone"
+    part = await relayed.observer.timeline("k", 10, data=False)
+
+    assert [(each.id, str(each.stage), each.data) for each in part.events] == [("a", "committed", None)]
+    assert [each.text for each in part.problems] == ["no route to the store", "the topic is gone"]
+
+
 async def test_a_defect_of_an_adapter_does_not_end_the_page(
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,7 +335,7 @@ async def test_a_snapshot_is_new_only_where_something_has_changed(relayed: Deplo
 async def test_no_further_events_are_read_while_too_many_wait(
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.console.observer._HELD", 1500)
+    monkeypatch.setattr("relay.console.follower._HELD", 1500)
     for number in range(4000):
         relayed.outbox.commit(str(number))
 

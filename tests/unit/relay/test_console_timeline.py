@@ -68,6 +68,23 @@ def test_without_a_position_nothing_is_published_but_what_has_arrived() -> None:
     assert (found.events[0].published_at, found.events[0].deliveries) == (5.0, (delivery,))
 
 
+def test_nothing_is_said_to_be_published_where_the_records_are_not_known() -> None:
+    delivery = Delivery("b", "all", Arrival.WAITING)
+    known = Known(
+        "k",
+        [event("a", 1), event("b", 2)],
+        positions=at(2),
+        judged=False,
+        deliveries=[delivery],
+        published_at={"a": 9.0},
+    )
+
+    found = timeline(known, 10)
+
+    assert stages(found) == [("a", "committed"), ("b", "published")]
+    assert found.events[0].published_at is None
+
+
 def test_an_event_with_a_record_is_quarantined_or_parked_wherever_the_position_is() -> None:
     known = Known(
         "k",
