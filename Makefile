@@ -17,12 +17,14 @@ SOURCE ?= cosmos
 SEED ?=
 CHAOS ?=
 
+COVERING := tests/integration/test_sql_*.py tests/contracts/test_*.py tests/unit/relay/test_*.py tests/unit/test_function_app.py
+
 FUZZ_EXAMPLES ?= 100000
 MUTANTS ?=
 FULL ?=
 BENCH ?=
 
-.PHONY: help setup demo chaos fuzz mutants soak bench up test coverage emulators-check infra-check lint types worker-test clean
+.PHONY: help setup demo chaos fuzz mutants soak bench up test coverage emulators-check infra-check lint types worker-test languages clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -60,13 +62,12 @@ bench: setup ## Measure beside the baselines, in a few minutes: FULL=1 BENCH="--
 up: setup ## Start the local stack, until Ctrl-C: SOURCE=sql
 	@$(PY) -m local up --source $(SOURCE)
 
-test: setup ## Run every test
-	@$(PY) -m pytest -n 6 --dist loadgroup
+test: coverage ## Run every test
+	@$(PY) -m pytest -n 6 --dist loadgroup $(COVERING:%=--ignore-glob='$(CURDIR)/%')
 
-coverage: setup ## How much of relay/ its quick tests cover
+coverage: setup ## Run the quick tests of relay/, and show how much of it they cover
 	@$(PY) -m coverage erase
-	@$(PY) -m coverage run -m pytest -q -n 3 --dist loadgroup tests/integration/test_sql_*.py tests/contracts \
-		tests/unit/relay tests/unit/test_function_app.py
+	@$(PY) -m coverage run -m pytest -n 6 --dist loadgroup $(COVERING)
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 
@@ -86,5 +87,10 @@ types: setup ## mypy: strict for relay/ and outbox/
 worker-test: ## Run the app on the platform's own worker (Python 3.13)
 	@bash tests/worker/run.sh
 
+languages: ## Install the npm packages that the tests of other languages use, if npm is there
+	@command -v npm >/dev/null || { echo "npm is not installed: tests that need it are skipped" >&2; exit 0; }; \
+		cd tests/languages && npm ci --ignore-scripts --no-audit --no-fund --silent || \
+		echo "npm ci failed: tests that need its packages are skipped" >&2
+
 clean: ## Remove what make has made
-	@rm -rf .venv .venv-worker .local .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-worker .local tests/languages/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis

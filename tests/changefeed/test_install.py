@@ -126,7 +126,7 @@ def test_an_unknown_table_is_refused(backend: Backend, name: str) -> None:
 
 def test_a_name_in_another_case_gets_no_second_feed(backend: Backend) -> None:
     """It is no table in PostgreSQL, and the same table in a database of SQL Server that ignores case."""
-    with pytest.raises(ArgumentError, match="there is no table APP.EVENT|APP.EVENT has a feed already"):
+    with pytest.raises(ArgumentError, match=r"there is no table APP\.EVENT|APP\.EVENT has a feed already"):
         changefeed.setup_feed(backend.owner, "APP.EVENT")
 
 

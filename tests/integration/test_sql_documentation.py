@@ -1,4 +1,7 @@
-"""docs/sql.md: its commands and statements run in their order, and what it grants suffices for the relay."""
+"""docs/sql.md: its commands and statements run in their order, and what it grants suffices for the relay.
+
+So do the statements of docs/writing-from-any-language.md.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,19 @@ import pytest
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import topic_counts
+from tests.support.contract import check_message
+from tests.support.subscriber import Subscriber, body
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/sql.md").read_text(encoding="utf-8")
+LANGUAGES = (ROOT / "docs/writing-from-any-language.md").read_text(encoding="utf-8")
 WORDS = 1800
 _WITHIN_S = 40.0
 
 
-def blocks(heading: str, language: str) -> list[str]:
+def blocks(heading: str, language: str, page: str = PAGE) -> list[str]:
     """The code blocks of a language in a section, without its subsections."""
-    [section] = re.findall(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#)", PAGE, re.MULTILINE | re.DOTALL)
+    [section] = re.findall(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#)", page, re.MULTILINE | re.DOTALL)
     return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 
 
@@ -75,7 +81,11 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
     assert "outbox.domain_event" in await asyncio.to_thread(run, installed, tmp_path, environment)
     with psycopg.connect(postgres_database, autocommit=True) as owner:
         owner.execute("create role relay login")
-        for statements in (*blocks("Grant the rights", "sql"), *blocks("Write", "sql")):
+        for statements in (
+            *blocks("Grant the rights", "sql"),
+            *blocks("Write", "sql"),
+            *blocks("SQL", "sql", LANGUAGES),
+        ):
             owner.execute(statements)
         # One that can never be sent: quarantine takes rights too.
         owner.execute("insert into outbox.domain_event (id, partition_key, data) values ('e-2', 'contact-8', '7')")
@@ -90,7 +100,7 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
     )
     try:
         async with asyncio.timeout(_WITHIN_S):
-            while (await topic_counts(broker.admin_port))["accepted"] < 1 or not quarantined(postgres_database):
+            while (await topic_counts(broker.admin_port))["accepted"] < 2 or not quarantined(postgres_database):
                 assert worker.returncode is None
                 await asyncio.sleep(0.1)
         worker.terminate()
@@ -99,6 +109,12 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
         if worker.returncode is None:
             worker.kill()
             await worker.wait()
+    subscriber = Subscriber(broker.connection_string)
+    await subscriber.receive(2, receivers=1)
+    assert subscriber.messages.keys() == {"contact-7", "contact-5"}
+    [message] = subscriber.messages["contact-5"]
+    check_message(message, "event")
+    assert body(message).decode() in LANGUAGES
 
     [pruned] = blocks("Retention", "sh")
     await asyncio.to_thread(run, pruned, tmp_path, environment)
@@ -108,7 +124,7 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
         # It is still on the feed, so it is kept.
         assert owner.execute(deleted).rowcount == 0
         owner.execute('delete from changefeed."feed:outbox.domain_event"')
-        assert owner.execute(deleted).rowcount == 2
+        assert owner.execute(deleted).rowcount == 3
 
 
 def test_the_page_is_short() -> None:

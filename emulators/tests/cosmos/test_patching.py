@@ -8,6 +8,8 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosHttpResponseError
 
+from outbox_emulators.testing import RawClient
+
 ITEM = {"id": "1", "pk": "a", "n": 1, "list": [1, 2, 3], "deep": {"x": {"y": "z"}}, "a/b~c": 0, "big": 2**80}
 
 
@@ -119,3 +121,28 @@ async def test_ten_operations_are_accepted_and_eleven_are_not(patched: Container
         with pytest.raises(CosmosHttpResponseError) as caught:
             await patched.patch_item("1", "a", operations)
         assert caught.value.status_code == 400
+
+
+async def test_operations_can_come_without_an_object_around_them(patched: ContainerProxy, raw: RawClient) -> None:
+    answer = await raw.send(
+        "PATCH",
+        "/dbs/outbox/colls/data/docs/1",
+        headers={"x-ms-documentdb-partitionkey": '["a"]'},
+        body='[{"op":"incr","path":"/n","value":1}]',
+    )
+
+    assert (answer.status, answer.body["n"]) == (200, 2)
+    assert (await patched.read_item("1", "a"))["n"] == 2
+
+
+@pytest.mark.usefixtures("patched")
+@pytest.mark.parametrize("body", ["1", "null", "{}", "[]", '{"operations":{}}'])
+async def test_a_patch_that_has_no_operations_is_refused(raw: RawClient, body: str) -> None:
+    answer = await raw.send(
+        "PATCH",
+        "/dbs/outbox/colls/data/docs/1",
+        headers={"x-ms-documentdb-partitionkey": '["a"]'},
+        body=body,
+    )
+
+    assert answer.status == 400

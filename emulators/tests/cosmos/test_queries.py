@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -388,6 +389,21 @@ async def test_a_query_across_partitions_has_to_be_allowed(raw: RawClient) -> No
 
     assert (refused.status, allowed.status) == (400, 200)
     assert allowed.headers["x-ms-item-count"] == str(len(allowed.body["Documents"]))
+
+
+@pytest.mark.usefixtures("filled")
+async def test_a_refused_query_across_partitions_carries_its_plan(raw: RawClient) -> None:
+    headers = {"content-type": "application/query+json", "x-ms-documentdb-query-enablecrosspartition": "True"}
+    path, body = "/dbs/outbox/colls/data/docs", '{"query":"SELECT VALUE COUNT(1) FROM c"}'
+
+    refused = await raw.send("POST", path, headers=headers, body=body)
+    planned = await raw.send(
+        "POST", path, headers=headers | {"x-ms-cosmos-is-query-plan-request": "True"}, body=body
+    )
+
+    assert (refused.status, refused.headers["x-ms-substatus"]) == (400, "1004")
+    assert json.loads(refused.body["additionalErrorInfo"]) == planned.body
+    assert planned.body["queryInfo"]["aggregates"] == ["Count"]
 
 
 @pytest.mark.usefixtures("filled")

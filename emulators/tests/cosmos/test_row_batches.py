@@ -1,4 +1,4 @@
-"""Batches in HybridRow, as the .NET SDK sends them: transactions, and bulk execution."""
+"""Batches in HybridRow, as the .NET SDK sends them: transactions, and bulk execution, which is in JSON too."""
 
 from __future__ import annotations
 
@@ -105,5 +105,20 @@ async def test_rows_that_are_cut_or_altered_are_a_bad_request(raw: RawClient, cu
     assert (await send(raw, batch_of())).status == 400
 
 
-async def test_a_batch_in_json_cannot_be_bulk(raw: RawClient) -> None:
-    assert (await send(raw, b'[{"operationType":"Read","id":"1"}]', atomic=False)).status == 400
+async def test_bulk_in_json_is_answered_in_json(raw: RawClient) -> None:
+    first = await raw.send("POST", DOCS, headers=KEY, body='{"id":"1","pk":"a"}')
+    range_id = first.headers["x-ms-documentdb-partitionkeyrangeid"]
+    operations = [
+        {"operationType": "Create", "partitionKey": '["a"]', "resourceBody": {"id": item_id, "pk": "a"}}
+        for item_id in ("1", "2")
+    ]
+
+    answer = await send(
+        raw,
+        json.dumps(operations).encode(),
+        atomic=False,
+        **{"x-ms-documentdb-partitionkeyrangeid": range_id},
+    )
+
+    assert (answer.status, [each["statusCode"] for each in answer.body]) == (207, [409, 201])
+    assert (await raw.send("GET", f"{DOCS}/2", headers=KEY)).status == 200

@@ -65,6 +65,7 @@ class BatchOperation:
             item_id=part.value.get("id"),
             body=members.get("resourceBody"),
             precondition=Precondition(part.value.get("ifMatch"), part.value.get("ifNoneMatch")),
+            key=part.value.get("partitionKey"),
         )
 
     @classmethod

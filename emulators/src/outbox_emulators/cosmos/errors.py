@@ -13,7 +13,7 @@
     ├─ TooManyRequests     429  only as an injected fault
     └─ ServiceUnavailable  503  only as an injected fault
 
-Bodies are `{"code": …, "message": …}`, sub-statuses go into `x-ms-substatus`
+Bodies are `{"code": …, "message": …}`, some with further details; sub-statuses go into `x-ms-substatus`
 (https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb).
 """
 
@@ -39,6 +39,8 @@ class CosmosError(Exception):
         self.substatus = substatus
         self.headers: dict[str, str] = {}
         """Added to those of every error: the partition that refused, and its session token."""
+        self.details: dict[str, str] = {}
+        """Members of the body beside `code` and `message`."""
 
 
 class BadRequest(CosmosError):

@@ -61,7 +61,7 @@ def replace(account: Account, request: Request) -> Reply:
 
 def patch(account: Account, request: Request) -> Reply:
     """`PATCH …/docs/{id}`."""
-    specification = request.json_object()
+    specification = request.json().value
 
     def apply(commit: Commit) -> Outcome:
         item_id = account.item_id_of(request, commit.container)
@@ -102,9 +102,7 @@ def batch(account: Account, request: Request) -> Reply:
 
 
 def _bulk(account: Account, request: Request) -> Reply:
-    """Independent operations on one physical partition, in HybridRow only."""
-    if not hybridrow.is_rows(request.body):
-        raise BadRequest("Only atomic batches are supported in JSON.")
+    """Independent operations on one physical partition."""
     container = account.container_of(request)
     partition = partition_by_id(container, request.headers.get("x-ms-documentdb-partitionkeyrangeid", ""))
     with refused_at(container, partition):

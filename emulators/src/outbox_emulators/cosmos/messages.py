@@ -91,7 +91,7 @@ def error_reply(error: CosmosError, activity: str) -> Reply:
         headers["x-ms-retry-after-ms"] = str(error.retry_after_ms)
     if isinstance(error, NotModified):
         return Reply(304, b"", headers | {"etag": error.etag})
-    body = {"code": error.code, "message": f"{error.message}\r\nActivityId: {activity}"}
+    body = {"code": error.code, "message": f"{error.message}\r\nActivityId: {activity}", **error.details}
     return Reply(error.status, json.dumps(body).encode(), headers)
 
 

@@ -107,11 +107,17 @@ def patch(
     precondition: Precondition,
     holds: Callable[[object, Item], bool],
 ) -> Outcome:
-    """Apply a partial update; `holds` says whether the stored item meets the patch's condition."""
+    """Apply a partial update; `holds` says whether the stored item meets the patch's condition.
+
+    The specification is `{"operations": […], "condition": …}`, or the operations alone, as the JavaScript SDK
+    sends them (4.9.3, PatchRequestBody).
+    """
     existing = _existing(commit, item_id)
     precondition.check_write(existing)
+    if isinstance(specification, list):
+        specification = {"operations": specification}
     if not isinstance(specification, dict):
-        raise BadRequest("A patch has to be a JSON object with 'operations'.")
+        raise BadRequest("A patch has to be a JSON object with 'operations', or a list of them.")
     condition = specification.get("condition")
     if condition is not None and not holds(condition, existing):
         raise PreconditionFailed()

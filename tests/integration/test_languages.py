@@ -1,0 +1,207 @@
+"""docs/writing-from-any-language.md: its programs write events that arrive at the subscription as written.
+
+The JavaScript SDK is a client of the Cosmos DB emulator that no other test has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.integration.conftest import ROOT
+from tests.support.contract import WRITTEN, check_message
+from tests.support.stacks import RunningStack, running_stack
+from tests.support.subscriber import Subscriber, body, properties
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("languages")]
+
+PAGE = (ROOT / "docs" / "writing-from-any-language.md").read_text(encoding="utf-8")
+PACKAGES = ROOT / "tests" / "languages" / "node_modules"
+_WITHIN_S = 30.0
+
+Ended = tuple[int | None, str, str]
+"""The exit code, the output and the errors of a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """An example of the page.
+
+    Attributes:
+        section: The heading that it is under.
+        block: The language of its code block.
+        file: What the page calls the program.
+        command: What the page runs it with.
+        missing: Why it cannot be run here; None where it can.
+    """
+
+    section: str
+    block: str
+    file: str
+    command: str
+    missing: Callable[[], str | None]
+
+    def program(self) -> str:
+        """The program's text. AssertionError if the page does not have it, or runs it in another way."""
+        [section] = re.findall(rf"^## {self.section}\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL)
+        texts: list[str] = re.findall(rf"```{self.block}\n(.*?)```", section, re.DOTALL)
+        [program] = [text for text in texts if re.search(rf"^(#|//) {self.file}$", text, re.MULTILINE)]
+        assert f"\n{self.command} {self.file} contact-" in section
+        return program
+
+
+def _without_curl() -> str | None:
+    return next((f"{name} is not installed" for name in ("curl", "openssl") if shutil.which(name) is None), None)
+
+
+def _without_node() -> str | None:
+    if shutil.which("node") is None:
+        return "Node is not installed"
+    return None if (PACKAGES / "@azure" / "cosmos").exists() else "make languages has not installed @azure/cosmos"
+
+
+LANGUAGES = [
+    Language("curl", "sh", "write.sh", "sh", _without_curl),
+    Language("Node", "js", "write.mjs", "node", _without_node),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningStack]:
+    async with running_stack(tmp_path_factory.mktemp("stack") / "logs") as running:
+        yield running
+
+
+@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.section)
+async def test_what_an_example_writes_arrives_exactly_as_written(
+    stack: RunningStack, language: Language, tmp_path: Path
+) -> None:
+    if reason := language.missing():
+        pytest.skip(reason)
+    contact = f"contact-{language.section}"
+
+    code, printed, errors = await run(language, contact, stack, tmp_path)
+    assert code == 0, errors
+    identifier = printed.strip()
+    before = await stored(stack, contact)
+    code, printed, errors = await run(language, contact, stack, tmp_path)
+    after = await stored(stack, contact)
+    subscriber = Subscriber(stack.stack.settings["SERVICEBUS"])
+    await subscriber.receive(1, receivers=1)
+
+    assert before.keys() == {contact, identifier}
+    event, document = before[identifier], before[contact]
+    WRITTEN.validate(event)
+    assert event == {
+        "id": identifier,
+        "partitionKey": contact,
+        "type": "domainEvent",
+        "order": 0,
+        "sequence": 1,
+        "ttl": 864000,
+        "traceparent": event["traceparent"],
+        "data": {
+            "action": "ContactCreatedEvent",
+            "contactId": contact,
+            "name": "Zoë",
+            "bornOn": "1990-07-01",
+            "balance": "12.50",
+            "rating": 4.5,
+            "createdAt": event["data"]["createdAt"],
+        },
+    }
+    assert (document["type"], document["data"]) == ("contact", {"name": "Zoë", "bornOn": "1990-07-01"})
+    # The contact existed already: neither document was written.
+    assert (code, printed) == (1, "")
+    assert "The batch failed: " in errors
+    assert "409" in errors
+    assert after == before
+
+    [message] = subscriber.messages[contact]
+    check_message(message, "event")
+    assert message.message_id == identifier
+    assert json.loads(body(message)) == event["data"]
+    assert {name: value for name, value in properties(message).items() if name != "cosmosTimestamp"} == {
+        "type": "domainEvent",
+        "createdAt": event["data"]["createdAt"],
+        "traceparent": event["traceparent"],
+        "sequence": 1,
+    }
+
+
+async def test_the_javascript_sdk_is_answered_as_by_cosmos_db(stack: RunningStack, tmp_path: Path) -> None:
+    package = json.loads((ROOT / "tests/languages/package.json").read_text(encoding="utf-8"))
+    assert f"npm install @azure/cosmos@{package['dependencies']['@azure/cosmos']}\n" in PAGE
+    if reason := _without_node():
+        pytest.skip(reason)
+
+    code, printed, errors = await started(
+        "node", ROOT / "tests/languages/operations.mjs", stack=stack, folder=tmp_path
+    )
+
+    assert code == 0, errors
+    assert json.loads(printed) == {
+        "created": 201,
+        "createdAgain": 409,
+        "read": 1,
+        "missing": 404,
+        "batch": [200, 200],
+        "staleBatch": [207, 424, 412],
+        "staleReplace": 412,
+        "upserted": 201,
+        "patched": 2,
+        "bulk": [201, 201, 201],
+        "inPartition": ["c", "a"],
+        "parameters": ["x", "y", "z"],
+        "sorted": ["a", "c", "x", "y", "z"],
+        "sortedWithPlan": ["z", "y", "x", "c", "a"],
+        "counted": [5],
+        "changes": ["a", "c"],
+        "deleted": 204,
+    }
+
+
+async def run(language: Language, contact: str, stack: RunningStack, folder: Path) -> Ended:
+    """Run the page's program for a contact."""
+    (folder / language.file).write_text(language.program(), encoding="utf-8")
+    packages = folder / PACKAGES.name
+    if not packages.is_symlink():
+        packages.symlink_to(PACKAGES)
+    return await started(language.command, language.file, contact, stack=stack, folder=folder)
+
+
+async def started(*command: str | Path, stack: RunningStack, folder: Path) -> Ended:
+    """Run a command in a folder until it ends, with the connection string of the stack's Cosmos DB."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "COSMOS": stack.stack.settings["COSMOS"]},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, errors = await asyncio.wait_for(process.communicate(), _WITHIN_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode, out.decode(), errors.decode()
+
+
+async def stored(stack: RunningStack, contact: str) -> dict[str, dict[str, Any]]:
+    """The documents of a contact by id, without what Cosmos DB adds. By a query: a point read can be stale."""
+    items = stack.container("data").query_items("SELECT * FROM c", partition_key=contact)
+    return {
+        item["id"]: {name: value for name, value in item.items() if not name.startswith("_")}
+        async for item in items
+    }
