@@ -96,5 +96,5 @@ def _limits(records: Sequence[RecordSummary]) -> Iterator[Problem]:
     if len(records) >= _RECORDS:
         yield Problem(
             "quarantine",
-            f"the key has {_RECORDS} records or more: not all of them are shown, and what was published is not told",
+            f"the key has more records than the {_RECORDS} shown: not all that is published is said so",
         )

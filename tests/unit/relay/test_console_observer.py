@@ -104,8 +104,9 @@ async def test_what_was_passed_is_not_counted_before_quarantine_could_be_read(re
 
 
 async def test_a_quarantine_of_many_pages_is_read_to_its_end_before_anything_is_counted(
-    relayed: Deployment,
+    relayed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("relay.console.quarantined._PAGE", 100)
     for number in range(450):
         relayed.quarantine(f"old-{number}", quarantinedAt="2026-01-01T00:00:00.000000+00:00")
     relayed.outbox.commit("a")
