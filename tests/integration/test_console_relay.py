@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -22,6 +23,8 @@ from tests.integration.conftest import RelayMaker
 from tests.support.broker import topic_counts
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
+from tests.support.sql_deployment import working
+from tests.support.sql_outbox import SqlOutbox, provisioned
 
 _KEYS = 12
 _BAD_KEY = "key-5"
@@ -109,3 +112,43 @@ async def the_counts_are_right(observer: Observer, servicebus: ServiceBusServer,
     held = {each.name: each.active for each in snapshot.subscriptions}
     assert held["all"] == accepted
     return snapshot
+
+
+async def test_the_counts_of_an_sql_outbox_are_those_of_its_relay(
+    postgres_database: str, servicebus: ServiceBusServer
+) -> None:
+    session = await provisioned(postgres_database)
+    writer = SqlOutbox(session)
+    settings = Settings.from_environment(
+        {"SQL": postgres_database, "SQL_SHARDS": "2", "SERVICEBUS": servicebus.connection_string}
+    )
+    environment = {"SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}"}
+    written = [{"type": "domainEvent", **document} for document in documents(0, 40)]
+    async with open_view(settings, environment, from_beginning=False) as observer:
+        for number, document in enumerate(written[:20]):
+            await writer.commit(document, shard_id=number % _KEYS % 2)
+        snapshot = await observer.look()
+        assert (snapshot.flow.committed, snapshot.flow.waiting) == (20, 20)
+        assert [(each.name, each.owner, each.behind > 0) for each in snapshot.partitions] == [
+            *(("0", None, True), ("1", None, True)),
+        ]
+        async with working(settings), asyncio.timeout(20), asyncio.TaskGroup() as group:
+            group.create_task(_commit(writer, written[20:]))
+            # It looks by itself, as somebody waits for what it sees.
+            while snapshot.flow.committed < 40 or snapshot.flow.waiting:
+                snapshot = await observer.changed(snapshot.number)
+                accepted = (await topic_counts(servicebus.admin_port))["accepted"]
+                assert snapshot.flow.published <= accepted
+            assert all(each.owner for each in snapshot.partitions)
+            assert snapshot.flow.latency_p50_ms is not None
+        await the_counts_are_right(observer, servicebus, committed=40)
+        timeline = await observer.timeline(_BAD_KEY, 100, data=True)
+        assert [(each.id, str(each.stage)) for each in timeline.events] == [
+            *(("e-5", "published"), ("e-17", "quarantined"), ("e-29", "quarantined")),
+        ]
+    await session.close()
+
+
+async def _commit(writer: SqlOutbox, written: list[dict[str, Any]]) -> None:
+    for number, document in enumerate(written, 20):
+        await writer.commit(document, shard_id=number % _KEYS % 2)

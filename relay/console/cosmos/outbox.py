@@ -75,8 +75,8 @@ class CosmosOutbox:
 
         It costs a query of one partition for the times of `limit` events, in the order of `_ts`, which is always
         indexed; and the change feed of the key from the oldest of these times on, as queries have no `_lsn`: about
-        `limit` events, and those documents of the key beside them that were changed since. It does not depend on
-        how many older events the key has.
+        `limit` events, those of the five seconds before, and the other documents of the key that were changed
+        since. It does not depend on how many older events the key has.
         """
         container = await self._container()
         ranges = self._ranges or await self._read_ranges()
