@@ -12,6 +12,9 @@ from relay.quarantine.items import Items
 
 _DEAD_LETTERS = "dead letters of "
 
+# Dead letters are peeked with their bodies. While their number stays, that is done once in so many rounds.
+_ROUNDS = 10
+
 
 class Counts:
     """The counts as they were read last.
@@ -35,7 +38,10 @@ class Counts:
         self.groups: Sequence[QuarantineGroup] = ()
         self.subscriptions: Sequence[Subscription] = ()
         self.attempts: Mapping[str, Attempt] = {}
-        self._dead_letters: Mapping[str, Sequence[DeadLetterGroup]] = {}
+        self._dead_letters: dict[str, Sequence[DeadLetterGroup]] = {}
+        # How many there were in each subscription when they were peeked.
+        self._peeked: dict[str, int] = {}
+        self._round = 0
 
     @property
     def dead_letters(self) -> list[DeadLetterGroup]:
@@ -56,11 +62,15 @@ class Counts:
     async def _read_topic(self, topic: Topic) -> None:
         async with self._parts.reading("subscriptions"):
             self.subscriptions = await topic.subscriptions()
-        dead_letters = {}
-        for subscription in self.subscriptions:
-            name = subscription.name
-            dead_letters[name] = self._dead_letters.get(name, ())
-            async with self._parts.reading(_DEAD_LETTERS + name):
-                dead_letters[name] = await topic.dead_letters(name) if subscription.dead_lettered else ()
-        self._dead_letters = dead_letters
-        self._parts.forget(_DEAD_LETTERS, {_DEAD_LETTERS + name for name in dead_letters})
+        self._round += 1
+        if self._round % _ROUNDS == 0:
+            self._peeked.clear()
+        counts = {subscription.name: subscription.dead_lettered for subscription in self.subscriptions}
+        for name, count in counts.items():
+            if count != self._peeked.get(name):
+                async with self._parts.reading(_DEAD_LETTERS + name):
+                    self._dead_letters[name] = await topic.dead_letters(name) if count else ()
+                    self._peeked[name] = count
+        self._dead_letters = {name: groups for name, groups in self._dead_letters.items() if name in counts}
+        self._peeked = {name: count for name, count in self._peeked.items() if name in counts}
+        self._parts.forget(_DEAD_LETTERS, {_DEAD_LETTERS + name for name in counts})

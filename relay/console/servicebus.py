@@ -47,7 +47,8 @@ class ServiceBusTopic:
         self._administration: ServiceBusAdministrationClient | None = None
         self._receivers: dict[str, ServiceBusReceiver] = {}
         self._turn = asyncio.Lock()
-        self._peeked: dict[str, Sequence[ServiceBusReceivedMessage]] = {}
+        # Without their bodies, each of which may have a megabyte.
+        self._peeked: dict[str, Sequence[tuple[DeadLetter, Delivery]]] = {}
 
     async def subscriptions(self) -> Sequence[Subscription]:
         """See ports.Topic. Two requests for each page of subscriptions."""
@@ -78,15 +79,15 @@ class ServiceBusTopic:
                 except BaseException:
                     await self._close_receiver(subscription)
                     raise
-        return grouped(subscription, map(dead_letter_of, self._peeked[subscription]))
+        return grouped(subscription, [letter for letter, _ in self._peeked[subscription]])
 
     async def deliveries(self, partition_key: str, ids: Collection[str], /) -> Sequence[Delivery]:
         """The dead letters of a key among those that were peeked last; no request is made."""
         return [
-            delivery_of(subscription, message)
-            for subscription, messages in self._peeked.items()
-            for message in messages
-            if message.session_id == partition_key
+            delivery
+            for peeked in self._peeked.values()
+            for letter, delivery in peeked
+            if letter.partition_key == partition_key
         ]
 
     async def close(self) -> None:
@@ -100,7 +101,7 @@ class ServiceBusTopic:
         if administration is not None:
             await administration.close()
 
-    async def _peek(self, subscription: str) -> Sequence[ServiceBusReceivedMessage]:
+    async def _peek(self, subscription: str) -> Sequence[tuple[DeadLetter, Delivery]]:
         receiver = self._receivers.get(subscription)
         if receiver is None:
             if self._client is None:
@@ -109,7 +110,7 @@ class ServiceBusTopic:
                 self._topic, subscription, sub_queue=ServiceBusSubQueue.DEAD_LETTER
             )
             self._receivers[subscription] = receiver
-        found: list[ServiceBusReceivedMessage] = []
+        found: list[tuple[DeadLetter, Delivery]] = []
         # Without a number, or with 0, the SDK goes on behind the message that it has seen last.
         number = 1
         while len(found) < PEEKED:
@@ -117,7 +118,7 @@ class ServiceBusTopic:
             page = await receiver.peek_messages(PEEKED - len(found), sequence_number=number)
             if not page:
                 break
-            found += page
+            found += [(dead_letter_of(message), delivery_of(subscription, message)) for message in page]
             number = (page[-1].sequence_number or number) + 1
         return found
 

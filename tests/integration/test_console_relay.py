@@ -99,6 +99,13 @@ async def test_the_counts_are_those_of_the_relay_with_quarantine_a_parked_key_an
             assert timeline.parked_since is not None
             assert [each.missing_before for each in timeline.events] == [0] * 8
 
+        # A console that begins now begins where the children of the split partition are.
+        for document in documents(100, 104):
+            await trigger.data.create_item(document)
+        async with open_view(settings, environment, from_beginning=False) as later:
+            flow = (await later.look()).flow
+            assert (flow.committed, flow.waiting) == (4, 4)
+
 
 async def the_counts_are_right(observer: Observer, servicebus: ServiceBusServer, *, committed: int) -> Any:
     snapshot = await observer.look()

@@ -279,18 +279,38 @@ async def test_a_part_that_cannot_be_read_is_a_problem_and_the_rest_stays(relaye
     before = await relayed.observer.look()
     assert before.problems == ()
 
+    relayed.topic.counts = [Subscription("all", 3, 2)]
     relayed.topic.fails, relayed.outbox.fails = "the topic is gone", "the account does not answer"
     after = await relayed.observer.look()
 
     said = {each.what: each.text for each in after.problems}
     assert said["outbox"] == said["positions"] == "the account does not answer"
-    assert said["subscriptions"] == said["dead letters of all"] == "the topic is gone"
+    assert said["subscriptions"] == "the topic is gone"
     assert (after.flow.committed, after.subscriptions, after.dead_letters) == (
         *(before.flow.committed, before.subscriptions, before.dead_letters),
     )
 
     relayed.topic.fails = relayed.outbox.fails = None
     assert (await relayed.observer.look()).problems == ()
+
+
+async def test_dead_letters_are_peeked_when_their_number_changes_and_now_and_then(relayed: Deployment) -> None:
+    async def shown() -> list[str]:
+        return [group.reason for group in (await relayed.observer.look()).dead_letters]
+
+    relayed.topic.counts = [Subscription("all", 0, 1), Subscription("names", 0, 0)]
+    relayed.topic.letters = {"all": [DeadLetterGroup("all", "first", 1)]}
+    assert await shown() == ["first"]
+
+    relayed.topic.letters = {"all": [DeadLetterGroup("all", "second", 1)]}
+    assert await shown() == ["first"]
+    relayed.topic.counts = [Subscription("all", 0, 2)]
+    assert await shown() == ["second"]
+
+    relayed.topic.letters = {"all": [DeadLetterGroup("all", "third", 1)]}
+    assert [(await shown())[0] for _ in range(10)].count("third") > 0
+    relayed.topic.counts = []
+    assert await shown() == []
 
 
 async def test_a_part_of_a_timeline_that_cannot_be_read_is_its_problem(relayed: Deployment) -> None:
