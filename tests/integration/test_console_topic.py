@@ -42,23 +42,23 @@ async def publish(client: ServiceBusClient, key: str, *identifiers: str) -> None
         )
 
 
-async def dead_letter(client: ServiceBusClient, key: str, count: int, reason: str) -> None:
+async def dead_letter(client: ServiceBusClient, key: str, *reasons: str) -> None:
+    """Dead-letter the first messages of a session, each for a reason."""
+    left = list(reasons)
     async with client.get_subscription_receiver(TOPIC, SUBSCRIPTION, session_id=key) as receiver:
-        left = count
         while left:
-            for message in await receiver.receive_messages(left, max_wait_time=10):
-                await receiver.dead_letter_message(message, reason=reason, error_description=f"about {message}")
-                left -= 1
+            for message in await receiver.receive_messages(len(left), max_wait_time=10):
+                await receiver.dead_letter_message(
+                    message, reason=left.pop(0), error_description="as the test says"
+                )
 
 
 async def test_counts_and_dead_letters_by_reason_are_read_while_a_receiver_holds_the_session(
     servicebus: ServiceBusServer, topic: ServiceBusTopic
 ) -> None:
     async with ServiceBusClient.from_connection_string(servicebus.connection_string) as client:
-        await publish(client, "k", "a", "b", "c")
-        await publish(client, "other", "d")
-        await dead_letter(client, "k", 2, "schema")
-        await dead_letter(client, "other", 1, "gone")
+        await publish(client, "k", "a", "b", "c", "d")
+        await dead_letter(client, "k", "schema", "gone", "schema")
         async with client.get_subscription_receiver(TOPIC, SUBSCRIPTION, session_id="k") as receiver:
             (held,) = await receiver.receive_messages(1, max_wait_time=10)
             for _ in range(2):
@@ -71,10 +71,12 @@ async def test_counts_and_dead_letters_by_reason_are_read_while_a_receiver_holds
         example = groups[0].examples[0]
         assert (example.message_id, example.partition_key, example.subject) == ("a", "k", "Renamed")
         assert example.enqueued_at is not None
-        found = await topic.deliveries("k", ["a", "b", "c"])
+        assert await topic.deliveries("other", ["a"]) == []
+        found = await topic.deliveries("k", ["a", "b", "c", "d"])
         assert [(each.message_id, each.arrival, each.reason) for each in found] == [
             ("a", Arrival.DEAD_LETTERED, "schema"),
-            ("b", Arrival.DEAD_LETTERED, "schema"),
+            ("b", Arrival.DEAD_LETTERED, "gone"),
+            ("c", Arrival.DEAD_LETTERED, "schema"),
         ]
 
 
@@ -83,7 +85,7 @@ async def test_no_more_dead_letters_are_peeked_than_the_bound(
 ) -> None:
     async with ServiceBusClient.from_connection_string(servicebus.connection_string) as client:
         await publish(client, "k", *map(str, range(PEEKED + 10)))
-        await dead_letter(client, "k", PEEKED + 10, "schema")
+        await dead_letter(client, "k", *["schema"] * (PEEKED + 10))
 
     (group,) = await topic.dead_letters(SUBSCRIPTION)
 
