@@ -30,6 +30,7 @@ from bench.sources import Sources
 from bench.sweep import Sweep
 from bench.throughput import Throughput
 from local.stack.parts import ROOT
+from outbox_emulators.command_line import Parser
 from outbox_emulators.process import Stopped, until_done
 
 _QUICK_RESULTS = ROOT / ".local" / "bench"
@@ -57,7 +58,7 @@ def all_benchmarks() -> list[Benchmark]:
 def parser() -> argparse.ArgumentParser:
     """The options."""
     listed = "\n".join(f"  {each.name:<12} {each.about}" for each in all_benchmarks())
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="python -m bench",
         description="Measure the relay beside its baselines, on the local stack.",
         epilog=f"benchmarks:\n{listed}",
@@ -68,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--only", nargs="+", choices=names, metavar="NAME", default=names, help="only these benchmarks"
     )
-    top.add_argument("--seed", type=int, default=1, help="seed of workloads and arrivals (%(default)s)")
+    top.add_argument("--seed", type=int, default=1, help="seed of workloads and arrivals (default: %(default)s)")
     return top
 
 

@@ -17,8 +17,8 @@ from relay.sql.worker import Worker
 _POLL_DELAY_S = 0.5
 _IDLE_WITHIN_S = 60.0
 
-# Of the statement that stores a cursor, and of the one that reads a page.
-_STORES, _READS = "set last_ulid = ?", "read_events:"
+# Of the statement that stores a cursor, and of the one that looks for another page.
+_STORES, _LOOKS = "set last_ulid = ?", "has_news:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ async def _running_worker(environment: Mapping[str, str]) -> AsyncIterator[Count
 def _is_idle(statements: list[str]) -> bool:
     """Whether this session has stored cursors, and has looked for another page three times since then."""
     stores = _stores(statements)
-    return bool(stores) and sum(_READS in text for text in statements[stores[-1] :]) >= 3
+    return bool(stores) and sum(_LOOKS in text for text in statements[stores[-1] :]) >= 3
 
 
 def between_stores(statements: list[str]) -> float:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from changefeed import commands
 from changefeed.connections import connect
 from changefeed.errors import ArgumentError, ChangefeedError, DatabaseError, FeedBusyError
+from changefeed.version import __version__
 
 URL = "CHANGEFEED_URL"
 
@@ -66,10 +67,29 @@ def _jsonable(value: Any) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Without connection strings in its errors."""
+    """Without connection strings in its errors, and with an example where a number is none."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.register("type", int, _whole_number)
+        self.register("type", float, _number)
 
     def error(self, message: str) -> NoReturn:
         super().error(_redacted(message, ""))
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number: write it as 3") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number: write it as 30 or 0.5") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,49 +98,96 @@ def _parser() -> argparse.ArgumentParser:
         "--url", help=f"postgresql://user@host/database, or Server=…;Database=…;… (default: the variable {URL})"
     )
     common.add_argument("--json", action="store_true", help="print one JSON object")
-    parser = _Parser(prog="python -m changefeed", description="Ordered feeds of what transactions committed.")
+    parser = _Parser(
+        prog="python -m changefeed",
+        description="Set up ordered feeds of what transactions committed, and read them.",
+        epilog="`python -m changefeed COMMAND --help` describes each command.",
+    )
+    parser.add_argument("--version", action="version", version=f"sql-changefeed {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, function: commands.Command, text: str) -> argparse.ArgumentParser:
-        added = subparsers.add_parser(name, parents=[common], help=text, description=text)
+        added = subparsers.add_parser(
+            name, parents=[common], help=text, description=f"{text[0].upper()}{text[1:]}."
+        )
         added.set_defaults(command=function)
         return added
 
     command("install", commands.install, "bring the schema changefeed up to date")
     setup = command("setup-feed", commands.setup_feed, "set up the feed of a table")
-    setup.add_argument("table", help="schema.Table")
-    setup.add_argument("--no-notify", action="store_true", help="no NOTIFY by writers; readers look every 150 ms")
-    setup.add_argument("--no-roles", action="store_true", help="make no roles for writers and readers")
+    setup.add_argument("table", metavar="TABLE", help="schema.Table")
+    setup.add_argument(
+        "--no-notify", action="store_true", help="writers do not notify readers, which look every 150 ms"
+    )
+    setup.add_argument("--no-roles", action="store_true", help="create no roles for writers and readers")
     drop = command("drop-feed", commands.drop_feed, "remove a feed with its outbox and positions")
-    drop.add_argument("table", help="schema.Table")
-    drop.add_argument("--yes", action="store_true", required=True, help="yes, remove it")
+    drop.add_argument("table", metavar="TABLE", help="schema.Table")
+    drop.add_argument("--yes", action="store_true", required=True, help="confirm that it is to be removed")
     backfill = command("backfill", commands.backfill, "put the rows of a table that are not on its feed on it")
-    backfill.add_argument("table", help="schema.Table")
-    backfill.add_argument("--order-by", nargs="+", required=True, metavar="COLUMN", help="oldest first")
-    backfill.add_argument("--time-column", metavar="COLUMN", help="with the times for the ULIDs")
-    backfill.add_argument("--shard", type=int, default=0, help="of all rows (default: 0)")
-    backfill.add_argument("--shard-column", metavar="COLUMN", help="or the column whose hash is the shard")
-    backfill.add_argument("--shards", type=int, default=1, help="how many shards there are, with --shard-column")
-    backfill.add_argument("--chunk", type=int, default=1000, help="rows in one transaction (default: 1000)")
-    backfill.add_argument("--anyway", action="store_true", help="even behind what was read or written before")
+    backfill.add_argument("table", metavar="TABLE", help="schema.Table")
+    backfill.add_argument(
+        "--order-by", nargs="+", required=True, metavar="COLUMN", help="columns that sort the rows, oldest first"
+    )
+    backfill.add_argument(
+        "--time-column", metavar="COLUMN", help="column with the times for the ULIDs (default: now)"
+    )
+    backfill.add_argument(
+        "--shard", type=int, metavar="N", default=0, help="shard of all rows (default: %(default)s)"
+    )
+    backfill.add_argument(
+        "--shard-column", metavar="COLUMN", help="instead of --shard: the column whose hash is the shard"
+    )
+    backfill.add_argument(
+        "--shards",
+        type=int,
+        metavar="N",
+        default=1,
+        help="with --shard-column: how many shards there are (default: %(default)s)",
+    )
+    backfill.add_argument(
+        "--chunk", type=int, metavar="ROWS", default=1000, help="rows in one transaction (default: %(default)s)"
+    )
+    backfill.add_argument(
+        "--anyway", action="store_true", help="also if the rows come behind what was read or written before"
+    )
     prune = command("prune", commands.prune, "delete old positions that every consumer has read")
-    prune.add_argument("table", help="schema.Table")
-    prune.add_argument("--days", type=float, required=True, help="delete what is older")
+    prune.add_argument("table", metavar="TABLE", help="schema.Table")
+    prune.add_argument(
+        "--days", type=float, required=True, help="delete positions that are older; fractions are allowed"
+    )
     for name, function, text in (
         ("read", commands.read, "print a page of a feed"),
         ("wait", commands.wait, "wait until there is something behind the cursor"),
     ):
         reader = command(name, function, text)
-        reader.add_argument("feed", help="schema.Table, or the feed_id of generation 1")
-        reader.add_argument("--shard", type=int, default=0, help="default: 0")
-        reader.add_argument("--cursor", help="where to read on (default: from the beginning)")
+        reader.add_argument("feed", metavar="FEED", help="schema.Table, or the feed_id of generation 1")
+        reader.add_argument(
+            "--shard", type=int, metavar="N", default=0, help="the shard to read (default: %(default)s)"
+        )
+        reader.add_argument(
+            "--cursor", help="the position to continue from, as a read printed it (default: the beginning)"
+        )
         if name == "read":
-            reader.add_argument("--limit", type=int, default=100, help="1 to 1000 (default: 100)")
+            reader.add_argument(
+                "--limit",
+                type=int,
+                metavar="N",
+                default=100,
+                help="at most this many, 1 to 1000 (default: %(default)s)",
+            )
         else:
-            reader.add_argument("--timeout", type=float, default=30.0, help="seconds (default: 30)")
+            reader.add_argument(
+                "--timeout", type=float, metavar="S", default=30.0, help="seconds to wait (default: %(default)g)"
+            )
     sweep = command("sweep", commands.sweep, "number the changes of generation 1, until interrupted")
-    sweep.add_argument("--group", type=int, default=0, help="the sweep group (default: 0)")
+    sweep.add_argument("--group", type=int, metavar="N", default=0, help="the sweep group (default: %(default)s)")
     sweep.add_argument("--once", action="store_true", help="number what is committed by now, and end")
-    sweep.add_argument("--seconds", type=float, default=50.0, help="report that often (default: 50)")
+    sweep.add_argument(
+        "--seconds",
+        type=float,
+        metavar="S",
+        default=50.0,
+        help="seconds between two reports (default: %(default)g)",
+    )
     command("status", commands.status, "show feeds, consumers and sweep groups")
     return parser

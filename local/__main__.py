@@ -5,7 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from outbox_emulators import command_line
+try:
+    from outbox_emulators import command_line
+except ModuleNotFoundError as error:
+    print(
+        f"local: the package {error.name!r} is missing from {sys.executable}. Run `make setup` and use "
+        ".venv/bin/python. docs/local-stack.md has the commands without make.",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 _COMMANDS = {
     "up": ("local.stack.command", "start the whole stack: cosmos, servicebus and functions"),

@@ -2,3 +2,5 @@
 
 Start reading at `relay.pipeline`.
 """
+
+__version__ = "0.1.0"

@@ -51,7 +51,7 @@ def connect(url: str, **options: Any) -> PostgresSession:
         options: Further parameters of libpq, such as `password`.
 
     Raises:
-        SetupError: psycopg is not installed.
+        SetupError: psycopg is not installed, or a connection pooler refuses the session's parameters.
         DatabaseError: The server cannot be reached, or refuses.
     """
     psycopg = _driver()
@@ -151,6 +151,8 @@ def explained() -> Iterator[None]:
         if error.sqlstate == "55P03":
             said, hint = "another reader holds the lock of this shard", "Try again."
         kind = _ERRORS.get(error.sqlstate or "")
+        if "unsupported startup parameter" in str(error):
+            raise SetupError(f"{said}. {_POOLER}") from error
         if kind is SetupError and error.sqlstate in _NOT_SET_UP:
             # The server's own hint is to add type casts.
             hint = _SET_UP
@@ -159,6 +161,12 @@ def explained() -> Iterator[None]:
             raise kind(message) from error
         lost = isinstance(error, psycopg.OperationalError) and not _repeatable(error.sqlstate)
         raise DatabaseError(f"{message} (SQLSTATE {error.sqlstate or 'none'})", lost=lost) from error
+
+
+_POOLER = (
+    "That is a connection pooler such as PgBouncer. Connect to the server directly: the sessions set parameters "
+    "and listen, which a pooler in transaction mode does not support"
+)
 
 
 def _repeatable(sqlstate: str | None) -> bool:
@@ -185,7 +193,9 @@ def _driver() -> Any:
     try:
         import psycopg
     except ImportError as error:
-        raise SetupError("psycopg is not installed. Install it: pip install 'changefeed[postgresql]'") from error
+        raise SetupError(
+            "psycopg is not installed. Install it: pip install 'sql-changefeed[postgresql]'"
+        ) from error
     return psycopg
 
 

@@ -20,12 +20,16 @@ from outbox_emulators.process import Stopped, until_done
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `chaos`."""
     parser.add_argument(
-        "--source", type=Source, choices=list(Source), default=Source.COSMOS, help="where the events come from"
+        "--source",
+        type=Source.parse,
+        metavar="cosmos|sql",
+        default=Source.COSMOS,
+        help="where the events come from",
     )
     parser.add_argument("--events", type=int, default=10_000, help="events to commit")
     parser.add_argument("--faults", type=int, default=60, help="faults to inject")
     parser.add_argument("--seed", type=int, help="repeat the campaign of this seed; random by default")
-    parser.add_argument("--kinds", type=_kinds, help="only these kinds of fault, comma-separated")
+    parser.add_argument("--kinds", type=_kinds, metavar="KIND,…", help="only these kinds of fault; all by default")
     parser.add_argument("--payload", type=int, default=4000, help="length of the longest events' text")
     parser.add_argument("--hosts", type=int, default=3, help="Functions hosts that share the leases, or workers")
     parser.add_argument("--shards", type=int, default=4, help="shards of the SQL feed")

@@ -28,6 +28,7 @@ from local.demo.tally import Tally
 from local.stack.environment import TOPIC, Source, write_env_file
 from local.stack.parts import Part
 from local.stack.supervisor import PartFailed, Stack, StackOptions
+from outbox_emulators.command_line import positive
 from outbox_emulators.process import Stopped, until_done
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.receiver import receive_sessions
@@ -43,19 +44,23 @@ _QUICK_CLAIMS = {"SQL_CLAIM_S": "4"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `demo`."""
     parser.add_argument(
-        "--source", type=Source, choices=list(Source), default=Source.COSMOS, help="where the events come from"
+        "--source",
+        type=Source.parse,
+        metavar="cosmos|sql",
+        default=Source.COSMOS,
+        help="where the events come from",
     )
-    parser.add_argument("--events", type=_positive, default=5000, help="events to raise")
-    parser.add_argument("--contacts", type=_positive, default=500, help="contacts that raise them")
+    parser.add_argument("--events", type=positive, default=5000, help="events to raise")
+    parser.add_argument("--contacts", type=positive, default=500, help="contacts that raise them")
     parser.add_argument("--rate", type=float, default=150.0, help="events raised per second; 0 for no limit")
     parser.add_argument(
-        "--hosts", type=_positive, default=1, help="Functions hosts that share the leases, or workers"
+        "--hosts", type=positive, default=1, help="Functions hosts that share the leases, or workers"
     )
-    parser.add_argument("--shards", type=_positive, default=4, help="shards of the SQL feed")
+    parser.add_argument("--shards", type=positive, default=4, help="shards of the SQL feed")
     parser.add_argument(
-        "--writers", type=_positive, default=32, help="concurrent clients, each writing one contact at a time"
+        "--writers", type=positive, default=32, help="concurrent clients, each writing one contact at a time"
     )
-    parser.add_argument("--receivers", type=_positive, default=96, help="sessions received concurrently")
+    parser.add_argument("--receivers", type=positive, default=96, help="sessions received concurrently")
     parser.add_argument("--kill-host", action="store_true", help="kill a host half way, and start another")
     parser.add_argument(
         "--timeout", type=float, default=60.0, help="seconds to wait without any arrival before giving up"
@@ -65,13 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--env-file", type=Path, default=Path(".local/demo.env"), help="file to write the settings to"
     )
     parser.add_argument("--logs", type=Path, default=Path(".local/demo-logs"), help="folder for the logs")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not a whole number above 0")
-    return number
 
 
 async def run(arguments: argparse.Namespace) -> int:

@@ -19,7 +19,11 @@ from outbox_emulators.process import Stopped, until_done
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `up`."""
     parser.add_argument(
-        "--source", type=Source, choices=list(Source), default=Source.COSMOS, help="where the events come from"
+        "--source",
+        type=Source.parse,
+        metavar="cosmos|sql",
+        default=Source.COSMOS,
+        help="where the events come from",
     )
     parser.add_argument("--port", type=int, default=7070, help="readiness probe; for any port, 0 takes a free one")
     parser.add_argument("--cosmos-port", type=int, default=8081, help="Cosmos DB")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Mapping
 from enum import StrEnum
@@ -14,6 +15,13 @@ class Source(StrEnum):
 
     COSMOS = "cosmos"
     SQL = "sql"
+
+    @classmethod
+    def parse(cls, text: str) -> Source:
+        """The type of `--source`. Raises argparse.ArgumentTypeError."""
+        if text not in list(cls):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a source: write cosmos or sql")
+        return cls(text)
 
 
 DATABASE = "outbox"

@@ -6,13 +6,14 @@ import argparse
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from relay import __version__
 from relay.cli.check import command as check
 from relay.cli.environment import with_files
 from relay.cli.install import command as install
+from relay.cli.parsing import Parser
 from relay.cli.quarantine import command as quarantine
 from relay.cli.replay import command as replay
 from relay.cli.results import EXIT_CODES, ExitCode, Result
@@ -28,7 +29,7 @@ examples:
   python -m relay quarantine list
   python -m relay quarantine release --reason message-refused
   python -m relay smoke --subscription all
-  python -m relay replay --from 2026-02-09T11:00Z --to 2026-02-09T12:00Z --dry-run
+  python -m relay replay --from 1h --dry-run
 
 The commands use the settings of the function app, from the environment or from --env-file; docs/settings.md lists
 them. `python -m relay COMMAND --help` describes each command.
@@ -36,9 +37,9 @@ them. `python -m relay COMMAND --help` describes each command.
 {EXIT_CODES}"""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the whole command line."""
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument(
         "--env-file",
         type=Path,
@@ -49,16 +50,19 @@ def parser() -> argparse.ArgumentParser:
         "and a later file over an earlier one",
     )
     common.add_argument("--json", action="store_true", help="print one JSON object")
-    common.add_argument("--verbose", action="store_true", help="show the log of the SDKs on standard error")
-    top = argparse.ArgumentParser(
+    common.add_argument(
+        "--verbose", action="store_true", help="show the log of the relay and of the SDKs on standard error"
+    )
+    top = Parser(
         prog="python -m relay",
         description="Check and test an Outbox Relay, manage its quarantine, and publish events again.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    top.add_argument("--version", action="version", version=f"outbox-relay {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def add(name: str, summary: str, epilog: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    def add(name: str, summary: str, epilog: str, *parents: Parser) -> Parser:
         return commands.add_parser(
             name,
             parents=parents,
@@ -77,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     )
     replay.add_arguments(add("replay", "publish events of the outbox again", replay.EXAMPLES, common))
     install.add_arguments(
-        add("install", "make in an SQL database what the relay needs there", install.EXAMPLES, common)
+        add("install", "create what the relay needs in an SQL database", install.EXAMPLES, common)
     )
     run_worker.add_arguments(add("run", "publish from an SQL outbox until stopped", run_worker.EXAMPLES, common))
     return top
@@ -87,9 +91,9 @@ def main(words: Sequence[str]) -> int:
     """Run one command with the environment of the process; returns the exit code. Wrong usage raises
     SystemExit(2)."""
     arguments = parser().parse_args(words)
-    # The log of a worker is what one watches.
-    _set_up_logging(verbose=arguments.verbose or arguments.command == "run")
     terminal = Terminal(as_json=arguments.json)
+    # The log of a worker is what one watches.
+    _set_up_logging(terminal, verbose=arguments.verbose or arguments.command == "run")
     try:
         return asyncio.run(run(arguments, os.environ, terminal))
     except KeyboardInterrupt:
@@ -137,9 +141,9 @@ def _name(arguments: argparse.Namespace) -> str:
     return str(arguments.command)
 
 
-def _set_up_logging(*, verbose: bool) -> None:
+def _set_up_logging(terminal: Terminal, *, verbose: bool) -> None:
     logging.basicConfig(
-        stream=sys.stderr,
+        handlers=[terminal.log_handler()],
         level=logging.INFO if verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )

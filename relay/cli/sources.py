@@ -28,11 +28,16 @@ def add_source_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--source`."""
     parser.add_argument(
         "--source",
-        type=SourceKind,
-        choices=list(SourceKind),
+        type=_source,
         metavar="cosmos|sql",
-        help="which outbox, where both COSMOS and SQL are set",
+        help="which outbox; needed where both COSMOS and SQL are set",
     )
+
+
+def _source(text: str) -> SourceKind:
+    if text not in list(SourceKind):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an outbox: write cosmos or sql")
+    return SourceKind(text)
 
 
 def choose_source(settings: Settings, wanted: SourceKind | None) -> SourceKind:

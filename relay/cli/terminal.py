@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -28,7 +31,7 @@ class Progress:
     total: int | None
     stream: TextIO
     _shown_at: float = field(default_factory=time.monotonic)
-    _width: int = 0
+    _shown: str = ""
 
     def update(self, done: int) -> None:
         """Show this count, unless one was shown a moment ago."""
@@ -40,7 +43,22 @@ class Progress:
     def finish(self, done: int) -> None:
         """Show the last count."""
         self._write(self._line(done))
-        if self.stream.isatty():
+        self.end()
+
+    @contextmanager
+    def interrupted(self) -> Iterator[None]:
+        """Let something else be written in lines of its own: the count stands behind it again."""
+        shown, self._shown = self._shown, ""
+        if shown:
+            self.stream.write("\r" + " " * len(shown) + "\r")
+        yield
+        if shown:
+            self._write(shown)
+
+    def end(self) -> None:
+        """End the line with the count, if one is shown."""
+        if self._shown:
+            self._shown = ""
             self.stream.write("\n")
             self.stream.flush()
 
@@ -49,8 +67,8 @@ class Progress:
 
     def _write(self, line: str) -> None:
         if self.stream.isatty():
-            self.stream.write("\r" + line.ljust(self._width))
-            self._width = len(line)
+            self.stream.write("\r" + line.ljust(len(self._shown)))
+            self._shown = line
         else:
             self.stream.write(line + "\n")
         self.stream.flush()
@@ -71,14 +89,27 @@ class Terminal:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._in = stdin or sys.stdin
+        self._progress: Progress | None = None
 
     def note(self, text: str) -> None:
         """Write a remark to standard error."""
+        self._end_progress()
         print(text, file=self._err, flush=True)
 
     def progress(self, what: str, total: int | None) -> Progress:
         """Count a long operation on standard error."""
-        return Progress(what, total, self._err)
+        self._end_progress()
+        self._progress = Progress(what, total, self._err)
+        return self._progress
+
+    def log_handler(self) -> logging.Handler:
+        """A handler that writes to standard error, never into the line of a count."""
+        return _LogHandler(self)
+
+    def write_log(self, line: str) -> None:
+        """Write a line of the log to standard error, above the count of a long operation."""
+        with self._progress.interrupted() if self._progress else nullcontext():
+            print(line, file=self._err, flush=True)
 
     @property
     def can_ask(self) -> bool:
@@ -92,6 +123,7 @@ class Terminal:
 
     def show(self, command: str, result: Result) -> None:
         """Print a result, as one JSON object or as lines."""
+        self._end_progress()
         if self._as_json:
             whole = {"command": command, "exitCode": int(result.code), **result.data}
             print(json.dumps(whole, ensure_ascii=False, indent=2), file=self._out, flush=True)
@@ -99,3 +131,20 @@ class Terminal:
             for line in result.lines:
                 print(line, file=self._out)
             self._out.flush()
+
+    def _end_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.end()
+            self._progress = None
+
+
+class _LogHandler(logging.Handler):
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._terminal.write_log(self.format(record))
+        except Exception:  # noqa: BLE001 - as every handler of the standard library
+            self.handleError(record)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+_SHORT = re.compile(
+    r"(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
+    r"(?:(?P<seconds>\d+(?:\.\d+)?)S)?"
+)
 _DURATION = re.compile(
     r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
@@ -12,7 +17,7 @@ _DURATION = re.compile(
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration in ISO 8601 (`PT10M`, `P1DT12H`) or in seconds (`600`).
+    """A duration in ISO 8601 (`PT10M`, `P1DT12H`), the short form of it (`10m`, `1d12h`) or in seconds (`600`).
 
     Raises:
         ValueError: It is neither, or has years or months, whose length depends on the calendar.
@@ -20,9 +25,9 @@ def parse_duration(text: str) -> timedelta:
     stripped = text.strip().upper()
     if re.fullmatch(r"\d+(\.\d+)?", stripped):
         return timedelta(seconds=float(stripped))
-    match = _DURATION.fullmatch(stripped)
-    if match is None or stripped.endswith(("P", "T")):
-        raise ValueError(f"{text!r} is not a duration: write it as PT10M, P1DT12H, or in seconds")
+    match = (_DURATION if stripped.startswith("P") else _SHORT).fullmatch(stripped)
+    if match is None or not stripped or stripped.endswith(("P", "T")):
+        raise ValueError(f"{text!r} is not a duration: write it as PT10M, 10m, 1d12h, or in seconds")
     return timedelta(**{unit: float(amount) for unit, amount in match.groupdict(default="0").items()})
 
 
@@ -56,6 +61,24 @@ def parse_time(text: str) -> float:
     if seconds < 0:
         raise ValueError(f"{text!r} is not a time: write it as 2026-02-09T11:37:00Z, or in seconds since 1970")
     return seconds
+
+
+def parse_moment(text: str) -> float | timedelta:
+    """A time as of `parse_time`, or how long before now: a duration with its units (`1h30m`, `PT90M`).
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if not text.strip()[-1:].isdecimal():
+        with suppress(ValueError):
+            return parse_duration(text)
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a time: write it as 2026-02-09T11:37:00Z, in seconds since 1970, or as 1h30m for so "
+            "long ago"
+        ) from None
 
 
 def format_time(seconds: int) -> str:

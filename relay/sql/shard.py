@@ -93,14 +93,15 @@ class Shard:
         try:
             feed = AsyncFeed(session, self._settings.feed)
             consumer = AsyncConsumer(session, self._settings.feed, CONSUMER)
+            news = True
             while not self._stopping.is_set():
-                page = await feed.read(self.claim.shard_id, self._cursor, self._page_size)
-                self._oldest_at = milliseconds(page.entries[0].ulid) / 1000 if page.entries else time.time()
-                if page.entries:
-                    if await self._publish(page):
-                        await self._store(consumer, page.cursor)
+                if news:
+                    news = await self._read_page(feed, consumer)
                 else:
-                    await feed.wait(self.claim.shard_id, self._cursor, self._poll_delay_s)
+                    # Nothing to read: a wait that ends without news is only repeated.
+                    news = await feed.wait(self.claim.shard_id, self._cursor, self._poll_delay_s)
+                    if not news:
+                        self._oldest_at = time.time()
                 pauses.reset()
                 if not self.ownership.holds():
                     raise LostOwnershipError("the claim was not renewed in time")
@@ -109,6 +110,14 @@ class Shard:
                 self.ownership.end()
         finally:
             await session.close()
+
+    async def _read_page(self, feed: AsyncFeed, consumer: AsyncConsumer) -> bool:
+        """Read a page, publish it, and store its cursor; returns whether there was anything."""
+        page = await feed.read(self.claim.shard_id, self._cursor, self._page_size)
+        self._oldest_at = milliseconds(page.entries[0].ulid) / 1000 if page.entries else time.time()
+        if page.entries and await self._publish(page):
+            await self._store(consumer, page.cursor)
+        return bool(page.entries)
 
     async def _store(self, consumer: AsyncConsumer, cursor: bytes) -> None:
         since = now()

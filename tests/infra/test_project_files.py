@@ -95,7 +95,11 @@ def test_the_debugger_starts_tasks_that_exist_in_the_environment_of_make() -> No
     settings = read(".vscode/settings.json")
 
     assert {*before} <= {*tasks}
-    assert {each["dependsOn"] for each in tasks.values() if "dependsOn" in each} <= {*tasks}
+    assert {name for each in tasks.values() for name in each.get("dependsOn", ())} <= {*tasks}
+    # F5 starts the first: the stack with its own host, which needs no other installation.
+    assert (launched[0]["module"], launched[0]["args"]) == ("local", ["up"])
+    ready = tasks["local stack"]["problemMatcher"]["background"]["endsPattern"]
+    assert re.search(ready, (ROOT / "local" / "stack" / "command.py").read_text(encoding="utf-8"))
     commands = [each["command"] for each in tasks.values() if each["type"] == "shell"]
     made = {command.removeprefix("make ") for command in commands if command.startswith("make ")}
     assert made <= targets()
@@ -114,8 +118,8 @@ def test_the_container_has_the_deployed_python_and_forwards_the_ports_of_the_emu
 
     assert f"python:{runtime}-" in container["image"]
     assert container["postCreateCommand"].removeprefix("make ") in targets()
-    # 7071 is the port of func start.
-    assert {*container["forwardPorts"]} - {7071} <= emulated
+    # 7070 is the port of the local stack itself, 7071 that of func start.
+    assert {*container["forwardPorts"]} - {7070, 7071} <= emulated
     assert {int(port) for port in container["portsAttributes"]} == {*container["forwardPorts"]}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.assembly import CosmosRelay, assemble
 from relay.settings import Settings
+from tests.support.sql_deployment import SqlDeployment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,6 +32,14 @@ def entities() -> Entities:
 async def servicebus(entities: Entities) -> AsyncIterator[ServiceBusServer]:
     async with ServiceBusServer(entities) as server:
         yield server
+
+
+@pytest.fixture
+def sql(postgres_database: str) -> Iterator[SqlDeployment]:
+    """A database for an SQL outbox; nothing is created in it yet."""
+    made = SqlDeployment(postgres_database)
+    yield made
+    made.close()
 
 
 @pytest.fixture

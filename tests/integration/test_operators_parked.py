@@ -239,7 +239,8 @@ async def test_list_shows_parked_keys_and_what_parked_them(environment: dict[str
 
     (parked,) = run.json["parked"]
     assert (parked["partitionKey"], parked["because"]) == ("k", records["k-0"])
-    assert f"because of {records['k-0'][:12]}  partition key 'k'" in for_people.out
+    parked_line = for_people.out.splitlines()[-3]
+    assert (parked_line.split()[0], parked_line.split()[-1]) == ("k", records["k-0"][:12])
     assert narrowed.json["parked"] == []
 
 

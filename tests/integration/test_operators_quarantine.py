@@ -103,14 +103,15 @@ async def test_list_can_be_narrowed(
 
 
 async def test_list_for_people_is_a_line_each_and_a_sum(environment: dict[str, str]) -> None:
-    await put(environment, *events("k1", 3))
+    await put(environment, event("k1-0", "k\x1b[2J1"), *events("k1", 2)[1:], event("last", "k1"))
 
     run = await relay_command(environment, "quarantine", "list", "--limit", "2")
 
     lines = run.out.splitlines()
-    assert len(lines) == 3
-    assert "message-refused  partition key 'k1', document 'k1-0'" in lines[0]
-    assert lines[2] == "2 of 3 in quarantine"
+    assert lines[0].split() == ["RECORD", "QUARANTINED", "REASON", "PARTITION", "KEY", "DOCUMENT"]
+    assert lines[1].endswith(r"Z  message-refused  k\x1b[2J1      k1-0")
+    assert lines[2].endswith("Z  message-refused  k1             k1-1")
+    assert lines[3:] == ["", "2 of 3 in quarantine"]
 
 
 async def test_show_gives_the_whole_document_by_the_beginning_of_an_id(environment: dict[str, str]) -> None:

@@ -151,7 +151,7 @@ async def test_discarding_every_record_keeps_the_orders(
     await relay_command(environment, "quarantine", "discard", "--all", "--yes")
 
     listed = await relay_command(environment, "quarantine", "list")
-    assert "pending  partition key 'k', document 'e'" in listed.out
+    assert listed.out.splitlines()[-3].split()[-2:] == ["k", "e"]
 
 
 async def test_the_command_runs_as_a_process(environment: dict[str, str], trigger: TriggerLeases) -> None:

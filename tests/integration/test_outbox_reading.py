@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
 from outbox import (
+    DomainEntity,
+    DomainEvent,
     InvalidContinuation,
     NotFound,
     NotModified,
@@ -33,6 +36,46 @@ async def client(cosmos: CosmosServer) -> AsyncIterator[CosmosClient]:
 @pytest.fixture
 def container(client: CosmosClient) -> ContainerProxy:
     return client.get_database_client(DATABASE).get_container_client("data")
+
+
+@dataclass
+class Line:
+    item_name: str
+    count: int
+
+
+@dataclass
+class Invoice(DomainEntity):
+    lines: list[Line]
+
+    def created_event(self) -> DomainEvent:
+        return DomainEvent()
+
+
+async def test_a_list_of_dataclasses_is_saved_with_what_others_added(
+    container: ContainerProxy,
+) -> None:
+    async with UnitOfWork(container) as work:
+        work.repository(Invoice).create(Invoice([Line("tea", 2), Line("milk", 1)], id="i1"))
+        await work.commit()
+    document = await container.read_item("i1", "i1")
+    document["data"]["lines"][0]["discount"] = "0.10"
+    document["data"]["currency"] = "EUR"
+    document["owner"] = "billing"
+    await container.replace_item("i1", document)
+
+    async with UnitOfWork(container) as work:
+        invoices = work.repository(Invoice)
+        invoice = await invoices.read("i1")
+        assert invoice.lines == [Line("tea", 2), Line("milk", 1)]
+        invoice.lines[0].count = 3
+        invoices.update(invoice)
+        await work.commit()
+
+    saved = await container.read_item("i1", "i1")
+    lines = [{"itemName": "tea", "count": 3, "discount": "0.10"}, {"itemName": "milk", "count": 1}]
+    assert saved["data"] == {"lines": lines, "currency": "EUR", "id": "i1", "deleted": False} == invoice.to_data()
+    assert saved["owner"] == "billing"
 
 
 async def test_a_deletion_is_soft_raises_its_event_and_hides_the_entity(container: ContainerProxy) -> None:

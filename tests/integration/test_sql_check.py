@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
@@ -21,13 +21,6 @@ from tests.support.sql_deployment import CLAIM, FEED, OUTBOX, STATE, TABLE, SqlD
 
 OLD = "2026-02-09T11:00:00Z"
 FINE = {"action": "Named"}
-
-
-@pytest.fixture
-def sql(postgres_database: str) -> Iterator[SqlDeployment]:
-    made = SqlDeployment(postgres_database)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import pytest
 
 from changefeed import AsyncConsumer, AsyncSession, connect_async
 from changefeed.statements import Statement
-from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.sql.database import CONSUMER
 from tests.support.broker import topic_counts
@@ -30,26 +29,13 @@ StartWorker = Callable[[], Awaitable[asyncio.subprocess.Process]]
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[ServiceBusServer]:
-    """A topic that detects duplicates, with a subscription that requires sessions."""
-    topic = {
-        "Name": "domain-events",
-        "Properties": {"RequiresDuplicateDetection": True},
-        "Subscriptions": [{"Name": "all", "Properties": {"RequiresSession": True}}],
-    }
-    namespace = {"Name": "n", "Queues": [], "Topics": [topic]}
-    async with ServiceBusServer(Entities.from_document({"UserConfig": {"Namespaces": [namespace]}})) as server:
-        yield server
-
-
-@pytest.fixture
-def environment(postgres_database: str, broker: ServiceBusServer) -> dict[str, str]:
+def environment(postgres_database: str, servicebus: ServiceBusServer) -> dict[str, str]:
     return {
         **os.environ,
         "SQL": postgres_database,
         "SQL_SHARDS": str(_SHARDS),
         "SQL_CLAIM_S": "3",
-        "SERVICEBUS": broker.connection_string,
+        "SERVICEBUS": servicebus.connection_string,
         "RELAY_SENDERS": "4",
     }
 
@@ -120,7 +106,7 @@ async def test_a_database_that_cannot_be_reached_is_an_error_without_its_passwor
 
 @pytest.mark.timeout(150)
 async def test_one_of_two_workers_is_killed_and_the_other_carries_on(
-    environment: dict[str, str], broker: ServiceBusServer, start_worker: StartWorker
+    environment: dict[str, str], servicebus: ServiceBusServer, start_worker: StartWorker
 ) -> None:
     await command(environment, "install", "--create-table", "--no-roles")
     session = await connect_async(environment["SQL"])
@@ -135,7 +121,7 @@ async def test_one_of_two_workers_is_killed_and_the_other_carries_on(
         await outbox.commit(event(f"b{number}", f"k{number % 8}"), shard_id=number % _SHARDS)
 
     async with asyncio.timeout(_WITHIN_S):
-        while (await topic_counts(broker.admin_port))["accepted"] < 80:
+        while (await topic_counts(servicebus.admin_port))["accepted"] < 80:
             await asyncio.sleep(0.1)
     two.send_signal(signal.SIGTERM)
     async with asyncio.timeout(_WITHIN_S):

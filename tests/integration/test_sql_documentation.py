@@ -11,13 +11,10 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psycopg
-import pytest
 
-from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import topic_counts
 from tests.support.contract import check_message
@@ -57,25 +54,13 @@ def quarantined(database: str) -> bool:
         return bool(reader.execute("select 1 from relay.item where reason is not null").fetchall())
 
 
-@pytest.fixture
-async def broker() -> AsyncIterator[ServiceBusServer]:
-    topic = {
-        "Name": "domain-events",
-        "Properties": {"RequiresDuplicateDetection": True},
-        "Subscriptions": [{"Name": "all", "Properties": {"RequiresSession": True}}],
-    }
-    namespace = {"Name": "n", "Queues": [], "Topics": [topic]}
-    async with ServiceBusServer(Entities.from_document({"UserConfig": {"Namespaces": [namespace]}})) as server:
-        yield server
-
-
 async def test_the_page_leads_from_an_empty_database_to_a_published_event(
-    postgres_database: str, broker: ServiceBusServer, tmp_path: Path
+    postgres_database: str, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SQL", "SERVICEBUS"))}
     environment |= {"PYTHONPATH": str(ROOT), "CHANGEFEED_URL": postgres_database}
     settings = tmp_path / "relay.env"
-    settings.write_text(f"SQL={postgres_database}\nSERVICEBUS={broker.connection_string}\n", encoding="utf-8")
+    settings.write_text(f"SQL={postgres_database}\nSERVICEBUS={servicebus.connection_string}\n", encoding="utf-8")
 
     [installed] = blocks("Set up", "sh")
     assert "outbox.domain_event" in await asyncio.to_thread(run, installed, tmp_path, environment)
@@ -94,13 +79,15 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
     # As the role that has these rights, and no others.
     as_relay = postgres_database.replace("postgres@", "relay@", 1)
     assert as_relay != postgres_database
-    settings.write_text(f"SQL={as_relay}\nSERVICEBUS={broker.connection_string}\n", encoding="utf-8")
+    settings.write_text(f"SQL={as_relay}\nSERVICEBUS={servicebus.connection_string}\n", encoding="utf-8")
     worker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "relay", "run", "--env-file", "relay.env"), cwd=tmp_path, env=environment
     )
     try:
         async with asyncio.timeout(_WITHIN_S):
-            while (await topic_counts(broker.admin_port))["accepted"] < 2 or not quarantined(postgres_database):
+            while (await topic_counts(servicebus.admin_port))["accepted"] < 2 or not quarantined(
+                postgres_database
+            ):
                 assert worker.returncode is None
                 await asyncio.sleep(0.1)
         worker.terminate()
@@ -109,7 +96,7 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
         if worker.returncode is None:
             worker.kill()
             await worker.wait()
-    subscriber = Subscriber(broker.connection_string)
+    subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(2, receivers=1)
     assert subscriber.messages.keys() == {"contact-7", "contact-5"}
     [message] = subscriber.messages["contact-5"]

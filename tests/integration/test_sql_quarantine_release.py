@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-
 import pytest
 
-from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.settings import Settings
 from tests.support.broker import refuse, stop_refusing, topic_counts
@@ -15,31 +12,17 @@ from tests.support.sql_deployment import SqlDeployment, working
 
 
 @pytest.fixture
-def deployment(postgres_database: str) -> Iterator[SqlDeployment]:
-    made = SqlDeployment(postgres_database)
-    made.create()
-    yield made
-    made.close()
+def deployment(sql: SqlDeployment) -> SqlDeployment:
+    sql.create()
+    return sql
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[ServiceBusServer]:
-    topic = {
-        "Name": "domain-events",
-        "Properties": {"RequiresDuplicateDetection": True},
-        "Subscriptions": [{"Name": "all", "Properties": {"RequiresSession": True}}],
-    }
-    namespace = {"Name": "n", "Queues": [], "Topics": [topic]}
-    async with ServiceBusServer(Entities.from_document({"UserConfig": {"Namespaces": [namespace]}})) as server:
-        yield server
-
-
-@pytest.fixture
-def environment(deployment: SqlDeployment, broker: ServiceBusServer) -> dict[str, str]:
+def environment(deployment: SqlDeployment, servicebus: ServiceBusServer) -> dict[str, str]:
     return {
         "SQL": deployment.url,
         "SQL_CLAIM_S": "4",
-        "SERVICEBUS": broker.connection_string,
+        "SERVICEBUS": servicebus.connection_string,
         "RELAY_SENDERS": "2",
         "RELAY_ON_POISON": "block",
     }
@@ -47,9 +30,9 @@ def environment(deployment: SqlDeployment, broker: ServiceBusServer) -> dict[str
 
 @pytest.mark.timeout(120)
 async def test_a_blocking_event_is_set_aside_and_released_once_it_can_be_sent(
-    deployment: SqlDeployment, broker: ServiceBusServer, environment: dict[str, str]
+    deployment: SqlDeployment, servicebus: ServiceBusServer, environment: dict[str, str]
 ) -> None:
-    await refuse(broker.admin_port, "bad", "amqp:not-allowed")
+    await refuse(servicebus.admin_port, "bad", "amqp:not-allowed")
     deployment.named("before", "bad", "after")
     unknown = await relay_command(environment, "quarantine", "add", "k", "missing", "--yes", "--json")
     ordered = await relay_command(environment, "quarantine", "add", "k", "bad", "--yes", "--json")
@@ -57,7 +40,7 @@ async def test_a_blocking_event_is_set_aside_and_released_once_it_can_be_sent(
         await deployment.until_passed()
     listed = await relay_command(environment, "quarantine", "list", "--json")
     passed = await relay_command(environment, "quarantine", "add", "k", "after", "--yes", "--json")
-    await stop_refusing(broker.admin_port)
+    await stop_refusing(servicebus.admin_port)
     released = await relay_command(environment, "quarantine", "release", "--all", "--json")
 
     assert (unknown.code, unknown.json["found"], unknown.json["ordered"]) == (1, False, False)
@@ -67,11 +50,11 @@ async def test_a_blocking_event_is_set_aside_and_released_once_it_can_be_sent(
     # A later event of its key went out before it.
     assert (released.code, len(released.json["released"])) == (0, 1)
     assert released.json["late"] == released.json["released"]
-    assert (await topic_counts(broker.admin_port))["accepted"] == 3
+    assert (await topic_counts(servicebus.admin_port))["accepted"] == 3
 
 
 async def test_an_event_without_successors_is_not_late(
-    deployment: SqlDeployment, broker: ServiceBusServer, environment: dict[str, str]
+    deployment: SqlDeployment, servicebus: ServiceBusServer, environment: dict[str, str]
 ) -> None:
     deployment.named("before", "last")
     deployment.named("of another key", key="other")
@@ -81,7 +64,7 @@ async def test_an_event_without_successors_is_not_late(
     released = await relay_command(environment, "quarantine", "release", "--all", "--json")
 
     assert (released.code, released.json["late"]) == (0, [])
-    assert (await topic_counts(broker.admin_port))["accepted"] == 3
+    assert (await topic_counts(servicebus.admin_port))["accepted"] == 3
 
 
 async def test_where_both_outboxes_are_set_one_is_named(environment: dict[str, str]) -> None:

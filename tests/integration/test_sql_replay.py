@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,11 +21,9 @@ BEFORE, WITHIN, AFTER = "2026-02-09T10:00:00Z", "2026-02-09T11:00:00Z", "2026-02
 
 
 @pytest.fixture
-def sql(postgres_database: str) -> Iterator[SqlDeployment]:
-    made = SqlDeployment(postgres_database)
-    made.create()
-    yield made
-    made.close()
+def sql(sql: SqlDeployment) -> SqlDeployment:
+    sql.create()
+    return sql
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from outbox_emulators.servicebus.server import ServiceBusServer
@@ -16,13 +14,6 @@ EVERYTHING = (
     "id varchar(128) primary key, partition_key text not null, data json not null, type text not null, "
     "action text not null, created_at timestamptz not null, traceparent text not null, sequence bigint"
 )
-
-
-@pytest.fixture
-def sql(postgres_database: str) -> Iterator[SqlDeployment]:
-    made = SqlDeployment(postgres_database)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -117,12 +117,15 @@ _CLI = {
     "smoke/subscriptions": ("unit/relay/test_smoke_command",),
     "sources": ("integration/test_sql_smoke",),
     "times": ("unit/relay/test_operations_inputs",),
+    "columns": ("unit/relay/test_columns",),
+    "parsing": ("unit/relay/test_operations_inputs",),
 }
 
 _UNIT = "tests/unit/outbox/test_{}.py"
 _INTEGRATION = "tests/integration/test_outbox_{}.py"
 # The unit tests, then the integration tests.
 _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "annotations": (("mapping",), ()),
     "batch": (("batches", "order", "relayable"), ()),
     "context": (("batches", "order"), ("commits", "lost_responses", "stale_reads")),
     "data_object": (("batches", "relayable", "order"), ()),
@@ -131,13 +134,17 @@ _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "events": (("entities", "order"), ()),
     "execution": ((), ("stale_reads", "lost_responses")),
     "failures": (("failures",), ()),
+    "mapping": (("mapping",), ()),
     "paging": (("paging",), ("reading",)),
     "payload": (("entities", "relayable", "batches"), ()),
     "relayable": (("relayable",), ()),
     "repositories": (("batches", "order"), ("reading", "commits")),
+    "schema": (("mapping", "entities"), ()),
     "session": ((), ("stale_reads",)),
+    "shapes": (("mapping",), ()),
     "traceparent": (("batches",), ()),
     "unit_of_work": (("batches",), ("commits",)),
+    "versions": (("entities", "mapping"), ("reading",)),
 }
 
 TARGETS: dict[str, tuple[str, ...]] = {

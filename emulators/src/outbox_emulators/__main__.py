@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from outbox_emulators import command_line
+from outbox_emulators import __version__, command_line
 
 _COMMANDS = {
     "cosmos": ("outbox_emulators.cosmos.command", "start a Cosmos DB account"),
@@ -18,12 +18,17 @@ _EXTRAS = {"proton": "servicebus", "azure": "functions", "dotenv": "functions"}
 def main() -> None:
     """Run the command line of this process, and exit."""
     try:
-        sys.exit(command_line.main("outbox-emulators", "Azure emulators for development and tests.", _COMMANDS))
+        about = "Azure emulators for development and tests."
+        sys.exit(command_line.main("outbox-emulators", about, _COMMANDS, version=__version__))
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        package = (error.name or "").partition(".")[0]
+        if package == "outbox_emulators":
             raise
-        sys.exit(f"outbox-emulators: {error}. Run pip install 'outbox-emulators[{extra}]'")
+        extra = _EXTRAS.get(package)
+        wanted = "outbox-emulators" if extra is None else f"'outbox-emulators[{extra}]'"
+        remedy = f"Run {sys.executable} -m pip install {wanted}"
+        print(f"outbox-emulators: the package {package!r} is missing. {remedy}.", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from outbox_emulators.process import heed_signals
 
@@ -17,7 +17,40 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
     """Shows the defaults that say something."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        return super()._get_help_string(action) if action.default else action.help
+        explained = "default" in (action.help or "")
+        return super()._get_help_string(action) if action.default and not explained else action.help
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors about numbers have an example."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.register("type", int, whole_number)
+        self.register("type", float, number)
+
+
+def whole_number(text: str) -> int:
+    """The type of a whole number. Raises argparse.ArgumentTypeError."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number: write it as 3") from None
+
+
+def positive(text: str) -> int:
+    """The type of a whole number above 0. Raises argparse.ArgumentTypeError."""
+    if not (text.isascii() and text.isdecimal()) or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0: write it as 100")
+    return int(text)
+
+
+def number(text: str) -> float:
+    """The type of a number. Raises argparse.ArgumentTypeError."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number: write it as 30 or 0.5") from None
 
 
 class Command(Protocol):
@@ -33,6 +66,7 @@ def main(
     description: str,
     commands: Mapping[str, tuple[str, str]],
     argv: Sequence[str] | None = None,
+    version: str | None = None,
 ) -> int:
     """Run one subcommand; returns its exit code.
 
@@ -41,6 +75,7 @@ def main(
         description: The program's purpose, for the help text.
         commands: By name, the module of the subcommand and a line on what it does.
         argv: The arguments; those of this process by default.
+        version: What `--version` prints behind the program's name; without one there is no such option.
     """
     argv = sys.argv[1:] if argv is None else argv
     logging.basicConfig(
@@ -48,7 +83,10 @@ def main(
     )
     # The SDKs log every request at INFO.
     logging.getLogger("azure").setLevel(logging.WARNING)
-    parser = argparse.ArgumentParser(prog=program, description=description)
+    epilog = f"`{program} COMMAND --help` describes each command."
+    parser = Parser(prog=program, description=description, epilog=epilog)
+    if version is not None:
+        parser.add_argument("--version", action="version", version=f"{program} {version}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     chosen = next((argument for argument in argv if not argument.startswith("-")), None)
     modules: dict[str, Command] = {}
@@ -56,7 +94,7 @@ def main(
         subparser = subparsers.add_parser(
             name,
             help=summary,
-            description=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
             formatter_class=_Help,
         )
         if name == chosen:  # it does not wait for the imports of the others

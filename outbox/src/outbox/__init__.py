@@ -31,7 +31,9 @@ Entities (`entities`)
     `DomainEntity(id=…, partition_key=…)`: both are optional keyword arguments. The id defaults to a random UUID,
     the partition key to the id. An entity is a dataclass, or a plain class that calls `super().__init__()`.
     Define: `created_event()`; `deleted_event()` if the entity can be deleted; `to_data()` and `from_data(data)`
-    unless it is a dataclass of plain JSON values, whose fields are stored under their names in camelCase.
+    unless it is a dataclass whose annotations say what is stored: JSON values, other dataclasses, and lists,
+    tuples, dicts and optionals of them (`lines: list[Line]`). Its fields are stored under their names in
+    camelCase. Members of the document that it does not have are kept. `TypeError` names a field that needs more.
     Call: `add_event(event)`, which keeps every event in the order raised (those of a new entity follow its created
     event), and `delete(ttl=None)`.
     Read: `domain_events`, `etag`, `is_new`, `deleted`.
@@ -76,7 +78,7 @@ Errors (`errors`; all derive from `OutboxError`, and each message says what to d
       BatchTooLarge       413  more than 100 operations or 2 MB: `operations`, `size` (bytes)
       MixedPartitions          more than one partition key: `partition_keys`
       InvalidDocument          an id, partition key or data that cannot be stored or relayed unchanged: more than
-                               63 levels, an integer beyond ±(2^53 - 1), or a value that is not JSON
+                               63 levels, an integer beyond ±(2^53 - 1), or a number that is not JSON (NaN)
       InvalidContinuation      not a continuation of `read_page` with these arguments
     CommitUncertain       503  the response was lost: `commit()` again; the commit is applied once
     Unavailable           503  a read got no response: try again

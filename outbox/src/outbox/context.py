@@ -12,8 +12,6 @@ from outbox.batch import Batch
 from outbox.data_object import DataObject, EntityState, Position, entity_object, event_object
 from outbox.entities import (
     DomainEntity,
-    adopt_version,
-    mark_saved,
     name_of,
     partition_key_of,
     raised_by,
@@ -31,6 +29,7 @@ from outbox.errors import (
 )
 from outbox.events import DomainEvent, Raised, next_moment
 from outbox.execution import execute, read_document
+from outbox.versions import adopt_version, mark_saved
 
 _ANY_VERSION = "*"
 # Of a commit with if_match="*", when other writers keep changing the entity.

@@ -12,11 +12,12 @@ no number is used twice or skipped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from outbox.entities import DomainEntity, name_of, partition_key_of, ttl_of
+from outbox.entities import DomainEntity, members_beside_data, name_of, partition_key_of, ttl_of
 from outbox.errors import InvalidDocument
 from outbox.events import DomainEvent
 from outbox.relayable import check_key, check_properties, too_deep
@@ -49,6 +50,7 @@ class DataObject(Generic[T_co]):
         etag: The version to replace; None for a new document.
         order: An event's position in its commit, from 0; None for an entity.
         traceparent: The trace an event belongs to, if any.
+        others: Members that an entity's document was read with and that the library does not have.
     """
 
     id: str
@@ -62,6 +64,7 @@ class DataObject(Generic[T_co]):
     etag: str | None = None
     order: int | None = None
     traceparent: str | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -71,6 +74,7 @@ class DataObject(Generic[T_co]):
 
     def to_document(self) -> dict[str, Any]:
         document: dict[str, Any] = {
+            **self.others,
             "id": self.id,
             "partitionKey": self.partition_key,
             "type": self.type,
@@ -96,9 +100,10 @@ def entity_object(
     """Return the document of an entity in its current state; `sequence` is the number of its last event.
 
     Raises:
-        InvalidDocument: The id or partition key cannot be stored or relayed.
+        InvalidDocument: The id or partition key cannot be stored or relayed, or the data is nested too deeply.
+        TypeError: The data is that of a class whose fields do not say how to store them.
     """
-    data = {**entity.to_data(), "id": entity.id, "deleted": entity.deleted}
+    data = {**_data_of(entity, name_of(entity)), "id": entity.id, "deleted": entity.deleted}
     _check_id(entity.id, name_of(entity))
     check_key(partition_key_of(entity), "partition key", name_of(entity))
     return DataObject(
@@ -111,6 +116,7 @@ def entity_object(
         state,
         sequence,
         etag=etag,
+        others=members_beside_data(entity),
     )
 
 
@@ -135,7 +141,7 @@ def event_object(
         "id": event.id,
         "createdAt": event.created_at,
     }
-    data = _event_data(event, name)
+    data = _data_of(event, name)
     for key, value in own.items():
         if data.get(key, value) != value:
             raise InvalidDocument(f"{name} has its own '{key}', which the library sets: rename the field.")
@@ -169,8 +175,8 @@ def _check_id(value: str, name: str) -> None:
         )
 
 
-def _event_data(event: DomainEvent, name: str) -> dict[str, Any]:
+def _data_of(source: DomainEntity | DomainEvent, name: str) -> dict[str, Any]:
     try:
-        return event.to_data()
+        return source.to_data()
     except RecursionError as error:
         raise too_deep(name) from error

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeVar
 
+from outbox import schema
 from outbox.errors import NotFound
 from outbox.events import DomainEvent, Raised, new_id, next_moment, now
-from outbox.payload import camel_case, lower_first
+from outbox.mapping import Unknown
+from outbox.payload import lower_first
 
 NO_EXPIRY = -1
 MAX_TTL_S = 2**31 - 1
@@ -51,6 +53,8 @@ class DomainEntity(ABC):
     _etag: str | None = field(default=None, init=False, repr=False, compare=False)
     _deleted: bool = field(default=False, init=False, repr=False, compare=False)
     _ttl_when_deleted: int | None = field(default=None, init=False, repr=False, compare=False)
+    _unknown: Unknown = field(default_factory=Unknown, init=False, repr=False, compare=False)
+    _beside_data: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -69,27 +73,25 @@ class DomainEntity(ABC):
         raise TypeError(f"{type(self).__name__} cannot be deleted: it defines no deleted_event().")
 
     def to_data(self) -> dict[str, Any]:
-        """Return the JSON values to store, without `id` and `deleted`.
+        """Return the JSON values to store as `data`: the fields, the stored members that the class does not have,
+        `id` and `deleted`. The last two are set at the commit in any case, so an override need not return them.
 
         Raises:
-            TypeError: The class does not override this and is not a dataclass, or a field holds a dataclass.
+            TypeError: The class does not override this, and is not a dataclass or has a field that cannot be
+                stored and read again.
         """
-        values = {item.name: getattr(self, item.name) for item in _stored_fields(type(self))}
-        for name, value in values.items():
-            if is_dataclass(value):
-                raise TypeError(_needs_both(type(self), f"{name} is a dataclass"))
-        return {camel_case(name): value for name, value in values.items()}
+        return {**schema.stored_data(self, DomainEntity, self._unknown), "id": self.id, "deleted": self._deleted}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Return the entity that `to_data` stored; `data` also has `id` and `deleted`. Missing fields take their
-        default.
+        """Return the entity that `to_data` stored. Missing fields take their default.
+
+        Raises:
+            TypeError: As `to_data`, or `data` lacks a member for which there is no default.
         """
-        stored = [item for item in _stored_fields(cls) if camel_case(item.name) in data]
-        entity = cls(**{item.name: data[camel_case(item.name)] for item in stored if item.init})
-        for item in stored:
-            if not item.init:
-                setattr(entity, item.name, data[camel_case(item.name)])
+        unknown = Unknown()
+        entity = schema.restored_entity(cls, DomainEntity, data, unknown)
+        entity._unknown = unknown
         return entity
 
     def add_event(self, event: DomainEvent) -> None:
@@ -185,44 +187,20 @@ def sequence_of(entity: DomainEntity) -> int:
     return entity._sequence
 
 
-def restore(kind: type[E], document: Mapping[str, Any]) -> E:
-    """Return the entity stored as `document`."""
-    data = document["data"]
-    entity = kind.from_data(data)
-    entity.id = document["id"]
-    entity.partition_key = document["partitionKey"]
-    entity._raised.clear()
-    entity._is_new = False
-    entity._etag = document["_etag"]
-    entity._sequence = _stored_sequence(document)
-    entity._deleted = data.get("deleted") is True
-    # A deleted document keeps its own time to live, if it has one.
-    entity._ttl_when_deleted = document.get("ttl") if entity._deleted else None
-    return entity
+def members_beside_data(entity: DomainEntity) -> Mapping[str, Any]:
+    """Return the members that the entity's document was read with and that the library does not have."""
+    return entity._beside_data
 
 
-def adopt_version(entity: DomainEntity, document: Mapping[str, Any]) -> bool:
-    """Take the ETag and sequence of the stored version, so that a commit replaces it. Return whether the ETag
-    changed.
+def check_class(kind: type[DomainEntity]) -> None:
+    """Check that entities of a class can be stored and read again.
 
     Raises:
-        NotFound: The stored version is deleted.
+        TypeError: It leaves that to its fields, and they do not say how.
     """
-    if document["data"].get("deleted") is True:
-        raise NotFound(f"{name_of(entity)} is deleted.")
-    changed = bool(entity._etag != document["_etag"])
-    entity._etag = document["_etag"]
-    entity._sequence = _stored_sequence(document)
-    return changed
-
-
-def mark_saved(entity: DomainEntity, etag: str, event_ids: Collection[str], sequence: int) -> None:
-    """Record a commit: the entity's new ETag, the ids of the stored events, and the number of its last event."""
-    entity._is_new = False
-    entity._sequence = sequence
-    # A deleted entity has no ETag to offer: a conditional read with it would return "not modified".
-    entity._etag = None if entity._deleted else etag
-    entity._raised = [raised for raised in entity._raised if raised.event.id not in event_ids]
+    mapped = {name for each in kind.__mro__[: kind.__mro__.index(DomainEntity)] for name in vars(each)}
+    if mapped.isdisjoint(("to_data", "from_data")):
+        schema.own_members(kind, DomainEntity)
 
 
 def check_ttl(ttl: int | None) -> None:
@@ -231,20 +209,3 @@ def check_ttl(ttl: int | None) -> None:
     """
     if ttl is not None and ttl != NO_EXPIRY and not 0 < ttl <= MAX_TTL_S:
         raise ValueError(f"A time to live must be -1 or 1 to {MAX_TTL_S} seconds, not {ttl}.")
-
-
-def _stored_sequence(document: Mapping[str, Any]) -> int:
-    # Documents written before events were numbered have none.
-    stored = document.get("sequence")
-    return stored if isinstance(stored, int) else 0
-
-
-def _stored_fields(kind: type[DomainEntity]) -> list[Field[Any]]:
-    if "__dataclass_fields__" not in kind.__dict__:
-        raise TypeError(_needs_both(kind, "it is not a dataclass"))
-    inherited = {item.name for item in fields(DomainEntity)}
-    return [item for item in fields(kind) if item.name not in inherited]
-
-
-def _needs_both(kind: type[DomainEntity], why: str) -> str:
-    return f"{kind.__name__} must define to_data() and from_data(): {why}."

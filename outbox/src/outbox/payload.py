@@ -37,24 +37,30 @@ def encode(value: object, subject: str) -> str:
     """Return JSON as azure-cosmos sends it by default: compact, in ASCII.
 
     Raises:
-        InvalidDocument: `value` is not JSON, or is nested too deeply.
+        TypeError: `value` contains an object of a type that JSON does not have. That is a mistake of the service,
+            not of its client.
+        InvalidDocument: It contains a number that JSON does not have, or is nested too deeply.
     """
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
     except RecursionError as error:
         raise too_deep(subject) from error
-    except (TypeError, ValueError) as error:
-        raise InvalidDocument(
-            f"The data of {subject} is not JSON: {error}. Write dates, decimals and the like as strings."
+    except TypeError as error:
+        raise TypeError(
+            f"The data of {subject} is not JSON: {error}. Return dates, decimals and the like as strings from its "
+            "to_data(), and read them in from_data()."
         ) from error
+    except ValueError as error:
+        raise InvalidDocument(f"The data of {subject} is not JSON: {error}.") from error
 
 
 def deep_copy(value: object, subject: str) -> Any:
     """Return a deep copy of JSON data, equal to what a reader will find stored.
 
     Raises:
-        InvalidDocument: `value` is not JSON, is nested too deeply, or contains a lone surrogate. JSON can escape a
-            lone surrogate, but UTF-8 cannot encode it, and the Functions host would relay another character.
+        TypeError: As `encode`.
+        InvalidDocument: As `encode`, or `value` contains a lone surrogate. JSON can escape a lone surrogate, but
+            UTF-8 cannot encode it, and the Functions host would relay another character.
     """
     # Cannot exceed the recursion limit: decoding takes less of the stack than encoding did.
     copy = json.loads(encode(value, subject))

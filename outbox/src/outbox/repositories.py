@@ -9,11 +9,12 @@ from azure.core import MatchConditions
 
 from outbox.context import ContainerContext
 from outbox.data_object import EntityState, can_be_id
-from outbox.entities import DomainEntity, name_of, restore
+from outbox.entities import DomainEntity, check_class, name_of
 from outbox.errors import NotFound, NotModified
 from outbox.events import DomainEvent
 from outbox.execution import read_document
 from outbox.paging import Listing, Page
+from outbox.versions import restore
 
 E = TypeVar("E", bound=DomainEntity)
 
@@ -22,6 +23,8 @@ class Repository(Generic[E]):
     """The entities of one class. Changes are written by the `commit()` of the unit of work."""
 
     def __init__(self, context: ContainerContext, kind: type[E]) -> None:
+        """Raises TypeError if entities of the class could not be stored and read again."""
+        check_class(kind)
         self._context = context
         self._kind = kind
 

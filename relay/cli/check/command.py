@@ -17,6 +17,7 @@ from relay.cli.check.servicebus_findings import Requirements, check_servicebus
 from relay.cli.check.sql_findings import check_sql
 from relay.cli.check.sql_inspection import read_sql
 from relay.cli.check.sql_scan import SqlScan, scan_sql
+from relay.cli.parsing import reported
 from relay.cli.results import ExitCode, Result
 from relay.cli.times import parse_duration
 from relay.errors import SettingsError
@@ -51,14 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `check`."""
     parser.add_argument(
         "--min-window",
-        type=parse_duration,
+        type=reported(parse_duration),
         default=timedelta(minutes=10),
         metavar="DURATION",
-        help="the shortest acceptable duplicate detection window, as PT10M or in seconds (default: PT10M)",
+        help="the shortest acceptable duplicate detection window, as PT10M, 10m or in seconds (default: PT10M)",
     )
     parser.add_argument(
         "--min-ttl",
-        type=parse_duration,
+        type=reported(parse_duration),
         default=timedelta(days=1),
         metavar="DURATION",
         help="warn where messages live for less than this (default: P1D)",

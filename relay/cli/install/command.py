@@ -21,17 +21,19 @@ examples:
   python -m relay install --create-table
   python -m relay install --env-file .local/stack.env --no-roles
 
-Makes the schema changefeed, the feed of the event table SQL_FEED, and the quarantine's table relay.item. What
+Creates the schema changefeed, the feed of the event table SQL_FEED, and the quarantine's table relay.item. What
 exists already stays as it is. It needs the rights of the database's owner, unlike every other command.
---create-table also makes the event table, with the columns that docs/sql.md describes."""
+--create-table also creates the event table, with the columns that docs/sql.md describes."""
 
 _TABLES = Path(install.__file__).parent / "tables"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `install`."""
-    parser.add_argument("--create-table", action="store_true", help="also make the event table, if there is none")
-    parser.add_argument("--no-roles", action="store_true", help="do not make the roles of the feed")
+    parser.add_argument(
+        "--create-table", action="store_true", help="also create the event table, if there is none"
+    )
+    parser.add_argument("--no-roles", action="store_true", help="do not create the roles of the feed")
     parser.add_argument(
         "--no-notify", action="store_true", help="PostgreSQL: commits do not notify readers, which poll instead"
     )

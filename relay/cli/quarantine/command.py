@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from relay.cli.ordered import ordered_sender
+from relay.cli.parsing import positive
 from relay.cli.quarantine import release, set_aside
 from relay.cli.quarantine.discard import discard, find_orders
 from relay.cli.quarantine.listing import list_records, show_record
@@ -94,7 +95,11 @@ def add_arguments(parser: argparse.ArgumentParser, common: argparse.ArgumentPars
     listing = add("list", "list the quarantined documents, in order of arrival", LIST_EXAMPLES)
     _add_filter(listing)
     listing.add_argument(
-        "--limit", type=_positive, default=_DEFAULT_LIMIT, help=f"at most this many (default: {_DEFAULT_LIMIT})"
+        "--limit",
+        type=positive,
+        metavar="N",
+        default=_DEFAULT_LIMIT,
+        help="at most this many (default: %(default)s)",
     )
     showing = add("show", "show one record with its whole document", SHOW_EXAMPLES)
     showing.add_argument("id", metavar="ID", help="the id of the record, or its beginning")
@@ -117,12 +122,6 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="ids of records, or their beginnings")
     parser.add_argument("--all", action="store_true", help="every record, or every record of --partition-key")
     _add_filter(parser)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
-    return int(text)
 
 
 async def run(arguments: argparse.Namespace, settings: Settings, terminal: Terminal) -> Result:

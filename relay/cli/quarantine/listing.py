@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 
+from relay.cli.columns import table
 from relay.cli.quarantine.holdings import Order, Parked
 from relay.cli.quarantine.records import SHORT_ID, Records
 from relay.cli.results import ExitCode, Result
@@ -19,9 +21,7 @@ async def list_records(records: Records, chosen: Filter, limit: int) -> Result:
     total = len(summaries) if len(summaries) < limit else await records.count(chosen)
     parked = list((await records.holdings.parked(chosen.partition_key)).values())
     orders = await records.holdings.orders(chosen.partition_key)
-    lines = [record_line(summary) for summary in summaries]
-    lines += [_parked_line(each) for each in parked]
-    lines += [order_line(order) for order in orders]
+    lines = [line for each in _tables(summaries, parked, orders) if each for line in (*each, "")]
     shown = str(total) if total == len(summaries) else f"{len(summaries)} of {total}"
     lines.append(f"{shown} in quarantine")
     data = {
@@ -66,6 +66,32 @@ def missing_line(identifier: str) -> str:
     return f"{identifier} is not in quarantine"
 
 
-def _parked_line(parked: Parked) -> str:
-    because = parked.because[:SHORT_ID]
-    return f"parked since {parked.since[:19]}Z, because of {because}  partition key {parked.partition_key!r}"
+def _tables(
+    summaries: Sequence[RecordSummary], parked: Sequence[Parked], orders: Sequence[Order]
+) -> Iterator[list[str]]:
+    yield table(
+        ("RECORD", "QUARANTINED", "REASON", "PARTITION KEY", "DOCUMENT"),
+        [
+            (
+                each.id[:SHORT_ID],
+                _second(each.quarantined_at),
+                each.reason,
+                each.partition_key,
+                each.document_id or "",
+            )
+            for each in summaries
+        ],
+    )
+    yield table(
+        ("PARKED KEY", "SINCE", "BECAUSE OF"),
+        [(each.partition_key, _second(each.since), each.because[:SHORT_ID]) for each in parked],
+    )
+    yield table(
+        ("ORDER TO SET ASIDE", "ORDERED", "PARTITION KEY", "DOCUMENT"),
+        [(each.id[:SHORT_ORDER], _second(each.ordered_at), each.partition_key, each.event_id) for each in orders],
+    )
+
+
+def _second(moment: str) -> str:
+    """ISO 8601 without the fraction of the second."""
+    return f"{moment[:19]}Z"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import time
 from dataclasses import dataclass, field
+from datetime import timedelta
 from math import ceil, floor
 from pathlib import Path
 
 from changefeed.ulid import from_text, milliseconds
+from relay.cli.parsing import reported
 from relay.cli.sources import SourceKind, add_source_argument, sql_feed
-from relay.cli.times import format_time, parse_time
+from relay.cli.times import format_time, parse_moment
 from relay.errors import UsageError
 from relay.settings import Settings
 
@@ -20,11 +23,13 @@ EXAMPLES = """\
 examples:
   python -m relay replay --from 2026-02-09T11:00Z --to 2026-02-09T12:00Z --dry-run
   python -m relay replay --from 2026-02-09T11:00Z --to 2026-02-09T12:00Z --state incident-42.state
+  python -m relay replay --from 2h --to 10m --dry-run
   python -m relay replay --from 1770634800 --to 1770638400 --action ContactNameUpdatedEvent --as-new
   python -m relay replay --source sql --from-cursor 01KH0QWAJVHHVPN1AHM27M3NXG --id 7c1f --id 90aa   (SQL)
 
 Publishes the events that are still in the outbox and were committed at --from or later and before --to, in commit
-order within each partition key. Events whose ttl has passed are gone.
+order within each partition key. Events whose ttl has passed are gone. --from 1h is an hour before now; --state
+needs times, as the same command must then choose the same range.
 
 Without --as-new, events keep their ids. The topic drops those that it received within its duplicate detection
 window, so a replay within the window fills gaps only; events from before the window are delivered again. An
@@ -49,10 +54,18 @@ duplicate."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `replay`."""
-    when = "ISO 8601, UTC unless it has an offset, or seconds since 1970"
+    when = "ISO 8601, UTC unless it has an offset; seconds since 1970; or how long ago, as 1h30m"
     add_source_argument(parser)
-    parser.add_argument("--from", dest="since", type=_time, metavar="T", help=f"{when}; inclusive")
-    parser.add_argument("--to", dest="until", type=_time, metavar="T", help=f"{when}; exclusive")
+    parser.add_argument(
+        "--from", dest="since", type=reported(parse_moment), metavar="T", help=f"the beginning: {when}"
+    )
+    parser.add_argument(
+        "--to",
+        dest="until",
+        type=reported(parse_moment),
+        metavar="T",
+        help="the end, exclusive, written like --from (default: now, if --from is how long ago)",
+    )
     parser.add_argument(
         "--from-cursor",
         metavar="ULID",
@@ -76,13 +89,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", type=Path, metavar="FILE", help="store progress here, and resume from it")
 
 
-def _time(text: str) -> float:
-    try:
-        return parse_time(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The range of a replay: `since <= time < until` in whole seconds since 1970, and what only SQL has."""
@@ -100,6 +106,7 @@ def choice_of(arguments: argparse.Namespace, settings: Settings, source: SourceK
     Raises:
         UsageError: They contradict each other, or the range is empty or reversed.
     """
+    _resolve(arguments, time.time())
     if source is SourceKind.COSMOS and (arguments.from_cursor or arguments.id or arguments.shard is not None):
         raise UsageError("--from-cursor, --id and --shard are for an SQL outbox")
     if arguments.from_cursor is not None:
@@ -112,6 +119,21 @@ def choice_of(arguments: argparse.Namespace, settings: Settings, source: SourceK
             f"the range from {format_time(since)} to {format_time(until)} is empty: --from must be before --to"
         )
     return Choice(since, until, sorted(arguments.id), arguments.shard)
+
+
+def _resolve(arguments: argparse.Namespace, now: float) -> None:
+    """Replace how long ago by the time, in seconds since 1970."""
+    ago = {"--from": arguments.since, "--to": arguments.until}
+    ago = {name: value for name, value in ago.items() if isinstance(value, timedelta)}
+    times = {name: now - value.total_seconds() for name, value in ago.items()}
+    if arguments.state is not None and times:
+        # The same command would ask for another range when it resumes.
+        fixed = " ".join(f"{name} {format_time(floor(value))}" for name, value in times.items())
+        raise UsageError(f"--state: a replay that can be resumed has a fixed range: write {fixed}")
+    if "--from" in times and arguments.until is None:
+        arguments.until = floor(now)
+    arguments.since = times.get("--from", arguments.since)
+    arguments.until = times.get("--to", arguments.until)
 
 
 def _behind_cursor(arguments: argparse.Namespace, settings: Settings) -> Choice:

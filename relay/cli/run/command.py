@@ -72,5 +72,6 @@ def _set_up_telemetry(environment: Mapping[str, str]) -> None:
 
         os.environ.setdefault("OTEL_SERVICE_NAME", "outbox-relay")
         configure_azure_monitor(
-            connection_string=environment["APPLICATIONINSIGHTS_CONNECTION_STRING"], logger_name=""
+            # Of every logger, or of PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME, as in the Functions worker.
+            connection_string=environment["APPLICATIONINSIGHTS_CONNECTION_STRING"]
         )

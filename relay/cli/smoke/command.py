@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from relay.cli.containers import open_container
+from relay.cli.parsing import reported
 from relay.cli.quarantine.records import Records, open_records
 from relay.cli.results import Result
 from relay.cli.smoke.canary import TTL_S, canary
@@ -25,7 +26,7 @@ from relay.cli.terminal import Terminal
 from relay.cli.times import format_duration, parse_duration
 from relay.errors import ServiceError, UsageError
 from relay.quarantine.summaries import Filter, RecordSummary
-from relay.servicebus.administration import administration_address
+from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
 from relay.settings import OnPoison, Settings
 
 if TYPE_CHECKING:
@@ -69,25 +70,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=parse_duration,
+        type=reported(parse_duration),
         default=timedelta(minutes=1),
         metavar="DURATION",
-        help=f"how long to wait, as PT2M or in seconds, at most {format_duration(_LONGEST)} (default: PT1M)",
+        help=f"how long to wait, as PT2M, 2m or in seconds; at most {format_duration(_LONGEST)} (default: PT1M)",
     )
     parser.add_argument(
-        "--oversized", action="store_true", help="then write an event that is too large, and small ones after it"
+        "--oversized",
+        action="store_true",
+        help="afterwards write an event that is too large, and small ones behind it",
     )
     parser.add_argument(
         "--pause",
-        type=parse_duration,
+        type=reported(parse_duration),
         default=timedelta(minutes=1),
         metavar="DURATION",
-        help=f"between the oversized event and the small ones; at most {format_duration(_LONGEST)} (PT1M)",
+        help=f"between the oversized event and the others; at most {format_duration(_LONGEST)} (default: PT1M)",
     )
     parser.add_argument(
         "--servicebus-admin",
         metavar="ADDRESS",
-        help="the Service Bus management endpoint, as for check",
+        help=f"the Service Bus management endpoint, as for check (default: ${ADMIN_VARIABLE})",
     )
 
 

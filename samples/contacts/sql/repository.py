@@ -10,7 +10,8 @@ from sqlalchemy import Row, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from outbox import InvalidContinuation, NotFound, NotModified, Page, Unavailable
-from outbox.entities import name_of, restore
+from outbox.entities import name_of
+from outbox.versions import restore
 from samples.contacts.domain import Contact
 from samples.contacts.sql import tables
 from samples.contacts.sql.change import etag_of

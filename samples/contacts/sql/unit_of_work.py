@@ -10,7 +10,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from outbox import CommitUncertain, Conflict, PreconditionFailed
-from outbox.entities import mark_saved, name_of
+from outbox.entities import name_of
+from outbox.versions import mark_saved
 from samples.contacts.domain import Contact
 from samples.contacts.sql import tables
 from samples.contacts.sql.change import Change, etag_of

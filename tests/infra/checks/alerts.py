@@ -86,41 +86,55 @@ def condition(rule: Resource) -> dict[str, Any]:
     return dict(only)
 
 
+def deployed(rule: Resource) -> Alert:
+    """The severity and the condition of a rule."""
+    criterion = condition(rule)
+    measure = criterion.get("metricName") or criterion.get("metricMeasureColumn", "")
+    compared = (criterion["timeAggregation"], criterion["operator"], criterion["threshold"])
+    return Alert(rule.at("properties.severity"), measure, *compared)
+
+
+def check_scope(deployment: Deployment, name: str, rule: Resource) -> None:
+    """Check that a rule is enabled, looks at the workspace or at what its metric is of, and notifies the group."""
+    group = deployment.one(ACTION_GROUP).id
+    assert rule.at("properties.enabled") is True, name
+    of_log = rule.type == LOG_RULES
+    scope = WORKSPACE if of_log else condition(rule)["metricNamespace"]
+    assert rule.at("properties.scopes") == [deployment.one(scope).id], name
+    assert rule.at("properties.actions") == (
+        {"actionGroups": [group]} if of_log else [{"actionGroupId": group}]
+    ), name
+
+
+def check_sections(project: Project, heading: str, names: list[str]) -> str:
+    """Check that a chapter of the runbook has these sections, each with its parts; returns the chapter."""
+    text = (project.root / "docs/runbook.md").read_text(encoding="utf-8")
+    chapter = text[text.index(f"\n## {heading}\n") :]
+    chapter = chapter[: chapter.index("\n## ", 1)]
+    assert re.findall(r"^### ([\w-]+)$", chapter, re.MULTILINE) == names
+    for section in chapter.split("\n### ")[1:]:
+        for part in ("**Meaning.**", "**First look.**", "**Remedy.**"):
+            assert part in section, section.splitlines()[0]
+    return chapter
+
+
 @check
 def every_listed_alert_is_deployed(project: Project) -> None:
     found = rules(project.trial)
     assert set(found) == set(ALERTS)
     for name, rule in found.items():
-        criterion = condition(rule)
-        measure = criterion.get("metricName") or criterion.get("metricMeasureColumn", "")
-        assert (
-            Alert(
-                rule.at("properties.severity"),
-                measure,
-                criterion["timeAggregation"],
-                criterion["operator"],
-                criterion["threshold"],
-            )
-            == ALERTS[name]
-        ), name
+        assert deployed(rule) == ALERTS[name], name
         if rule.type == METRIC_RULES:
-            assert criterion["criterionType"] == "StaticThresholdCriterion"
+            assert condition(rule)["criterionType"] == "StaticThresholdCriterion"
 
 
 @check_each
 def every_alert_has_the_right_scope_and_notifies_the_operators(deployment: Deployment) -> None:
-    group = deployment.one(ACTION_GROUP).id
     for name, rule in rules(deployment).items():
-        assert rule.at("properties.enabled") is True, name
+        check_scope(deployment, name, rule)
         if rule.type == LOG_RULES:
             assert rule.at("kind") == "LogAlert"
-            assert rule.at("properties.scopes") == [deployment.one(WORKSPACE).id], name
-            assert rule.at("properties.actions") == {"actionGroups": [group]}, name
             assert rule.at("properties.skipQueryValidation") is True, name
-        else:
-            owner = condition(rule)["metricNamespace"]
-            assert rule.at("properties.scopes") == [deployment.one(owner).id], name
-            assert rule.at("properties.actions") == [{"actionGroupId": group}], name
 
 
 @check_each
@@ -231,17 +245,12 @@ def thresholds_can_be_overridden_and_unknown_ones_are_rejected(project: Project)
 
 @check
 def every_alert_links_to_its_section_of_the_runbook(project: Project) -> None:
-    text = (project.root / "docs/runbook.md").read_text(encoding="utf-8")
-    runbook = text[text.index("\n## Alerts") :]
-    runbook = runbook[: runbook.index("\n## ", 1)]
+    runbook = check_sections(project, "Alerts", SECTIONS)
     deployment = project.deploy(runbook="https://example.org/runbook.md")
     found = {**rules(deployment), "stopped": deployment.one(ACTIVITY_RULES)}
 
-    assert re.findall(r"^### ([\w-]+)$", runbook, re.MULTILINE) == SECTIONS
     assert set(found) == set(SECTIONS)
     for section in runbook.split("\n### ")[1:]:
-        for part in ("**Meaning.**", "**First look.**", "**Remedy.**"):
-            assert part in section, section.splitlines()[0]
         assert "```" in section, section.splitlines()[0]
     for name, rule in found.items():
         assert rule.at("properties.description").endswith(f" https://example.org/runbook.md#{name}"), name

@@ -9,9 +9,19 @@ import pytest
 from tests.infra import instruments
 from tests.infra.bicep.deployment import Deployment
 from tests.infra.bicep.functions import DeploymentFailure
-from tests.infra.checks.alerts import ALERTS, LOG_RULES, METRIC_RULES, Alert, condition, rules
+from tests.infra.checks.alerts import (
+    ALERTS,
+    LOG_RULES,
+    METRIC_RULES,
+    Alert,
+    check_scope,
+    check_sections,
+    condition,
+    deployed,
+    rules,
+)
 from tests.infra.kql import Query
-from tests.infra.project import ACTION_GROUP, SERVICE_BUS, WORKERS, WORKSPACE, Project, check, check_each_sql
+from tests.infra.project import SERVICE_BUS, WORKERS, Project, check, check_each_sql
 
 SHARED = (
     "lag",
@@ -45,34 +55,16 @@ def every_listed_alert_of_an_sql_outbox_is_deployed(project: Project) -> None:
     found = rules(project.deploy_sql())
     assert set(found) == {*SHARED, *OWN}
     for name, rule in found.items():
-        criterion = condition(rule)
-        measure = criterion.get("metricName") or criterion.get("metricMeasureColumn", "")
-        assert (
-            Alert(
-                rule.at("properties.severity"),
-                measure,
-                criterion["timeAggregation"],
-                criterion["operator"],
-                criterion["threshold"],
-            )
-            == (OWN | ALERTS)[name]
-        ), name
+        assert deployed(rule) == (OWN | ALERTS)[name], name
     assert condition(found["restarting"])["timeAggregation"] in RESTART_AGGREGATIONS
 
 
 @check_each_sql
 def alerts_of_an_sql_outbox_have_the_right_scope(deployment: Deployment) -> None:
-    group = deployment.one(ACTION_GROUP).id
     for name, rule in rules(deployment).items():
-        assert rule.at("properties.enabled") is True
-        if rule.type == LOG_RULES:
-            assert rule.at("properties.scopes") == [deployment.one(WORKSPACE).id], name
-            assert rule.at("properties.actions") == {"actionGroups": [group]}, name
-        else:
-            owner = WORKERS if name == "restarting" else SERVICE_BUS
-            assert condition(rule)["metricNamespace"] == owner
-            assert rule.at("properties.scopes") == [deployment.one(owner).id], name
-            assert rule.at("properties.actions") == [{"actionGroupId": group}], name
+        check_scope(deployment, name, rule)
+        if rule.type == METRIC_RULES:
+            assert condition(rule)["metricNamespace"] == (WORKERS if name == "restarting" else SERVICE_BUS)
 
 
 @check
@@ -122,16 +114,10 @@ def thresholds_of_an_sql_outbox_can_be_overridden(project: Project) -> None:
 
 @check
 def every_alert_of_an_sql_outbox_links_to_its_section_of_the_runbook(project: Project) -> None:
-    text = (project.root / "docs/runbook.md").read_text(encoding="utf-8")
-    runbook = text[text.index("\n## Alerts of an SQL outbox") :]
-    runbook = runbook[: runbook.index("\n## ", 1)]
+    check_sections(project, "Alerts of an SQL outbox", list(OWN))
     found = rules(project.deploy_sql(runbook="https://example.org/runbook.md"))
 
-    assert re.findall(r"^### ([\w-]+)$", runbook, re.MULTILINE) == list(OWN)
     assert set(found) == {*SHARED, *OWN}
-    for section in runbook.split("\n### ")[1:]:
-        for part in ("**Meaning.**", "**First look.**", "**Remedy.**"):
-            assert part in section, section.splitlines()[0]
     for name, rule in found.items():
         assert rule.at("properties.description").endswith(f" https://example.org/runbook.md#{name}"), name
 

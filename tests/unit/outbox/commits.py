@@ -7,7 +7,7 @@ from typing import Any
 from outbox import EntityState
 from outbox.batch import Batch
 from outbox.context import ContainerContext
-from outbox.entities import restore
+from outbox.versions import restore
 from tests.support.orders import Order
 
 

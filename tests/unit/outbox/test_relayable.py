@@ -18,8 +18,18 @@ from tests.support.orders import Order, OrderNoted, OrderViewed
 from tests.unit.outbox.commits import batch, documents, read_order
 
 
-@pytest.mark.parametrize("note", [date(2026, 1, 1), {1, 2}, float("nan"), float("inf"), b"x"])
-def test_data_that_is_not_json_is_rejected_with_the_objects_name(context: ContainerContext, note: Any) -> None:
+@pytest.mark.parametrize("note", [date(2026, 1, 1), {1, 2}, b"x", {(1, 2): 3}])
+def test_a_type_that_json_does_not_have_is_reported_to_the_programmer(
+    context: ContainerContext, note: Any
+) -> None:
+    Repository(context, Order).create(Order("tea", id="o1", note=note))
+
+    with pytest.raises(TypeError, match=r"The data of order 'o1' is not JSON.* as strings from its to_data\(\)"):
+        batch(context)
+
+
+@pytest.mark.parametrize("note", [float("nan"), float("inf")])
+def test_a_number_that_json_does_not_have_is_rejected(context: ContainerContext, note: Any) -> None:
     Repository(context, Order).create(Order("tea", id="o1", note=note))
 
     with pytest.raises(InvalidDocument, match="The data of order 'o1' is not JSON"):

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
 
@@ -35,3 +39,23 @@ def test_a_level_that_somebody_has_set_stays(azure: logging.Logger, level: int) 
     quiet_libraries()
 
     assert azure.level == level
+
+
+def test_a_worker_exports_the_logger_that_is_named_as_the_functions_worker_does() -> None:
+    program = (
+        "import logging, os, relay.cli.run.command as command; command._set_up_telemetry(os.environ);"
+        "names = ('root', 'relay', 'asyncio');"
+        "has = lambda name: any('Otel' in type(each).__name__ or 'LoggingHandler' == type(each).__name__"
+        " for each in logging.getLogger(name if name != 'root' else None).handlers);"
+        "print([name for name in names if has(name)], flush=True); os._exit(0)"
+    )
+    environment = {
+        **{name: value for name, value in os.environ.items() if "APPLICATIONINSIGHTS" not in name},
+        "APPLICATIONINSIGHTS_CONNECTION_STRING": f"InstrumentationKey={UUID(int=1)};IngestionEndpoint=http://127.0.0.1:1/",
+        "APPLICATIONINSIGHTS_STATSBEAT_DISABLED_ALL": "true",
+        "PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME": "relay",
+    }
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=40, check=True)
+
+    assert run.stdout.strip() == "['relay']"

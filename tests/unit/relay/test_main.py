@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import runpy
+import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+
+from relay.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_command_line_is_run_with_its_arguments_and_ends_with_its_code(
@@ -26,3 +33,28 @@ def test_the_command_line_is_run_with_its_arguments_and_ends_with_its_code(
 
 def test_importing_it_runs_nothing() -> None:
     assert "main" in runpy.run_module("relay.__main__", run_name="relay.__main__")
+
+
+def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"outbox-relay {project['version']}\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "remedy"),
+    [("relay", f"-m pip install -r {ROOT / 'requirements.txt'}"), ("local", "make setup")],
+)
+def test_a_python_without_the_packages_says_so_in_one_line(module: str, remedy: str) -> None:
+    # -S: without the packages of this Python.
+    command = [sys.executable, "-S", "-m", module, "--help"]
+    run = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, timeout=20, check=False)
+
+    assert (run.returncode, run.stdout) == (2, "")
+    (line,) = run.stderr.splitlines()
+    assert line.startswith(f"{module}: the package ")
+    assert f"is missing from {sys.executable}" in line
+    assert remedy in line

@@ -11,7 +11,7 @@ import pytest
 from local.stack.environment import write_env_file
 from relay.cli.environment import parse, with_files
 from relay.cli.main import parser
-from relay.cli.times import format_duration, format_time, parse_duration, parse_time
+from relay.cli.times import format_duration, format_time, parse_duration, parse_moment, parse_time
 from relay.errors import UsageError
 from tests.support.operators import relay_command
 
@@ -85,6 +85,9 @@ def test_an_env_file_that_is_not_there_or_no_text_is_reported(tmp_path: Path) ->
         ("P1W", 604_800, "P7D"),
         ("PT0.5S", 0.5, "PT0.5S"),
         ("0", 0, "PT0S"),
+        ("10m", 600, "PT10M"),
+        ("1d12h", 129_600, "P1DT12H"),
+        ("1.5s", 1.5, "PT1.5S"),
     ],
 )
 def test_a_duration_is_iso_8601_or_seconds(text: str, seconds: float, canonical: str) -> None:
@@ -96,7 +99,7 @@ def test_what_stands_for_never_in_service_bus_is_a_duration_too() -> None:
     assert format_duration(parse_duration("P10675199DT2H48M5.4775807S")) == "P10675199DT2H48M5.477581S"
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "10M", "P1Y", "P1M", "-5", "PT10", "ten"])
+@pytest.mark.parametrize("text", ["", "P", "PT", "10X", "10m1h", "P1Y", "P1M", "-5", "PT10", "ten"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration: write it as PT10M"):
         parse_duration(text)
@@ -127,6 +130,20 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         parse_time(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("1h", timedelta(hours=1)),
+        ("1h30m", timedelta(minutes=90)),
+        ("PT90M", timedelta(minutes=90)),
+        ("1770634800", 1770634800),
+        ("2026-02-09T11:00Z", 1770634800),
+    ],
+)
+def test_a_moment_is_a_time_or_how_long_ago(text: str, moment: object) -> None:
+    assert parse_moment(text) == moment
+
+
 def test_a_time_is_reported_in_utc() -> None:
     assert format_time(1770634800) == "2026-02-09T11:00:00Z"
 
@@ -153,22 +170,47 @@ def test_wrong_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ["check", "--min-window", "ten"],
+            "argument --min-window: 'ten' is not a duration: write it as PT10M, 10m",
+        ),
+        (["smoke", "--timeout", "1x"], "argument --timeout: '1x' is not a duration: write it as"),
+        (["smoke", "--source", "redis"], "argument --source: 'redis' is not an outbox: write cosmos or sql"),
+        (["replay", "--from", "yesterday"], "argument --from: 'yesterday' is not a time: write it as 2026-02-09T"),
+        (["replay", "--shard", "one"], "argument --shard: 'one' is not a whole number: write it as 3"),
+        (["quarantine", "list", "--limit", "0"], "argument --limit: '0' is not a whole number above 0"),
+    ],
+)
+def test_a_wrong_value_is_explained_with_an_example(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(words)
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "words",
     [
         [],
         ["check"],
         ["quarantine"],
-        *(["quarantine", name] for name in ("list", "show", "release", "discard")),
-        ["replay"],
+        *(["quarantine", name] for name in ("list", "show", "release", "discard", "add")),
+        *([name] for name in ("replay", "smoke", "install", "run")),
     ],
 )
-def test_help_gives_examples(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_gives_examples_and_no_default_that_says_nothing(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as raised:
         parser().parse_args([*words, "--help"])
     text = capsys.readouterr().out
     assert raised.value.code == 0
     assert "examples:" in text
     assert "exit codes:" in text
+    assert "None" not in text
 
 
 @pytest.mark.parametrize(

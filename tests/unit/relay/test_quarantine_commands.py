@@ -425,12 +425,18 @@ async def test_list_shows_records_parked_keys_and_orders(deployment: Deployment)
     at = "2026-02-09T11:00:00Z"
     assert every.code == 0
     assert every.out.splitlines() == [
+        "RECORD        QUARANTINED           REASON           PARTITION KEY  DOCUMENT",
         *(
-            f"{record_id(name)[:12]}  {at}  message-refused  partition key {name[0]!r}, document {name!r}"
+            f"{record_id(name)[:12]}  {at}  message-refused  {name[0]}              {name}"
             for name in ("a-1", "p-1", "p-2")
         ),
-        f"parked since {at}, because of {record_id('because')[:12]}  partition key 'p'",
-        f"set-aside:{record_id('x')[:12]}  {at}  pending  partition key 'a', document 'x'",
+        "",
+        "PARKED KEY  SINCE                 BECAUSE OF",
+        f"p           {at}  {record_id('because')[:12]}",
+        "",
+        "ORDER TO SET ASIDE      ORDERED               PARTITION KEY  DOCUMENT",
+        f"set-aside:{record_id('x')[:12]}  {at}  a              x",
+        "",
         "3 in quarantine",
     ]
     assert ([each["documentId"] for each in some["records"]], some["total"]) == (["p-1"], 2)

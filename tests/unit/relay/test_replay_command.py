@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,6 +88,29 @@ async def test_the_range_holds_its_beginning_and_not_its_end_in_whole_seconds(
 @pytest.mark.parametrize(("since", "until"), [("2000", "2000"), ("2000", "1000")])
 async def test_an_empty_range_is_wrong_usage(deployment: Deployment, since: str, until: str) -> None:
     assert (await deployment.run("replay", "--from", since, "--to", until)).code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "ago_s"), [(["--from", "1h"], (3600, 0)), (["--from", "PT2H", "--to", "90m"], (7200, 5400))]
+)
+async def test_a_range_can_be_how_long_ago(
+    deployment: Deployment, options: list[str], ago_s: tuple[int, int]
+) -> None:
+    before = time.time()
+    run = await deployment.data("replay", *options, "--dry-run")
+    after = time.time()
+
+    for name, ago in zip(("from", "to"), ago_s, strict=True):
+        asked = datetime.fromisoformat(run[name]).timestamp()
+        assert before - ago - 1 <= asked <= after - ago + 2
+
+
+async def test_a_replay_that_can_be_resumed_has_a_fixed_range(deployment: Deployment, tmp_path: Path) -> None:
+    state = str(tmp_path / "a.state")
+    run = await deployment.run("replay", "--from", "1h", "--to", "2026-02-09", "--state", state)
+
+    assert run.code == 2
+    assert re.match(r"error: --state: a replay .* fixed range: write --from 20..-\S+Z\n", run.err)
 
 
 @pytest.mark.parametrize("options", [["--from", "1000"], ["--to", "2000"], []])

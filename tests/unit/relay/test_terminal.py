@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import time
 
 import pytest
@@ -83,6 +84,37 @@ def test_on_a_terminal_a_shorter_count_leaves_nothing_of_a_longer_one(clock: Clo
     progress.finish(10)
 
     assert stream.seen == "\rread: 1000\rread: 9   \rread: 10\n"
+
+
+def test_a_line_of_the_log_is_above_the_count_and_never_in_it(clock: Clock) -> None:
+    err = Stream(terminal=True)
+    terminal = Terminal(as_json=False, out=Stream(), err=err)
+    logger = logging.Logger("azure.servicebus")
+    logger.addHandler(terminal.log_handler())
+
+    logger.warning("before")
+    progress = terminal.progress("events done", 9)
+    clock.now_s += 1
+    progress.update(3)
+    logger.warning("link detached %s", "twice")
+    progress.finish(9)
+    logger.warning("after")
+
+    count = "\revents done: 3 of 9"
+    cleared = "\r" + " " * len("events done: 3 of 9") + "\r"
+    assert err.seen == (f"before\n{count}{cleared}link detached twice\n{count}\revents done: 9 of 9\nafter\n")
+
+
+def test_what_follows_a_count_that_was_not_finished_is_on_a_line_of_its_own(clock: Clock) -> None:
+    err = Stream(terminal=True)
+    terminal = Terminal(as_json=False, out=Stream(), err=err)
+    for _ in range(2):
+        progress = terminal.progress("read", None)
+        clock.now_s += 1
+        progress.update(3)
+        terminal.note("error: Service Bus cannot be reached")
+
+    assert err.seen == "\rread: 3\nerror: Service Bus cannot be reached\n" * 2
 
 
 def test_a_result_for_scripts_is_one_object_on_standard_output() -> None:

@@ -14,11 +14,13 @@ from outbox_emulators.process import announce, explain, until_stopped
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8081, help="port to listen on, 0 for any free one")
-    parser.add_argument("--data", default=IN_MEMORY, metavar="FILE", help="keep all data in this file")
+    parser.add_argument(
+        "--data", default=IN_MEMORY, metavar="FILE", help="keep all data in this file; in memory by default"
+    )
     parser.add_argument(
         "--key",
         default=DEFAULT_KEY,
-        help="account key in base64, by default the public one of the official emulator",
+        help="account key in base64 (default: the public one of the official emulator)",
     )
     parser.add_argument(
         "--partitions",

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from outbox_emulators import process
+from outbox_emulators.command_line import positive
 from outbox_emulators.functions.admin import served
 from outbox_emulators.functions.edges import DEFAULT_SEED, Edges
 from outbox_emulators.functions.environment import read_env_file
@@ -41,13 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(
             f"--lease-{name}-ms",
-            type=_positive,
+            type=positive,
             metavar="MS",
             help=f"time {meaning}; the trigger's by default",
         )
     parser.add_argument(
         "--function-timeout-ms",
-        type=_positive,
+        type=positive,
         metavar="MS",
         help="time limit of an invocation; functionTimeout of host.json by default",
     )
@@ -112,12 +113,8 @@ async def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number <= 0:
-        raise argparse.ArgumentTypeError(f"{text} must be above zero")
-    return number
-
-
 def _seed(text: str) -> int | None:
-    return None if text == "off" else int(text)
+    try:
+        return None if text == "off" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number, such as 7, nor 'off'") from None

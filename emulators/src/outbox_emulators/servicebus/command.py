@@ -15,8 +15,8 @@ from outbox_emulators.servicebus.shorthand import entities_of
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--port", type=int, default=5672, help="AMQP port, 0 for any free one (%(default)s)")
-    parser.add_argument("--admin-port", type=int, default=5300, help="HTTP port, 0 for any free one (%(default)s)")
+    parser.add_argument("--port", type=int, default=5672, help="AMQP port, 0 for any free one")
+    parser.add_argument("--admin-port", type=int, default=5300, help="HTTP port, 0 for any free one")
     parser.add_argument(
         "--entities",
         type=Path,
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a topic, or a topic and a subscription of it, without a file; may be repeated",
     )
     parser.add_argument(
-        "--tier", choices=("standard", "premium"), default="standard", help="tier whose limits apply (%(default)s)"
+        "--tier", choices=("standard", "premium"), default="standard", help="tier whose limits apply"
     )
     parser.add_argument(
         "--partitioned",
@@ -44,14 +44,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a queue or topic to partition, for which the file's format has no property; may be repeated",
     )
     parser.add_argument(
-        "--ack-delay-ms", type=int, default=0, metavar="MS", help="delay of each acknowledgement (%(default)s)"
+        "--ack-delay-ms",
+        type=int,
+        default=0,
+        metavar="MS",
+        help="delay of each acknowledgement (default: %(default)s)",
     )
     parser.add_argument(
         "--edges",
         type=_seed,
         default=DEFAULT_SEED,
         metavar="SEED",
-        help="seed of the behaviour that varies or is not specified; 'off' for the usual one (%(default)s)",
+        help="seed of the behaviour that varies or is not specified; 'off' for the usual one",
     )
     parser.add_argument(
         "--idle-ms",

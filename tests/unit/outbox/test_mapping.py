@@ -1,0 +1,243 @@
+"""Entities with dataclasses in lists, tuples, objects and unions: stored, read, changed, stored again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any, NewType, TypedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outbox import DomainEntity, DomainEvent, InvalidDocument, Repository
+from outbox.context import ContainerContext
+from outbox.versions import restore
+from tests.unit.outbox.commits import batch
+
+Sku = NewType("Sku", str)
+
+
+class Size(TypedDict):
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    sku: Sku
+    size: Size | None = None
+
+
+@dataclass
+class Line:
+    product: Product
+    unit_price: str
+    tags: tuple[str, ...] = ()
+    parts: list[Line] = field(default_factory=list)
+    checked: bool = field(default=False, init=False)
+
+
+@dataclass
+class Basket(DomainEntity):
+    lines: list[Line]
+    position: tuple[int, Line | None]
+    gift: Line | str | None = None
+    by_room: Mapping[str, Sequence[Product]] = field(default_factory=dict)
+    history: tuple[tuple[Line, ...], ...] = ()
+    note: Any = None
+
+    def created_event(self) -> DomainEvent:
+        return DomainEvent()
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+PRODUCTS = st.builds(Product, TEXT, st.none() | st.fixed_dictionaries({"width": st.integers(0, 9)}))
+
+
+@st.composite
+def lines(draw: st.DrawFn, parts: int = 2) -> Line:
+    inner = draw(st.lists(lines(parts - 1), max_size=2)) if parts else []
+    line = Line(draw(PRODUCTS), draw(TEXT), tuple(draw(st.lists(TEXT, max_size=2))), inner)
+    line.checked = draw(st.booleans())
+    return line
+
+
+BASKETS = st.builds(
+    Basket,
+    st.lists(lines(), max_size=3),
+    st.tuples(st.integers(-9, 9), st.none() | lines()),
+    st.none() | TEXT | lines(),
+    st.dictionaries(TEXT, st.lists(PRODUCTS, max_size=2), max_size=2),
+    st.lists(st.lists(lines(), max_size=2).map(tuple), max_size=2).map(tuple),
+    st.none() | st.recursive(TEXT | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner)),
+)
+
+
+def document(data: dict[str, Any], **members: Any) -> dict[str, Any]:
+    """The stored document, as it is read."""
+    whole = {"id": data["id"], "partitionKey": data["id"], "data": data, "_etag": '"1"', **members}
+    return dict(json.loads(json.dumps(whole)))
+
+
+def decorated(data: Any) -> Any:
+    """`data` with a member in each object that no class has."""
+    if isinstance(data, dict):
+        return {**{name: decorated(value) for name, value in data.items()}, "addedLater": [{"by": "another"}]}
+    return [decorated(each) for each in data] if isinstance(data, list) else data
+
+
+@given(BASKETS)
+def test_what_is_read_equals_what_was_stored(basket: Basket) -> None:
+    data = basket.to_data()
+
+    again = restore(Basket, document(data))
+
+    assert replace(again, partition_key=None) == basket
+    assert again.to_data() == json.loads(json.dumps(data)) == data
+    assert Basket.from_data(data) == basket
+
+
+@given(BASKETS)
+def test_members_that_no_class_has_are_stored_again_at_every_level(basket: Basket) -> None:
+    rooms = {name: decorated(products) for name, products in basket.to_data()["byRoom"].items()}
+    data = decorated(basket.to_data()) | {"byRoom": rooms}
+
+    again = restore(Basket, document(data))
+
+    assert again.to_data() == data
+
+
+def test_an_object_that_replaces_another_has_none_of_its_unknown_members() -> None:
+    line = Line(Product(Sku("a")), "1.00")
+    data = decorated(Basket([line, line], (0, None)).to_data()) | {"byRoom": {}}
+    basket = restore(Basket, document(data))
+
+    basket.lines[0].unit_price = "2.00"
+    basket.lines[1] = replace(basket.lines[1], unit_price="3.00")
+
+    first, second = basket.to_data()["lines"]
+    assert (first["unitPrice"], first["addedLater"]) == ("2.00", [{"by": "another"}])
+    assert (second["unitPrice"], "addedLater" in second) == ("3.00", False)
+
+
+def test_members_beside_the_data_are_stored_again(context: ContainerContext) -> None:
+    data = Basket([], (0, None), id="b1").to_data()
+    known = {"type": "basket", "ttl": 5, "sequence": 3}
+    system = dict.fromkeys(["_ts", "_lsn", "_rid", "_self", "_attachments"], "set by the service")
+    basket = restore(Basket, document(data, schema={"version": 7}, **known, **system))
+    Repository(context, Basket).update(basket)
+
+    written = batch(context).operations[0].document
+
+    assert written == {
+        **known,
+        "ttl": -1,
+        "id": "b1",
+        "partitionKey": "b1",
+        "data": data,
+        "schema": {"version": 7},
+    }
+
+
+def entity(annotation: Any) -> type[DomainEntity]:
+    """An entity class with one field, `item`."""
+    namespace = {"__annotations__": {"item": annotation}, "created_event": lambda self: DomainEvent()}
+    return dataclass(type("Order", (DomainEntity,), {"__module__": __name__, **namespace}))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "complaint"),
+    [
+        (date, "item is annotated as date, which is not JSON"),
+        (list[date | None], "item is annotated as date, which is not JSON"),
+        (set[Line], r"item is annotated as set\[.*Line\], which is not JSON"),
+        (dict[int, Line], "item has int as keys, which would be read as strings"),
+        (Line | Product, "item is annotated as .*, and a stored object does not say which it was"),
+        (list[Line] | tuple[str, ...], "item is annotated as .*, and a stored array does not say which it was"),
+        (Line | dict[str, str], "a stored object does not say which it was"),
+        ("list[Clash]", r"item\.name_ and name are both stored as 'name'"),
+        ("tuple[int, Dated]", "item.on is annotated as date"),
+    ],
+)
+def test_a_class_whose_fields_could_not_be_read_again_is_reported_before_anything_is_stored(
+    context: ContainerContext, annotation: Any, complaint: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"Order must define to_data\(\) and from_data\(\): .*{complaint}"):
+        Repository(context, entity(annotation))
+
+
+@dataclass
+class Clash:
+    name: str
+    name_: str
+
+
+@dataclass
+class Dated:
+    on: date
+
+
+@dataclass
+class SpecialLine(Line):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "complaint"),
+    [
+        (Any, [{"a": Product(Sku("a"))}], "item holds a Product, but its annotation declares no dataclass there"),
+        (list, (Product(Sku("a")),), "item holds a Product"),
+        (
+            list[Line],
+            [SpecialLine(Product(Sku("a")), "1")],
+            r"item\[0\] holds a SpecialLine.* declares Line there",
+        ),
+        ("NotThere | None", Product(Sku("a")), "item holds a Product"),
+    ],
+)
+def test_a_dataclass_that_the_annotation_does_not_declare_is_reported_by_its_field(
+    context: ContainerContext, annotation: Any, value: Any, complaint: str
+) -> None:
+    kind: Any = entity(annotation)
+    Repository(context, kind).create(kind(value))
+
+    with pytest.raises(TypeError, match=rf"Order must define to_data\(\) and from_data\(\): {complaint}"):
+        batch(context)
+
+
+def test_a_field_stored_under_a_name_of_the_library_is_reported() -> None:
+    @dataclass
+    class Numbered(DomainEntity):
+        id_: str = ""
+
+        def created_event(self) -> DomainEvent:
+            return DomainEvent()
+
+    with pytest.raises(TypeError, match="id_ would be stored as 'id', which the library sets"):
+        Numbered().to_data()
+
+
+def test_a_member_that_is_missing_is_named_with_its_document() -> None:
+    data = {"lines": [{"product": {}, "unitPrice": "1.00"}], "position": [0, None], "id": "b1"}
+
+    with pytest.raises(TypeError, match=r"Basket\.lines\[0\]\.product\.sku is not in the stored") as raised:
+        restore(Basket, document(data))
+    assert raised.value.__notes__ == ["The document is basket 'b1'."]
+
+
+def test_data_of_another_type_than_the_annotation_says_is_read_and_stored_as_it_is() -> None:
+    data = {"lines": {"product": 1}, "position": [1], "gift": [1], "byRoom": [], "history": "none", "note": 1}
+    stored = {**data, "id": "b1", "deleted": False}
+
+    assert restore(Basket, document(stored)).to_data() == stored
+
+
+def test_a_line_that_contains_itself_is_refused_as_too_deep(context: ContainerContext) -> None:
+    line = Line(Product(Sku("a")), "1.00")
+    line.parts.append(line)
+    Repository(context, Basket).create(Basket([line], (0, None)))
+
+    with pytest.raises(InvalidDocument, match="nested too deeply"):
+        batch(context)

@@ -1,0 +1,134 @@
+"""The command lines beside the relay's: versions, help, and what they say of wrong values."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import bench.__main__
+import changefeed.cli
+import local.__main__
+import outbox_emulators.__main__
+from outbox_emulators import command_line
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def emulators(words: Sequence[str]) -> None:
+    command_line.main("outbox-emulators", "", outbox_emulators.__main__._COMMANDS, words, version="1")
+
+
+def benchmarks(words: Sequence[str]) -> None:
+    bench.__main__.parser().parse_args(words)
+
+
+Main = Callable[[Sequence[str]], object]
+
+
+@pytest.mark.parametrize(
+    ("main", "words", "says"),
+    [
+        (local.__main__.main, ["up", "--port", "x"], "argument --port: 'x' is not a whole number: write it as 3"),
+        (
+            local.__main__.main,
+            ["up", "--rates-every", "x"],
+            "argument --rates-every: 'x' is not a number: write it",
+        ),
+        (
+            local.__main__.main,
+            ["up", "--source", "x"],
+            "argument --source: 'x' is not a source: write cosmos or sql",
+        ),
+        (local.__main__.main, ["demo", "--events", "0"], "argument --events: '0' is not a whole number above 0"),
+        (
+            local.__main__.main,
+            ["chaos", "--kinds", "x"],
+            "argument --kinds: unknown kind of fault: x; the kinds are",
+        ),
+        (emulators, ["cosmos", "--edges", "x"], "argument --edges: 'x' is neither a whole number nor 'off'"),
+        (emulators, ["cosmos", "--partitions", "x"], "argument --partitions: 'x' is not a whole number"),
+        (emulators, ["functions", "--edges", "x"], "argument --edges: 'x' is neither a whole number, such as 7"),
+        (emulators, ["functions", "--lease-renew-ms", "0"], "'0' is not a whole number above 0: write it as 100"),
+        (
+            emulators,
+            ["servicebus", "--idle-ms", "x"],
+            "argument --idle-ms: must be a whole number of milliseconds",
+        ),
+        (changefeed.cli.main, ["read", "--limit", "x", "a.b"], "argument --limit: 'x' is not a whole number"),
+        (changefeed.cli.main, ["wait", "--timeout", "x", "a.b"], "argument --timeout: 'x' is not a number"),
+        (benchmarks, ["--seed", "x"], "argument --seed: 'x' is not a whole number"),
+    ],
+)
+def test_a_wrong_value_is_explained(
+    main: Main, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("main", "commands"),
+    [
+        (local.__main__.main, local.__main__._COMMANDS),
+        (emulators, outbox_emulators.__main__._COMMANDS),
+        (changefeed.cli.main, ["install", "setup-feed", "backfill", "prune", "read", "wait", "sweep", "status"]),
+    ],
+)
+def test_help_describes_each_option_and_shows_no_default_that_says_nothing(
+    main: Main, commands: Sequence[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undescribed: list[str] = []
+    whole = argparse.HelpFormatter.add_argument
+
+    def add_argument(formatter: argparse.HelpFormatter, action: argparse.Action) -> None:
+        undescribed.extend([] if action.help else action.option_strings or [action.dest])
+        whole(formatter, action)
+
+    monkeypatch.setattr(argparse.HelpFormatter, "add_argument", add_argument)
+    for name in commands:
+        with pytest.raises(SystemExit) as ended:
+            main([name, "--help"])
+        text = capsys.readouterr().out
+        assert ended.value.code == 0
+        assert "None" not in text
+        assert "(default: (default" not in text
+    assert undescribed == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "found"),
+    [("changefeed", changefeed.version.__version__), ("emulators", outbox_emulators.__version__)],
+)
+def test_the_version_is_that_of_the_distribution(folder: str, found: str) -> None:
+    project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert found == project["version"]
+
+
+def test_a_missing_driver_is_named_with_the_distribution_that_has_it() -> None:
+    # -S: without the packages of this Python.
+    command = [sys.executable, "-S", "-m", "changefeed", "status", "--url", "postgresql://user@127.0.0.1/database"]
+    run = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, timeout=20, check=False)
+
+    distribution = tomllib.loads((ROOT / "changefeed" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.rstrip().endswith(f"pip install '{distribution['name']}[postgresql]'")
+
+
+def test_the_emulators_print_their_version(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["outbox-emulators", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        outbox_emulators.__main__.main()
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"outbox-emulators {outbox_emulators.__version__}\n"
