@@ -32,7 +32,7 @@ async def open_view(
     """An observer of the settings' outbox and topic. Nothing is connected until somebody looks.
 
     Args:
-        settings: With one outbox: `for_source` leaves the other one out.
+        settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.
         environment: Where `SERVICEBUS_ADMIN` stands, if the management endpoint has an address of its own.
         from_beginning: Whether to read every event that the outbox has, or those that the relay has not passed.
         hosts: Where the relay's processes can be asked.

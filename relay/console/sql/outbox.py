@@ -18,7 +18,7 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from changefeed import START, ChangefeedError, Entry
+from changefeed import START, ChangefeedError, DatabaseError, Entry
 from changefeed.statements import Result, Statement
 from changefeed.ulid import milliseconds, to_text
 from relay import jsontext
@@ -215,7 +215,9 @@ class SqlOutbox:
         try:
             yield
         except (ChangefeedError, AzureError, OSError) as error:
-            needed = "" if self._known is None else f" The console's role needs: {self._known.grants()}"
+            needed = ""
+            if self._known is not None and isinstance(error, DatabaseError) and not error.lost:
+                needed = f" The console's role needs: {self._known.grants()}"
             raise ServiceError(
                 f"the SQL outbox {self._settings.feed} cannot be read: {first_line(error)} Check SQL and "
                 f"SQL_FEED.{needed}"

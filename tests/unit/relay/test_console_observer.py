@@ -407,6 +407,33 @@ async def test_it_looks_only_while_somebody_watches() -> None:
     assert all(part.closed for part in (relayed.outbox, relayed.topic, relayed.items, relayed.hosts))
 
 
+async def test_it_stops_looking_some_time_after_the_last_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_LINGER_S", "_BUSY_S", "_IDLE_S", "_COUNTS_BUSY_S", "_COUNTS_IDLE_S"):
+        monkeypatch.setattr(f"relay.console.observer.{name}", 0.001)
+    relayed = Deployment()
+    looks = 0
+
+    async def news(limit: int) -> list[Any]:
+        nonlocal looks
+        looks += 1
+        return []
+
+    monkeypatch.setattr(relayed.outbox, "news", news)
+    async with relayed.observer as observer:
+        with observer.watching():
+            relayed.topic.counts = [Subscription("all", 1, 0)]
+            await asyncio.wait_for(observer.changed(0), 10)
+        before = -1
+        async with asyncio.timeout(10):
+            while looks != before:
+                before = looks
+                await asyncio.sleep(0.05)
+        relayed.topic.counts = [Subscription("all", 2, 0)]
+        snapshot = await asyncio.wait_for(observer.changed(observer.latest.number), 10)
+
+    assert (snapshot.subscriptions, looks > before) == ((Subscription("all", 2, 0),), True)
+
+
 def size_of(root: object, besides: Deployment) -> int:
     """The bytes of everything that can be reached from an object, but what the test has given it."""
     seen = {id(each) for each in (besides, besides.outbox, besides.topic, besides.items, besides.hosts)}
