@@ -35,7 +35,7 @@ class Parts:
         except RelayError as error:
             text = str(error)
         except TimeoutError:
-            text = f"it was not read within {within_s:g} s: the service does not answer"
+            text = f"it was not read within {within_s:g} s: the service answers slowly, or not at all"
         except Exception as error:
             # A page that ends would hide everything else with it.
             logger.exception("console_part_failed what=%s", what)

@@ -24,6 +24,8 @@ _SUMMARIES = 1000
 
 _EXAMPLES = 10
 
+_ROUNDS = 10
+
 
 class Quarantined:
     """The events of quarantine. Its methods raise StoreError."""
@@ -35,6 +37,8 @@ class Quarantined:
         self._since: str | None = None
         self._newest: str | None = None
         self.complete = True
+        self._groups: list[QuarantineGroup] | None = None
+        self._total = self._calls = 0
 
     async def read(self) -> bool:
         """Read the records that were added since; returns False where there are more than were read."""
@@ -60,18 +64,27 @@ class Quarantined:
         return None if found is None else record_of(found)
 
     async def groups(self) -> tuple[int, list[QuarantineGroup]]:
-        """How many records there are now, and those of each reason, the most frequent first."""
+        """How many records there are now, and those of each reason, the most frequent first.
+
+        While their number stays the same, they are read again by one call in ten only.
+        """
         total = await self._items.count(Filter())
+        self._calls += 1
+        if self._groups is None or total != self._total or self._calls % _ROUNDS == 0:
+            self._groups = await self._read_groups(total)
+            self._total = total
+        return total, self._groups
+
+    async def _read_groups(self, total: int) -> list[QuarantineGroup]:
         if total <= _PAGE:
-            groups = grouped(await self._items.summaries(Filter(), _PAGE))
-            return sum(group.count for group in groups), groups
+            return grouped(await self._items.summaries(Filter(), _PAGE))
         groups = []
         for reason in Reason:
             chosen = Filter(reason=reason)
             if count := await self._items.count(chosen):
                 examples = await self._items.summaries(chosen, _EXAMPLES)
                 groups.append(QuarantineGroup(reason, count, tuple(map(record_of, examples))))
-        return total, sorted(groups, key=_by_count)
+        return sorted(groups, key=_by_count)
 
     def _keep(self, page: Iterable[RecordSummary]) -> None:
         for summary in page:

@@ -294,6 +294,22 @@ async def test_a_part_that_cannot_be_read_is_a_problem_and_the_rest_stays(relaye
     assert (await relayed.observer.look()).problems == ()
 
 
+async def test_records_are_grouped_when_their_number_changes_and_now_and_then(relayed: Deployment) -> None:
+    async def shown() -> list[tuple[str, int]]:
+        return [(group.reason, group.count) for group in (await relayed.observer.look()).quarantine]
+
+    assert await shown() == []
+    relayed.quarantine("a")
+    assert await shown() == [("message-too-large", 1)]
+    relayed.quarantine("b", "key-parked")
+    assert await shown() == [("key-parked", 1), ("message-too-large", 1)]
+
+    relayed.items.take("r0", "k")
+    relayed.quarantine("c", "key-parked")
+
+    assert [("key-parked", 2)] in [await shown() for _ in range(10)]
+
+
 async def test_dead_letters_are_peeked_when_their_number_changes_and_now_and_then(relayed: Deployment) -> None:
     async def shown() -> list[str]:
         return [group.reason for group in (await relayed.observer.look()).dead_letters]
