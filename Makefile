@@ -5,8 +5,8 @@ SHELL := /bin/bash
 # Container images set it. The commands here start many processes, each of which would compile the source anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
-	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
+PYTHON ?= $(or $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import ensurepip, ssl, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done),python3)
 PY := .venv/bin/python
 
 EVENTS ?= 5000
@@ -31,13 +31,10 @@ help: ## Show this list
 
 setup: .venv/.installed ## Make .venv and install what is pinned
 
-.venv/.installed: requirements.txt requirements-dev.txt outbox/pyproject.toml emulators/pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed: set PYTHON=/path/to/python" >&2; exit 1; }
-	@$(PYTHON) -m venv .venv >&2
-	@$(PY) emulators/compiler.py "$$(grep ^python-qpid-proton requirements-dev.txt)"
-	@echo "Setting up .venv (python-qpid-proton may have to be compiled: this takes a minute)" >&2
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt >&2
-	@touch $@
+.venv/.installed: requirements.txt requirements-dev.txt inbox/pyproject.toml outbox/pyproject.toml emulators/pyproject.toml
+	@command -v "$(PYTHON)" >/dev/null || { echo "Python 3.11 or later is needed, and $(PYTHON) is not found: \
+	install it, or set PYTHON=/path/to/python" | tr -s '\t ' ' ' >&2; exit 1; }
+	@"$(PYTHON)" local/make_venv.py
 
 demo: setup ## Write, relay and receive events, and count: SOURCE=sql EVENTS= CONTACTS= DEMO="--rate 0 --kill-host"
 	@$(PY) -m local demo --source $(SOURCE) --events $(EVENTS) --contacts $(CONTACTS) $(DEMO)
@@ -81,7 +78,7 @@ lint: setup ## ruff: style and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-types: setup ## mypy: strict for relay/ and outbox/
+types: setup ## mypy: strict for relay/, outbox/, inbox/ and changefeed/
 	@$(PY) -m mypy
 
 worker-test: ## Run the app on the platform's own worker (Python 3.13)

@@ -21,7 +21,8 @@ from azure.servicebus import ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from local.demo.receiver import end_tasks, subscriber_client
+from inbox import connect
+from inbox.cancellation import end_tasks
 from local.stack.environment import TOPIC
 from local.stack.parts import Part
 from outbox_emulators.process import announce, heed_signals, until_stopped
@@ -125,7 +126,7 @@ async def _keep_locks(receivers: Sequence[ServiceBusReceiver]) -> None:
 
 async def _subscribe(connection_string: str, keys: Sequence[str]) -> None:
     heed_signals()
-    async with subscriber_client(connection_string) as client:
+    async with connect(connection_string) as client:
         turn = asyncio.Semaphore(_OPENED_AT_A_TIME)
         receivers = await asyncio.gather(*(_open(client, key, turn) for key in keys))
         # The first renewal opens a link of its own, which must not delay a measured message.

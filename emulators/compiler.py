@@ -18,13 +18,18 @@ from pathlib import Path
 REMEDY = (
     "{requirement} has no wheel for this platform and is compiled, but {missing} is missing. "
     "Install a C compiler and Python's headers (Debian, Ubuntu: apt-get install gcc python3-dev; "
-    "Fedora: dnf install gcc python3-devel; macOS: xcode-select --install), "
-    "or set PIP_FIND_LINKS to a directory with a wheel of it."
+    "Fedora: dnf install gcc python3-devel; Alpine: apk add build-base python3-dev; "
+    "macOS: xcode-select --install), or set PIP_FIND_LINKS to a directory with a wheel of it."
 )
 
 
 def missing() -> str | None:
-    """What is missing for compiling an extension module: the compiler or the headers."""
+    """What is missing for compiling an extension module: the compiler or the headers.
+
+    Visual C++ is not looked for: None on Windows.
+    """
+    if os.name == "nt":
+        return None
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     if shutil.which(compiler.split()[0]) is None:
         return f"the C compiler ({compiler.split()[0]})"

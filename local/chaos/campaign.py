@@ -22,6 +22,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from inbox import connect
+from inbox.cancellation import end_tasks
 from local.chaos import edge_cases, schedule
 from local.chaos.admin import AdminPorts
 from local.chaos.bystander import Bystander
@@ -33,7 +35,6 @@ from local.chaos.inject import Injector
 from local.chaos.sides import open_side
 from local.chaos.sources import SourceSide
 from local.chaos.workload import Workload
-from local.demo.receiver import end_tasks, subscriber_client
 from local.stack.environment import Source
 from local.stack.supervisor import Stack, StackOptions
 
@@ -121,7 +122,7 @@ class Campaign:
     async def _on(self, stack: Stack) -> dict[str, Any]:
         arguments = self._arguments
         async with (
-            subscriber_client(stack.settings["SERVICEBUS"]) as servicebus,
+            connect(stack.settings["SERVICEBUS"]) as servicebus,
             aiohttp.ClientSession() as http,
             open_side(stack, AdminPorts(http), arguments.seed, frozen_s=self._frozen_s) as side,
         ):

@@ -19,9 +19,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as ProgressBars
 from rich.table import Table
 
+import inbox
 from local.demo.clients import Clients, Progress, UnexpectedAnswer
 from local.demo.committed import Store, open_store
-from local.demo.receiver import subscriber_client
 from local.demo.scenarios import scenarios
 from local.demo.subscriber import Subscriber
 from local.demo.tally import Tally
@@ -31,7 +31,6 @@ from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.command_line import positive
 from outbox_emulators.process import Stopped, until_done
 from samples.contacts.consumer.directory import Directory
-from samples.contacts.consumer.receiver import receive_sessions
 
 SUBSCRIPTION = "all"
 _ERRORS = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
@@ -77,7 +76,7 @@ async def run(arguments: argparse.Namespace) -> int:
     matches the contacts; 1 when not; 130 when stopped.
     """
     # Each logs every request or message at INFO: thousands of lines.
-    for name in ("httpx", "samples.contacts.consumer"):
+    for name in ("httpx", "inbox", "samples.contacts.consumer"):
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
         summary = await until_done(_demo(arguments))
@@ -119,13 +118,20 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
         started = time.monotonic()
         async with (
             open_store(stack) as store,
-            subscriber_client(stack.settings["SERVICEBUS"]) as servicebus,
+            inbox.connect(stack.settings["SERVICEBUS"]) as servicebus,
             Clients(address, arguments.writers) as clients,
         ):
             with Directory() as directory:
                 subscriber = Subscriber(directory, tally)
+                receiver = inbox.Receiver(
+                    servicebus,
+                    subscriber,
+                    topic=TOPIC,
+                    subscription=SUBSCRIPTION,
+                    sessions=arguments.receivers,
+                )
                 async with _background(
-                    receive_sessions(servicebus, TOPIC, SUBSCRIPTION, subscriber, sessions=arguments.receivers),
+                    receiver.run(),
                     _replace_killed_hosts(stack, console),
                 ):
                     driving = asyncio.create_task(_drive(arguments, clients, store, tally))

@@ -6,12 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from azure.servicebus import ServiceBusReceivedMessage
-
+import inbox
 from local.demo.tally import Received, Tally
-from samples.contacts.consumer.changes import sequence_of
 from samples.contacts.consumer.directory import Directory
-from samples.contacts.consumer.handler import handle
+from samples.contacts.consumer.receiving import handle_message
 
 
 class Subscriber:
@@ -24,14 +22,14 @@ class Subscriber:
     def __init__(self, directory: Directory, tally: Tally) -> None:
         self._directory = directory
         self._tally = tally
-        self._sequence_numbers: set[int | None] = set()
+        self._sequence_numbers: set[int] = set()
 
-    def __call__(self, message: ServiceBusReceivedMessage) -> None:
-        received = _received(message, time.time())
-        handle(received.body, self._directory, sequence_of(received.properties))
+    def __call__(self, message: inbox.Message) -> None:
+        at = time.time()
+        handle_message(message, self._directory)
         if message.sequence_number not in self._sequence_numbers:
             self._sequence_numbers.add(message.sequence_number)
-            self._tally.received(received)
+            self._tally.received(_received(message, at))
 
     def agrees_with(self, contacts: Mapping[str, Any]) -> bool:
         """Whether the directory has exactly these contacts, by id, and no gaps in their events."""
@@ -39,20 +37,12 @@ class Subscriber:
         return held == contacts and not list(self._directory.gaps)
 
 
-def _received(message: ServiceBusReceivedMessage, at: float) -> Received:
-    properties = {
-        _text(name): _text(value) if isinstance(value, bytes) else value
-        for name, value in (message.application_properties or {}).items()
-    }
+def _received(message: inbox.Message, at: float) -> Received:
     return Received(
-        identifier=message.message_id or "",
-        session=message.session_id or "",
-        subject=message.subject or "",
-        body=b"".join(message.body),
-        properties=properties,
+        identifier=message.id,
+        session=message.key,
+        subject=message.action,
+        body=message.body,
+        properties=dict(message.properties),
         at=at,
     )
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -10,7 +10,8 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 
-from local.demo.receiver import end_tasks, subscriber_client
+from inbox import connect
+from inbox.cancellation import end_tasks
 from local.stack.environment import TOPIC
 from outbox_emulators.process import announce, heed_signals, until_stopped
 
@@ -45,7 +46,7 @@ async def drain(client: ServiceBusClient) -> None:
 async def run(connection_string: str, receivers: int) -> None:
     """Drain until standard input ends, or a signal arrives."""
     heed_signals()
-    async with subscriber_client(connection_string) as client:
+    async with connect(connection_string) as client:
         tasks = [asyncio.create_task(drain(client)) for _ in range(receivers)]
         announce({"part": "drain"})
         stopping = asyncio.create_task(until_stopped(exit_with_stdin=True))

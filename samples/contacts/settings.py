@@ -6,7 +6,6 @@ https://learn.microsoft.com/azure/azure-functions/functions-reference#configure-
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -86,19 +85,14 @@ async def open_servicebus(environment: Mapping[str, str] = os.environ) -> AsyncI
     Raises:
         SettingMissing: SERVICEBUS is not set.
     """
-    from azure.servicebus.aio import ServiceBusClient
+    import inbox
 
     connection = Connection.named("SERVICEBUS", "fullyQualifiedNamespace", environment)
-    # Shared, because the SDK (7.15.0) would load all CA certificates for every session it accepts.
-    ssl_context = ssl.create_default_context()
     async with AsyncExitStack() as stack:
-        # retry_total=0, because the SDK would repeat each wait for a session three times.
         if connection.connection_string is not None:
-            client = ServiceBusClient.from_connection_string(
-                connection.connection_string, retry_total=0, ssl_context=ssl_context
-            )
+            client = inbox.connect(connection.connection_string)
         else:
             credential = connection.credential()
             await stack.enter_async_context(credential)
-            client = ServiceBusClient(connection.address, credential, retry_total=0, ssl_context=ssl_context)
+            client = inbox.connect(connection.address, credential)
         yield await stack.enter_async_context(client)

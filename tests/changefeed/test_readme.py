@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 import changefeed
+from tests.support.pages import blocks
 
 _README = Path(changefeed.__file__).with_name("README.md")
-_EXAMPLES = re.compile(r"```(sh|sql|python)\n(.*?)```", re.DOTALL)
 _WORDS = 900
 
 
@@ -26,14 +26,14 @@ def test_the_examples_run_in_the_order_of_the_page(
     names: dict[str, Any] = {}
     printed: list[Any] = []
     with psycopg.connect(postgres_database, autocommit=True) as owner:
-        for language, text in _EXAMPLES.findall(_README.read_text(encoding="utf-8")):
-            if language == "sql":
-                cursor = owner.execute(text)
+        for block in blocks(_README):
+            if block.language == "sql":
+                cursor = owner.execute(block.text)
                 printed += cursor.fetchall() if cursor.description else []
-            elif language == "python":
-                exec(text, names)
-            else:
-                printed += [_run(line) for line in text.splitlines()]
+            elif block.language == "python":
+                exec(block.text, names)
+            elif Path(__file__).name in block.comment:
+                printed += [_run(line) for line in block.text.splitlines()]
     names["session"].close()
 
     output = capsys.readouterr().out

@@ -159,7 +159,12 @@ def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_o
     assert skipped == set(full["strategy"]["matrix"]["python"])
 
 
-COMPONENTS = {"app": "pyproject.toml", "outbox": "outbox/pyproject.toml", "emulators": "emulators/pyproject.toml"}
+COMPONENTS = {
+    "app": "pyproject.toml",
+    "outbox": "outbox/pyproject.toml",
+    "inbox": "inbox/pyproject.toml",
+    "emulators": "emulators/pyproject.toml",
+}
 
 
 def test_a_tag_releases_the_component_that_it_names_after_the_tests() -> None:
@@ -180,7 +185,8 @@ def test_a_tag_releases_the_component_that_it_names_after_the_tests() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "folder"), [("app-v{}", "."), ("outbox-v{}", "outbox"), ("emulators-v{}", "emulators")]
+    ("tag", "folder"),
+    [("app-v{}", "."), ("outbox-v{}", "outbox"), ("inbox-v{}", "inbox"), ("emulators-v{}", "emulators")],
 )
 def test_a_tag_has_to_match_the_version_of_its_component(tag: str, folder: str, tmp_path: Path) -> None:
     steps_of_build = read(ROOT / ".github/workflows/release.yml")["jobs"]["build"]["steps"]

@@ -16,15 +16,16 @@ import pytest
 from azure.servicebus import (
     NEXT_AVAILABLE_SESSION,
     ServiceBusMessage,
-    ServiceBusReceivedMessage,
     ServiceBusSubQueue,
 )
 from azure.servicebus.aio import ServiceBusClient
 
+import inbox
+from inbox.cancellation import end_tasks
 from outbox_emulators.servicebus.server import ServiceBusServer
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.handler import handle
-from samples.contacts.consumer.receiver import end_tasks, receive_sessions
+from samples.contacts.consumer.receiving import handle_message
 from samples.contacts.settings import open_servicebus
 from tests.integration.conftest import ROOT
 from tests.support.broker import admin
@@ -33,7 +34,7 @@ TOPIC, SUBSCRIPTION = "domain-events", "all"
 NAME = {"firstName": "John", "lastName": "Doe"}
 COMPANY = {"companyName": "Contoso"}
 
-Handle = Callable[[ServiceBusReceivedMessage], object]
+Handle = Callable[[inbox.Message], object]
 
 
 def created(contact: str) -> dict[str, Any]:
@@ -81,9 +82,10 @@ def publish(client: ServiceBusClient) -> Publisher:
 
 
 @asynccontextmanager
-async def receiving(client: ServiceBusClient, handle_message: Handle) -> AsyncIterator[None]:
+async def receiving(client: ServiceBusClient, handler: Handle) -> AsyncIterator[None]:
     """Run the receiver during the block."""
-    task = asyncio.create_task(receive_sessions(client, TOPIC, SUBSCRIPTION, handle_message, sessions=4))
+    receiver = inbox.Receiver(client, handler, topic=TOPIC, subscription=SUBSCRIPTION, sessions=4, retry_s=0.0)
+    task = asyncio.create_task(receiver.run())
     try:
         yield
     finally:
@@ -108,16 +110,15 @@ async def test_the_directory_is_built_in_order_from_many_sessions(
         *map(created, contacts),
         *(email_updated(contact, version) for version in range(2, 6) for contact in contacts),
     )
-    seen: dict[str | None, list[int]] = {}
+    seen: dict[str, list[int]] = {}
 
     with Directory() as directory:
 
-        def handle_message(message: ServiceBusReceivedMessage) -> None:
-            body = b"".join(message.body)
-            seen.setdefault(message.session_id, []).append(json.loads(body)["version"])
-            handle(body, directory)
+        def note(message: inbox.Message) -> None:
+            seen.setdefault(message.key, []).append(message.json()["version"])
+            handle_message(message, directory)
 
-        async with receiving(client, handle_message):
+        async with receiving(client, note):
             await until_empty(servicebus)
 
         assert [contact["email"] for contact in directory.contacts()] == ["5@contoso.com"] * 6
@@ -132,8 +133,8 @@ async def test_a_message_handled_but_not_completed_is_redelivered_and_changes_no
 
     with Directory() as directory:
 
-        def handle_message(message: ServiceBusReceivedMessage) -> None:
-            applied.append(handle(b"".join(message.body), directory))
+        def handle_body(body: bytes) -> None:
+            applied.append(handle(body, directory))
 
         receiver = client.get_subscription_receiver(
             TOPIC, SUBSCRIPTION, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5, prefetch_count=10
@@ -141,8 +142,8 @@ async def test_a_message_handled_but_not_completed_is_redelivered_and_changes_no
         async with receiver:
             while len(applied) < 2:
                 for message in await receiver.receive_messages(max_message_count=2, max_wait_time=5):
-                    handle_message(message)
-        async with receiving(client, handle_message):
+                    handle_body(b"".join(message.body))
+        async with receiving(client, lambda message: handle_body(message.body)):
             await until_empty(servicebus)
 
         assert applied == [True, True, False, False]
@@ -159,7 +160,7 @@ async def test_events_published_again_after_later_ones_change_nothing(
 
     with Directory() as directory:
         await publish(*events, *events)
-        async with receiving(client, lambda message: applied.append(handle(b"".join(message.body), directory))):
+        async with receiving(client, lambda message: applied.append(handle(message.body, directory))):
             await until_empty(servicebus)
 
         contact = directory.contact("c1")
@@ -174,8 +175,8 @@ async def test_a_message_whose_handler_fails_is_redelivered_before_later_ones(
     await publish(created("c1"), *(email_updated("c1", version) for version in range(2, 9)))
     tried: list[int] = []
 
-    def fail_at_first(message: ServiceBusReceivedMessage) -> None:
-        version = json.loads(b"".join(message.body))["version"]
+    def fail_at_first(message: inbox.Message) -> None:
+        version = message.json()["version"]
         tried.append(version)
         if version == 3 and tried.count(3) < 3:
             raise OSError("the disk is full")
@@ -192,7 +193,7 @@ async def test_an_unreadable_message_is_dead_lettered_and_the_others_are_handled
     await publish(created("c1"), "no JSON", email_updated("c1", 2))
 
     with Directory() as directory:
-        async with receiving(client, lambda message: handle(b"".join(message.body), directory)):
+        async with receiving(client, lambda message: handle_message(message, directory)):
             await until_empty(servicebus)
         contact = directory.contact("c1")
 

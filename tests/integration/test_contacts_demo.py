@@ -8,20 +8,21 @@ from pathlib import Path
 
 import pytest
 
+import inbox
 from local.demo import command, subscriber
 from samples.contacts.consumer.directory import Directory
-from samples.contacts.consumer.handler import handle
+from samples.contacts.consumer.receiving import handle_message
 
 
-def forgetful(body: bytes, directory: Directory, sequence: int | None) -> bool:
+def forgetful(message: inbox.Message, directory: Directory) -> bool:
     """A handler that ignores changed email addresses."""
-    return json.loads(body)["action"] == "ContactEmailUpdatedEvent" or handle(body, directory)
+    return message.action == "ContactEmailUpdatedEvent" or handle_message(message, directory)
 
 
 async def test_a_directory_that_differs_fails_the_demo_even_if_every_event_arrived(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(subscriber, "handle", forgetful)
+    monkeypatch.setattr(subscriber, "handle_message", forgetful)
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     options = ["--events", "60", "--contacts", "6", "--rate", "0"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.demo.receiver import end_tasks
+from inbox.cancellation import end_tasks
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host

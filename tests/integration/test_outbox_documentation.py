@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from azure.cosmos.aio import CosmosClient
 
 from outbox_emulators.cosmos.server import CosmosServer
-from tests.integration.conftest import ROOT
+from tests.support.pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "writing-events.md"
-_BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 _NAME = re.compile(r"# (\w+\.py)\n")
 
 # Runs the page's `retrying.py` concurrently on one loan.
@@ -108,12 +108,12 @@ def installed(wheel: Path, tmp_path: Path) -> Installed:
 
 
 def page_files() -> dict[str, str]:
-    blocks = [match["text"] for match in _BLOCK.finditer(PAGE.read_text()) if match["language"] == "python"]
-    return {match[1]: text for text in blocks if (match := _NAME.match(text))}
+    texts = [block.text for block in blocks(PAGE) if block.language == "python"]
+    return {match[1]: text for text in texts if (match := _NAME.match(text))}
 
 
 def shown_output() -> str:
-    (shown,) = [match["text"] for match in _BLOCK.finditer(PAGE.read_text()) if match["language"] == "console"]
+    (shown,) = [block.text for block in blocks(PAGE) if block.language == "console"]
     return shown
 
 
@@ -155,3 +155,28 @@ async def test_the_example_prints_what_the_page_shows(installed: Installed, cosm
 
 async def test_the_pages_retry_loop_loses_no_change(installed: Installed, cosmos: CosmosServer) -> None:
     await installed.run(_CONCURRENTLY, COSMOS=cosmos.connection_string)
+
+
+_FASTAPI = """
+from fastapi.testclient import TestClient
+from loans_api import app
+
+with TestClient(app) as client:
+    answer = client.post("/loans", json={"title": "Frankenstein", "due_on": "2026-03-01"})
+    loan = answer.json()["id"]
+    answers = [client.put(f"/loans/{loan}/due-on/{day}").status_code for day in ("2026-03-15", "2026-02-01")]
+    print(answer.status_code, *answers, client.put("/loans/nothing/due-on/2026-03-01").status_code, loan)
+"""
+
+
+async def test_the_routes_of_the_page_commit_and_answer_with_the_errors_status(
+    installed: Installed, cosmos: CosmosServer
+) -> None:
+    *statuses, loan = (await installed.run(_FASTAPI, COSMOS=cosmos.connection_string)).split()
+
+    assert statuses == ["201", "204", "422", "404"]
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        container = client.get_database_client("outbox").get_container_client("data")
+        query = "SELECT c.data.action FROM c WHERE c.type = 'domainEvent' ORDER BY c.sequence"
+        actions = [item["action"] async for item in container.query_items(query, partition_key=loan)]
+    assert actions == ["BookLent", "LoanExtended"]

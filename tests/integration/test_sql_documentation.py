@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -18,19 +17,13 @@ import psycopg
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import topic_counts
 from tests.support.contract import check_message
+from tests.support.pages import ROOT, section
 from tests.support.subscriber import Subscriber, body
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/sql.md").read_text(encoding="utf-8")
-LANGUAGES = (ROOT / "docs/writing-from-any-language.md").read_text(encoding="utf-8")
+PAGE = ROOT / "docs/sql.md"
+LANGUAGES = ROOT / "docs/writing-from-any-language.md"
 WORDS = 1800
 _WITHIN_S = 40.0
-
-
-def blocks(heading: str, language: str, page: str = PAGE) -> list[str]:
-    """The code blocks of a language in a section, without its subsections."""
-    [section] = re.findall(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#)", page, re.MULTILINE | re.DOTALL)
-    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 
 
 def run(command: str, folder: Path, environment: dict[str, str]) -> str:
@@ -62,14 +55,14 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
     settings = tmp_path / "relay.env"
     settings.write_text(f"SQL={postgres_database}\nSERVICEBUS={servicebus.connection_string}\n", encoding="utf-8")
 
-    [installed] = blocks("Set up", "sh")
+    [installed] = section(PAGE, "Set up", "sh")
     assert "outbox.domain_event" in await asyncio.to_thread(run, installed, tmp_path, environment)
     with psycopg.connect(postgres_database, autocommit=True) as owner:
         owner.execute("create role relay login")
         for statements in (
-            *blocks("Grant the rights", "sql"),
-            *blocks("Write", "sql"),
-            *blocks("SQL", "sql", LANGUAGES),
+            *section(PAGE, "Grant the rights", "sql"),
+            *section(PAGE, "Write", "sql"),
+            *section(LANGUAGES, "SQL", "sql"),
         ):
             owner.execute(statements)
         # One that can never be sent: quarantine takes rights too.
@@ -101,13 +94,13 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
     assert subscriber.messages.keys() == {"contact-7", "contact-5"}
     [message] = subscriber.messages["contact-5"]
     check_message(message, "event")
-    assert body(message).decode() in LANGUAGES
+    assert body(message).decode() in LANGUAGES.read_text(encoding="utf-8")
 
-    [pruned] = blocks("Retention", "sh")
+    [pruned] = section(PAGE, "Retention", "sh")
     await asyncio.to_thread(run, pruned, tmp_path, environment)
     with psycopg.connect(postgres_database, autocommit=True) as owner:
         owner.execute("update outbox.domain_event set created_at = now() - interval '40 days'")
-        [deleted] = blocks("Retention", "sql")
+        [deleted] = section(PAGE, "Retention", "sql")
         # It is still on the feed, so it is kept.
         assert owner.execute(deleted).rowcount == 0
         owner.execute('delete from changefeed."feed:outbox.domain_event"')
@@ -115,4 +108,4 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
 
 
 def test_the_page_is_short() -> None:
-    assert len(PAGE.split()) < WORDS
+    assert len(PAGE.read_text(encoding="utf-8").split()) < WORDS

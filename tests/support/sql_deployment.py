@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from changefeed import connect, install, setup_feed
-from local.demo.receiver import end_tasks
+from inbox.cancellation import end_tasks
 from relay.assembly import SqlRelay, assemble_sql
 from relay.settings import Settings
 from relay.sql.install import migrations

@@ -13,7 +13,8 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError, SessionLockLostError
 
-from local.demo.receiver import end_tasks, subscriber_client
+from inbox import connect
+from inbox.cancellation import end_tasks
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class Subscriber:
 
     async def receive(self, count: int, *, within_s: float = 30.0, receivers: int = 8) -> None:
         """Receive until at least `count` messages have come; AssertionError when they have not in time."""
-        async with subscriber_client(self.connection_string) as client:
+        async with connect(self.connection_string) as client:
             self._enough = False
             workers = [
                 asyncio.create_task(self._receive_sessions(client, wait_s=within_s)) for _ in range(receivers)
@@ -60,7 +61,7 @@ class Subscriber:
 
     async def receive_rest(self, *, wait_s: float = 1.0) -> None:
         """Receive whatever there is, until no session has a message for `wait_s` seconds."""
-        async with subscriber_client(self.connection_string) as client:
+        async with connect(self.connection_string) as client:
             while await self._receive_session(client, wait_s=wait_s):
                 pass
 

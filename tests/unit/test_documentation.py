@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    [
-        *ROOT.glob("docs/**/*.md"),
-        *(
-            ROOT / path
-            for path in (
-                "README.md",
-                "changefeed/README.md",
-                "emulators/README.md",
-                "outbox/README.md",
-                "infra/README.md",
-            )
-        ),
-    ]
-)
+from relay.cli.main import parser
+from tests.support.pages import PAGES, ROOT, RUN_BY, SHELL, Block, WrongComment, blocks, blocks_of
+
 README_WORDS = 700
+
+# What a block of commands begins with, whatever its fence says.
+_COMMAND = re.compile(
+    r"^(pip|pipx|python3?|\.venv/bin/\w+|make|curl|git|az|azd|func|docker|source|export) ", re.MULTILINE
+)
+_OTHER_SHELLS = {"bash", "shell", "zsh"}
 
 
 def prose(text: str) -> str:
@@ -80,8 +76,86 @@ def test_every_test_that_the_documentation_names_exists(page: Path) -> None:
     assert named - existing == set()
 
 
+def missing(place: str) -> bool:
+    """Whether a place that runs a block, `PATH` or `PATH::test`, does not exist."""
+    path, _, test = place.partition("::")
+    file = ROOT / path
+    return not file.is_file() or (test != "" and f"def {test}(" not in file.read_text(encoding="utf-8"))
+
+
+def wrong(block: Block) -> str | None:
+    """What is wrong with how a block says where it is run; None for nothing."""
+    if block.language in _OTHER_SHELLS:
+        return f"{block.place}: write {SHELL} for {block.language}"
+    if block.language != SHELL:
+        unnamed = block.language == "" and _COMMAND.match(block.text)
+        return f"{block.place}: has commands, and no language" if unnamed else None
+    try:
+        verb, values = block.rule
+    except WrongComment as error:
+        return str(error)
+    absent = [place for place in values if verb == RUN_BY and missing(place)]
+    return f"{block.place}: {absent} does not exist" if absent else None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_of_commands_says_where_it_is_run(page: Path) -> None:
+    assert [wrong(block) for block in blocks(page) if wrong(block)] == []
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_shell_can_parse_every_block_also_those_that_are_not_run(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == SHELL:
+            parsed = subprocess.run(
+                ["bash", "-n"], input=block.text, capture_output=True, text=True, timeout=20, check=False
+            )
+            assert (parsed.returncode, parsed.stderr) == (0, ""), block.place
+
+
+def relay_commands(text: str) -> list[list[str]]:
+    """The arguments of each `python -m relay` in a block, without what the shell does with its output."""
+    joined = text.replace("\\\n", " ")
+    found = re.findall(r"python -m relay\b([^|<>#&;)\n]*)", joined)
+    return [shlex.split(arguments) for arguments in found]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_command_line_takes_the_arguments_that_the_pages_give(page: Path) -> None:
+    for block in blocks(page):
+        for words in relay_commands(block.text) if block.language in (SHELL, "console") else []:
+            try:
+                parser().parse_args(words)
+            except SystemExit:
+                pytest.fail(f"{block.place}: python -m relay {shlex.join(words)}")
+
+
+@pytest.mark.parametrize(
+    ("comment", "language", "says"),
+    [
+        ("<!-- not run -->\n", "sh", "'not run' does not say how this block is run"),
+        ("<!-- run with: a moon -->\n", "sh", "no block is 'run with' 'a moon'"),
+        (
+            "<!-- run by: README.md::test_nothing, nowhere.py -->\n",
+            "sh",
+            "['README.md::test_nothing', 'nowhere.py']",
+        ),
+        ("", "bash", "write sh"),
+        ("", "", "no language"),
+    ],
+)
+def test_a_block_that_would_escape_is_found(comment: str, language: str, says: str) -> None:
+    [block] = blocks_of(f"- a list\n\n{comment}  ```{language}\n  make up\n  ```\n", "page.md")
+
+    assert block.text == "make up\n"
+    assert says in str(wrong(block))
+
+
 def test_the_readme_fits_on_one_screen() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= README_WORDS
+    text = re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text(encoding="utf-8"))
+
+    assert len(text.split()) <= README_WORDS
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:

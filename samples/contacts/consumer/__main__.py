@@ -11,12 +11,9 @@ import signal
 import sys
 from pathlib import Path
 
-from azure.servicebus import ServiceBusReceivedMessage
-
-from samples.contacts.consumer.changes import sequence_of
+import inbox
 from samples.contacts.consumer.directory import Directory
-from samples.contacts.consumer.handler import handle
-from samples.contacts.consumer.receiver import receive_sessions
+from samples.contacts.consumer.receiving import handle_message
 from samples.contacts.settings import SettingMissing, open_servicebus
 
 _DIRECTORY = Path(".local/directory.sqlite")
@@ -54,25 +51,19 @@ async def _receive(directory: Directory, sessions: int) -> None:
     topic = os.environ.get("SERVICEBUS_TOPIC") or "domain-events"
     subscription = os.environ.get("SERVICEBUS_SUBSCRIPTION") or "all"
 
-    def handle_message(message: ServiceBusReceivedMessage) -> None:
-        handle(b"".join(message.body), directory, sequence_of(message.application_properties))
-
-    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # Not by the loop, whose handlers do not exist on Windows.
-        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stopped.set))
+    loop = asyncio.get_running_loop()
     async with open_servicebus() as client:
-        receiving = asyncio.create_task(
-            receive_sessions(client, topic, subscription, handle_message, sessions=sessions)
+        receiver = inbox.Receiver(
+            client,
+            lambda message: handle_message(message, directory),
+            topic=topic,
+            subscription=subscription,
+            sessions=sessions,
         )
-        stopping = asyncio.create_task(stopped.wait())
-        await asyncio.wait({receiving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not receiving.done():
-            receiving.cancel()
-            await asyncio.wait({receiving})
-        stopping.cancel()
-    if not receiving.cancelled():
-        receiving.result()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Not by the loop, whose handlers do not exist on Windows.
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(receiver.stop))
+        await receiver.run()
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusReceivedMessage
 
+import inbox
 from local.demo.subscriber import Subscriber
 from local.demo.tally import Tally
 from samples.contacts.consumer.changes import Change
@@ -16,24 +16,15 @@ from samples.contacts.consumer.directory import Directory
 DATA = {"action": "ContactDeletedEvent", "contactId": "c", "version": 1, "createdAt": "2026-02-09T11:37:37+00:00"}
 
 
-class Message:
-    """The parts of a received message that the subscriber uses."""
-
-    message_id = "e1"
-    session_id = "c"
-    subject = "ContactDeletedEvent"
-    application_properties: dict[bytes, Any] = {  # noqa: RUF012 - never changed
-        b"type": b"domainEvent",
-        b"createdAt": DATA["createdAt"],
-        b"cosmosTimestamp": 1,
-    }
-
-    def __init__(self, sequence_number: int) -> None:
-        self.sequence_number = sequence_number
-
-    @property
-    def body(self) -> list[bytes]:
-        return [json.dumps(DATA).encode()]
+def message(sequence_number: int) -> inbox.Message:
+    return inbox.Message(
+        id="e1",
+        key="c",
+        action="ContactDeletedEvent",
+        body=json.dumps(DATA).encode(),
+        properties={"type": "domainEvent", "createdAt": DATA["createdAt"], "cosmosTimestamp": 1},
+        sequence_number=sequence_number,
+    )
 
 
 def summary(*sequence_numbers: int) -> dict[str, Any]:
@@ -42,7 +33,7 @@ def summary(*sequence_numbers: int) -> dict[str, Any]:
     with Directory() as directory:
         subscriber = Subscriber(directory, tally)
         for number in sequence_numbers:
-            subscriber(cast(ServiceBusReceivedMessage, Message(number)))
+            subscriber(message(number))
     assert tally.arrived == 1
     return tally.summary()
 

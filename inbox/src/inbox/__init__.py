@@ -1,0 +1,54 @@
+"""Receive the sessions of Azure Service Bus: many at once, each in order, every effect once.
+
+    async def handle(message: Message) -> None:
+        async with store.once(message) as arrival:
+            if arrival.first:
+                ...                                   # the effect, through the store's connection
+
+    async with inbox.connect(connection_string) as client:
+        receiver = inbox.Receiver(client, handle, topic="domain-events", subscription="all", sessions=64)
+        loop.add_signal_handler(signal.SIGTERM, receiver.stop)
+        await receiver.run()
+
+Receiving (`receiver`, `connection`, `options`)
+    `connect(connection_string)` or `connect(namespace, credential)`: a client as the receiver needs it.
+    `Receiver(client, handler, *, topic, subscription, **options)`, or `queue` in place of the two: `await run()`,
+    `stop()`. `Options` lists the options: `sessions`, `prefetch`, `accept_s`, `idle_s`, `hold_s`, `renew_s`,
+    `retry_s`, `retry_max_s`, `grace_s`.
+
+Handling (`messages`, `errors`)
+    `Message`: `id`, `key`, `action`, `sequence`, `created_at`, `traceparent`, `body`, `json()`, `properties`,
+    `delivery_count`, `sequence_number`, `enqueued_at`.
+    `DeadLetter(reason, description)`: raise it for what can never be handled. Any other exception has the message
+    delivered again, after a pause, before its successors.
+
+Once, and what is missing (`stores`)
+    `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`); `gaps()` returns
+    `Gap`s; `forget(older_than)`. `SqliteStore(connection, *, consumer="default")`, `MemoryStore()`.
+"""
+
+from __future__ import annotations
+
+from inbox.connection import connect
+from inbox.errors import DeadLetter, SessionsNotEnabled
+from inbox.messages import Message
+from inbox.options import Options
+from inbox.receiver import Receiver
+from inbox.sequences import Arrival
+from inbox.stores.memory import MemoryStore
+from inbox.stores.port import Gap, Store
+from inbox.stores.sqlite import SqliteStore
+
+__all__ = [
+    "Arrival",
+    "DeadLetter",
+    "Gap",
+    "MemoryStore",
+    "Message",
+    "Options",
+    "Receiver",
+    "SessionsNotEnabled",
+    "SqliteStore",
+    "Store",
+    "connect",
+]

@@ -1,0 +1,44 @@
+"""A client as the receiver needs it."""
+
+from __future__ import annotations
+
+import ssl
+
+from azure.core.credentials_async import AsyncTokenCredential
+from azure.servicebus.aio import ServiceBusClient
+
+_REMEDY = "Make the client with inbox.connect(), or with retry_total=0."
+
+
+def connect(address: str, credential: AsyncTokenCredential | None = None) -> ServiceBusClient:
+    """Return a client for `Receiver`. Use it with `async with`; any number of receivers can share it.
+
+    Args:
+        address: A connection string, or with a credential the namespace: `name.servicebus.windows.net`.
+        credential: An identity, such as `azure.identity.aio.DefaultAzureCredential`.
+
+    Raises:
+        ValueError: The connection string is not one.
+    """
+    # One for all: the SDK (7.15.0) would load all CA certificates for every session it accepts.
+    ssl_context = ssl.create_default_context()
+    if credential is None:
+        return ServiceBusClient.from_connection_string(address, retry_total=0, ssl_context=ssl_context)
+    return ServiceBusClient(address, credential, retry_total=0, ssl_context=ssl_context)
+
+
+def check_retries(client: ServiceBusClient) -> None:
+    """Refuse a client whose retries would hide from the receiver what goes wrong.
+
+    With the SDK's default (7.15.0), a wait for the next session is repeated three times, with pauses between in
+    which no session is accepted. A session receiver cannot use the retries: it ends with its connection.
+
+    Raises:
+        ValueError: The client retries.
+    """
+    retries = getattr(getattr(client, "_config", None), "retry_total", 0)
+    if retries:
+        raise ValueError(
+            f"The client repeats each operation {retries} times, and is deaf between two waits for a session. "
+            + _REMEDY
+        )

@@ -1,0 +1,30 @@
+"""What a handler raises, and what ends the receiver."""
+
+from __future__ import annotations
+
+_LONGEST = 4096
+"""Characters of a dead-letter reason or description (Service Bus quotas: 4,096 characters)."""
+
+
+class DeadLetter(Exception):
+    """Raise it in a handler: this message can never be handled. It is moved to the dead-letter queue at once.
+
+    Any other exception means "not now": the message is delivered again, before its successors.
+
+    Args:
+        reason: A short, fixed word, by which operators count, such as `unreadable`.
+        description: What is wrong with this message. Operators see it; leave personal values out.
+    """
+
+    def __init__(self, reason: str, description: str = "") -> None:
+        super().__init__(f"{reason}: {description}" if description else reason)
+        self.reason = reason[:_LONGEST]
+        self.description = description[:_LONGEST]
+
+
+class SessionsNotEnabled(Exception):
+    """The queue or subscription does not require sessions, so nothing keeps its messages in order."""
+
+
+class SessionLost(Exception):
+    """The lock on the session was lost. What was not settled is delivered again, to whoever holds it then."""

@@ -1,0 +1,54 @@
+"""A message as a handler sees it. No I/O, and nothing of an SDK."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from inbox.errors import DeadLetter
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A received message.
+
+    Attributes:
+        id: The message id: the event's id. Two deliveries of one event have the same.
+        key: The session id: messages with the same key are handled one after another, in order.
+        body: The body's bytes.
+        action: The subject: what happened.
+        sequence: The number of the event within its entity, without gaps; None if the writer gives none.
+        created_at: When the event was raised, as the writer wrote it.
+        traceparent: The W3C trace context of the request that raised the event.
+        properties: All application properties, with text as `str`.
+        delivery_count: Failed deliveries before this one: 0 on the first.
+        sequence_number: The broker's own number of the message within the queue or subscription.
+        enqueued_at: When the broker accepted the message.
+    """
+
+    id: str
+    key: str
+    body: bytes
+    action: str = ""
+    sequence: int | None = None
+    created_at: str | None = None
+    traceparent: str | None = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    delivery_count: int = 0
+    sequence_number: int = 0
+    enqueued_at: datetime | None = None
+
+    def json(self) -> Any:
+        """Return the body as a JSON value.
+
+        Raises:
+            DeadLetter: The body is not JSON and never will be: `unreadable`.
+        """
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            # Not the error's text: it may quote the body.
+            raise DeadLetter("unreadable", "The body is not JSON.") from error

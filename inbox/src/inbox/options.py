@@ -1,0 +1,46 @@
+"""How a receiver receives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Times are seconds.
+
+    Attributes:
+        sessions: Sessions handled concurrently. Each has a connection of its own.
+        prefetch: Messages fetched ahead, in each session; at least 1, or their order would not hold.
+        accept_s: How long one request waits for a session with messages.
+        idle_s: How long a session without messages is kept.
+        hold_s: After which time a session is released even if it has more messages, for others to have a turn.
+        renew_s: The longest time between two renewals of a session's lock.
+        retry_s: The pause before a failed message is delivered again; doubled with each delivery.
+        retry_max_s: The longest such pause.
+        grace_s: How long handlers may go on after `stop()`; then they are cancelled.
+    """
+
+    sessions: int = 16
+    prefetch: int = 50
+    accept_s: float = 30.0
+    idle_s: float = 0.2
+    hold_s: float = 10.0
+    renew_s: float = 10.0
+    retry_s: float = 1.0
+    retry_max_s: float = 60.0
+    grace_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        for name in ("sessions", "prefetch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be 1 or more.")
+        for each in fields(self):
+            if each.name.endswith("_s") and getattr(self, each.name) < 0:
+                raise ValueError(f"{each.name} is {getattr(self, each.name)} seconds; it must not be negative.")
+        if not self.accept_s or not self.idle_s:
+            raise ValueError("accept_s and idle_s must be above 0 seconds.")
+
+    def pause_s(self, delivery_count: int) -> float:
+        """Return the pause after a failed delivery, of which there were `delivery_count` before it."""
+        return min(self.retry_max_s, self.retry_s * 2.0 ** min(delivery_count, 32))

@@ -1,0 +1,222 @@
+"""Receives from a queue or a subscription with sessions: many sessions at once, each in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from azure.servicebus import NEXT_AVAILABLE_SESSION
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import (
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    SessionLockLostError,
+)
+
+from inbox.cancellation import end_tasks, finish
+from inbox.connection import check_retries
+from inbox.errors import SessionLost, SessionsNotEnabled
+from inbox.options import Options
+from inbox.session import Failed, Handler, Session
+
+_SHORTEST_DELAY_S = 0.1
+_LONGEST_DELAY_S = 10.0
+_CANCEL_AGAIN_S = 1.0
+_LOCK_LOST = (SessionLost, SessionLockLostError)
+_NOT_RETRIED = (MessagingEntityNotFoundError, ServiceBusAuthenticationError, ServiceBusAuthorizationError)
+
+_log = logging.getLogger(__name__)
+
+
+class Receiver:
+    """Calls `handler` with each message, one at a time within a session.
+
+    - It returns: the message is completed.
+    - It raises `DeadLetter`: the message is dead-lettered, and its successors follow.
+    - It raises anything else: nothing of this session is handled until a pause is over; then the message is
+      delivered again, before its successors, until the subscription's maximum delivery count dead-letters it.
+    - The session's lock is lost meanwhile: it is cancelled, nothing is settled, and the message is delivered
+      again.
+
+    Args:
+        client: From `inbox.connect`; open.
+        handler: A coroutine function, or a plain function that does not block: it runs on the event loop.
+        topic, subscription: What to receive from; or
+        queue: A queue.
+        options: The fields of `Options`, such as `sessions=64`.
+
+    Raises:
+        ValueError: The client retries, a number is out of its range, or it is not clear what to receive from.
+    """
+
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        handler: Handler,
+        *,
+        topic: str | None = None,
+        subscription: str | None = None,
+        queue: str | None = None,
+        **options: Any,
+    ) -> None:
+        check_retries(client)
+        if (queue is None) is (topic is None) or (topic is None) is not (subscription is None):
+            raise ValueError("Give a topic and a subscription, or a queue.")
+        self._client = client
+        self._handler = handler
+        self._entity = {"queue_name": queue} if queue else {"topic_name": topic, "subscription_name": subscription}
+        self._name = queue or f"{topic}/{subscription}"
+        self._options = Options(**options)
+        self._stopping = asyncio.Event()
+        self._accepting: set[asyncio.Task[Any]] = set()
+        self._pausing: set[asyncio.Task[None]] = set()
+        self._releasing: set[asyncio.Task[None]] = set()
+        self._reached = False
+
+    async def run(self) -> None:
+        """Receive until `stop()` or until cancelled. Run it once.
+
+        When stopped, handlers that run are let finish. When cancelled, they are cancelled, and their messages are
+        delivered again.
+
+        Raises:
+            MessagingEntityNotFoundError, ServiceBusAuthenticationError, ServiceBusAuthorizationError: At the
+                start. Later these are retried, as any error that the connection has.
+            SessionsNotEnabled: The queue or subscription does not require sessions.
+        """
+        workers: list[asyncio.Task[Any]] = [
+            asyncio.create_task(self._work()) for _ in range(self._options.sessions)
+        ]
+        stopping: asyncio.Task[Any] = asyncio.create_task(self._stopping.wait())
+        try:
+            # A worker ends by itself only with an error.
+            await asyncio.wait({*workers, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if self._stopping.is_set():
+                await self._let_finish(workers)
+        finally:
+            self._stopping.set()
+            await finish(self._end([stopping, *workers]))
+        for error in [worker.exception() for worker in workers if not worker.cancelled()]:
+            if error is not None:
+                raise error
+
+    def stop(self) -> None:
+        """End `run` soon: no further message is handled, and every session is released. Call it on the loop."""
+        self._stopping.set()
+
+    async def _let_finish(self, workers: list[asyncio.Task[Any]]) -> None:
+        # Waiting for a session is cancelled, again and again, as the SDK may swallow it; handling is not.
+        while waiting := {task for task in self._accepting if not task.done()}:
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting, timeout=_CANCEL_AGAIN_S)
+        if busy := {task for task in (*workers, *self._pausing) if not task.done()}:
+            await asyncio.wait(busy, timeout=self._options.grace_s)
+
+    async def _end(self, tasks: list[asyncio.Task[Any]]) -> None:
+        await end_tasks([*tasks, *self._pausing])
+        if self._releasing:
+            await asyncio.wait({*self._releasing})
+
+    async def _work(self) -> None:
+        delay_s = _SHORTEST_DELAY_S
+        while not self._stopping.is_set():
+            try:
+                await self._next_session()
+            except OperationTimeoutError:
+                delay_s = _SHORTEST_DELAY_S  # no session has messages
+            except SessionsNotEnabled:
+                raise
+            except Exception as error:
+                # Under faults the SDK (7.15.0) raises AttributeError, KeyError, TypeError and ValueError too.
+                if not self._reached and isinstance(error, _NOT_RETRIED):
+                    error.add_note(f"While receiving from {self._name}: check its name, and the right to listen.")
+                    raise
+                # Now and then a completion is too late for the lock. Again and again, the clock may be wrong.
+                usual = isinstance(error, _LOCK_LOST) and delay_s == _SHORTEST_DELAY_S
+                level = logging.INFO if usual else logging.WARNING
+                what = "Lost a session of %s, what was not settled is delivered again: %s: %s"
+                _log.log(level, what, self._name, type(error).__name__, error)
+                await self._wait(delay_s)
+                delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
+            else:
+                delay_s = _SHORTEST_DELAY_S
+
+    async def _next_session(self) -> None:
+        """Accept a session, handle its messages, and release it."""
+        session = Session(self._open(), self._handler, self._options)
+        handed_over = False
+        try:
+            await self._accept(session)
+            failed = await session.handle(self._stopping)
+            if failed is not None and len(self._pausing) < self._options.sessions:
+                # This worker is free for other sessions meanwhile: a failing one must not starve them.
+                self._pause(session, failed)
+                handed_over = True
+            elif failed is not None:
+                await session.retry(failed, self._stopping)
+        finally:
+            if not handed_over:
+                self._release(session)
+
+    def _open(self) -> Any:
+        get = (
+            self._client.get_queue_receiver
+            if "queue_name" in self._entity
+            else (self._client.get_subscription_receiver)
+        )
+        return get(
+            **self._entity,
+            session_id=NEXT_AVAILABLE_SESSION,
+            max_wait_time=self._options.accept_s,
+            # Without it the SDK (7.15.0) releases what arrives between two calls of receive_messages, one by one,
+            # and the broker delivers that again at once, possibly out of order.
+            prefetch_count=self._options.prefetch,
+        )
+
+    async def _accept(self, session: Session) -> None:
+        worker = asyncio.current_task()
+        assert worker is not None
+        self._accepting.add(worker)
+        try:
+            await session.accept()
+        except OperationTimeoutError:
+            self._reached = True
+            raise
+        except Exception as error:
+            if "cannot be created on an entity that does not require sessions" in str(error):
+                raise SessionsNotEnabled(
+                    f"{self._name} does not require sessions. Create it anew with requiresSession: true; "
+                    "it cannot be changed later."
+                ) from error
+            raise
+        finally:
+            self._accepting.discard(worker)
+        self._reached = True
+
+    def _release(self, session: Session) -> None:
+        """Release a session, in the background: after that, the SDK (7.15.0) waits for up to a second."""
+        task = asyncio.create_task(session.close())
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
+
+    def _pause(self, session: Session, failed: Failed) -> None:
+        task = asyncio.create_task(self._retry(session, failed))
+        self._pausing.add(task)
+        task.add_done_callback(self._pausing.discard)
+
+    async def _retry(self, session: Session, failed: Failed) -> None:
+        try:
+            await session.retry(failed, self._stopping)
+        except Exception as error:  # noqa: BLE001 - as in `_work`
+            _log.info("A failed message was not abandoned (%s): its lock ends by itself", type(error).__name__)
+        finally:
+            self._release(session)
+
+    async def _wait(self, seconds: float) -> None:
+        waiting = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait({waiting}, timeout=seconds)
+        waiting.cancel()

@@ -1,0 +1,129 @@
+"""One session, from when it is accepted to when it is released."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusReceiver
+
+from inbox.cancellation import finish
+from inbox.errors import DeadLetter, SessionLost
+from inbox.lock import SessionLock
+from inbox.messages import Message
+from inbox.options import Options
+from inbox.received import read
+from inbox.tracing import processing
+
+_CLOSE_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[Message], Awaitable[object] | object]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A message whose handler failed, with the pause before it may be delivered again, in seconds."""
+
+    received: ServiceBusReceivedMessage
+    pause_s: float
+
+
+class Session:
+    """Handles the messages of the session that a receiver of the SDK gets. Each method but `close` may raise any
+    error of the SDK; then the session is lost, and what was not settled is delivered again.
+    """
+
+    def __init__(self, receiver: ServiceBusReceiver, handler: Handler, options: Options) -> None:
+        self._receiver = receiver
+        self._handler = handler
+        self._options = options
+        self._lock: SessionLock | None = None
+
+    async def accept(self) -> None:
+        """Wait for a session with messages, and lock it.
+
+        Raises:
+            OperationTimeoutError: There was none in time.
+        """
+        # Not `async with receiver`, which does not close it when cancelled in here: the broker would give the next
+        # session to a link that nobody reads.
+        await self._receiver.__aenter__()
+        self._lock = SessionLock(self._receiver.session, self._options.renew_s)
+        self._lock.start()
+
+    async def handle(self, stopping: asyncio.Event) -> Failed | None:
+        """Handle messages until there are none, others should have a turn, the receiver stops, or one fails.
+
+        Returns:
+            The message that failed. Its successors, which were received with it, must not be handled before it:
+            pass it to `retry`.
+        """
+        deadline = time.monotonic() + self._options.hold_s
+        while messages := await self._receiver.receive_messages(
+            max_message_count=self._options.prefetch, max_wait_time=self._options.idle_s
+        ):
+            for received in messages:
+                if stopping.is_set():
+                    return None
+                if not await self._settle(received):
+                    return Failed(received, self._options.pause_s(received.delivery_count or 0))
+                if time.monotonic() >= deadline:
+                    # What was received ahead is released with the session, in its order, and not counted.
+                    return None
+        return None
+
+    async def retry(self, failed: Failed, stopping: asyncio.Event) -> None:
+        """Keep the session from everyone for the pause, then have the message delivered again."""
+        await self._held.pause(failed.pause_s, stopping)
+        await finish(self._receiver.abandon_message(failed.received))
+
+    async def close(self) -> None:
+        """Release the session, within a few seconds."""
+        if self._lock is not None:
+            await self._lock.stop()
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self._receiver.close()
+        except Exception as error:  # noqa: BLE001 - it is as gone as it can be: the broker frees the session
+            _log.debug("Closing a session failed: %s", type(error).__name__)
+
+    async def _settle(self, received: ServiceBusReceivedMessage) -> bool:
+        """Handle one message and settle it. Return False if its handler failed."""
+        try:
+            message = read(received)
+            await self._held.during(self._call(message))
+        except DeadLetter as poison:
+            _log.error("Dead-lettering message %s: %s", received.message_id, poison)
+            await finish(
+                self._receiver.dead_letter_message(
+                    received, reason=poison.reason, error_description=poison.description
+                )
+            )
+        except SessionLost:
+            raise
+        except Exception:  # noqa: BLE001 - a handler may raise anything; it must not stop the receiver
+            delivery = (received.delivery_count or 0) + 1
+            _log.exception("The handler of message %s failed at delivery %s", received.message_id, delivery)
+            return False
+        else:
+            await finish(self._receiver.complete_message(received))
+        return True
+
+    async def _call(self, message: Message) -> None:
+        with processing(message):
+            result = self._handler(message)
+            if inspect.isawaitable(result):
+                await result
+
+    @property
+    def _held(self) -> SessionLock:
+        if self._lock is None:
+            raise RuntimeError("The session was not accepted.")
+        return self._lock

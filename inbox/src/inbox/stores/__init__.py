@@ -1,0 +1,1 @@
+"""Where a consumer keeps which messages it has handled."""

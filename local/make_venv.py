@@ -1,0 +1,216 @@
+"""Make .venv, and install what is pinned into it. `make setup` runs this; without make:
+
+    python3 local/make_venv.py
+
+Ends with 1, and one line that says what to do, where Python is too old or cannot make environments, or where
+python-qpid-proton cannot be compiled. Needs the standard library alone, and can be read by older Pythons too.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TextIO
+
+ROOT = Path(__file__).resolve().parents[1]
+REQUIREMENTS = "requirements-dev.txt"
+OLDEST = (3, 11)
+_STEPS = (
+    ("collecting", re.compile(r" *(?:Collecting|Processing) (?:\S*/)?([\w.-]+)")),
+    ("building", re.compile(r" *Building (?:wheel|editable) for ([\w.-]+)")),
+    ("installing", re.compile(r" *Installing collected packages: (.+)")),
+)
+_LAST_LINES = 30
+
+
+class CannotSetUp(Exception):
+    """What is missing, and what to do about it."""
+
+
+class Progress:
+    """What pip is at, and for how long: one line that changes on a terminal, elsewhere a line for each step."""
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+        self._terminal = output.isatty()
+        self._since = time.monotonic()
+        self._shown = ""
+        self._now = ""
+
+    @property
+    def seconds(self) -> int:
+        """The time since the start."""
+        return int(time.monotonic() - self._since)
+
+    def begin(self, step: str) -> None:
+        """Show this step."""
+        self._now = step
+        self.show()
+
+    def read(self, line: str) -> None:
+        """Show the step that a line of pip's output begins, if it does."""
+        for name, pattern in _STEPS:
+            match = pattern.match(line)
+            if match is not None:
+                package = re.split(r"-\d", match[1])[0]
+                self._now = {
+                    "collecting": f"collecting {package if self._terminal else 'packages'}",
+                    "building": f"building {package}",
+                    "installing": f"installing {len(match[1].split(','))} package(s)",
+                }[name]
+        self.show()
+
+    def show(self) -> None:
+        """Show the step again: on a terminal with its time, elsewhere only where it is another one."""
+        if not self._now:
+            return
+        if self._terminal:
+            width = shutil.get_terminal_size().columns - 1
+            line = f"Setting up .venv: {self._now}  {self.seconds} s"
+            self._output.write(f"\r\x1b[K{line[:width]}")
+            self._output.flush()
+        elif self._now != self._shown:
+            print(f"  {self.seconds:3} s  {self._now}", file=self._output, flush=True)
+        self._shown = self._now
+
+    def end(self) -> None:
+        """Clear the line that changes."""
+        if self._terminal:
+            self._output.write("\r\x1b[K")
+            self._output.flush()
+
+
+def check_python(version: tuple[int, ...]) -> None:
+    """Raise CannotSetUp where this Python cannot be used."""
+    if version < OLDEST:
+        raise CannotSetUp(
+            f"Python {'.'.join(map(str, OLDEST))} or later is needed, and {sys.executable} is "
+            f"{'.'.join(map(str, version[:3]))}. Install one (https://www.python.org/downloads/), and name it: "
+            "make setup PYTHON=/path/to/python"
+        )
+    for name, package in (("venv", "-venv"), ("ensurepip", "-venv"), ("ssl", "")):
+        try:
+            __import__(name)
+        except ImportError:
+            raise CannotSetUp(
+                f"{sys.executable} has no module {name}, which virtual environments and pip need. Install it "
+                f"(Debian, Ubuntu: apt-get install python3.{version[1]}{package}), "
+                "or name another Python: make setup PYTHON=/path/to/python"
+            ) from None
+
+
+def check_existing(folder: Path) -> None:
+    """Raise CannotSetUp where the environment is that of another Python: with parts of two, it would not work."""
+    configuration = folder / "pyvenv.cfg"
+    if not configuration.is_file():
+        return
+    home = re.search(r"^home = (.+)$", configuration.read_text(encoding="utf-8"), re.MULTILINE)
+    own = Path(sys.base_exec_prefix).resolve()
+    if home is not None and own not in Path(home[1].strip()).resolve().parents:
+        raise CannotSetUp(
+            f"{folder} was made by the Python in {home[1].strip()}, and this is {sys.executable}. "
+            "Remove it (make clean), or name that Python: make setup PYTHON=/path/to/python"
+        )
+
+
+def make_environment(folder: Path, progress: Progress) -> Path:
+    """Make the virtual environment, unless it is there and has pip; returns its Python."""
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not python.is_file() or run([str(python), "-m", "pip", "--version"], progress)[0] != 0:
+        progress.begin("making the environment")
+        code, output = run([sys.executable, "-m", "venv", str(folder)], progress)
+        if code != 0:
+            raise CannotSetUp(
+                "".join([*output, f"{sys.executable} could not make {folder}: its output is above."])
+            )
+    return python
+
+
+def check_compiler(python: Path) -> None:
+    """Raise CannotSetUp where python-qpid-proton has no wheel and cannot be compiled."""
+    lines = (ROOT / REQUIREMENTS).read_text(encoding="utf-8").splitlines()
+    [requirement] = [line for line in lines if line.startswith("python-qpid-proton")]
+    command = [str(python), str(ROOT / "emulators/compiler.py"), requirement]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    if checked.returncode != 0:
+        raise CannotSetUp(checked.stderr.strip())
+
+
+def install(python: Path, progress: Progress) -> None:
+    """Install what is pinned.
+
+    Raises:
+        CannotSetUp: pip failed; with the end of its output.
+    """
+    options = ("--progress-bar", "off", "--no-color", "--disable-pip-version-check")
+    code, output = run([str(python), "-m", "pip", "install", *options, "-r", REQUIREMENTS], progress)
+    if code != 0:
+        end = "".join(output[-_LAST_LINES:])
+        raise CannotSetUp(f"{end}pip could not install {REQUIREMENTS}: its last lines are above.")
+
+
+def run(command: list[str], progress: Progress) -> tuple[int, list[str]]:
+    """Run a command in the project's folder, and show how it goes on; returns its exit code and its lines."""
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    lines: queue.Queue[str | None] = queue.Queue()
+    threading.Thread(target=_read, args=(process, lines), daemon=True).start()
+    output: list[str] = []
+    while True:
+        try:
+            line = lines.get(timeout=1)
+        except queue.Empty:
+            progress.show()
+            continue
+        if line is None:
+            return process.wait(), output
+        output.append(line)
+        progress.read(line)
+
+
+def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.put(line)
+    lines.put(None)
+
+
+def main() -> int:
+    """Make and fill the environment; returns the exit code."""
+    progress = Progress(sys.stderr)
+    try:
+        check_python(sys.version_info[:3])
+        check_existing(ROOT / ".venv")
+        print(f"Setting up .venv with Python {sys.version.split()[0]}", file=sys.stderr, flush=True)
+        try:
+            python = make_environment(ROOT / ".venv", progress)
+            check_compiler(python)
+            install(python, progress)
+        finally:
+            progress.end()
+    except CannotSetUp as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Interrupted: run it again to go on.", file=sys.stderr)
+        return 130
+    (ROOT / ".venv/.installed").touch()
+    print(f".venv is ready, after {progress.seconds} s.", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

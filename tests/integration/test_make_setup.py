@@ -1,0 +1,146 @@
+"""`make setup` on machines that lack something, and what it shows while it works."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pip
+import pytest
+
+from local.make_venv import CannotSetUp, Progress, check_compiler, check_existing, check_python
+from tests.support.pages import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+_COPIED = (
+    "Makefile",
+    "local/make_venv.py",
+    "emulators/compiler.py",
+    "outbox/pyproject.toml",
+    "emulators/pyproject.toml",
+)
+_OFFLINE = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder with a space in its name, with one requirement."""
+    folder = tmp_path / "a clone"
+    for name in _COPIED:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    (folder / "requirements.txt").touch()
+    (folder / "requirements-dev.txt").write_text("python-qpid-proton==0.40.0\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    """A folder with the wheel of that requirement, without modules."""
+    name = "python_qpid_proton-0.40.0.dist-info"
+    with zipfile.ZipFile(tmp_path / "python_qpid_proton-0.40.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}/METADATA", "Metadata-Version: 2.1\nName: python-qpid-proton\nVersion: 0.40.0\n")
+        wheel.writestr(f"{name}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}/RECORD", "")
+    return tmp_path
+
+
+def with_this_pip(folder: Path) -> None:
+    """Make an environment in the folder that has the pip of this one: copying pip into it takes seconds."""
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "pip").symlink_to(Path(pip.__file__).parent)
+
+
+def make_setup(folder: Path, **environment: str) -> tuple[int, list[str]]:
+    """Run `make -j4 setup` with this Python; returns its exit code and its lines, without make's own."""
+    ended = subprocess.run(
+        ["make", "-j4", "setup", f"PYTHON={environment.pop('PYTHON', sys.executable)}"],
+        cwd=folder,
+        env={**os.environ, **_OFFLINE, **environment},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    lines = (ended.stdout + ended.stderr).splitlines()
+    return ended.returncode, [line for line in lines if not line.startswith("make: ")]
+
+
+def test_a_wheel_is_installed_with_a_line_for_each_step(clone: Path, wheels: Path) -> None:
+    with_this_pip(clone / ".venv")
+
+    code, lines = make_setup(clone, CC="no-such-compiler", PIP_FIND_LINKS=str(wheels))
+
+    assert code == 0, lines
+    steps = [" ".join(line.split()[2:]) for line in lines if line.startswith("  ")]
+    assert steps == ["collecting packages", "installing 1 package(s)"]
+    assert lines[0].startswith("Setting up .venv with Python 3.")
+    assert lines[-1].startswith(".venv is ready, after ")
+    assert make_setup(clone, PYTHON="/not/used") == (0, [])
+
+
+def test_without_a_compiler_and_a_wheel_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**_OFFLINE, "CC": "no-such-compiler", "PIP_FIND_LINKS": ""}.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(CannotSetUp, match=r"^[^\n]* the C compiler \(no-such-compiler\) is missing\. [^\n]*$"):
+        check_compiler(Path(sys.executable))
+
+
+def test_a_python_that_cannot_make_environments_is_one_line(clone: Path, tmp_path: Path) -> None:
+    (tmp_path / "ensurepip.py").write_text("raise ImportError", encoding="utf-8")
+
+    code, (line,) = make_setup(clone, PYTHONPATH=str(tmp_path))
+
+    assert code != 0
+    assert "has no module ensurepip" in line
+    assert f"apt-get install python3.{sys.version_info[1]}-venv" in line
+    assert not (clone / ".venv").exists()
+
+
+def test_a_python_that_is_not_there_is_one_line(clone: Path) -> None:
+    code, (line,) = make_setup(clone, PYTHON="/no/such/python3")
+
+    assert code != 0
+    assert line.startswith(
+        "Python 3.11 or later is needed, and /no/such/python3 is not found: install it, or set PYTHON"
+    )
+
+
+def test_an_old_python_is_named_with_its_version() -> None:
+    with pytest.raises(CannotSetUp, match=r"Python 3\.11 or later is needed, and \S+ is 3\.9\.2\. .* PYTHON="):
+        check_python((3, 9, 2))
+
+
+def test_an_environment_of_another_python_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pyvenv.cfg").write_text("home = /opt/other/bin\nversion = 3.11.0\n", encoding="utf-8")
+    with pytest.raises(CannotSetUp, match=r"made by the Python in /opt/other/bin.*make clean"):
+        check_existing(tmp_path)
+    (tmp_path / "pyvenv.cfg").write_text(f"home = {sys.base_exec_prefix}/bin\n", encoding="utf-8")
+    check_existing(tmp_path)
+
+
+def test_on_a_terminal_one_line_changes_and_goes() -> None:
+    terminal = Terminal()
+    progress = Progress(terminal)
+
+    for line in ("Collecting azure-cosmos==4.17.1 (from -r requirements.txt)\n", "  Using cached x.whl\n"):
+        progress.read(line)
+    progress.end()
+
+    assert terminal.getvalue().split("\r\x1b[K")[1:] == ["Setting up .venv: collecting azure-cosmos  0 s"] * 2 + [
+        ""
+    ]

@@ -1,0 +1,109 @@
+"""The consumer of the documentation and that of the README, run as they are pasted, on the built wheel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from proton import Message
+
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.integration.conftest import ROOT
+from tests.support.inbox import broker
+
+_PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+_ADDRESS = re.compile(r"ADDRESS = \(.*?\n\)\n", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT / "inbox", check=True, capture_output=True, timeout=50)
+    (built,) = folder.glob("servicebus_inbox-*.whl")
+    return built
+
+
+def block(page: str) -> str:
+    """The one program on a page."""
+    (text,) = _PYTHON.findall((ROOT / page).read_text(encoding="utf-8"))
+    return str(text)
+
+
+@asynccontextmanager
+async def running(wheel: Path, folder: Path, text: str, **environment: str) -> AsyncIterator[Process]:
+    """Run a program that can import the wheel, but nothing of this repository."""
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    program = f"import sys\nsys.path[:0] = [{str(folder / 'site')!r}]\n{text}"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-c", program),
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], **environment},
+        stdout=PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def line(process: Process) -> str:
+    assert process.stdout is not None
+    return (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
+
+
+def event(identifier: str, key: str, action: str, **data: object) -> Message:
+    body = json.dumps({"action": action, **data}).encode()
+    return Message(body, inferred=True, id=identifier, group_id=key, subject=action, properties={"sequence": 1})
+
+
+def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+
+    source = ROOT / "inbox" / "src"
+    modules = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    assert {name for name in names if name.startswith("inbox/")} == {*modules, "inbox/py.typed"}
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+async def test_the_consumer_of_the_page_counts_and_stops(wheel: Path, tmp_path: Path, entities: Entities) -> None:
+    async with ServiceBusServer(entities) as server:
+        lent = [event(f"e{key}", key, "BookLent", title="Frankenstein") for key in ("k1", "k2")]
+        topic = server.broker.namespace.destination("domain-events")
+        topic.publish([parse(each.encode()) for each in [event("x", "k1", "LoanExtended"), *lent]])
+        page = block("docs/receiving-events.md")
+        async with running(wheel, tmp_path, page, SERVICEBUS=server.connection_string) as consumer:
+            assert [await line(consumer) for _ in lent] == ["Frankenstein"] * 2
+            consumer.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(consumer.wait(), 20) == 0
+
+    counted = sqlite3.connect(tmp_path / "loans.sqlite").execute("SELECT * FROM lent").fetchall()
+    assert counted == [("Frankenstein", 2)]
+
+
+async def test_the_example_of_the_readme_receives(wheel: Path, tmp_path: Path) -> None:
+    async with broker(tmp_path) as servicebus:
+        servicebus.send(event("bad", "k", "Placed"), event("good", "k", "Placed", total=42))
+        text, replaced = _ADDRESS.subn(f"ADDRESS = {servicebus.connection_string!r}\n", block("inbox/README.md"))
+        assert replaced == 1
+        async with running(wheel, tmp_path, text) as consumer:
+            assert await line(consumer) == "placed good"
+            (dead,) = await servicebus.dead_letters()
+
+    assert dead.dead_letter_reason == "invalid-order"
