@@ -47,6 +47,9 @@ class Outbox(Protocol):
     async def positions(self) -> Sequence[Position]:
         """How far the relay is in each partition."""
 
+    async def partition_of(self, partition_key: str, /) -> str | None:
+        """The name of the position under which a key is now; None where there is none, or nobody can tell."""
+
     async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
         """The last events of a key in the order of the feed, oldest first; and whether there are older ones."""
 

@@ -122,7 +122,9 @@ class CosmosItems:
         """The oldest records first, at most `limit`."""
         where, parameters = clause(chosen)
         query = f"{_SUMMARY}{where} ORDER BY c.quarantinedAt"
-        return [RecordSummary.of(row) for row in await self._rows(query, parameters, limit=limit)]
+        # Of one key, one physical partition is asked instead of all.
+        rows = await self._rows(query, parameters, chosen.partition_key, limit)
+        return [RecordSummary.of(row) for row in rows]
 
     async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
         """The records whose ids begin so."""
@@ -187,6 +189,9 @@ def clause(chosen: Filter) -> tuple[str, dict[str, str]]:
     if chosen.partition_key is not None:
         conditions.append("c.partitionKey = @partitionKey")
         parameters["@partitionKey"] = chosen.partition_key
+    if chosen.since is not None:
+        conditions.append("c.quarantinedAt >= @since")
+        parameters["@since"] = chosen.since
     return " WHERE " + " AND ".join(conditions), parameters
 
 

@@ -77,10 +77,17 @@ def _committed(row: Mapping[str, Any]) -> tuple[int, int] | tuple[str, int] | No
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which records: all, or those with a reason, a partition key, or both."""
+    """Which records: all, or those with a reason, a partition key, or both.
+
+    Attributes:
+        reason: The code of the reason.
+        partition_key: The record's partition key.
+        since: Only records with a `quarantinedAt` that is not before this, in ISO 8601 as records have it.
+    """
 
     reason: str | None = None
     partition_key: str | None = None
+    since: str | None = None
 
 
 def in_order(summaries: Iterable[RecordSummary]) -> list[RecordSummary]:

@@ -43,6 +43,7 @@ COUNT = "select count(*) from relay.item where type = ?"
 SUMMARIES = f"select {', '.join(_SUMMARY)} from relay.item where type = ?"
 WITH_REASON = " and reason = ?"
 WITH_KEY = " and key_digest = ?"
+SINCE = " and quarantined_at >= ?"
 WITH_ID = " and id like ? escape '!'"
 IN_ORDER = " order by quarantined_at, position, id"
 AT_MOST = " offset 0 rows fetch next ? rows only"
@@ -87,6 +88,9 @@ def records(chosen: Filter) -> tuple[str, list[object]]:
     if chosen.partition_key is not None:
         conditions += WITH_KEY
         values.append(digest(chosen.partition_key))
+    if chosen.since is not None:
+        conditions += SINCE
+        values.append(chosen.since)
     return conditions, list(values)
 
 

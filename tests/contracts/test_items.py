@@ -344,6 +344,10 @@ async def test_summaries_are_in_order_of_arrival_the_oldest_first(items: Items) 
     assert [found.id for found in await items.summaries(Filter(partition_key="key of b"), limit=2)] == ["b"]
     assert [found.id for found in await items.summaries(Filter("message-refused"), limit=9)] == ["a", "b", "c"]
     assert await items.summaries(Filter("another")) == []
+    assert [found.id for found in await items.summaries(Filter(since="2026-02-09T11"))] == ["b", "c"]
+    assert [
+        found.id for found in await items.summaries(Filter(since="2026-02-09T11", partition_key="key of c"), 1)
+    ] == ["c"]
 
 
 async def test_a_summary_has_what_its_record_has(items: Items) -> None:

@@ -7,6 +7,16 @@ _RELAY = {
     "__main__": ("main",),
     "brake": ("brake",),
     "connection_strings": ("connection_strings",),
+    "console/backlog": ("console_backlog", "console_observer"),
+    "console/counts": ("console_observer",),
+    "console/follower": ("console_observer",),
+    "console/keys": ("console_observer",),
+    "console/observer": ("console_observer",),
+    "console/parts": ("console_observer",),
+    "console/progress": ("console_observer",),
+    "console/quarantined": ("console_observer",),
+    "console/tally": ("console_observer",),
+    "console/timeline": ("console_timeline", "console_observer"),
     "cosmos/changes": ("changes",),
     "cosmos/client": ("connections",),
     "cosmos/containers": ("containers",),
@@ -30,6 +40,7 @@ _RELAY = {
     "quarantine/record": ("quarantine_record",),
     "quarantine/summaries": ("records",),
     "results": ("outcome", "poison"),
+    "servicebus/administration": ("check_findings",),
     "servicebus/client": ("connections",),
     "servicebus/messages": ("messages",),
     "servicebus/publisher": ("publisher", "turn"),
@@ -51,7 +62,6 @@ _RELAY = {
 
 # By module of relay/cli, the test files of tests/.
 _CLI = {
-    "check/administration": ("unit/relay/test_check_findings",),
     "check/command": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
     "check/cosmos_findings": ("unit/relay/test_check_findings",),
     "check/facts": ("unit/relay/test_check_findings",),

@@ -119,7 +119,9 @@ class InMemoryItems:
         found = [
             summary
             for summary in map(_summary, filter(_is_record, self._query()))
-            if chosen.reason in (None, summary.reason) and chosen.partition_key in (None, summary.partition_key)
+            if chosen.reason in (None, summary.reason)
+            and chosen.partition_key in (None, summary.partition_key)
+            and (chosen.since is None or summary.quarantined_at >= chosen.since)
         ]
         return sorted(found, key=lambda summary: summary.quarantined_at)[:limit]
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import DATABASE
 from outbox_emulators.functions.edges import Edges
-from outbox_emulators.functions.feed import ChangeFeed
+from outbox_emulators.functions.feed import ChangeFeed, PartitionGone
 from outbox_emulators.functions.leases import Lease, LeaseStore
 
 
@@ -20,13 +22,15 @@ def _nobody_else_initializes() -> None:
 class TriggerLeases:
     """The leases of one trigger on the container `data`, in the container `leases`."""
 
-    def __init__(self, client: CosmosClient, *, prefix: str = "", owner: str = "host") -> None:
+    def __init__(
+        self, client: CosmosClient, *, prefix: str = "", owner: str = "host", max_items: int | None = None
+    ) -> None:
         self._database = client.get_database_client(DATABASE)
         self.data = self._database.get_container_client("data")
         self.leases = self._database.get_container_client("leases")
         self._prefix = prefix
         self._owner = owner
-        self._feed = ChangeFeed(self.data, start_from="Beginning", max_items=None)
+        self._feed = ChangeFeed(self.data, start_from="Beginning", max_items=max_items)
 
     async def store(self) -> LeaseStore:
         """The store of the leases, which are created."""
@@ -49,6 +53,28 @@ class TriggerLeases:
         store = await self.store()
         for lease in await store.all():
             await store.checkpoint(await store.acquire(lease), f'"{lsn}"')
+
+    async def deliver(self, handle: Callable[[list[dict[str, Any]]], Awaitable[object]]) -> None:
+        """Hand over all that is in the feed, page by page, and checkpoint each lease behind each page.
+
+        A lease whose partition was split is divided first.
+        """
+        store = await self.store()
+        waiting = await store.all()
+        while waiting:
+            lease = await store.acquire(waiting.pop())
+            try:
+                while (page := await self._feed.read(lease.partition, lease.continuation)).documents:
+                    await handle(page.documents)
+                    lease = await store.checkpoint(lease, str(page.continuation))
+            except PartitionGone:
+                parent = lease.partition
+                children = [
+                    each
+                    for each in await self._feed.ranges()
+                    if parent.minimum <= each.minimum and each.maximum <= parent.maximum
+                ]
+                waiting += await store.divide(lease, children)
 
     async def pass_all(self) -> list[Lease]:
         """Checkpoint each lease behind all that is in the feed now, as after invocations that succeeded."""

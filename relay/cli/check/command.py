@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from relay.cli.check.administration import ADMIN_VARIABLE, administration_address
 from relay.cli.check.cosmos_findings import check_cosmos
 from relay.cli.check.findings import Finding, Level
 from relay.cli.check.inspection import container_settings, read_cosmos, read_servicebus
@@ -22,6 +21,7 @@ from relay.cli.parsing import reported
 from relay.cli.results import ExitCode, Result
 from relay.cli.times import parse_duration
 from relay.errors import SettingsError
+from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
 from relay.settings import Settings
 
 EXAMPLES = """\

@@ -24,7 +24,6 @@ from azure.servicebus.exceptions import (
 )
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
-from relay.cli.check.administration import administration_connection
 from relay.cli.check.facts import (
     ContainerFacts,
     CosmosFacts,
@@ -38,6 +37,7 @@ from relay.cli.check.facts import (
 from relay.cli.containers import connected
 from relay.cli.times import parse_duration
 from relay.errors import first_line
+from relay.servicebus.administration import administration_connection
 from relay.servicebus.client import (
     servicebus_administration_client,
     servicebus_client,

@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from relay.cli.check.administration import ADMIN_VARIABLE, administration_address
 from relay.cli.containers import open_container
 from relay.cli.parsing import reported
 from relay.cli.quarantine.records import Records, open_records
@@ -27,6 +26,7 @@ from relay.cli.terminal import Terminal
 from relay.cli.times import format_duration, parse_duration
 from relay.errors import ServiceError, UsageError
 from relay.quarantine.summaries import Filter, RecordSummary
+from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
 from relay.settings import OnPoison, Settings
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from relay.cli.check.administration import administration_address
 from relay.cli.check.facts import ContainerFacts, Gap, LockFacts, SubscriptionFacts, TopicFacts, Why
 from relay.cli.check.findings import Level
 from relay.cli.check.inspection import read_cosmos, read_servicebus
 from relay.cli.check.scan import scan
 from relay.errors import ServiceError
+from relay.servicebus.administration import administration_address
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, cosmos_error, token_error

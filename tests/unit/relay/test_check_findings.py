@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from relay.cli.check.administration import administration_connection
 from relay.cli.check.command import exit_code
 from relay.cli.check.cosmos_findings import check_cosmos
 from relay.cli.check.facts import (
@@ -24,6 +23,7 @@ from relay.cli.check.findings import Finding, Level
 from relay.cli.check.servicebus_findings import Requirements, check_servicebus
 from relay.cli.results import ExitCode
 from relay.errors import UsageError
+from relay.servicebus.administration import administration_connection
 from relay.settings import Connection, Identity
 
 NAMES = {

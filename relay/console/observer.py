@@ -1,0 +1,200 @@
+"""Watches an outbox, a topic and a quarantine, and makes a snapshot whenever something has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Self
+
+from relay.console.counts import Counts
+from relay.console.follower import Follower
+from relay.console.keys import Keys
+from relay.console.model import Flow, Snapshot, Timeline
+from relay.console.parts import Parts
+from relay.console.ports import Hosts, Outbox, Topic
+from relay.console.quarantined import Quarantined
+from relay.quarantine.items import Items
+
+logger = logging.getLogger(__name__)
+
+# How often the outbox and the positions are looked at: where there was news, and where there was none.
+_BUSY_S = 0.25
+_IDLE_S = 0.8
+
+# How often everything else is looked at: where it had changed, and where it had not.
+_COUNTS_BUSY_S = 2.0
+_COUNTS_IDLE_S = 5.0
+
+# How long looking goes on when nobody watches any more: a page that is loaded again finds it going on.
+_LINGER_S = 10.0
+
+
+class Observer:
+    """A View of a relay. It looks while somebody waits in `changed`, or is `watching`, or always if told so.
+
+    Memory: some hundred bytes for each event that the relay has not passed, of which 100 000 are read ahead at
+    most; the names of quarantine's records and of events passed lately, as numbers; and the latest 50 events.
+
+    What is counted: `published` are events that a position has passed, and that were not in quarantine when it was
+    read after that. An event that was in quarantine is not counted as published when it is released.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        topic: Topic | None,
+        items: Items,
+        hosts: Hosts | None = None,
+        *,
+        always: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """
+        Args:
+            outbox, topic, items, hosts: What is read; they are closed with the observer.
+            always: Look also while nobody watches, so that rates and latencies are there from the start.
+            clock: Seconds since 1970.
+        """
+        self._closed_with_it = [part for part in (outbox, topic, items, hosts) if part is not None]
+        self._always = always
+        self._clock = clock
+        self._parts = Parts()
+        quarantine = Quarantined(items)
+        self._follower = Follower(outbox, topic, quarantine, self._parts, clock)
+        self._counts = Counts(quarantine, items, topic, hosts, self._parts)
+        self._keys = Keys(outbox, items, topic)
+        self._since = clock()
+        self._latest = Snapshot(0, self._since, Flow(self._since))
+        self._changed = asyncio.Condition()
+        self._watchers = 1 if always else 0
+        self._watched = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        if self._always:
+            self._watched.set()
+        self._tasks = [
+            asyncio.create_task(self._repeat(self.look_at_flow, _BUSY_S, _IDLE_S)),
+            asyncio.create_task(self._repeat(self.look_at_counts, _COUNTS_BUSY_S, _COUNTS_IDLE_S)),
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        await asyncio.gather(*(part.close() for part in self._closed_with_it), return_exceptions=True)
+
+    @property
+    def latest(self) -> Snapshot:
+        """The latest snapshot; the first one, number 0, has nothing in it."""
+        return self._latest
+
+    async def changed(self, number: int, /) -> Snapshot:
+        """Wait until there is a snapshot with a number above this one, and return the latest."""
+        with self.watching():
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._latest.number > number)
+                return self._latest
+
+    async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
+        """The last events of a key, with their data if `data`."""
+        published_at = {
+            each.id: each.published_at
+            for each in self._latest.recent
+            if each.event is not None
+            and each.event.partition_key == partition_key
+            and each.published_at is not None
+        }
+        return await self._keys.timeline(partition_key, limit, published_at, data=data)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within, and for ten seconds afterwards, the observer looks."""
+        self._watchers += 1
+        self._watched.set()
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                asyncio.get_running_loop().call_later(_LINGER_S, self._rest)
+
+    async def look(self) -> Snapshot:
+        """Look at everything once."""
+        await self.look_at_flow()
+        await self.look_at_counts()
+        return self._latest
+
+    async def look_at_flow(self) -> bool:
+        """Read events, positions and new records of quarantine; returns whether there was any news."""
+        news = await self._follower.look()
+        await self._publish()
+        return news
+
+    async def look_at_counts(self) -> bool:
+        """Read quarantine, subscriptions, dead letters and hosts; returns whether anything has changed."""
+        await self._counts.read()
+        return await self._publish()
+
+    async def _repeat(self, look: Callable[[], Awaitable[bool]], busy_s: float, idle_s: float) -> None:
+        """Look again and again while somebody watches."""
+        while True:
+            await self._watched.wait()
+            news = False
+            try:
+                news = await look()
+            except Exception:
+                # What a service answers is a problem on the page; this is a defect, and the page goes on.
+                logger.exception("console_look_failed")
+            await asyncio.sleep(busy_s if news else idle_s)
+
+    def _rest(self) -> None:
+        if not self._watchers:
+            self._watched.clear()
+
+    async def _publish(self) -> bool:
+        """Make a snapshot, if anything is other than in the latest; returns whether it is."""
+        snapshot = self._snapshot()
+        if replace(snapshot, number=self._latest.number, at=self._latest.at) == self._latest:
+            return False
+        async with self._changed:
+            self._latest = replace(snapshot, number=self._latest.number + 1)
+            self._changed.notify_all()
+        return True
+
+    def _snapshot(self) -> Snapshot:
+        now, progress, counts = self._clock(), self._follower.progress, self._counts
+        partitions = progress.partitions(counts.attempts)
+        p50, p99 = progress.latencies.percentiles(now)
+        expires_at = progress.backlog.expires_at()
+        flow = Flow(
+            self._since,
+            committed=progress.committed,
+            published=progress.published,
+            waiting=progress.held,
+            quarantined=counts.records,
+            parked=counts.parked,
+            committed_s=progress.commits.at(now),
+            published_s=progress.publications.at(now),
+            latency_p50_ms=p50,
+            latency_p99_ms=p99,
+            lag_s=max((partition.oldest_s for partition in partitions), default=0.0),
+            headroom_s=None if expires_at is None else float(max(0, int(expires_at - now))),
+        )
+        return Snapshot(
+            0,
+            now,
+            flow,
+            tuple(partitions),
+            tuple(counts.subscriptions),
+            tuple(counts.groups),
+            tuple(counts.dead_letters),
+            tuple(progress.recent()),
+            (*self._parts.problems, *self._follower.limits()),
+        )

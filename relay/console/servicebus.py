@@ -1,0 +1,173 @@
+"""The topic, as the console reads it: counts of the management endpoint, and dead letters that are peeked.
+
+It never accepts a session, as that would keep the session from its receiver. Nor does it peek into one: the SDK
+(azure-servicebus 7.15.0) opens a link for receiving before it peeks, which Service Bus refuses without a session
+where a subscription requires sessions, and what a peek without that link gives is not reliable there
+(azure-sdk-for-js issue 7903). So of a message that waits or was delivered, nothing is known here. Dead-letter
+queues have no sessions.
+
+It needs the role Azure Service Bus Data Receiver, and for the counts the right to manage, as of a shared access
+policy with Manage or the role Azure Service Bus Data Owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from azure.core.exceptions import AzureError
+from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
+
+from relay.console.model import Arrival, DeadLetter, DeadLetterGroup, Delivery, Subscription
+from relay.errors import ServiceError, first_line
+from relay.servicebus.administration import ADMIN_VARIABLE, administration_address, administration_connection
+from relay.servicebus.client import servicebus_administration_client, servicebus_client
+from relay.settings import Settings
+
+# So many messages of a dead-letter queue are read.
+PEEKED = 200
+
+_EXAMPLES = 10
+
+
+class ServiceBusTopic:
+    """Reads a topic; `ports.Topic` says what of it is promised."""
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
+        """`environment` may have `SERVICEBUS_ADMIN`, the address of the management endpoint."""
+        self._topic = settings.servicebus_topic
+        self._connection = settings.servicebus
+        self._administered = administration_connection(
+            settings.servicebus, administration_address(None, environment)
+        )
+        self._client: ServiceBusClient | None = None
+        self._administration: ServiceBusAdministrationClient | None = None
+        self._receivers: dict[str, ServiceBusReceiver] = {}
+        self._turn = asyncio.Lock()
+        # Without their bodies, each of which may have a megabyte.
+        self._peeked: dict[str, Sequence[tuple[DeadLetter, Delivery]]] = {}
+
+    async def subscriptions(self) -> Sequence[Subscription]:
+        """See ports.Topic. Two requests for each page of subscriptions."""
+        with self._explaining(
+            "its subscriptions cannot be counted",
+            f"Check {ADMIN_VARIABLE}, if it is set, and that this identity may manage the namespace: the role "
+            "Azure Service Bus Data Owner, or a policy with Manage.",
+        ):
+            if self._administration is None:
+                self._administration = servicebus_administration_client(self._administered)
+            found = [
+                Subscription(each.name, each.active_message_count or 0, each.dead_letter_message_count or 0)
+                async for each in self._administration.list_subscriptions_runtime_properties(self._topic)
+            ]
+        for name in self._peeked.keys() - {each.name for each in found if each.dead_lettered}:
+            del self._peeked[name]
+        return sorted(found, key=lambda each: each.name)
+
+    async def dead_letters(self, subscription: str, /) -> Sequence[DeadLetterGroup]:
+        """See ports.Topic. The oldest 200 are peeked, which neither locks nor removes any."""
+        async with self._turn:
+            with self._explaining(
+                f"the dead letters of the subscription '{subscription}' cannot be peeked",
+                "Check SERVICEBUS, and that this identity has the role Azure Service Bus Data Receiver.",
+            ):
+                try:
+                    self._peeked[subscription] = await self._peek(subscription)
+                except BaseException:
+                    await self._close_receiver(subscription)
+                    raise
+        return grouped(subscription, [letter for letter, _ in self._peeked[subscription]])
+
+    async def deliveries(self, partition_key: str, ids: Collection[str], /) -> Sequence[Delivery]:
+        """The dead letters of a key among those that were peeked last; no request is made."""
+        return [
+            delivery
+            for peeked in self._peeked.values()
+            for letter, delivery in peeked
+            if letter.partition_key == partition_key
+        ]
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for name in list(self._receivers):
+            await self._close_receiver(name)
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+        administration, self._administration = self._administration, None
+        if administration is not None:
+            await administration.close()
+
+    async def _peek(self, subscription: str) -> Sequence[tuple[DeadLetter, Delivery]]:
+        receiver = self._receivers.get(subscription)
+        if receiver is None:
+            if self._client is None:
+                self._client = servicebus_client(self._connection, retry_total=1)
+            receiver = self._client.get_subscription_receiver(
+                self._topic, subscription, sub_queue=ServiceBusSubQueue.DEAD_LETTER
+            )
+            self._receivers[subscription] = receiver
+        found: list[tuple[DeadLetter, Delivery]] = []
+        # Without a number, or with 0, the SDK goes on behind the message that it has seen last.
+        number = 1
+        while len(found) < PEEKED:
+            # A page may have fewer messages than asked for; one without any is the end.
+            page = await receiver.peek_messages(PEEKED - len(found), sequence_number=number)
+            if not page:
+                break
+            found += [(dead_letter_of(message), delivery_of(subscription, message)) for message in page]
+            number = (page[-1].sequence_number or number) + 1
+        return found
+
+    async def _close_receiver(self, subscription: str) -> None:
+        receiver = self._receivers.pop(subscription, None)
+        if receiver is not None:
+            await receiver.close()
+
+    @contextmanager
+    def _explaining(self, what: str, remedy: str) -> Iterator[None]:
+        try:
+            yield
+        except (AzureError, OSError) as error:
+            raise ServiceError(f"the topic '{self._topic}': {what}: {first_line(error)} {remedy}") from error
+
+
+def dead_letter_of(message: ServiceBusReceivedMessage) -> DeadLetter:
+    """A message without its body."""
+    enqueued_at = message.enqueued_time_utc
+    return DeadLetter(
+        str(message.message_id),
+        message.session_id,
+        message.subject,
+        message.dead_letter_reason or "(no reason)",
+        message.dead_letter_error_description or "",
+        None if enqueued_at is None else enqueued_at.timestamp(),
+    )
+
+
+def delivery_of(subscription: str, message: ServiceBusReceivedMessage) -> Delivery:
+    """What a dead letter says of its delivery. Nothing says when it was dead-lettered."""
+    enqueued_at = message.enqueued_time_utc
+    return Delivery(
+        str(message.message_id),
+        subscription,
+        Arrival.DEAD_LETTERED,
+        accepted_at=None if enqueued_at is None else enqueued_at.timestamp(),
+        deliveries=message.delivery_count,
+        reason=message.dead_letter_reason,
+    )
+
+
+def grouped(subscription: str, letters: Iterable[DeadLetter]) -> list[DeadLetterGroup]:
+    """Dead letters by reason, the most frequent reason first."""
+    of_reason: dict[str, list[DeadLetter]] = {}
+    for letter in letters:
+        of_reason.setdefault(letter.reason, []).append(letter)
+    groups = [
+        DeadLetterGroup(subscription, reason, len(found), tuple(found[:_EXAMPLES]))
+        for reason, found in of_reason.items()
+    ]
+    return sorted(groups, key=lambda group: (-group.count, group.reason))

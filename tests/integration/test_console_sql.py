@@ -1,0 +1,111 @@
+"""What of an SQL outbox the console reads, and with which rights."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from changefeed import AsyncFeed
+from changefeed.statements import AsyncSession, Statement
+from relay.console.model import Stage
+from relay.console.observer import Observer
+from relay.console.sql.outbox import SqlOutbox
+from relay.errors import ServiceError
+from relay.sql.database import Database
+from relay.sql.items import SqlItems
+from tests.support import sql_outbox
+from tests.support.outbox import event
+from tests.support.postgresql import PostgresServer
+from tests.support.sql_outbox import TABLE, provisioned, sql_settings
+
+OUTBOX, FEED, CLAIM, STATE = (f'changefeed."{part}:{TABLE}"' for part in ("outbox", "feed", "claim", "state"))
+
+
+@pytest.fixture
+async def session(postgres_database: str) -> AsyncIterator[AsyncSession]:
+    opened = await provisioned(postgres_database)
+    yield opened
+    await opened.close()
+
+
+async def count(session: AsyncSession, table: str) -> int:
+    return int((await session.execute(Statement(f"select count(*) from {table}"))).rows[0][0])
+
+
+async def test_events_without_a_position_are_shown_and_get_none(
+    session: AsyncSession, postgres_database: str
+) -> None:
+    settings = sql_settings(postgres_database)
+    writer = sql_outbox.SqlOutbox(session)
+    await writer.commit(event("a", "k"), event("b", "k"))
+    outbox = SqlOutbox(settings, "domainEvent", from_beginning=True)
+    observer = Observer(outbox, None, SqlItems(Database(settings)))
+    async with observer:
+        snapshot = await observer.look()
+        assert (snapshot.flow.committed, snapshot.flow.waiting, snapshot.problems) == (2, 2, ())
+        assert [each.id for each in (await observer.timeline("k", 9, data=False)).events] == ["a", "b"]
+        assert (await count(session, OUTBOX), await count(session, FEED), await count(session, STATE)) == (2, 0, 0)
+
+        # The relay reads them, which gives them positions, and passes the first.
+        first = (await AsyncFeed(session, TABLE).read(0)).entries[0]
+        await session.execute(
+            Statement(
+                f"insert into {CLAIM} (consumer, shard_id, last_ulid) values ('relay', 0, ?::uuid)",
+                (first.ulid.hex(),),
+            )
+        )
+        await writer.commit(event("c", "k"))
+        snapshot = await observer.look()
+
+        assert (snapshot.flow.committed, snapshot.flow.waiting, snapshot.flow.published) == (3, 2, 1)
+        timeline = await observer.timeline("k", 9, data=True)
+        assert [(each.id, each.stage) for each in timeline.events] == [
+            ("a", Stage.PUBLISHED),
+            ("b", Stage.COMMITTED),
+            ("c", Stage.COMMITTED),
+        ]
+        assert all(each.data for each in timeline.events)
+
+
+async def test_an_event_whose_transaction_ends_late_is_seen_all_the_same(
+    session: AsyncSession, postgres_database: str
+) -> None:
+    outbox = SqlOutbox(sql_settings(postgres_database), "domainEvent", from_beginning=True)
+    # It draws its number first, and commits last.
+    number = "insert into {} (shard_id, order_sequence, id) overriding system value values (0, {}, '{}')"
+    for identifier in ("early", "late"):
+        await session.execute(
+            Statement(
+                "insert into outbox.domain_event (id, partition_key, data) values (?, 'k', '{}')", (identifier,)
+            )
+        )
+    await session.execute(Statement(number.format(OUTBOX, 8, "early")))
+    assert [each.id for each in await outbox.news(10)] == ["early"]
+    await session.execute(Statement(number.format(OUTBOX, 7, "late")))
+
+    assert [each.id for each in await outbox.news(10)] == ["late"]
+    assert await outbox.news(10) == []
+    await outbox.close()
+
+
+async def test_the_rights_that_are_missing_are_named_as_grants_that_suffice(
+    session: AsyncSession, postgres_database: str, postgres_server: PostgresServer
+) -> None:
+    await sql_outbox.SqlOutbox(session).commit(event("a", "k"))
+    await session.execute(Statement("create role console login"))
+    name = postgres_database.partition("?")[0].rpartition("/")[2]
+    outbox = SqlOutbox(sql_settings(postgres_server.url(name, "console")), "domainEvent", from_beginning=True)
+    with pytest.raises(ServiceError) as raised:
+        await outbox.news(10)
+    grants = str(raised.value).rpartition("role needs: ")[2]
+
+    for grant in grants.replace("<role>", "console").split(";"):
+        await session.execute(Statement(grant))
+
+    assert [each.id for each in await outbox.news(10)] == ["a"]
+    assert await outbox.positions()
+    items = SqlItems(Database(sql_settings(postgres_server.url(name, "console"))))
+    assert (await items.holds()).parked == frozenset()
+    await items.close()
+    await outbox.close()

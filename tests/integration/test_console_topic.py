@@ -1,0 +1,105 @@
+"""What of a topic the console reads, through the real SDK."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.console.model import Arrival
+from relay.console.servicebus import PEEKED, ServiceBusTopic
+from relay.errors import ServiceError
+from relay.settings import Settings
+
+TOPIC, SUBSCRIPTION = "domain-events", "all"
+
+
+def settings_of(servicebus: ServiceBusServer) -> Settings:
+    return Settings.from_environment(
+        {
+            "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5",
+            "SERVICEBUS": servicebus.connection_string,
+        }
+    )
+
+
+@pytest.fixture
+async def topic(servicebus: ServiceBusServer) -> AsyncIterator[ServiceBusTopic]:
+    opened = ServiceBusTopic(
+        settings_of(servicebus), {"SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}"}
+    )
+    yield opened
+    await opened.close()
+
+
+async def publish(client: ServiceBusClient, key: str, *identifiers: str) -> None:
+    async with client.get_topic_sender(TOPIC) as sender:
+        await sender.send_messages(
+            [ServiceBusMessage("{}", message_id=each, session_id=key, subject="Renamed") for each in identifiers]
+        )
+
+
+async def dead_letter(client: ServiceBusClient, key: str, *reasons: str) -> None:
+    """Dead-letter the first messages of a session, each for a reason."""
+    left = list(reasons)
+    async with client.get_subscription_receiver(TOPIC, SUBSCRIPTION, session_id=key) as receiver:
+        while left:
+            for message in await receiver.receive_messages(len(left), max_wait_time=10):
+                await receiver.dead_letter_message(
+                    message, reason=left.pop(0), error_description="as the test says"
+                )
+
+
+async def test_counts_and_dead_letters_by_reason_are_read_while_a_receiver_holds_the_session(
+    servicebus: ServiceBusServer, topic: ServiceBusTopic
+) -> None:
+    async with ServiceBusClient.from_connection_string(servicebus.connection_string) as client:
+        await publish(client, "k", "a", "b", "c", "d")
+        await dead_letter(client, "k", "schema", "gone", "schema")
+        async with client.get_subscription_receiver(TOPIC, SUBSCRIPTION, session_id="k") as receiver:
+            (held,) = await receiver.receive_messages(1, max_wait_time=10)
+            for _ in range(2):
+                counts = {each.name: (each.active, each.dead_lettered) for each in await topic.subscriptions()}
+                groups = await topic.dead_letters(SUBSCRIPTION)
+            await receiver.complete_message(held)
+
+        assert counts[SUBSCRIPTION] == (1, 3)
+        assert [(each.reason, each.count) for each in groups] == [("schema", 2), ("gone", 1)]
+        example = groups[0].examples[0]
+        assert (example.message_id, example.partition_key, example.subject) == ("a", "k", "Renamed")
+        assert example.enqueued_at is not None
+        assert await topic.deliveries("other", ["a"]) == []
+        found = await topic.deliveries("k", ["a", "b", "c", "d"])
+        assert [(each.message_id, each.arrival, each.reason) for each in found] == [
+            ("a", Arrival.DEAD_LETTERED, "schema"),
+            ("b", Arrival.DEAD_LETTERED, "gone"),
+            ("c", Arrival.DEAD_LETTERED, "schema"),
+        ]
+
+
+async def test_no_more_dead_letters_are_peeked_than_the_bound(
+    servicebus: ServiceBusServer, topic: ServiceBusTopic
+) -> None:
+    async with ServiceBusClient.from_connection_string(servicebus.connection_string) as client:
+        await publish(client, "k", *map(str, range(PEEKED + 10)))
+        await dead_letter(client, "k", *["schema"] * (PEEKED + 10))
+
+    (group,) = await topic.dead_letters(SUBSCRIPTION)
+
+    assert (group.count, len(group.examples), group.examples[0].message_id) == (PEEKED, 10, "0")
+
+
+async def test_without_the_right_to_manage_the_counts_are_missing_and_say_why(
+    servicebus: ServiceBusServer,
+) -> None:
+    wrong = servicebus.connection_string.replace("SharedAccessKey=", "SharedAccessKey=AAAA")
+    topic = ServiceBusTopic(settings_of(servicebus), {"SERVICEBUS_ADMIN": wrong})
+    try:
+        with pytest.raises(ServiceError, match="Azure Service Bus Data Owner"):
+            await topic.subscriptions()
+        assert await topic.dead_letters(SUBSCRIPTION) == []
+    finally:
+        await topic.close()

@@ -1,0 +1,465 @@
+"""What the observer makes of an outbox, its positions, a quarantine and a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from relay.console.model import Arrival, DeadLetterGroup, Delivery, Problem, Stage, Subscription
+from relay.console.observer import Observer
+from relay.console.ports import Attempt
+from relay.errors import StoreError
+from relay.quarantine.holds import marker
+from tests.support.console import InMemoryHosts, InMemoryOutbox, InMemoryTopic
+from tests.support.in_memory_items import InMemoryItems
+
+NOW = 1_000_010.0
+
+
+class Deployment:
+    """A relay that the test moves by hand, and an observer of it."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self._numbers = itertools.count()
+        self.outbox, self.topic = InMemoryOutbox(), InMemoryTopic()
+        self.items, self.hosts = InMemoryItems(), InMemoryHosts()
+        self.observer = Observer(self.outbox, self.topic, self.items, self.hosts, clock=lambda: self.now)
+
+    def quarantine(self, identifier: str | None, reason: str = "message-too-large", **more: Any) -> None:
+        number = next(self._numbers)
+        at = f"{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}"
+        record = {
+            "id": f"r{number}",
+            "partitionKey": "k",
+            "type": "quarantinedEvent",
+            "reason": reason,
+            "detail": "as the test says",
+            "quarantinedAt": f"2026-01-01T{at}.000000+00:00",
+            "position": 0,
+            "invocationId": "i",
+        }
+        if identifier is None:
+            record["documentParts"] = 2
+        else:
+            record["document"] = {"id": identifier}
+        self.items.put(record | more)
+
+
+@pytest.fixture
+def relayed() -> Deployment:
+    return Deployment()
+
+
+async def test_an_event_is_counted_as_committed_then_as_published(relayed: Deployment) -> None:
+    relayed.outbox.commit("a")
+    flow = (await relayed.observer.look()).flow
+    assert (flow.committed, flow.waiting, flow.published, flow.lag_s) == (1, 1, 0, 10.0)
+
+    relayed.outbox.pass_all()
+    snapshot = await relayed.observer.look()
+
+    assert (snapshot.flow.waiting, snapshot.flow.published, snapshot.flow.lag_s) == (0, 1, 0.0)
+    assert [(each.id, each.stage, each.published_at) for each in snapshot.recent] == [("a", Stage.PUBLISHED, NOW)]
+
+
+async def test_an_event_in_quarantine_is_never_counted_as_published(relayed: Deployment) -> None:
+    for name in ("a", "b", "c", "in parts"):
+        relayed.outbox.commit(name)
+    relayed.quarantine("b")
+    relayed.quarantine("c", "key-parked")
+    relayed.quarantine(None, lsn=4, order=0)
+    relayed.items.put(marker("k", "r1"))
+    relayed.outbox.pass_all()
+
+    snapshot = await relayed.observer.look()
+
+    assert (snapshot.flow.published, snapshot.flow.quarantined, snapshot.flow.parked) == (1, 3, 1)
+    assert [each.stage for each in snapshot.recent] == [
+        *(Stage.QUARANTINED, Stage.PARKED, Stage.QUARANTINED, Stage.PUBLISHED),
+    ]
+    assert [(group.reason, group.count) for group in snapshot.quarantine] == [
+        *(("message-too-large", 2), ("key-parked", 1)),
+    ]
+
+
+async def test_what_was_passed_is_not_counted_before_quarantine_could_be_read(relayed: Deployment) -> None:
+    relayed.outbox.commit("a")
+    relayed.quarantine("a")
+    relayed.outbox.pass_all()
+    relayed.items.answers = [StoreError("no route to the store")] * 2
+
+    snapshot = await relayed.observer.look()
+    assert (snapshot.flow.published, snapshot.flow.waiting) == (0, 1)
+    assert Problem("quarantine", "no route to the store") in snapshot.problems
+
+    snapshot = await relayed.observer.look()
+    assert (snapshot.flow.published, snapshot.flow.waiting, snapshot.problems) == (0, 0, ())
+
+
+async def test_a_quarantine_of_many_pages_is_read_to_its_end_before_anything_is_counted(
+    relayed: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.console.quarantined._PAGE", 100)
+    for number in range(450):
+        relayed.quarantine(f"old-{number}", quarantinedAt="2026-01-01T00:00:00.000000+00:00")
+    relayed.outbox.commit("a")
+    relayed.outbox.commit("b")
+    relayed.quarantine("b", "message-refused", quarantinedAt="2026-01-01T00:00:00.000001+00:00")
+    relayed.outbox.pass_all()
+
+    snapshot = await relayed.observer.look()
+
+    assert (snapshot.flow.published, snapshot.flow.quarantined) == (1, 451)
+    assert [(each.reason, each.count, len(each.examples)) for each in snapshot.quarantine] == [
+        *(("message-too-large", 450, 10), ("message-refused", 1, 1)),
+    ]
+
+
+async def test_records_that_come_late_by_another_hosts_clock_are_found(relayed: Deployment) -> None:
+    relayed.quarantine("x", quarantinedAt="2026-01-01T00:00:20.000000+00:00")
+    relayed.outbox.commit("a")
+    relayed.outbox.pass_all()
+    await relayed.observer.look()
+
+    relayed.outbox.commit("b")
+    relayed.quarantine("b", quarantinedAt="2026-01-01T00:00:05.000000+00:00")
+    relayed.outbox.pass_all()
+
+    assert (await relayed.observer.look()).flow.published == 1
+
+
+async def test_an_event_that_comes_again_is_not_counted_again(relayed: Deployment) -> None:
+    first = relayed.outbox.commit("a")
+    await relayed.observer.look()
+    relayed.outbox.committed.append(replace(first, place=(7, 0)))
+    relayed.outbox.positions_at["0"] = (6, 0)
+    flow = (await relayed.observer.look()).flow
+    assert (flow.committed, flow.waiting) == (1, 1)  # it waits at its new place
+
+    relayed.outbox.pass_all()
+    await relayed.observer.look()
+    relayed.outbox.committed.append(replace(first, place=(9, 0)))
+    flow = (await relayed.observer.look()).flow
+
+    assert (flow.committed, flow.waiting, flow.published) == (1, 0, 1)
+
+
+async def test_the_events_of_a_split_partition_wait_under_its_children(relayed: Deployment) -> None:
+    for key in ("left", "right"):
+        relayed.outbox.commit(f"{key}-1", key)
+        relayed.outbox.commit(f"{key}-2", key)
+    await relayed.observer.look()
+
+    relayed.outbox.keys = {"left": "1", "right": "2"}
+    relayed.outbox.positions_at = {"1": (1, 0), "2": None}
+    snapshot = await relayed.observer.look()
+
+    assert [(each.name, each.behind) for each in snapshot.partitions] == [("1", 1), ("2", 2)]
+    assert (snapshot.flow.published, snapshot.flow.waiting) == (1, 3)
+
+
+async def test_partitions_say_how_far_they_are_and_what_keeps_them(relayed: Deployment) -> None:
+    relayed.outbox.positions_at = {"10": None, "2": (0, 0)}
+    relayed.outbox.keys = {"k": "10"}
+    relayed.outbox.commit("a", committed_at=NOW - 60)
+    relayed.outbox.commit("b")
+    relayed.hosts.retries = {"10": Attempt(3, "PublishError: the topic is disabled"), "2": Attempt(1, None)}
+    await relayed.observer.look()
+    relayed.outbox.positions_at["2"] = (9, 0)
+    relayed.now += 5
+
+    snapshot = await relayed.observer.look()
+
+    idle, stuck = snapshot.partitions
+    assert (stuck.name, stuck.behind, stuck.oldest_s, stuck.moved_at) == ("10", 2, 65.0, None)
+    assert (stuck.retry, stuck.error) == (3, "PublishError: the topic is disabled")
+    assert (idle.name, idle.behind, idle.moved_at, idle.retry) == ("2", 0, NOW + 5, None)
+    assert snapshot.flow.lag_s == 65.0
+
+
+async def test_the_headroom_is_that_of_the_event_that_is_deleted_first(relayed: Deployment) -> None:
+    relayed.outbox.commit("a", expires_at=NOW + 500)
+    relayed.outbox.commit("b", expires_at=NOW + 100)
+    assert (await relayed.observer.look()).flow.headroom_s == 100.0
+
+    relayed.outbox.pass_all()
+
+    assert (await relayed.observer.look()).flow.headroom_s is None
+
+
+async def test_rates_and_latencies_are_of_what_happens_while_it_looks(relayed: Deployment) -> None:
+    for number in range(20):
+        relayed.outbox.commit(f"old-{number}", committed_at=NOW - 3600)
+    relayed.outbox.pass_all()
+    flow = (await relayed.observer.look()).flow
+    assert (flow.committed_s, flow.published_s, flow.latency_p50_ms) == (0.0, 0.0, None)
+
+    for number in range(10):
+        relayed.outbox.commit(f"new-{number}", committed_at=NOW + 0.25)
+    relayed.now += 0.5
+    relayed.outbox.pass_all()
+    flow = (await relayed.observer.look()).flow
+    assert (flow.committed_s, flow.published_s) == (1.0, 1.0)
+    assert (flow.latency_p50_ms, flow.latency_p99_ms) == (250.0, 250.0)
+
+    relayed.now += 61
+    flow = (await relayed.observer.look()).flow
+    assert (flow.committed_s, flow.published_s, flow.latency_p50_ms) == (0.0, 0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("created_at", "latency_ms"),
+    [
+        (None, 50.0),  # between the look before, at 0.8 s, and this one, at 0.9 s
+        ("1970-01-12T13:46:50.870000Z", 30.0),
+        ("1970-01-12T13:46:50.100000Z", 50.0),  # it was not there at 0.8 s
+        ("1970-01-12T13:46:50.870000", 50.0),  # nobody knows in which zone
+        ("yesterday", 50.0),
+    ],
+)
+async def test_a_commit_by_a_clock_of_whole_seconds_is_placed_between_two_looks(
+    relayed: Deployment, created_at: str | None, latency_ms: float
+) -> None:
+    relayed.now = NOW + 0.8
+    await relayed.observer.look()
+    relayed.outbox.commit("a", committed_at=NOW, created_at=created_at)
+    relayed.now = NOW + 0.9
+    relayed.outbox.pass_all()
+
+    assert (await relayed.observer.look()).flow.latency_p50_ms == latency_ms
+
+
+async def test_what_happened_while_nobody_looked_is_counted_and_is_no_rate(relayed: Deployment) -> None:
+    await relayed.observer.look()
+    relayed.now += 600
+    for number in range(50):
+        relayed.outbox.commit(f"{number}", committed_at=relayed.now - 300)
+    relayed.outbox.pass_all()
+
+    flow = (await relayed.observer.look()).flow
+
+    assert (flow.committed, flow.published, flow.published_s, flow.latency_p50_ms) == (50, 50, 0.0, None)
+
+
+async def test_accepted_times_of_the_topic_are_preferred(relayed: Deployment) -> None:
+    await relayed.observer.look()
+    relayed.outbox.commit("a", committed_at=NOW + 0.25)
+    relayed.outbox.pass_all()
+    delivery = Delivery("a", "all", Arrival.WAITING, accepted_at=NOW + 0.375)
+    relayed.topic.arrivals = {"k": [delivery]}
+    relayed.now += 0.5
+
+    snapshot = await relayed.observer.look()
+
+    (latest,) = snapshot.recent
+    assert (latest.published_at, latest.deliveries) == (NOW + 0.375, (delivery,))
+    assert snapshot.flow.latency_p50_ms == 125.0
+
+
+async def test_the_latest_fifty_are_shown_the_newest_first(relayed: Deployment) -> None:
+    for number in range(120):
+        relayed.outbox.commit(str(number))
+
+    recent = (await relayed.observer.look()).recent
+
+    assert [each.id for each in recent] == [str(number) for number in range(119, 69, -1)]
+
+
+async def test_a_part_that_cannot_be_read_is_a_problem_and_the_rest_stays(relayed: Deployment) -> None:
+    relayed.outbox.commit("a")
+    relayed.topic.counts = [Subscription("all", 3, 1)]
+    relayed.topic.letters = {"all": [DeadLetterGroup("all", "schema", 1)]}
+    before = await relayed.observer.look()
+    assert before.problems == ()
+
+    relayed.topic.counts = [Subscription("all", 3, 2)]
+    relayed.topic.fails, relayed.outbox.fails = "the topic is gone", "the account does not answer"
+    after = await relayed.observer.look()
+
+    said = {each.what: each.text for each in after.problems}
+    assert said["outbox"] == said["positions"] == "the account does not answer"
+    assert said["subscriptions"] == "the topic is gone"
+    assert (after.flow.committed, after.subscriptions, after.dead_letters) == (
+        *(before.flow.committed, before.subscriptions, before.dead_letters),
+    )
+
+    relayed.topic.fails = relayed.outbox.fails = None
+    assert (await relayed.observer.look()).problems == ()
+
+
+async def test_records_are_grouped_when_their_number_changes_and_now_and_then(relayed: Deployment) -> None:
+    async def shown() -> list[tuple[str, int]]:
+        return [(group.reason, group.count) for group in (await relayed.observer.look()).quarantine]
+
+    assert await shown() == []
+    relayed.quarantine("a")
+    assert await shown() == [("message-too-large", 1)]
+    relayed.quarantine("b", "key-parked")
+    assert await shown() == [("key-parked", 1), ("message-too-large", 1)]
+
+    relayed.items.take("r0", "k")
+    relayed.quarantine("c", "key-parked")
+
+    assert [("key-parked", 2)] in [await shown() for _ in range(10)]
+
+
+async def test_dead_letters_are_peeked_when_their_number_changes_and_now_and_then(relayed: Deployment) -> None:
+    async def shown() -> list[str]:
+        return [group.reason for group in (await relayed.observer.look()).dead_letters]
+
+    relayed.topic.counts = [Subscription("all", 0, 1), Subscription("names", 0, 0)]
+    relayed.topic.letters = {"all": [DeadLetterGroup("all", "first", 1)]}
+    assert await shown() == ["first"]
+
+    relayed.topic.letters = {"all": [DeadLetterGroup("all", "second", 1)]}
+    assert await shown() == ["first"]
+    relayed.topic.counts = [Subscription("all", 0, 2)]
+    assert await shown() == ["second"]
+
+    relayed.topic.letters = {"all": [DeadLetterGroup("all", "third", 1)]}
+    assert [(await shown())[0] for _ in range(10)].count("third") > 0
+    relayed.topic.counts = []
+    assert await shown() == []
+
+
+async def test_a_part_of_a_timeline_that_cannot_be_read_is_its_problem(relayed: Deployment) -> None:
+    relayed.outbox.commit("a", data="{}")
+    relayed.quarantine("a")
+    relayed.items.put(marker("k", "r0"))
+    relayed.outbox.pass_all()
+
+    whole = await relayed.observer.timeline("k", 10, data=True)
+    assert [(each.id, str(each.stage), each.data) for each in whole.events] == [("a", "quarantined", "{}")]
+    assert (whole.parked_since is not None, whole.problems) == (True, ())
+    relayed.items.answers, relayed.topic.fails = [StoreError("no route to the store")], "the topic is gone"
+    part = await relayed.observer.timeline("k", 10, data=False)
+
+    assert [(each.id, str(each.stage), each.data) for each in part.events] == [("a", "committed", None)]
+    assert [each.text for each in part.problems] == ["no route to the store", "the topic is gone"]
+
+
+async def test_a_defect_of_an_adapter_does_not_end_the_page(
+    relayed: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def positions() -> None:
+        raise KeyError("secret")
+
+    monkeypatch.setattr(relayed.outbox, "positions", positions)
+
+    (problem,) = (await relayed.observer.look()).problems
+
+    assert (problem.what, "secret" in problem.text) == ("positions", False)
+
+
+async def test_a_snapshot_is_new_only_where_something_has_changed(relayed: Deployment) -> None:
+    relayed.outbox.commit("a")
+    relayed.outbox.pass_all()
+    first = await relayed.observer.look()
+    relayed.now += 0.5
+
+    assert await relayed.observer.look() is first
+    relayed.outbox.commit("b")
+    assert (await relayed.observer.look()).number > first.number
+
+
+async def test_no_further_events_are_read_while_too_many_wait(
+    relayed: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.console.follower._HELD", 1500)
+    for number in range(4000):
+        relayed.outbox.commit(str(number))
+
+    snapshot = await relayed.observer.look()
+    assert snapshot.flow.committed == 2000
+    assert [each.what for each in snapshot.problems] == ["outbox"]
+
+    relayed.outbox.pass_all()
+    for _ in range(3):
+        snapshot = await relayed.observer.look()
+    assert (snapshot.flow.committed, snapshot.flow.published, snapshot.problems) == (4000, 4000, ())
+
+
+async def test_memory_does_not_grow_with_events_and_keys_that_are_done(
+    relayed: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.console.progress._REMEMBERED", 1000)
+    sizes = []
+    for _ in range(4):
+        for number in range(5000):
+            total = len(relayed.outbox.committed)
+            relayed.outbox.commit(f"event-{total}", f"key-{number}", expires_at=NOW + 100, place=(total + 1, 0))
+        relayed.outbox.pass_all()
+        for _ in range(2):
+            await relayed.observer.look()
+        sizes.append(size_of(relayed.observer, besides=relayed))
+    assert relayed.observer.latest.flow.published == 20_000
+    # From the second round on, as many latencies are kept as ever.
+    assert sizes[3] < sizes[1] * 1.1 < 2_000_000
+
+
+async def test_it_looks_only_while_somebody_watches() -> None:
+    relayed = Deployment()
+    async with relayed.observer as observer:
+        relayed.outbox.commit("a")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert observer.latest.number == 0
+
+        async with asyncio.timeout(10):
+            snapshot = await observer.changed(0)
+            while snapshot.flow.committed == 0:
+                snapshot = await observer.changed(snapshot.number)
+            relayed.outbox.pass_all()
+            while snapshot.flow.published == 0:
+                snapshot = await observer.changed(snapshot.number)
+
+    assert all(part.closed for part in (relayed.outbox, relayed.topic, relayed.items, relayed.hosts))
+
+
+async def test_it_stops_looking_some_time_after_the_last_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_LINGER_S", "_BUSY_S", "_IDLE_S", "_COUNTS_BUSY_S", "_COUNTS_IDLE_S"):
+        monkeypatch.setattr(f"relay.console.observer.{name}", 0.001)
+    relayed = Deployment()
+    looks = 0
+
+    async def news(limit: int) -> list[Any]:
+        nonlocal looks
+        looks += 1
+        return []
+
+    monkeypatch.setattr(relayed.outbox, "news", news)
+    async with relayed.observer as observer:
+        with observer.watching():
+            relayed.topic.counts = [Subscription("all", 1, 0)]
+            await asyncio.wait_for(observer.changed(0), 10)
+        before = -1
+        async with asyncio.timeout(10):
+            while looks != before:
+                before = looks
+                await asyncio.sleep(0.05)
+        relayed.topic.counts = [Subscription("all", 2, 0)]
+        snapshot = await asyncio.wait_for(observer.changed(observer.latest.number), 10)
+
+    assert (snapshot.subscriptions, looks > before) == ((Subscription("all", 2, 0),), True)
+
+
+def size_of(root: object, besides: Deployment) -> int:
+    """The bytes of everything that can be reached from an object, but what the test has given it."""
+    seen = {id(each) for each in (besides, besides.outbox, besides.topic, besides.items, besides.hosts)}
+    seen |= {id(each) for each in besides.outbox.committed}
+    total, left = 0, [root]
+    while left:
+        each = left.pop()
+        if id(each) in seen or isinstance(each, type) or callable(each) or type(each).__name__ == "module":
+            continue
+        seen.add(id(each))
+        total += sys.getsizeof(each)
+        left += gc.get_referents(each)
+    return total
