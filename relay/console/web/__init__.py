@@ -1,0 +1,1 @@
+"""The console over HTTP: `application` makes the aiohttp application of a `View`."""

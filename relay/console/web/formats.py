@@ -1,0 +1,133 @@
+"""How the page writes numbers, times and texts of others. Every function takes None for what is not known."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from datetime import UTC, datetime
+from itertools import pairwise
+from urllib.parse import quote
+
+from relay.console.settings import TRACE_ID
+
+UNKNOWN = "\N{EN DASH}"
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
+
+
+def count(number: int | None) -> str:
+    """50 000 with a narrow space between thousands."""
+    return UNKNOWN if number is None else f"{number:,}".replace(",", _THIN_SPACE)
+
+
+def rate(per_second: float | None) -> str:
+    """Events a second, with a decimal below ten."""
+    if per_second is None:
+        return UNKNOWN
+    return f"{per_second:.1f}" if 0 < per_second < 9.95 else count(round(per_second))
+
+
+def span(seconds: float | None) -> str:
+    """A span of time in its largest unit, or in two: 35 ms, 4.2 s, 3 min 20 s, 2 h 5 min, 12 d."""
+    if seconds is None:
+        return UNKNOWN
+    seconds = max(seconds, 0.0)
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}{_THIN_SPACE}ms" if seconds else f"0{_THIN_SPACE}s"
+    if seconds < 59.95:
+        return f"{seconds:.1f}{_THIN_SPACE}s" if seconds < 9.95 else f"{seconds:.0f}{_THIN_SPACE}s"
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    whole = round(seconds)
+    for (unit, size), (smaller, part) in pairwise(units):
+        if whole >= size:
+            rest = whole % size // part
+            text = f"{whole // size}{_THIN_SPACE}{unit}"
+            return f"{text} {rest}{_THIN_SPACE}{smaller}" if rest and whole < 10 * size else text
+    return f"{whole}{_THIN_SPACE}s"
+
+
+def milliseconds(value: float | None) -> str:
+    """A latency in milliseconds, as a span."""
+    return UNKNOWN if value is None else span(value / 1000)
+
+
+def clock(at: float | None) -> str:
+    """The time of day in UTC, with milliseconds where there are any."""
+    if at is None:
+        return UNKNOWN
+    moment = datetime.fromtimestamp(at, UTC)
+    return f"{moment:%H:%M:%S}" + (f".{moment.microsecond // 1000:03}" if moment.microsecond else "")
+
+
+def date(at: float | None) -> str:
+    """The date in UTC."""
+    return UNKNOWN if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+
+
+def iso(at: float) -> str:
+    """The moment in ISO 8601, for `<time>`."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def written(moment: str | None) -> str:
+    """A moment that was written in ISO 8601, to the second; what is no such moment as it is."""
+    if moment is None:
+        return UNKNOWN
+    try:
+        parsed = datetime.fromisoformat(moment)
+    except ValueError:
+        return visible(moment)
+    if parsed.tzinfo is not None:
+        parsed = parsed.astimezone(UTC)
+    return f"{parsed:%Y-%m-%d %H:%M:%S}"
+
+
+def visible(text: str | None) -> str:
+    """A text of others on one line: what cannot be printed, or turns the direction of writing, as its code."""
+    if text is None:
+        return UNKNOWN
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _code(each) for each in text)
+
+
+def short(text: str | None, most: int = 160) -> str:
+    """As `visible`, and no longer than this many characters."""
+    shown = visible(text)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def shell_word(text: str) -> str:
+    """A word for a POSIX shell that means this text, made of printable characters alone.
+
+    What cannot be printed would be taken by the terminal into which the command is pasted.
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    quoted = "".join(
+        f"\\{each}" if each in "\\'" else each if each.isprintable() else _code(each) for each in text
+    )
+    return f"$'{quoted}'"
+
+
+def key_path(partition_key: str) -> str:
+    """The address of a key's page."""
+    return f"/key?key={quote(partition_key, safe='', errors='replace')}"
+
+
+def trace_address(traceparent: str | None, template: str | None) -> str | None:
+    """The address of an event's trace; None where there is no template, or no trace in W3C's format.
+
+    https://www.w3.org/TR/trace-context/#traceparent-header
+    """
+    found = _TRACEPARENT.fullmatch(traceparent or "")
+    if template is None or found is None:
+        return None
+    return template.replace(TRACE_ID, found["trace"])
+
+
+def _code(character: str) -> str:
+    number = ord(character)
+    if number < 0x80:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
