@@ -11,6 +11,7 @@ from pathlib import Path
 
 from relay import __version__
 from relay.cli.check import command as check
+from relay.cli.console import command as console
 from relay.cli.environment import with_files
 from relay.cli.install import command as install
 from relay.cli.parsing import Parser
@@ -83,6 +84,7 @@ def parser() -> Parser:
     install.add_arguments(
         add("install", "create what the relay needs in an SQL database", install.EXAMPLES, common)
     )
+    console.add_arguments(add("console", "serve a page that shows where events are", console.EXAMPLES, common))
     run_worker.add_arguments(add("run", "publish from an SQL outbox until stopped", run_worker.EXAMPLES, common))
     return top
 
@@ -119,6 +121,8 @@ async def _result(arguments: argparse.Namespace, environment: Mapping[str, str],
             return await install.run(arguments, settings)
         if arguments.command == "run":
             return await run_worker.run(settings, whole)
+        if arguments.command == "console":
+            return await console.run(arguments, settings, whole)
         if arguments.command == "smoke":
             return await smoke.run(arguments, settings, whole, terminal)
         if arguments.command == "quarantine":

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import os
-import signal
 from collections.abc import Mapping
 
 from relay.assembly import assemble_sql
 from relay.cli.results import ExitCode, Result
+from relay.cli.stopping import on_signals
 from relay.settings import Settings
 from relay.telemetry.logs import quiet_libraries
 
@@ -40,7 +39,7 @@ async def run(settings: Settings, environment: Mapping[str, str]) -> Result:
         UsageError: There is no SQL outbox to read.
     """
     relay = assemble_sql(settings)
-    stop = _on_signals()
+    stop = on_signals()
     _set_up_telemetry(environment)
     try:
         print(f"relay worker {relay.worker.name} has started", flush=True)
@@ -48,19 +47,6 @@ async def run(settings: Settings, environment: Mapping[str, str]) -> Result:
     finally:
         await relay.close()
     return Result(ExitCode.OK, {"worker": relay.worker.name}, ["Stopped."])
-
-
-def _on_signals() -> asyncio.Event:
-    """An event that SIGINT and SIGTERM set."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-
-    def set_stop(*_: object) -> None:
-        loop.call_soon_threadsafe(stop.set)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # Not by the loop, whose handlers do not exist on Windows.
-        signal.signal(number, set_stop)
-    return stop
 
 
 def _set_up_telemetry(environment: Mapping[str, str]) -> None:

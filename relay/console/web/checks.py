@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from relay.console.model import Finding, Problem
+from relay.errors import RelayError, first_line
 
 Check = Callable[[], Awaitable[Sequence[Finding]]]
 
@@ -53,5 +54,7 @@ class Checks:
         except TimeoutError:
             text = f"it took more than {self._timeout_s:g} s: run `python -m relay check` in a shell"
             return Checked(time.time(), (), Problem("The check", text))
+        except RelayError as error:
+            return Checked(time.time(), (), Problem("The check", first_line(error)))
         ranks = {"error": 0, "unknown": 1, "warning": 2}
         return Checked(time.time(), sorted(findings, key=lambda each: ranks.get(each.severity, 3)))

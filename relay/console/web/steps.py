@@ -76,7 +76,7 @@ def _arrived(delivery: Delivery, accepted_at: float | None) -> Step:
     tries = f"{delivery.deliveries} deliveries" if delivery.deliveries and delivery.deliveries > 1 else None
     why = ", ".join(each for each in (delivery.reason, tries) if each) or None
     label = {
-        Arrival.WAITING: "Waits for a receiver",
+        Arrival.WAITING: "Waiting",
         Arrival.DELIVERED: "Delivered",
         Arrival.DEAD_LETTERED: "Dead-lettered",
     }[delivery.arrival]

@@ -1,0 +1,45 @@
+"""One browser for all tests of this folder, and one console on which most of them look."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+pytest.importorskip("playwright.async_api", reason="Playwright is not installed")
+
+from playwright.async_api import Browser, async_playwright
+
+from tests.support.console_page import CHROMIUM, NO_CHROMIUM, ConsolePage, console_page, launch
+from tests.support.console_view import busy
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip(NO_CHROMIUM)
+    async with async_playwright() as playwright:
+        started = await launch(playwright)
+        yield started
+        await started.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_console(browser: Browser) -> AsyncIterator[ConsolePage]:
+    async with console_page(browser) as console:
+        yield console
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def console(shared_console: ConsolePage) -> ConsolePage:
+    """The console with the state of a busy relay, its page closed."""
+    await shared_console.page.goto("about:blank")
+    await shared_console.page.emulate_media(color_scheme="light", reduced_motion="no-preference")
+    shared_console.elsewhere.clear()
+    state = busy()
+    await shared_console.view.set(
+        **{each: getattr(state, each) for each in ("flow", "partitions", "subscriptions", "quarantine")},
+        **{each: getattr(state, each) for each in ("dead_letters", "recent", "problems")},
+    )
+    return shared_console

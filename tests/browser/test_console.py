@@ -1,0 +1,245 @@
+"""The console in a real browser: what each section says, and that it stays true while the relay works."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from playwright.async_api import expect
+
+from relay.console.model import Flow, Partition, Problem, Timeline
+from tests.support.console_page import START_MS, UPDATE_MS, ConsolePage
+from tests.support.console_view import NOON, TRACE, committed, delivered, tracked
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
+
+MOVING = "[...document.querySelectorAll('.pipe circle')].filter(each => getComputedStyle(each).animationName !== 'none')"
+
+
+async def test_each_section_says_what_the_view_says(console: ConsolePage) -> None:
+    page = await console.open()
+
+    await expect(page).to_have_title("Outbox Relay – domain-events")
+    await expect(page.locator(".headline")).to_have_text(
+        re.compile("4 records in quarantine, 1 parked key, 1 dead-lettered message")
+    )
+    flow = page.get_by_role("region", name="Flow")
+    await expect(flow.locator("[sse-swap=committed]")).to_contain_text("48\u202f213")
+    await expect(flow.locator("[sse-swap=accepted]")).to_contain_text("48\u202f207")
+    await expect(flow.get_by_role("row", name=re.compile("billing"))).to_have_text(
+        re.compile(r"billing\s+12\s+11.907\s+1")
+    )
+    measures = flow.locator(".measures div div")
+    assert await measures.all_inner_texts() == [
+        "Waiting\n2",
+        "Lag\n90\u202fms",
+        "Latency p50\n34\u202fms",
+        "Latency p99\n212\u202fms",
+        "TTL headroom\n9\u202fd 23\u202fh",
+        "Quarantined\n4",
+        "Parked keys\n1",
+    ]
+
+    partitions = page.get_by_role("table", name="Partitions, who owns them, and how far they are")
+    await expect(partitions.get_by_role("row")).to_have_count(1 + 4)
+    await expect(partitions.get_by_role("row").nth(1)).to_have_text(
+        re.compile(r"0\s+instance-7c41\s+48213\s+1\s+90.ms")
+    )
+    recent = page.get_by_role("table", name="The latest events")
+    await expect(recent.get_by_role("row")).to_have_count(1 + 50)
+    await expect(recent.get_by_role("row").nth(1)).to_contain_text("ContactRenamed")
+    await expect(recent.get_by_text("quarantined")).to_have_count(1)
+    await expect(recent.get_by_text("dead-lettered")).to_have_count(1)
+
+    quarantine = page.get_by_role("region", name="Quarantine")
+    await quarantine.get_by_text("message-refused").click()
+    await expect(quarantine).to_contain_text("python -m relay quarantine release --reason message-refused")
+    await expect(quarantine).to_contain_text("Service Bus: amqp:invalid-field")
+    dead = page.get_by_role("region", name="Dead letters")
+    await dead.get_by_text("MaxDeliveryCountExceeded").click()
+    await expect(dead).to_contain_text("Message could not be consumed after 10 delivery attempts.")
+    await expect(dead.get_by_role("link")).to_have_text("contact-347")
+
+
+async def test_a_change_is_on_the_page_within_a_second(console: ConsolePage) -> None:
+    page = await console.open()
+    event = committed(51, "contact-new")
+
+    await console.view.set(
+        flow=Flow(since=NOON, committed=7, published=6, waiting=1, lag_s=12),
+        recent=[tracked(event), *console.view.latest.recent[:49]],
+    )
+
+    await expect(page.locator("[sse-swap=committed] .big")).to_have_text("7", timeout=UPDATE_MS)
+    await expect(page.locator(".headline")).to_contain_text("the oldest for 12", timeout=UPDATE_MS)
+    await expect(page.locator("#recent tbody tr").first).to_contain_text("contact-new", timeout=UPDATE_MS)
+
+
+async def test_what_blocks_a_partition_is_named_with_its_error(console: ConsolePage) -> None:
+    page = await console.open()
+
+    await console.view.set(
+        partitions=[Partition("0", "host-1", "5", 3, 31, NOON - 10, 4, "The topic's quota is exceeded.")],
+        problems=[Problem("Service Bus", "the identity lacks the right Manage")],
+    )
+
+    partitions = page.locator("#partitions")
+    await expect(partitions).to_contain_text("attempt 4 The topic's quota is exceeded.", timeout=UPDATE_MS)
+    await expect(partitions).to_contain_text("Not moving since 11:29:50")
+    await expect(page.locator(".headline .is-error")).to_contain_text("Partition 0 is being retried")
+    await expect(page.locator(".problems")).to_contain_text("Service Bus cannot be read: the identity lacks")
+
+
+async def test_the_picture_moves_only_while_something_moves(console: ConsolePage) -> None:
+    page = await console.open()
+    assert await page.evaluate(f"{MOVING}.length") == 6
+    await page.evaluate("document.querySelector('.pipe svg').marked = true")
+
+    await console.view.count(committed=48_300, published=48_290)
+    await expect(page.locator("[sse-swap=committed] .big")).to_have_text("48\u202f300", timeout=UPDATE_MS)
+    # Replaced, its movement would begin anew with every number.
+    assert await page.evaluate("document.querySelector('.pipe svg').marked") is True
+
+    await console.view.count(published_s=0.0, committed_s=0.0, waiting=0)
+    await expect(page.locator(".pipe .is-idle")).to_have_count(2, timeout=UPDATE_MS)
+    assert await page.evaluate(f"{MOVING}.length") == 0
+
+    await console.view.count(waiting=3)
+    await expect(page.locator(".pipe .is-held")).to_have_count(1, timeout=UPDATE_MS)
+
+
+async def test_a_key_is_found_with_the_keyboard_alone(console: ConsolePage) -> None:
+    page = await console.open()
+
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    await page.keyboard.press("/")
+    await expect(page.get_by_label("Partition key", exact=True)).to_be_focused()
+    await page.keyboard.type("contact-1")
+    await page.keyboard.press("Enter")
+
+    await expect(page.get_by_role("heading", name="Timeline of contact-1")).to_be_visible(timeout=START_MS)
+    await page.get_by_role("link", name="Close the timeline").press("Enter")
+    await expect(page.locator("#timeline")).to_have_count(0, timeout=START_MS)
+
+
+async def test_the_timeline_of_a_key_shows_what_became_of_each_event(console: ConsolePage) -> None:
+    page = await console.open("contact-1")
+
+    timeline = page.get_by_role("region", name="Timeline of contact-1")
+    events = timeline.locator("li.event")
+    await expect(events).to_have_count(6)
+    texts = [" ".join(each.split()) for each in await events.all_inner_texts()]
+    assert "Committed 11:23:10 Not yet accepted" in texts[0]
+    assert "Waiting billing" in texts[1]
+    assert "Dead-lettered billing 11:21:48.500 +41 s MaxDeliveryCountExceeded, 10 deliveries" in texts[2]
+    assert "Quarantined 2026-02-09 11:12:09 message-too-large: The message has 312 000 bytes" in texts[3]
+    assert "Accepted 11:17:02.536 +36 ms Delivered all 11:17:02.560 +24 ms" in texts[4]
+    await expect(timeline.locator("li.gap")).to_have_text("2 sequence numbers are missing here: 3–4")
+    trace = timeline.get_by_role("link", name="Trace").first
+    await expect(trace).to_have_attribute("href", f"https://traces.test/trace/{TRACE}")
+    await timeline.get_by_text("Data", exact=True).click()
+    await expect(timeline.locator("pre")).to_have_text('{"name":"Jane"}')
+
+
+async def test_an_open_timeline_follows_its_key(console: ConsolePage) -> None:
+    event = committed(1, "contact-live")
+    console.view.timelines["contact-live"] = Timeline("contact-live", [])
+    page = await console.open("contact-live")
+    await expect(page.locator("#timeline")).to_contain_text("The outbox has no event of this key.")
+
+    for state, text in (
+        (tracked(event, deliveries=[]), "Accepted"),
+        (tracked(event, deliveries=[delivered(event)]), "Delivered"),
+    ):
+        console.view.timelines["contact-live"] = Timeline("contact-live", [state])
+        await console.view.set()
+        await expect(page.locator("#timeline li.event")).to_contain_text(text, timeout=2 * UPDATE_MS)
+
+
+async def test_a_parked_key_has_the_command_that_releases_it(console: ConsolePage) -> None:
+    key = "--it's parked"
+    console.view.timelines[key] = Timeline(key, [], parked_since="2026-02-09T11:00:00+00:00")
+
+    page = await console.open(key)
+
+    await expect(page.locator("#timeline .notice")).to_contain_text("Parked since 2026-02-09 11:00:00")
+    await expect(page.locator("#timeline code")).to_have_text(
+        """python -m relay quarantine release --all '--partition-key=--it'"'"'s parked'"""
+    )
+
+
+async def test_the_check_is_run_when_asked_for_and_not_again_at_once(console: ConsolePage) -> None:
+    page = await console.open()
+    assert console.checker.runs == 0
+
+    await page.get_by_role("button", name="Run the check").click()
+    check = page.get_by_role("region", name="Check")
+    await expect(check.locator("li").first).to_have_text(re.compile("warning.*messages expire", re.DOTALL))
+    await expect(check.locator("li").first).to_contain_text("raise defaultMessageTimeToLive to P14D")
+    await expect(check.locator("li")).to_have_count(4)
+
+    async with page.expect_response("**/check"):
+        await page.get_by_role("button", name="Run the check").click()
+    assert console.checker.runs == 1
+
+
+async def test_what_a_reader_has_opened_focused_or_selected_stays(console: ConsolePage) -> None:
+    page = await console.open()
+    await page.locator("#quarantine summary").first.click()
+    copy = page.get_by_role("button", name="Copy: release all with this reason").first
+    await copy.focus()
+
+    groups = console.view.latest.quarantine
+    await console.view.set(quarantine=[replace(groups[0], count=9), *groups[1:]])
+    await expect(page.locator("#quarantine .count").first).to_have_text("9", timeout=UPDATE_MS)
+    await expect(copy).to_be_focused()
+    await expect(page.locator("#quarantine details").first).to_have_attribute("open", "")
+
+    # What is selected is not replaced until it is let go.
+    await page.locator("[sse-swap=committed] .big").select_text()
+    await console.view.count(committed=3, published=2)
+    await expect(page.locator("[sse-swap=accepted] .big")).to_have_text("2", timeout=UPDATE_MS)
+    assert await page.evaluate("String(getSelection())") == "48\u202f213"
+    await page.evaluate("getSelection().removeAllRanges()")
+    await expect(page.locator("[sse-swap=committed] .big")).to_have_text("3", timeout=3 * UPDATE_MS)
+
+
+async def test_nothing_on_the_page_shifts_when_numbers_grow(console: ConsolePage) -> None:
+    page = await console.open()
+    await page.evaluate(
+        """() => { window.shifts = 0; new PerformanceObserver(list => {
+            for (const each of list.getEntries()) window.shifts += each.value;
+        }).observe({ type: 'layout-shift' }); }"""
+    )
+
+    for number in range(3):
+        event = committed(99, f"contact-{number}")
+        partitions = [replace(each, behind=10**number) for each in console.view.latest.partitions]
+        await console.view.set(
+            flow=replace(
+                console.view.latest.flow, committed=10 ** (3 * number), lag_s=number * 2.5, waiting=10**number
+            ),
+            partitions=partitions,
+            recent=[tracked(event), *console.view.latest.recent[:49]],
+        )
+        await expect(page.locator("#recent tbody tr").first).to_contain_text(
+            event.partition_key, timeout=UPDATE_MS
+        )
+
+    assert await page.evaluate("window.shifts") == 0
+
+
+async def test_the_page_is_dark_where_the_system_is_and_still_where_motion_is_unwanted(
+    console: ConsolePage,
+) -> None:
+    page = await console.open()
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = await page.evaluate(colour)
+
+    await page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+
+    assert light == "rgb(244, 246, 248)"
+    assert await page.evaluate(colour) == "rgb(14, 18, 22)"
+    assert await page.evaluate(f"{MOVING}.length") == 0

@@ -1,0 +1,111 @@
+"""The console in a real browser, on a view that a test sets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlsplit
+
+from aiohttp import web
+from playwright.async_api import Browser, Page, Playwright, expect
+
+from relay.console.model import Finding
+from relay.console.settings import ConsoleSettings
+from relay.console.web.access import Loopback
+from relay.console.web.application import application
+from relay.console.web.server import serving
+from tests.support.console_view import FINDINGS, InMemoryView, busy, history
+
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+NO_CHROMIUM = "there is no chromium on PATH: tests/browser/install.sh installs Debian's"
+
+# An update comes within a second; a machine that does other things as well may take longer to start a page.
+UPDATE_MS = 1000
+START_MS = 10_000
+
+SHOWN = ConsoleSettings("https://traces.test/trace/{trace_id}", show_data=True)
+
+
+async def launch(playwright: Playwright) -> Browser:
+    """Chromium without a window, and without a way to any other machine."""
+    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+    if os.name == "posix" and os.geteuid() == 0:
+        arguments.append("--no-sandbox")
+    return await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+
+
+@dataclass
+class Checker:
+    """A check that counts how often it is run."""
+
+    findings: Sequence[Finding] = tuple(FINDINGS)
+    runs: int = 0
+
+    async def __call__(self) -> Sequence[Finding]:
+        self.runs += 1
+        return self.findings
+
+
+@dataclass
+class ConsolePage:
+    """A page of the console, and what happened in the browser while it was open.
+
+    Attributes:
+        complaints: Errors and warnings of the browser's console, and exceptions of scripts.
+        elsewhere: Requests to anything but the console.
+    """
+
+    view: InMemoryView
+    page: Page
+    address: str
+    checker: Checker
+    complaints: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        """Begin to note complaints and requests."""
+        page, own = self.page, urlsplit(self.address).netloc
+        page.on("console", lambda said: self.complaints.append(said.text) if said.type != "log" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: self.complaints.append(f"a dialog: {dialog.message}"))
+        page.on(
+            "request",
+            lambda request: self.elsewhere.append(request.url) if urlsplit(request.url).netloc != own else None,
+        )
+
+    async def open(self, partition_key: str = "") -> Page:
+        """Show the page, or a key's, until its stream has begun."""
+        path = f"key?key={quote(partition_key, safe='')}" if partition_key else ""
+        await self.page.goto(self.address + path)
+        await self.is_live()
+        return self.page
+
+    async def is_live(self) -> None:
+        """Wait until the stream has sent every section."""
+        await expect(self.page.locator("#connection")).to_have_attribute("data-state", "live", timeout=START_MS)
+        # The last of what the stream sends when it begins.
+        await expect(self.page.locator("[sse-swap=totals]")).not_to_be_empty(timeout=START_MS)
+
+
+def console_of(view: InMemoryView, checker: Checker) -> web.Application:
+    """The console of a view, for this machine."""
+    return application(view, Loopback(), name="domain-events", settings=SHOWN, check=checker)
+
+
+@asynccontextmanager
+async def console_page(browser: Browser) -> AsyncIterator[ConsolePage]:
+    """A console of a busy relay, and a page of it. Afterwards nothing has complained, or asked another machine."""
+    view, checker = InMemoryView(busy(), [history()]), Checker()
+    context = await browser.new_context(viewport={"width": 1280, "height": 860}, color_scheme="light")
+    async with serving(console_of(view, checker), "127.0.0.1", 0) as address:
+        made = ConsolePage(view, await context.new_page(), address, checker)
+        made.watch()
+        yield made
+        await context.close()
+    assert made.complaints == []
+    assert made.elsewhere == []
