@@ -12,7 +12,7 @@ pytest.importorskip("playwright.async_api", reason="Playwright is not installed"
 from playwright.async_api import Browser, async_playwright
 
 from tests.support.console_page import CHROMIUM, NO_CHROMIUM, ConsolePage, console_page, launch
-from tests.support.console_view import busy
+from tests.support.console_view import FINDINGS, busy
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -32,14 +32,21 @@ async def shared_console(browser: Browser) -> AsyncIterator[ConsolePage]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def console(shared_console: ConsolePage) -> ConsolePage:
-    """The console with the state of a busy relay, its page closed."""
+async def console(shared_console: ConsolePage) -> AsyncIterator[ConsolePage]:
+    """The console with the state of a busy relay, its page closed.
+
+    After every test nothing has complained in the browser, and no request has gone anywhere else.
+    """
     await shared_console.page.goto("about:blank")
     await shared_console.page.emulate_media(color_scheme="light", reduced_motion="no-preference")
-    shared_console.elsewhere.clear()
+    shared_console.checker.findings = FINDINGS
     state = busy()
     await shared_console.view.set(
         **{each: getattr(state, each) for each in ("flow", "partitions", "subscriptions", "quarantine")},
         **{each: getattr(state, each) for each in ("dead_letters", "recent", "problems")},
     )
-    return shared_console
+    shared_console.complaints.clear()
+    shared_console.elsewhere.clear()
+    yield shared_console
+    assert shared_console.complaints == []
+    assert shared_console.elsewhere == []

@@ -14,13 +14,14 @@ from tests.support.console_view import NOON, TRACE, committed, delivered, tracke
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
 
-MOVING = "[...document.querySelectorAll('.pipe circle')].filter(each => getComputedStyle(each).animationName !== 'none')"
+MOVING = """[...document.querySelectorAll('.pipe circle')].filter(
+    each => getComputedStyle(each).animationName !== 'none')"""
 
 
 async def test_each_section_says_what_the_view_says(console: ConsolePage) -> None:
     page = await console.open()
 
-    await expect(page).to_have_title("Outbox Relay – domain-events")
+    await expect(page).to_have_title("Outbox Relay \N{EN DASH} domain-events")
     await expect(page.locator(".headline")).to_have_text(
         re.compile("4 records in quarantine, 1 parked key, 1 dead-lettered message")
     )
@@ -30,7 +31,7 @@ async def test_each_section_says_what_the_view_says(console: ConsolePage) -> Non
     await expect(flow.get_by_role("row", name=re.compile("billing"))).to_have_text(
         re.compile(r"billing\s+12\s+11.907\s+1")
     )
-    measures = flow.locator(".measures div div")
+    measures = flow.locator(".measures dl > div")
     assert await measures.all_inner_texts() == [
         "Waiting\n2",
         "Lag\n90\u202fms",
@@ -53,7 +54,7 @@ async def test_each_section_says_what_the_view_says(console: ConsolePage) -> Non
     await expect(recent.get_by_text("dead-lettered")).to_have_count(1)
 
     quarantine = page.get_by_role("region", name="Quarantine")
-    await quarantine.get_by_text("message-refused").click()
+    await quarantine.get_by_text("message-refused", exact=True).click()
     await expect(quarantine).to_contain_text("python -m relay quarantine release --reason message-refused")
     await expect(quarantine).to_contain_text("Service Bus: amqp:invalid-field")
     dead = page.get_by_role("region", name="Dead letters")
@@ -136,7 +137,7 @@ async def test_the_timeline_of_a_key_shows_what_became_of_each_event(console: Co
     assert "Dead-lettered billing 11:21:48.500 +41 s MaxDeliveryCountExceeded, 10 deliveries" in texts[2]
     assert "Quarantined 2026-02-09 11:12:09 message-too-large: The message has 312 000 bytes" in texts[3]
     assert "Accepted 11:17:02.536 +36 ms Delivered all 11:17:02.560 +24 ms" in texts[4]
-    await expect(timeline.locator("li.gap")).to_have_text("2 sequence numbers are missing here: 3–4")
+    await expect(timeline.locator("li.gap")).to_have_text("2 sequence numbers are missing here: 3\N{EN DASH}4")
     trace = timeline.get_by_role("link", name="Trace").first
     await expect(trace).to_have_attribute("href", f"https://traces.test/trace/{TRACE}")
     await timeline.get_by_text("Data", exact=True).click()

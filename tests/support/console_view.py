@@ -53,8 +53,8 @@ class InMemoryView:
         if self.fails:
             raise ServiceError("the outbox cannot be read: it is away")
         found = self.timelines.get(partition_key, Timeline(partition_key, ()))
-        shown = [each if data else replace(each, data=None) for each in found.events]
-        return replace(found, events=shown[-limit:], more=found.more or len(shown) > limit)
+        shown = [each if data else replace(each, data=None) for each in found.events[-limit:]]
+        return replace(found, events=shown, more=found.more or len(found.events) > limit)
 
     async def set(self, **changes: Any) -> None:
         """Change the snapshot."""

@@ -4,7 +4,6 @@
 const live = document.getElementById('live');
 const connection = document.getElementById('connection');
 let source = null;
-let heldBack = false;
 let hiddenTimer = 0;
 
 // Browsers open six connections to one address, for all tabs together: a tab that nobody sees gives its own back.
@@ -14,13 +13,6 @@ htmx.createEventSource = (url) => {
   source = new EventSource(url);
   return source;
 };
-
-function reconnect() {
-  if (!source) return;
-  source.close();
-  // The extension of htmx makes a new one after an error of one that is closed.
-  source.dispatchEvent(new Event('error'));
-}
 
 function show(state, text) {
   if (connection.dataset.state === state) return;
@@ -36,46 +28,44 @@ document.addEventListener('visibilitychange', () => {
   if (document.hidden) {
     hiddenTimer = setTimeout(() => source && source.close(), HIDDEN_FOR_MS);
   } else if (source && source.readyState === EventSource.CLOSED) {
-    reconnect();
+    // The extension of htmx makes a new one after an error of one that is closed.
+    source.dispatchEvent(new Event('error'));
   }
 });
 
-// A section is not replaced while some of it is selected. The stream sends every section anew when it is opened.
+// A section is not replaced while some of it is selected.
+const heldBack = new Map();
+
 function selectedIn(element) {
   const selection = document.getSelection();
-  return selection !== null && !selection.isCollapsed && selection.containsNode(element, true);
+  return !selection.isCollapsed && selection.containsNode(element, true);
 }
 
 document.addEventListener('selectionchange', () => {
-  if (heldBack && document.getSelection().isCollapsed) {
-    heldBack = false;
-    reconnect();
+  for (const [section, html] of heldBack) {
+    if (selectedIn(section)) continue;
+    heldBack.delete(section);
+    replace(section, html);
   }
 });
-
-const kept = new Map();
-let focused = null;
 
 live.addEventListener('htmx:sseBeforeMessage', (event) => {
-  const section = event.target;
-  if (selectedIn(section)) {
-    heldBack = true;
-    event.preventDefault();
-    return;
-  }
-  for (const details of section.querySelectorAll('details[data-keep]')) kept.set(details.dataset.keep, details.open);
-  const active = document.activeElement;
-  focused = section !== active && section.contains(active) ? placeOf(section, active) : null;
+  // Here, as it has to keep what its reader has opened and focused.
+  event.preventDefault();
+  if (selectedIn(event.target)) heldBack.set(event.target, event.detail.data);
+  else replace(event.target, event.detail.data);
 });
 
-live.addEventListener('htmx:sseMessage', (event) => {
-  for (const details of event.target.querySelectorAll('details[data-keep]')) {
-    if (kept.get(details.dataset.keep)) details.open = true;
-  }
-  kept.clear();
-  if (focused !== null) refocus(event.target, focused);
-  focused = null;
-});
+function replace(section, html) {
+  heldBack.delete(section);
+  const open = new Set();
+  for (const each of section.querySelectorAll('details[data-keep]')) if (each.open) open.add(each.dataset.keep);
+  const active = document.activeElement;
+  const place = section !== active && section.contains(active) ? placeOf(section, active) : null;
+  htmx.swap(section, html, { swapStyle: 'innerHTML' });
+  for (const each of section.querySelectorAll('details[data-keep]')) each.open = open.has(each.dataset.keep);
+  if (place !== null) refocus(section, place);
+}
 
 const FOCUSABLE = 'a[href], button, summary, input';
 
