@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from enum import StrEnum
 
 from azure.core.exceptions import AzureError
@@ -55,6 +56,11 @@ def choose_source(settings: Settings, wanted: SourceKind | None) -> SourceKind:
     if wanted not in present:
         raise UsageError(f"--source {wanted}: {wanted.upper()} is not set")
     return wanted
+
+
+def for_source(settings: Settings, kind: SourceKind) -> Settings:
+    """The settings with this outbox alone."""
+    return replace(settings, sql=None) if kind is SourceKind.COSMOS else replace(settings, cosmos=None)
 
 
 def sql_feed(settings: Settings) -> SqlFeed:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from relay.cli.console.checking import check_of
 from relay.cli.results import ExitCode, Result
+from relay.cli.sources import add_source_argument, choose_source, for_source
 from relay.cli.stopping import on_signals
 from relay.console.settings import ConsoleSettings
 from relay.settings import Settings
@@ -30,6 +31,7 @@ SIGTERM or Ctrl-C ends it. The first line on standard output is its address."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `console`."""
+    add_source_argument(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(
         "--port", type=_port, default=8080, help="port to listen on; 0 takes a free one (default: 8080)"
@@ -49,21 +51,29 @@ async def run(arguments: argparse.Namespace, settings: Settings, environment: Ma
 
     Raises:
         SettingsError: CONSOLE_TRACE_URL or CONSOLE_SHOW_DATA is wrong.
-        UsageError: Nothing can listen on the address.
-        ServiceError: The outbox or the topic cannot be reached.
+        UsageError: Nothing can listen on the address, or both outboxes are set and none is chosen.
     """
     # Here, as no other command needs what serves a page.
     from relay.console.assembly import open_view
     from relay.console.web.access import Loopback, access_for
     from relay.console.web.application import application
+    from relay.console.web.commands import Commands
     from relay.console.web.server import serving
 
     shown = ConsoleSettings.from_environment(environment)
     access = access_for(arguments.host)
     stop = on_signals()
-    async with open_view(settings, environment, from_beginning=arguments.begin == "beginning") as view:
+    source = choose_source(settings, arguments.source)
+    commands = Commands(f"--source {source}" if settings.cosmos and settings.sql else "")
+    chosen, from_beginning = for_source(settings, source), arguments.begin == "beginning"
+    async with open_view(chosen, environment, from_beginning=from_beginning) as view:
         app = application(
-            view, access, name=settings.servicebus_topic, settings=shown, check=check_of(environment)
+            view,
+            access,
+            name=settings.servicebus_topic,
+            settings=shown,
+            commands=commands,
+            check=check_of(environment),
         )
         async with serving(app, arguments.host, arguments.port) as address:
             print(f"The console is on {address}", flush=True)

@@ -23,6 +23,7 @@ from relay.errors import RelayError, first_line
 PAGES = web.AppKey("PAGES", Pages)
 
 _EVENTS_OF_KEY = 100
+_STATE_WAIT_S = 1.5
 _MOST_EVENTS_OF_KEY = 1000
 
 
@@ -107,7 +108,8 @@ class _Console:
         return await self._streams.serve(request, self._streams.sections(self._pages, timeline))
 
     async def state(self, request: web.Request) -> web.Response:
-        return json_response(self._view.latest)
+        """The latest snapshot. A view looks only while somebody waits, so this waits for a moment."""
+        return json_response(await self._streams.news(self._view.latest, _STATE_WAIT_S))
 
     async def timeline_document(self, request: web.Request) -> web.Response:
         partition_key, limit = request.query.get("key", ""), request.query.get("limit", str(_EVENTS_OF_KEY))

@@ -32,6 +32,8 @@ class Headline:
 def headline(snapshot: Snapshot) -> Headline:
     """The most serious of what a snapshot says."""
     flow = snapshot.flow
+    if not snapshot.number:
+        return Headline(Level.OK, "The outbox is being read.")
     if flow.headroom_s is not None and flow.headroom_s < _SHORT_HEADROOM_S:
         return Headline(
             Level.ERROR,
@@ -40,12 +42,12 @@ def headline(snapshot: Snapshot) -> Headline:
         )
     retried = [each for each in snapshot.partitions if each.retry is not None]
     if retried:
-        name = visible(retried[0].name)
-        others = f" and {len(retried) - 1} more" if len(retried) > 1 else ""
-        return Headline(Level.ERROR, f"Partition {name}{others} is being retried: see the error below.")
+        name, others = visible(retried[0].name), len(retried) - 1
+        who = f"Partition {name} and {count(others)} more are" if others else f"Partition {name} is"
+        return Headline(Level.ERROR, f"{who} being retried: see the error below.")
     if snapshot.problems:
         return Headline(
-            Level.WARNING, f"{visible(snapshot.problems[0].what)} cannot be read: what is shown may be old."
+            Level.WARNING, f"Not everything could be read ({visible(snapshot.problems[0].what)}): see below."
         )
     if flow.lag_s > _USUAL_LAG_S:
         return Headline(Level.WARNING, f"{_events(flow.waiting)} wait, the oldest for {span(flow.lag_s)}.")

@@ -75,8 +75,8 @@ class Streams:
                 yield message(html, name)
             await asyncio.sleep(_PAUSE_S)
             due = read_at + _TIMELINE_PAUSE_S - clock() if timeline is not None and behind else _HEARTBEAT_S
-            later = await self._changed(snapshot.number, max(due, 0.0))
-            if later is None:
+            later = await self.news(snapshot, max(due, 0.0))
+            if later is snapshot:
                 yield b": \n\n"
             else:
                 snapshot, behind = later, True
@@ -91,20 +91,18 @@ class Streams:
                     yield message(jsontext.encode(document_of(tracked)).decode())
             # What is no longer among the recent ones does not come back.
             seen = {each.id: each for each in snapshot.recent}
-            later = None
-            while later is None:
-                later = await self._changed(snapshot.number, _HEARTBEAT_S)
-                if later is None:
-                    yield b": \n\n"
+            later = await self.news(snapshot, _HEARTBEAT_S)
+            if later is snapshot:
+                yield b": \n\n"
             snapshot = later
 
-    async def _changed(self, number: int, timeout_s: float) -> Snapshot | None:
-        """The next snapshot; None where there is none in time."""
+    async def news(self, snapshot: Snapshot, timeout_s: float) -> Snapshot:
+        """The next snapshot after this one, or this one where there is none in time."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._view.changed(number)
+                return await self._view.changed(snapshot.number)
         except TimeoutError:
-            return None
+            return snapshot
 
 
 def message(data: str, event: str | None = None) -> bytes:

@@ -1,0 +1,219 @@
+"""What the console writes: numbers, times, commands, its first sentence, and its settings."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from relay.console.model import Arrival, Delivery, Flow, Partition, Problem, Snapshot, Stage, Subscription, Tracked
+from relay.console.settings import ConsoleSettings
+from relay.console.web import formats
+from relay.console.web.commands import Commands
+from relay.console.web.headline import Level, headline
+from relay.console.web.steps import steps
+from relay.errors import SettingsError
+from tests.support.console_view import NOON, TRACE, busy, committed, delivered, record, tracked
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "\N{EN DASH}"),
+        (-3, "0 s"),
+        (0, "0 s"),
+        (0.0354, "35 ms"),
+        (0.9996, "1.0 s"),
+        (4.24, "4.2 s"),
+        (59.2, "59 s"),
+        (59.99, "1 min"),
+        (200, "3 min 20 s"),
+        (3599.9, "1 h"),
+        (7500, "2 h 5 min"),
+        (863_990, "9 d 23 h"),
+        (86_400 * 12 + 4000, "12 d"),
+    ],
+)
+def test_spans_are_written_in_their_largest_units(seconds: float | None, text: str) -> None:
+    assert formats.span(seconds).replace("\u202f", " ") == text
+
+
+@pytest.mark.parametrize(
+    ("per_second", "text"),
+    [
+        (None, "\N{EN DASH}"),
+        (0, "0"),
+        (0.04, "0.0"),
+        (9.94, "9.9"),
+        (9.96, "10"),
+        (24.6, "25"),
+        (12_345, "12 345"),
+    ],
+)
+def test_rates_are_written_as_precisely_as_they_can_be_read(per_second: float | None, text: str) -> None:
+    assert formats.rate(per_second).replace("\u202f", " ") == text
+
+
+def test_times_are_written_in_utc() -> None:
+    assert formats.clock(NOON) == "11:30:00"
+    assert formats.clock(NOON + 0.0361) == "11:30:00.036"
+    assert formats.date(NOON) == "2026-02-09"
+    assert formats.written("2026-02-09T12:30:00+01:00") == "2026-02-09 11:30:00"
+    assert formats.written("<yesterday>\n") == "<yesterday>\\x0a"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain",
+        "it's",
+        "--all",
+        "$(id) `id` !x",
+        "a\nb\t",
+        "\x1b[201~x'\\",
+        "\u202e\u00e9",
+        "\U000e0001",
+        "",
+        "\N{PILE OF POO}",
+    ],
+)
+def test_a_word_of_a_command_means_the_text_to_a_shell(text: str) -> None:
+    word = formats.shell_word(text)
+
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    echoed = subprocess.run(
+        [bash, "-c", f"printf %s {word}"], capture_output=True, timeout=10, check=True, env={"LC_ALL": "C.UTF-8"}
+    )
+    assert echoed.stdout.decode() == text
+    assert word.isprintable()
+
+
+def test_commands_name_the_outbox_where_there_are_two() -> None:
+    assert Commands().show_record(record(1, id="3f1c")) == "python -m relay quarantine show 3f1c"
+    assert Commands("--source sql").release_record(record(1, id="-3f1c")) == (
+        "python -m relay quarantine release --source sql -- -3f1c"
+    )
+    assert Commands("--source sql").release_key("a b") == (
+        "python -m relay quarantine release --source sql --all '--partition-key=a b'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("traceparent", "template", "address"),
+    [
+        (f"00-{TRACE}-00f067aa0ba902b7-01", "https://t.test/{trace_id}?x=1", f"https://t.test/{TRACE}?x=1"),
+        (f"00-{TRACE}-00f067aa0ba902b7-01", None, None),
+        (f"00-{TRACE.upper()}-00f067aa0ba902b7-01", "https://t.test/{trace_id}", None),
+        (f"00-{TRACE}-00f067aa0ba902b7-01\n", "https://t.test/{trace_id}", None),
+        ("00-../../../evil-00f067aa0ba902b7-01", "https://t.test/{trace_id}", None),
+        (None, "https://t.test/{trace_id}", None),
+    ],
+)
+def test_only_a_trace_of_w3c_becomes_a_link(
+    traceparent: str | None, template: str | None, address: str | None
+) -> None:
+    assert formats.trace_address(traceparent, template) == address
+
+
+CALM = Snapshot(1, NOON, Flow(NOON, committed=5, published=5))
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "level", "text"),
+    [
+        (replace(CALM, number=0), Level.OK, "The outbox is being read."),
+        (CALM, Level.OK, "Every committed event has been accepted by the topic."),
+        (replace(CALM, flow=Flow(NOON, waiting=1, lag_s=1)), Level.OK, "1 event on the way to the topic."),
+        (
+            replace(CALM, flow=Flow(NOON, waiting=2, lag_s=9)),
+            Level.WARNING,
+            "2 events wait, the oldest for 9.0 s.",
+        ),
+        (replace(CALM, flow=Flow(NOON, parked=1)), Level.WARNING, "1 parked key."),
+        (replace(CALM, subscriptions=[Subscription("a", 0, 2)]), Level.WARNING, "2 dead-lettered messages."),
+        (
+            replace(CALM, problems=[Problem("outbox", "it is away")]),
+            Level.WARNING,
+            "Not everything could be read (outbox): see below.",
+        ),
+        (
+            replace(busy(), partitions=[Partition(name, None, None, 1, 9, retry=2) for name in "ab"]),
+            Level.ERROR,
+            "Partition a and 1 more are being retried: see the error below.",
+        ),
+        (
+            replace(CALM, flow=Flow(NOON, waiting=3, headroom_s=1800, lag_s=99)),
+            Level.ERROR,
+            "The first of 3 events that wait is deleted by its time to live in 30 min.",
+        ),
+    ],
+)
+def test_the_first_sentence_is_the_most_serious(snapshot: Snapshot, level: Level, text: str) -> None:
+    said = headline(snapshot)
+
+    assert (said.level, said.text.replace("\u202f", " ")) == (level, text)
+
+
+def test_an_event_takes_the_steps_that_are_known() -> None:
+    event = committed(1)
+    waiting = Delivery(event.id, "all", Arrival.WAITING, event.committed_at + 0.5)
+    gone = Tracked("x", Stage.QUARANTINED, None, quarantined=record(1))
+    cases = [
+        (tracked(event, Stage.COMMITTED), ["committed", "accepted (not yet)"]),
+        (tracked(event), ["committed", "accepted"]),
+        (
+            tracked(event, deliveries=[delivered(event), waiting]),
+            ["committed", "accepted", "delivered", "waiting (not yet)"],
+        ),
+        (tracked(event, Stage.PARKED, quarantined=record(1)), ["committed", "parked"]),
+        (tracked(event, Stage.QUARANTINED), ["committed", "quarantined"]),
+        # Released from quarantine by another copy, or accepted before its key was parked.
+        (
+            tracked(event, Stage.QUARANTINED, deliveries=[waiting]),
+            ["committed", "quarantined", "accepted", "waiting (not yet)"],
+        ),
+        (gone, ["quarantined"]),
+    ]
+
+    for state, wanted in cases:
+        kinds = [each.kind + ("" if each.done else " (not yet)") for each in steps(state)]
+        assert kinds == wanted
+
+
+def test_clocks_that_disagree_show_no_negative_time() -> None:
+    event = committed(1)
+
+    accepted = steps(tracked(event, published_at=event.committed_at - 0.4))[1]
+
+    assert accepted.after_s == 0
+
+
+def test_the_settings_of_the_console() -> None:
+    assert (
+        ConsoleSettings.from_environment({"CONSOLE_TRACE_URL": " ", "CONSOLE_SHOW_DATA": ""}) == ConsoleSettings()
+    )
+    whole = {"CONSOLE_TRACE_URL": "https://t.test/#/{trace_id}", "CONSOLE_SHOW_DATA": "True"}
+    assert ConsoleSettings.from_environment(whole) == ConsoleSettings("https://t.test/#/{trace_id}", True)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "javascript:alert('{trace_id}')",
+        "data:text/html,{trace_id}",
+        "https://{trace_id}.test/",
+        "https://t.test/",
+        "t.test/{trace_id}",
+        "https:///{trace_id}",
+        "https://[::1/{trace_id}",
+    ],
+)
+def test_only_an_address_of_the_web_with_a_place_for_the_trace_is_a_setting(address: str) -> None:
+    with pytest.raises(
+        SettingsError, match=r"CONSOLE_TRACE_URL .*(?s:.*)CONSOLE_SHOW_DATA is 'yes': set 'true' or"
+    ):
+        ConsoleSettings.from_environment({"CONSOLE_TRACE_URL": address, "CONSOLE_SHOW_DATA": "yes"})
