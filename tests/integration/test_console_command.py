@@ -1,0 +1,101 @@
+"""`python -m relay console` as a process: its address, its page without services, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+
+from relay.cli.results import ExitCode
+from tests.infra.project import ROOT
+
+# Nothing listens on port 1.
+NOWHERE = {
+    "COSMOS": f"AccountEndpoint=http://127.0.0.1:1/;AccountKey={base64.b64encode(b'key').decode()};",
+    "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=x;SharedAccessKey=eA==;UseDevelopmentEmulator=true;",
+    "SERVICEBUS_TOPIC": "parcel-events",
+}
+
+
+@asynccontextmanager
+async def console(*options: str, **settings: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    kept = {
+        name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "SYSTEMROOT", "PYTHONPATH")
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "relay", "console", "--port", "0", *options),
+        cwd=ROOT,
+        env=kept | NOWHERE | settings,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def address_of(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        line = (await process.stdout.readline()).decode()
+    found = re.fullmatch(r"The console is on (http://\S+/)\n", line)
+    assert found is not None, line
+    return found[1]
+
+
+async def ended(process: asyncio.subprocess.Process) -> tuple[str, str]:
+    async with asyncio.timeout(20):
+        out, error = await process.communicate()
+    return out.decode(), error.decode()
+
+
+async def test_it_serves_a_page_without_its_services_until_it_is_stopped() -> None:
+    async with console() as process, aiohttp.ClientSession() as session:
+        address = await address_of(process)
+        assert address.startswith("http://127.0.0.1:")
+        async with session.get(address) as page:
+            assert page.status == 200
+            assert "parcel-events" in await page.text()
+        stream = await session.get(f"{address}stream")
+        async with asyncio.timeout(30):
+            while "<li><strong>" not in (line := (await stream.content.readline()).decode()):
+                assert line, "the stream has ended"
+
+        process.send_signal(signal.SIGTERM)
+        out, error = await ended(process)
+
+    assert process.returncode == ExitCode.OK, error
+    assert out == "Stopped.\n"
+
+
+async def test_on_an_address_that_others_reach_it_asks_for_who_is_signed_in() -> None:
+    async with console("--host", "0.0.0.0") as process, aiohttp.ClientSession() as session:
+        address = (await address_of(process)).replace("0.0.0.0", "127.0.0.1")
+        async with session.get(address) as refused:
+            assert refused.status == 401
+        process.terminate()
+        _, error = await ended(process)
+
+    assert "It answers only requests that the platform has authenticated." in error
+
+
+async def test_wrong_settings_are_named() -> None:
+    async with console("--host", "192.0.2.1", CONSOLE_TRACE_URL="javascript:{trace_id}") as process:
+        _, error = await ended(process)
+        assert process.returncode == ExitCode.USAGE
+        assert "CONSOLE_TRACE_URL is 'javascript:{trace_id}'" in error
+    async with console("--host", "192.0.2.1") as process:
+        _, error = await ended(process)
+        assert process.returncode == ExitCode.USAGE
+        assert "of 192.0.2.1 cannot be listened on" in error
