@@ -7,6 +7,7 @@ import pytest
 from tests.infra.checks import (
     alerts,
     app,
+    console,
     cosmos,
     names,
     network,
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.xdist_group("infra")
 MODULES = (
     alerts,
     app,
+    console,
     cosmos,
     names,
     network,

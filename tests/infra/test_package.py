@@ -156,7 +156,7 @@ def test_what_is_uploaded_suffices_for_an_outbox_in_sql(uploaded: Path) -> None:
 
     assert result.returncode == 0, result.stderr
     assert all(Path(path).is_relative_to(uploaded) for path in result.stdout.split()), result.stdout
-    assert suffixes == {".py", ".sql", ".json", ".txt", ".typed"}
+    assert suffixes == {".py", ".sql", ".json", ".txt", ".typed", ".html", ".css", ".js", ".svg"}
     assert not list(uploaded.rglob("test*"))
 
 

@@ -95,6 +95,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "empty": lambda value: not value,
     "environment": lambda: {
         "name": "AzureCloud",
+        "authentication": {"loginEndpoint": "https://login.microsoftonline.com/"},
         "suffixes": {"storage": "core.windows.net", "sqlServerHostname": ".database.windows.net"},
     },
     "fail": _fail,

@@ -70,6 +70,8 @@ def _at_runtime(resource: Resource, name: str) -> Any:
             return {"fullyQualifiedDomainName": f"{own}.database.windows.net"}
         case "Microsoft.ContainerRegistry/registries":
             return {"loginServer": f"{own}.azurecr.io"}
+        case "Microsoft.App/managedEnvironments":
+            return {"defaultDomain": f"{own}.westeurope.azurecontainerapps.io"}
         case "Microsoft.Insights/components":
             return {"ConnectionString": f"InstrumentationKey={uuid.uuid5(uuid.NAMESPACE_URL, own)}"}
     raise BicepError(f"the runtime properties of {resource.type} are not known here")

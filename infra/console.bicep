@@ -1,0 +1,116 @@
+targetScope = 'resourceGroup'
+
+metadata name = 'Console of the Outbox Relay'
+metadata description = 'The page that shows where events are, as a container app that only people of your directory can open. Deploy it into the resource group of main.bicep or sql.bicep.'
+
+@description('Name of the container app.')
+param name string = 'ca-relay-console'
+param location string = resourceGroup().location
+
+@description('Additional tags for every resource.')
+param tags object = {}
+
+@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay:1.0.0.')
+param image string
+
+@description('Name of the container registry of this resource group that has the image; empty for a public image.')
+param registryName string = ''
+
+// Who may open it
+
+@description('Client id of an app registration of Microsoft Entra ID that issues ID tokens to https://<address of the app>/.auth/login/aad/callback.')
+param signInClientId string
+
+@minLength(1)
+@description('Object ids of the groups whose members may open the page. The registration must add group claims to its tokens.')
+param groupObjectIds array
+
+@description('IPv4 ranges from which the page can be reached, such as 203.0.113.0/24; empty for all.')
+param allowedIpRanges array = []
+
+// What it reads
+
+@description('Name of the account in this resource group that has the outbox; empty for an outbox in SQL.')
+param cosmosAccountName string = ''
+param cosmosDatabase string = 'outbox'
+
+@description('Name of the Service Bus namespace in this resource group.')
+param serviceBusName string
+param serviceBusTopic string = 'domain-events'
+
+@description('Let the console read how many messages each subscription has. Service Bus has no role for that alone: the console gets Azure Service Bus Data Owner on the topic. Without it, it gets Data Receiver, and shows no subscriptions.')
+param showSubscriptions bool = true
+
+@description('Further settings by name (docs/settings.md, docs/console.md), such as SQL, SQL_FEED and SQL_SHARDS for an outbox in SQL, or CONSOLE_TRACE_URL.')
+param settings object = {}
+
+var identityName = 'id-${name}'
+var identityId = resourceId('Microsoft.ManagedIdentity/userAssignedIdentities', identityName)
+var allTags = union({ application: 'outbox-relay' }, tags)
+var onCosmos = !empty(cosmosAccountName)
+var cosmosSettings = onCosmos ? {
+  COSMOS__accountEndpoint: access.outputs.cosmosEndpoint
+  COSMOS__credential: 'managedidentity'
+  COSMOS__clientId: identity.outputs.clientId
+  COSMOS_DATABASE: cosmosDatabase
+} : {
+  SQL__credential: 'managedidentity'
+  SQL__clientId: identity.outputs.clientId
+}
+
+// Not the relay's identity: the console cannot send, and in Cosmos DB it can write nothing.
+module identity 'modules/identity.bicep' = {
+  name: 'console-identity'
+  params: {
+    name: identityName
+    location: location
+    tags: allTags
+  }
+}
+
+module access 'modules/console-access.bicep' = {
+  name: 'console-access'
+  params: {
+    cosmosAccountName: cosmosAccountName
+    cosmosDatabase: cosmosDatabase
+    serviceBusName: serviceBusName
+    serviceBusTopic: serviceBusTopic
+    showSubscriptions: showSubscriptions
+    consoleIdentityId: identityId
+    consolePrincipalId: identity.outputs.principalId
+  }
+}
+
+module registryAccess 'modules/registry-access.bicep' = if (!empty(registryName)) {
+  name: 'console-registry-access'
+  params: {
+    registryName: registryName
+    relayIdentityId: identityId
+    relayPrincipalId: identity.outputs.principalId
+  }
+}
+
+module console 'modules/console.bicep' = {
+  name: 'console'
+  params: {
+    name: name
+    environmentName: 'cae-${name}'
+    location: location
+    tags: allTags
+    identityId: identityId
+    image: image
+    registryServer: empty(registryName) ? '' : registryAccess!.outputs.server
+    signInClientId: signInClientId
+    groupObjectIds: groupObjectIds
+    allowedIpRanges: allowedIpRanges
+    consoleSettings: union({
+      SERVICEBUS__fullyQualifiedNamespace: access.outputs.serviceBusNamespace
+      SERVICEBUS__credential: 'managedidentity'
+      SERVICEBUS__clientId: identity.outputs.clientId
+      SERVICEBUS_TOPIC: serviceBusTopic
+    }, cosmosSettings, settings)
+  }
+}
+
+output address string = console.outputs.address
+output identityName string = identityName
