@@ -38,7 +38,7 @@ param cosmosDatabase string = 'outbox'
 param serviceBusName string
 param serviceBusTopic string = 'domain-events'
 
-@description('Let the console read how many messages each subscription has. Service Bus has no role for that alone: the console gets Azure Service Bus Data Owner on the topic. Without it, it gets Data Receiver, and shows no subscriptions.')
+@description('Let the console read how many messages each subscription has. Service Bus has no role for that alone: the console gets Azure Service Bus Data Owner on the topic. Without it, it has no right on Service Bus, and shows neither subscriptions nor dead letters.')
 param showSubscriptions bool = true
 
 @description('Further settings by name (docs/settings.md, docs/console.md), such as SQL, SQL_FEED and SQL_SHARDS for an outbox in SQL, or CONSOLE_TRACE_URL.')
@@ -58,7 +58,7 @@ var cosmosSettings = onCosmos ? {
   SQL__clientId: identity.outputs.clientId
 }
 
-// Not the relay's identity: the console cannot send, and in Cosmos DB it can write nothing.
+// Not the relay's identity: in Cosmos DB, the console's can write nothing.
 module identity 'modules/identity.bicep' = {
   name: 'console-identity'
   params: {

@@ -13,9 +13,7 @@ param consolePrincipalId string
 
 var onCosmos = !empty(cosmosAccountName)
 // https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/integration
-var dataReceiver = '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
 var dataOwner = '090c5cfd-751d-490a-894a-3ce6f1109419'
-var topicRole = showSubscriptions ? dataOwner : dataReceiver
 
 resource account 'Microsoft.DocumentDB/databaseAccounts@2025-04-15' existing = {
   name: onCosmos ? cosmosAccountName : 'none'
@@ -42,11 +40,12 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' existing = {
   name: serviceBusTopic
 }
 
-resource consoleMayLook 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(topic.id, consoleIdentityId, topicRole)
+// The role can send and receive as well. The console does neither.
+resource consoleMayLook 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (showSubscriptions) {
+  name: guid(topic.id, consoleIdentityId, dataOwner)
   scope: topic
   properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', topicRole)
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataOwner)
     principalId: consolePrincipalId
     principalType: 'ServicePrincipal'
   }

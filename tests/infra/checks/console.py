@@ -97,7 +97,7 @@ def the_console_has_an_identity_of_its_own_that_reads(project: Project) -> None:
     assert str(account.at("properties.scope")).endswith("/databaseAccounts/cosmos-relay-x/dbs/outbox")
     assert principals == {account.at("properties.principalId")}
     assert topic_roles(deployment) == ["Azure Service Bus Data Owner"]
-    assert topic_roles(on_cosmos(project, showSubscriptions=False)) == ["Azure Service Bus Data Receiver"]
+    assert topic_roles(on_cosmos(project, showSubscriptions=False)) == []
     assert not on_sql(project).of(f"{COSMOS}/sqlRoleAssignments")
 
 
