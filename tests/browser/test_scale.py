@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 
 from relay.console.model import Partition, Timeline
 from relay.console.web.server import serving
-from tests.support.console_page import START_MS, UPDATE_MS, Checker, ConsolePage, console_of
+from tests.support.console_page import START_MS, WAIT_MS, Checker, ConsolePage, console_of
 from tests.support.console_view import InMemoryView, busy, committed, tracked
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
@@ -30,8 +30,8 @@ async def test_50_000_keys_do_not_choke_it(console: ConsolePage) -> None:
             flow=replace(view.latest.flow, committed=last, published=last),
             recent=[tracked(committed(number, f"contact-{number}")) for number in numbers],
         )
-    await expect(page.locator("[sse-swap=committed] .big")).to_have_text("50\u202f000", timeout=UPDATE_MS)
-    await expect(page.locator("#recent tbody tr").first).to_contain_text("contact-50000", timeout=UPDATE_MS)
+    await expect(page.locator("[sse-swap=committed] .big")).to_have_text("50\u202f000", timeout=WAIT_MS)
+    await expect(page.locator("#recent tbody tr").first).to_contain_text("contact-50000", timeout=WAIT_MS)
 
     assert await page.locator("#partitions tbody tr").count() == 64
     assert await page.evaluate("document.querySelectorAll('*').length") < 2500
@@ -55,5 +55,5 @@ async def test_a_lost_stream_is_opened_again_and_shows_what_came_in_between(brow
     await view.count(committed=77)
     async with serving(console_of(view, checker), "127.0.0.1", urlsplit(address).port or 0):
         await expect(page.locator("#connection")).to_have_text("live", timeout=START_MS)
-        await expect(page.locator("[sse-swap=committed] .big")).to_have_text("77", timeout=UPDATE_MS)
+        await expect(page.locator("[sse-swap=committed] .big")).to_have_text("77", timeout=WAIT_MS)
         await context.close()
