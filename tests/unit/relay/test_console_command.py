@@ -1,0 +1,46 @@
+"""The options of `python -m relay console`, and the check that its page runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.cli.console.checking import check_of
+from relay.cli.main import parser
+from relay.cli.sources import SourceKind, for_source
+from relay.settings import Settings
+
+BOTH = {
+    "COSMOS__accountEndpoint": "https://x.documents.azure.com:443/",
+    "SQL": "postgresql://relay@x.postgres.database.azure.com/outbox",
+    "SERVICEBUS__fullyQualifiedNamespace": "x.servicebus.windows.net",
+}
+
+
+def test_by_default_it_is_for_this_machine_and_counts_from_now() -> None:
+    arguments = parser().parse_args(["console"])
+
+    assert (arguments.host, arguments.port, arguments.begin, arguments.source) == ("127.0.0.1", 8080, "now", None)
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "http", "8 0", "\N{SUPERSCRIPT TWO}"])
+def test_what_is_no_port_is_named(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["console", f"--port={port}"])
+
+    assert "is no port: give a number from 0 to 65535" in capsys.readouterr().err
+
+
+def test_one_outbox_is_chosen_of_two() -> None:
+    settings = Settings.from_environment(BOTH)
+
+    assert for_source(settings, SourceKind.SQL).cosmos is None
+    assert for_source(settings, SourceKind.SQL).sql == settings.sql
+    assert for_source(settings, SourceKind.COSMOS).sql is None
+    assert for_source(settings, SourceKind.COSMOS).cosmos == settings.cosmos
+
+
+async def test_the_check_of_the_page_is_that_of_the_command() -> None:
+    findings = await check_of({"RELAY_SENDERS": "none"})()
+
+    assert {each.severity for each in findings} == {"error"}
+    assert [each.text for each in findings if "RELAY_SENDERS is 'none'" in each.text]
