@@ -24,6 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # The project's queues and topics, in the official emulator's format.
 ENTITIES = ROOT / "infra" / "emulators" / "Config.json"
 
+# As in Azure. In that file it is the official emulator's longest, which is shorter.
+DUPLICATE_WINDOW = "PT10M"
+
 _LOG_LINES = 12
 
 
@@ -76,8 +79,8 @@ class Part:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=sink,
-                env=_environment(environment),
-                **_own_group(),
+                env=child_environment(environment),
+                **own_group(),
             )
         part = cls(name, process, log)
         try:
@@ -197,7 +200,7 @@ async def output_of(*arguments: str, environment: Mapping[str, str] | None = Non
         *(sys.executable, *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=_environment(environment),
+        env=child_environment(environment),
     )
     try:
         async with asyncio.timeout(within_s):
@@ -211,13 +214,14 @@ async def output_of(*arguments: str, environment: Mapping[str, str] | None = Non
     return output.decode()
 
 
-def _environment(added: Mapping[str, str] | None) -> dict[str, str]:
+def child_environment(added: Mapping[str, str] | None) -> dict[str, str]:
+    """The environment of a Python module of this project as a child process; `added` takes precedence."""
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(added or {})}
 
 
-def _own_group() -> dict[str, Any]:
-    """A Ctrl-C in the terminal then reaches this process alone, which stops its parts in order."""
+def own_group() -> dict[str, Any]:
+    """Options of a child process. A Ctrl-C in the terminal then reaches this process alone."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return {"start_new_session": True}

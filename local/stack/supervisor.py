@@ -10,7 +10,7 @@ from typing import Self
 from local.stack import outboxes
 from local.stack.environment import Source, servicebus_settings
 from local.stack.options import DEFAULT_WORKER, StackOptions
-from local.stack.parts import ENTITIES, Part, PartFailed, emulator
+from local.stack.parts import DUPLICATE_WINDOW, ENTITIES, Part, PartFailed, emulator
 
 
 class Stack:
@@ -79,6 +79,7 @@ class Stack:
         self.servicebus = await emulator(
             "servicebus",
             *("--port", str(options.servicebus_port), "--admin-port", str(options.servicebus_admin_port)),
+            *(() if options.entities else ("--duplicate-window", DUPLICATE_WINDOW)),
             *("--entities", str(options.entities or ENTITIES)),
             *(*options.edge_options, *options.servicebus_options),
             log=options.logs / "servicebus.log",

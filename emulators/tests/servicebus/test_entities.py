@@ -9,6 +9,7 @@ import pytest
 
 from outbox_emulators.properties import parse_duration
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
+from outbox_emulators.servicebus.entity_types import DuplicateDetection
 from outbox_emulators.servicebus.filters import CorrelationFilter, TrueFilter
 from outbox_emulators.servicebus.message import Property
 
@@ -138,6 +139,16 @@ def test_a_topic_can_be_made_partitioned_without_saying_so_in_the_file() -> None
     assert entities.with_partitioning("t").topics[0].sending.partitioned
     with pytest.raises(EntitiesError, match="no queue or topic 'u'"):
         entities.with_partitioning("u")
+
+
+def test_every_entity_that_detects_duplicates_can_be_given_another_window() -> None:
+    detecting = {"RequiresDuplicateDetection": True, "DuplicateDetectionHistoryTimeWindow": "PT5M"}
+    entities = Entities.from_document(
+        document(Topics=[{"Name": "t", "Properties": detecting}, {"Name": "plain"}])
+    ).with_duplicate_window(600_000)
+
+    windows = {topic.name: topic.sending.duplicates for topic in entities.topics}
+    assert windows == {"t": DuplicateDetection(600_000), "plain": None}
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,16 @@ import sys
 from pathlib import Path
 
 from outbox_emulators import process
+from outbox_emulators.properties import parse_duration
 from outbox_emulators.servicebus.edges import DEFAULT_SEED, parse_seed
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
+from outbox_emulators.servicebus.entity_types import DAY_MS
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.shorthand import entities_of
+
+# https://learn.microsoft.com/azure/service-bus-messaging/duplicate-detection
+_MIN_WINDOW_MS = 20_000
+_MAX_WINDOW_MS = 7 * DAY_MS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a queue or topic to partition, for which the file's format has no property; may be repeated",
     )
     parser.add_argument(
+        "--duplicate-window",
+        type=_window_ms,
+        metavar="DURATION",
+        help="ISO 8601 duration of every duplicate detection window, such as PT10M, for which the file's format "
+        "allows five minutes at most",
+    )
+    parser.add_argument(
         "--ack-delay-ms",
         type=int,
         default=0,
@@ -73,6 +86,16 @@ def _seed(text: str) -> int | None:
         raise argparse.ArgumentTypeError(f"must be a whole number or 'off', not '{text}'") from None
 
 
+def _window_ms(text: str) -> int:
+    try:
+        milliseconds = parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not _MIN_WINDOW_MS <= milliseconds <= _MAX_WINDOW_MS:
+        raise argparse.ArgumentTypeError(f"must be from PT20S to P7D, not '{text}'")
+    return milliseconds
+
+
 def _milliseconds(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"must be a whole number of milliseconds above 0, not '{text}'")
@@ -97,6 +120,8 @@ def _entities(arguments: argparse.Namespace) -> Entities:
         entities = Entities.from_file(arguments.entities)
     for name in arguments.partitioned:
         entities = entities.with_partitioning(name)
+    if arguments.duplicate_window is not None:
+        entities = entities.with_duplicate_window(arguments.duplicate_window)
     return entities
 
 

@@ -86,12 +86,26 @@ class Entities:
             topics=tuple(_partitioned(topic) if topic.name == name else topic for topic in self.topics),
         )
 
+    def with_duplicate_window(self, window_ms: int) -> Entities:
+        """Return the same entities, each that detects duplicates with this window, in milliseconds."""
+        return replace(
+            self,
+            queues=tuple(_with_window(queue, window_ms) for queue in self.queues),
+            topics=tuple(_with_window(topic, window_ms) for topic in self.topics),
+        )
+
 
 E = TypeVar("E", QueueEntity, TopicEntity)
 
 
 def _partitioned(entity: E) -> E:
     return replace(entity, sending=replace(entity.sending, partitioned=True))
+
+
+def _with_window(entity: E, window_ms: int) -> E:
+    if entity.sending.duplicates is None:
+        return entity
+    return replace(entity, sending=replace(entity.sending, duplicates=DuplicateDetection(window_ms)))
 
 
 def _read_document(document: Reader) -> Entities:
