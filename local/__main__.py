@@ -17,6 +17,9 @@ except ModuleNotFoundError as error:
 
 _COMMANDS = {
     "up": ("local.stack.command", "start the whole stack: cosmos, servicebus and functions"),
+    "wait": ("local.stack.waiting", "wait until the stack is ready"),
+    "down": ("local.stack.stopping", "stop the stack"),
+    "send": ("local.sending.command", "commit an event to the running stack"),
     "demo": ("local.demo.command", "run the contact service on a stack of its own, and check what arrives"),
     "chaos": ("local.chaos.command", "inject faults from a seed, and check the guarantees"),
     "soak": ("local.soak.command", "relay many events, and check that memory does not grow"),

@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from local.stack import detached, ports
 from local.stack.environment import Source, write_env_file
 from local.stack.live import show_rates
+from local.stack.lock import DEFAULT_ENV_FILE, AlreadyRunsError, Lock, option
 from local.stack.parts import ROOT
+from local.stack.ports import PortsInUseError
 from local.stack.probe import Probe
 from local.stack.readings import Readings
 from local.stack.supervisor import PartFailed, Stack, StackOptions
@@ -25,13 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Source.COSMOS,
         help="where the events come from",
     )
-    parser.add_argument("--port", type=int, default=7070, help="readiness probe; for any port, 0 takes a free one")
-    parser.add_argument("--cosmos-port", type=int, default=8081, help="Cosmos DB")
-    parser.add_argument("--postgresql-port", type=int, default=5432, help="PostgreSQL, with --source sql")
+    ports.add_arguments(parser)
     parser.add_argument("--shards", type=int, default=4, help="shards of the SQL feed")
-    parser.add_argument("--servicebus-port", type=int, default=5672, help="Service Bus, AMQP")
-    parser.add_argument("--servicebus-admin-port", type=int, default=5300, help="Service Bus, HTTP")
-    parser.add_argument("--functions-port", type=int, default=7071, help="the Functions host's status")
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
     parser.add_argument("--entities", type=Path, help="Config.json of queues and topics; the project's by default")
     parser.add_argument(
@@ -39,14 +38,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="file to keep the documents in, or folder for PostgreSQL; not kept by default",
     )
-    parser.add_argument(
-        "--env-file", type=Path, default=Path(".local/stack.env"), help="file to write the settings to"
-    )
+    parser.add_argument("--env-file", type=Path, default=DEFAULT_ENV_FILE, help="file to write the settings to")
     parser.add_argument("--logs", type=Path, default=Path(".local/logs"), help="folder for the logs")
     parser.add_argument(
         "--no-functions",
         action="store_true",
         help="start only the services, to run the relay in another way",
+    )
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="start the stack in the background, and return when it is ready; `down` stops it",
     )
     parser.add_argument(
         "--rates-every",
@@ -58,59 +60,95 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Run the stack until Ctrl-C or SIGTERM (exit code 0), or until a part fails (1)."""
-    options = StackOptions(
-        source=arguments.source,
-        shards=arguments.shards,
-        postgresql_port=arguments.postgresql_port,
-        cosmos_port=arguments.cosmos_port,
-        servicebus_port=arguments.servicebus_port,
-        servicebus_admin_port=arguments.servicebus_admin_port,
-        functions_port=arguments.functions_port,
-        data=arguments.data,
-        entities=arguments.entities,
-        app=arguments.app,
-        logs=arguments.logs,
-        hosts=0 if arguments.no_functions else 1,
-    )
+    """Run the stack until Ctrl-C or SIGTERM (exit code 0), or until a part fails (1).
+
+    With `--detach`, return when it is ready (0), or could not be started (1). A second stack with the same env
+    file is refused (1), as are ports that are in use (1).
+    """
     try:
-        await until_done(_serve(options, arguments.port, arguments.env_file, arguments.rates_every))
+        if arguments.detach:
+            started = await until_done(detached.start(arguments))
+            stop = f"  Stop it: python -m local down{option(arguments.env_file)}"
+            _print_lines([*started.lines, _logs(arguments), stop])
+        else:
+            await until_done(_serve(arguments))
     except Stopped:
         print("Stopped.")
         return 0
     except PartFailed as failure:
         print(f"The stack stopped: {failure}", file=sys.stderr)
         return 1
+    except (AlreadyRunsError, PortsInUseError, detached.NotStartedError) as failure:
+        print(failure, file=sys.stderr)
+        return 1
     return 0
 
 
-async def _serve(options: StackOptions, probe_port: int, env_file: Path, rates_every_s: float | None) -> None:
-    async with Stack(options) as stack, Probe(stack, probe_port) as probe:
-        ready_url = f"http://127.0.0.1:{probe.port}/ready"
-        admin_url = f"http://127.0.0.1:{stack.servicebus.details['admin_port']}"
-        write_env_file(
-            env_file,
-            {
-                **stack.settings,
-                "SERVICEBUS_ADMIN": admin_url,
-                "LOCAL_STACK_READY": ready_url,
-                "LOCAL_SERVICEBUS_ADMIN": admin_url,
-            },
-        )
-        print("The local stack is ready.")
-        outbox = "SQL" if options.source is Source.SQL else "COSMOS"
-        print(f"  {outbox:<11} {stack.settings[outbox]}")
-        print(f"  SERVICEBUS  {stack.settings['SERVICEBUS']}")
-        print(f"  Service Bus counts  {admin_url}/admin/entities")
-        for host in stack.hosts:
-            if options.source is Source.SQL:
-                print(f"  Relay               {host.name}, process {host.pid}")
-            else:
-                print(f"  Functions host      http://127.0.0.1:{host.details['port']}/admin/status")
-        print(f"  Readiness probe     {ready_url}")
-        print(f"  Settings for a shell: source {env_file}")
-        print(f"  Logs: {options.logs}/   Ctrl-C stops everything.", flush=True)
-        await _watch(stack, rates_every_s)
+def _options(arguments: argparse.Namespace, chosen: Mapping[ports.Port, int]) -> StackOptions:
+    return StackOptions(
+        source=arguments.source,
+        shards=arguments.shards,
+        cosmos_port=chosen[ports.COSMOS],
+        postgresql_port=chosen[ports.POSTGRESQL],
+        servicebus_port=chosen[ports.SERVICEBUS],
+        servicebus_admin_port=chosen[ports.SERVICEBUS_ADMIN],
+        functions_port=chosen[ports.FUNCTIONS],
+        data=arguments.data,
+        entities=arguments.entities,
+        app=arguments.app,
+        logs=arguments.logs,
+        hosts=0 if arguments.no_functions else 1,
+    )
+
+
+async def _serve(arguments: argparse.Namespace) -> None:
+    with Lock(arguments.env_file) as lock:
+        chosen = ports.chosen(arguments)
+        ports.check(chosen, arguments.source, hosts=not arguments.no_functions)
+        options = _options(arguments, chosen)
+        async with Stack(options) as stack, Probe(stack, chosen[ports.PAGE]) as probe:
+            ready_url = f"http://127.0.0.1:{probe.port}/ready"
+            admin_url = f"http://127.0.0.1:{stack.servicebus.details['admin_port']}"
+            write_env_file(
+                arguments.env_file,
+                {
+                    **stack.settings,
+                    "SERVICEBUS_ADMIN": admin_url,
+                    "LOCAL_STACK_READY": ready_url,
+                    "LOCAL_SERVICEBUS_ADMIN": admin_url,
+                },
+            )
+            lines = _addresses(stack, admin_url, ready_url, arguments.env_file)
+            lock.ready(ready_url, lines)
+            _print_lines([*lines, f"{_logs(arguments)}   Ctrl-C stops everything."])
+            await _watch(stack, arguments.rates_every)
+
+
+def _addresses(stack: Stack, admin_url: str, ready_url: str, env_file: Path) -> list[str]:
+    """What a person sees of a stack that is ready."""
+    outbox = "SQL" if stack.source is Source.SQL else "COSMOS"
+    lines = [
+        "The local stack is ready.",
+        f"  {outbox:<11} {stack.settings[outbox]}",
+        f"  SERVICEBUS  {stack.settings['SERVICEBUS']}",
+        f"  Service Bus counts  {admin_url}/admin/entities",
+    ]
+    for host in stack.hosts:
+        if stack.source is Source.SQL:
+            lines.append(f"  Relay               {host.name}, process {host.pid}")
+        else:
+            lines.append(f"  Functions host      http://127.0.0.1:{host.details['port']}/admin/status")
+    lines.append(f"  Readiness probe     {ready_url}")
+    lines.append(f"  Settings for a shell: source {env_file}")
+    return lines
+
+
+def _logs(arguments: argparse.Namespace) -> str:
+    return f"  Logs: {arguments.logs}/"
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    print("\n".join(lines), flush=True)
 
 
 async def _watch(stack: Stack, rates_every_s: float | None) -> None:

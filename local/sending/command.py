@@ -1,0 +1,69 @@
+"""`python -m local send`: commit an event of your own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from local.sending.event import EVENT_TYPE, Event, WordError, parse_fields
+from local.sending.outboxes import NotCommittedError, open_writer
+from local.stack.lock import add_option, option
+from local.stack.settings import READY, NoStackError, of_running
+from outbox import InvalidDocument
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `send`."""
+    parser.add_argument("key", metavar="KEY", help="partition key: its events stay in order")
+    parser.add_argument("action", metavar="ACTION", help="what happened, such as ContactRenamed")
+    parser.add_argument(
+        "fields", metavar="NAME=VALUE", nargs="*", help="a field of the data; NAME:=JSON for other than a string"
+    )
+    parser.add_argument("--data", metavar="JSON", help="the data as an object; single fields take precedence")
+    parser.add_argument("--count", type=_positive, default=1, help="how many events, each in its own transaction")
+    parser.add_argument("--type", default=EVENT_TYPE, help="type of the document; the relay ignores others")
+    parser.add_argument("--id", help="id of the event, with a single one (default: a random UUID)")
+    add_option(parser)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
+    return int(text)
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Commit events and print their ids: 0; 1 when one is refused; 2 on wrong usage, or without a stack."""
+    try:
+        fields = parse_fields(arguments.fields, arguments.data)
+        if arguments.id and arguments.count > 1:
+            raise WordError("--id is the id of one event: leave it out with --count.")
+        settings = of_running(arguments.env_file)
+    except (WordError, NoStackError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    try:
+        async with open_writer(settings) as writer:
+            for _ in range(arguments.count):
+                given = {"id": arguments.id} if arguments.id else {}
+                event = Event(arguments.key, arguments.action, fields, arguments.type, **given)
+                sequence = await writer.commit(event)
+                print(event.id, flush=True)
+    except (NotCommittedError, InvalidDocument) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(_next(arguments, sequence, settings), file=sys.stderr)
+    return 0
+
+
+def _next(arguments: argparse.Namespace, sequence: int, settings: Mapping[str, str]) -> str:
+    """What was done, and what to do next."""
+    what = f"Committed {arguments.action} as number {sequence} of {arguments.key}."
+    if arguments.count > 1:
+        what = f"Committed {arguments.count} events of {arguments.key}, the last as number {sequence}."
+    if READY not in settings:
+        return what
+    page = f"{settings[READY].removesuffix('ready')}key?key={quote(arguments.key, safe='')}"
+    return f"{what} See where it is: {page}, or python -m local watch{option(arguments.env_file)}"

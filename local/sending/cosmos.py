@@ -1,0 +1,109 @@
+"""Commits events to Cosmos DB: a business document and its event in one transactional batch."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError, CosmosResourceNotFoundError
+
+from local.sending.event import Event
+from local.sending.outboxes import NotCommittedError
+from outbox.session import keep_session_token
+
+# Concurrent commits of one key: each makes one of the others try again.
+_ATTEMPTS = 20
+_CONFLICT, _PRECONDITION_FAILED = 409, 412
+
+Operation = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+_LAST = "SELECT VALUE MAX(c.sequence) FROM c"
+
+
+@asynccontextmanager
+async def open_cosmos(settings: Mapping[str, str]) -> AsyncIterator[CosmosWriter]:
+    """A writer for the container that the settings name."""
+    async with CosmosClient.from_connection_string(settings["COSMOS"]) as client:
+        database = client.get_database_client(settings["COSMOS_DATABASE"])
+        yield CosmosWriter(database.get_container_client(settings["COSMOS_CONTAINER"]))
+
+
+class CosmosWriter:
+    """See `outboxes.Writer`.
+
+    The business document of a key has the id `sent-KEY`, the fields of its last event, and that event's number. It
+    is replaced on condition of its ETag, so that the numbers have no gap and follow the order of the commits.
+    """
+
+    def __init__(self, container: ContainerProxy) -> None:
+        self._container = container
+
+    async def commit(self, event: Event, /) -> int:
+        """As Writer.commit."""
+        for _ in range(_ATTEMPTS):
+            stored = await self._stored(event.partition_key)
+            last = await self._last(event.partition_key) if stored is None else stored["sequence"]
+            sequence = int(last or 0) + 1
+            try:
+                results = await self._container.execute_item_batch(
+                    [_save(event, sequence, stored), ("create", (event.document(sequence),), {})],
+                    partition_key=event.partition_key,
+                )
+            except CosmosBatchOperationError as error:
+                if error.status_code not in (_CONFLICT, _PRECONDITION_FAILED):
+                    raise NotCommittedError(f"Cosmos DB refused the event: {error.message}") from error
+                keep_session_token(self._container, error.headers)
+                found = await self._number_of(event)
+                if found is not None:
+                    return found
+            except CosmosHttpResponseError as error:
+                raise NotCommittedError(f"Cosmos DB refused the event: {error.message}") from error
+            else:
+                keep_session_token(self._container, results.get_response_headers())
+                return sequence
+        raise NotCommittedError(f"Others keep committing events of {event.partition_key}: try again.")
+
+    async def _stored(self, key: str) -> dict[str, Any] | None:
+        try:
+            return dict(await self._container.read_item(_id(key), key))
+        except CosmosResourceNotFoundError:
+            return None
+
+    async def _last(self, key: str) -> int | None:
+        """The number of the key's last event; other writers may have numbered some."""
+        found = [last async for last in self._container.query_items(_LAST, partition_key=key)]
+        return found[0] if found and isinstance(found[0], int) else None
+
+    async def _number_of(self, event: Event) -> int | None:
+        """Its number if this event is stored, as when the response to an attempt was lost; None if none is.
+
+        Raises:
+            NotCommittedError: Another event has its id.
+        """
+        try:
+            stored = await self._container.read_item(event.id, event.partition_key)
+        except CosmosResourceNotFoundError:
+            return None
+        if stored["data"].get("createdAt") != event.created_at:
+            raise NotCommittedError(f"There is an event '{event.id}' already: give another --id.")
+        return int(stored["sequence"])
+
+
+def _id(key: str) -> str:
+    return f"sent-{key}"
+
+
+def _save(event: Event, sequence: int, stored: Mapping[str, Any] | None) -> Operation:
+    """The operation that stores the business document."""
+    document = {
+        "id": _id(event.partition_key),
+        "partitionKey": event.partition_key,
+        "type": "sent",
+        "data": dict(event.fields),
+        "sequence": sequence,
+    }
+    if stored is None:
+        return "create", (document,), {}
+    return "replace", (document["id"], document), {"if_match_etag": stored["_etag"]}

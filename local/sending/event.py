@@ -1,0 +1,96 @@
+"""The event that `python -m local send` writes, as the message contract has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from outbox.events import new_id, now
+from outbox.relayable import check_values
+
+EVENT_TYPE = "domainEvent"
+# Seconds after which Cosmos DB deletes it: ten days, as `outbox` writes it.
+TTL_S = 864_000
+
+
+class WordError(ValueError):
+    """A word of the command line is not a field; the message says which, and how it is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event that is to be committed.
+
+    Attributes:
+        partition_key: The key whose order is kept.
+        action: What happened: the message's subject.
+        fields: The rest of its data.
+        type: The documents of this type are published.
+        id: Unique within the topic.
+        created_at: RFC 3339.
+    """
+
+    partition_key: str
+    action: str
+    fields: Mapping[str, Any]
+    type: str = EVENT_TYPE
+    id: str = field(default_factory=new_id)
+    created_at: str = field(default_factory=now)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The message's body."""
+        return {**self.fields, "action": self.action, "createdAt": self.created_at}
+
+    def document(self, sequence: int) -> dict[str, Any]:
+        """The event document, as number `sequence` of its partition key.
+
+        Raises:
+            InvalidDocument: The Functions host could not hand it over, and would wait at it.
+        """
+        document = {
+            "id": self.id,
+            "partitionKey": self.partition_key,
+            "type": self.type,
+            "data": self.data,
+            "order": 0,
+            "sequence": sequence,
+            "ttl": TTL_S,
+        }
+        check_values(document, f"{self.action} '{self.id}'")
+        return document
+
+
+def parse_fields(words: Iterable[str], text: str | None = None) -> dict[str, Any]:
+    """The fields of an event's data.
+
+    Args:
+        words: `name=value` for a string, or `name:=value` for any JSON value.
+        text: A JSON object; the words take precedence over it.
+
+    Raises:
+        WordError: A word or the text is neither.
+    """
+    fields: dict[str, Any] = {}
+    if text is not None:
+        fields = _parse(text, "--data")
+        if not isinstance(fields, dict):
+            raise WordError('--data must be a JSON object, such as \'{"name": "Jane"}\'')
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.removesuffix(":"):
+            raise WordError(f"'{word}' is not a field: write name=value, or name:=JSON if not a string")
+        if name.endswith(":"):
+            fields[name[:-1]] = _parse(value, word)
+        else:
+            fields[name] = value
+    return fields
+
+
+def _parse(text: str, word: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise WordError(f"{word}: not JSON: {error}") from None

@@ -1,0 +1,41 @@
+"""What commits events: an outbox of a running stack."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from local.sending.event import Event
+
+
+class NotCommittedError(Exception):
+    """The outbox refused the event; the message says why."""
+
+
+class Writer(Protocol):
+    """Commits events as a service would."""
+
+    async def commit(self, event: Event, /) -> int:
+        """Commit it in a transaction of its own; returns its number within its partition key.
+
+        Raises:
+            NotCommittedError: Its id is in use, or the outbox refused it.
+            InvalidDocument: It must not be written at all.
+        """
+
+
+@asynccontextmanager
+async def open_writer(settings: Mapping[str, str]) -> AsyncIterator[Writer]:
+    """A writer for the outbox that the settings of a stack name."""
+    if "COSMOS" in settings:
+        from local.sending.cosmos import open_cosmos
+
+        async with open_cosmos(settings) as writer:
+            yield writer
+    else:
+        # Only then does it need the database's driver.
+        from local.sending.sql import open_sql
+
+        async with open_sql(settings) as other:
+            yield other

@@ -1,0 +1,155 @@
+"""The lock of a running stack: a file beside its env file, which only one stack can hold.
+
+The operating system releases the lock when the process ends, however it ends. So a file that is left behind says
+nothing, and a process id in it is never another process's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from io import BufferedRandom
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+DEFAULT_ENV_FILE = Path(".local/stack.env")
+
+# A reader holds a shared lock for a moment, and a writer needs a moment for its text.
+_PATIENCE_S = 1.0
+_POLL_EVERY_S = 0.02
+
+# On Windows nobody can read locked bytes: the lock is on one that is never written.
+_LOCKED_BYTE = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A stack that runs.
+
+    Attributes:
+        pid: Its process.
+        ready_url: Its readiness probe; None while it starts.
+        lines: What it printed when it was ready.
+    """
+
+    pid: int
+    ready_url: str | None = None
+    lines: Sequence[str] = ()
+
+
+class AlreadyRunsError(Exception):
+    """A stack with this env file runs already; the message says where, and how to stop it or start another."""
+
+
+class Lock:
+    """Held while the stack runs; use it as a context manager."""
+
+    def __init__(self, env_file: Path) -> None:
+        self._env_file = env_file
+        self._file: BufferedRandom
+
+    def __enter__(self) -> Self:
+        """Take it. Raises AlreadyRunsError."""
+        path = _path(self._env_file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = _open(path)
+        until = time.monotonic() + _PATIENCE_S
+        while not _try_lock(self._file, shared=False):
+            if time.monotonic() > until:
+                self._file.close()
+                raise AlreadyRunsError(already_runs(self._env_file))
+            time.sleep(_POLL_EVERY_S)
+        self._write(Running(os.getpid()))
+        return self
+
+    def ready(self, url: str, lines: Sequence[str]) -> None:
+        """Say that the stack is ready."""
+        self._write(Running(os.getpid(), url, lines))
+
+    def _write(self, state: Running | None) -> None:
+        self._file.seek(0)
+        self._file.truncate()
+        if state is not None:
+            self._file.write(json.dumps(asdict(state)).encode())
+        self._file.flush()
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._write(None)
+        self._file.close()
+
+
+def running(env_file: Path) -> Running | None:
+    """The stack that writes this env file; None where none runs."""
+    path = _path(env_file)
+    if not path.exists():
+        return None
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        with _open(path) as file:
+            if _try_lock(file, shared=True):
+                return None
+            try:
+                return Running(**json.loads(file.read()))
+            except ValueError:
+                # It has just taken the lock, or is about to release it.
+                if time.monotonic() > until:
+                    raise
+        time.sleep(_POLL_EVERY_S)
+
+
+def already_runs(env_file: Path) -> str:
+    """Where the stack of this env file runs, and what to do."""
+    stack = running(env_file)
+    where = "" if stack is None else f": process {stack.pid}" + (f", {stack.ready_url}" if stack.ready_url else "")
+    return (
+        f"A local stack runs already{where}. Stop it with `python -m local down{option(env_file)}`, or start "
+        "another beside it with `--port 0 --env-file .local/second.env --logs .local/second-logs`."
+    )
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """The option of a command that works on a running stack."""
+    parser.add_argument("--env-file", type=Path, default=DEFAULT_ENV_FILE, help="which stack: as given to `up`")
+
+
+def option(env_file: Path) -> str:
+    """The option that other commands need for this env file, with a space before it; empty for the default."""
+    return "" if env_file == DEFAULT_ENV_FILE else f" --env-file {env_file}"
+
+
+def _path(env_file: Path) -> Path:
+    return env_file.with_name(env_file.name + ".lock")
+
+
+def _open(path: Path) -> BufferedRandom:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+    return os.fdopen(descriptor, "r+b")
+
+
+def _try_lock(file: BufferedRandom, *, shared: bool) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            file.seek(_LOCKED_BYTE)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            file.seek(0)
+        else:
+            import fcntl
+
+            fcntl.flock(file.fileno(), (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        return False
+    return True

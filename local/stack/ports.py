@@ -1,0 +1,94 @@
+"""The ports of `up`: their options and defaults, and whether something else uses them."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from local.stack.environment import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of the stack.
+
+    Attributes:
+        option: Its option on the command line.
+        default: The port without that option.
+        what: What is served there.
+        source: With which source only; None for both.
+    """
+
+    option: str
+    default: int
+    what: str
+    source: Source | None = None
+
+    @property
+    def name(self) -> str:
+        """The attribute of the parsed command line."""
+        return self.option.removeprefix("--").replace("-", "_")
+
+
+PAGE = Port("--port", 7070, "the console's page and the readiness probe")
+COSMOS = Port("--cosmos-port", 8081, "Cosmos DB", Source.COSMOS)
+POSTGRESQL = Port("--postgresql-port", 5432, "PostgreSQL, with --source sql", Source.SQL)
+SERVICEBUS = Port("--servicebus-port", 5672, "Service Bus, AMQP")
+SERVICEBUS_ADMIN = Port("--servicebus-admin-port", 5300, "Service Bus, HTTP")
+FUNCTIONS = Port("--functions-port", 7071, "the Functions host's status", Source.COSMOS)
+PORTS = (PAGE, COSMOS, POSTGRESQL, SERVICEBUS, SERVICEBUS_ADMIN, FUNCTIONS)
+
+
+class PortsInUseError(Exception):
+    """Something else uses ports of the stack; the message names each with its option."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """An option for each port."""
+    for port in PORTS:
+        more = "0 takes free ones for all that are not given" if port is PAGE else "0 takes a free one"
+        parser.add_argument(port.option, type=int, help=f"{port.what}; {more} (default: {port.default})")
+
+
+def chosen(arguments: argparse.Namespace) -> Mapping[Port, int]:
+    """The number of each port, 0 for any free one: as given, or its default; with `--port 0`, 0 if not given."""
+    free = getattr(arguments, PAGE.name) == 0
+    given = {port: getattr(arguments, port.name) for port in PORTS}
+    return {
+        port: (0 if free else port.default) if number is None else int(number) for port, number in given.items()
+    }
+
+
+def check(ports: Mapping[Port, int], source: Source, *, hosts: bool) -> None:
+    """Make sure that every port that this stack needs is free.
+
+    Args:
+        ports: As of `chosen`.
+        source: Where the events come from.
+        hosts: Whether a Functions host is started.
+
+    Raises:
+        PortsInUseError: Some are not; the message names them, and what to do.
+    """
+    needed = [port for port in ports if port.source in (None, source) and (hosts or port is not FUNCTIONS)]
+    taken = [port for port in needed if ports[port] and not _is_free(ports[port])]
+    if taken:
+        raise PortsInUseError(_message((port, ports[port]) for port in taken))
+
+
+def _message(taken: Iterable[tuple[Port, int]]) -> str:
+    lines = [
+        f"Port {number} ({port.what}) is in use. Choose another with {port.option}, or stop what uses it."
+        for port, number in taken
+    ]
+    return "\n".join([*lines, f"{PAGE.option} 0 takes free ports for everything."])
+
+
+def _is_free(number: int) -> bool:
+    try:
+        with socket.create_server(("127.0.0.1", number)):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,28 @@
+"""Finds a running stack by its env file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+from local.stack import lock
+
+READY = "LOCAL_STACK_READY"
+
+
+class NoStackError(Exception):
+    """No stack runs with this env file; the message says how to start one, or to name another's."""
+
+
+def of_running(env_file: Path) -> Mapping[str, str]:
+    """The settings that a running stack has written. Raises NoStackError."""
+    remedy = "Start one with `python -m local up --detach`, or name its file with --env-file."
+    if not env_file.exists():
+        raise NoStackError(f"No local stack runs: there is no {env_file}. {remedy}")
+    values = {name: value for name, value in dotenv_values(env_file).items() if value is not None}
+    # A demo's stack has no lock.
+    if READY in values and lock.running(env_file) is None:
+        raise NoStackError(f"The local stack of {env_file} does not run any more. {remedy}")
+    return values

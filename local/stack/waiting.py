@@ -1,0 +1,57 @@
+"""`python -m local wait`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+
+import aiohttp
+
+from local.stack import lock
+
+_POLL_EVERY_S = 0.1
+_REQUEST_TIMEOUT_S = 5.0
+# `up` takes its lock within a second or two after its start.
+_APPEARS_WITHIN_S = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `wait`."""
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to wait")
+    lock.add_option(parser)
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Wait until every part is ready: 0; 1 when it is not in time; 2 when no stack runs."""
+    started = time.monotonic()
+    until = started + arguments.timeout
+    appears_until = min(until, started + _APPEARS_WITHIN_S)
+    seen = False
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S)) as http:
+        while True:
+            stack = lock.running(arguments.env_file)
+            seen = seen or stack is not None
+            if stack is not None and stack.ready_url and await _is_ready(http, stack.ready_url):
+                print(f"The local stack is ready: {stack.ready_url}")
+                return 0
+            if stack is None and (seen or time.monotonic() > appears_until):
+                break
+            if time.monotonic() > until:
+                print(
+                    f"The local stack is not ready after {arguments.timeout:g} s; see its logs.", file=sys.stderr
+                )
+                return 1
+            await asyncio.sleep(_POLL_EVERY_S)
+    what = "The local stack has ended; see its logs." if seen else "No local stack runs."
+    print(f"{what} Start one with `python -m local up --detach`.", file=sys.stderr)
+    return 2
+
+
+async def _is_ready(http: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with http.get(url) as response:
+            return response.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False
