@@ -51,6 +51,7 @@ async def test_counts_are_reported_for_entities_and_sessions(
         "deferred": 0,
         "scheduled": 0,
         "dead_letter": 1,
+        "completed": 0,
         "status": "Active",
     }
     assert entities["events/Subscriptions/named"]["active"] == 3
@@ -59,6 +60,28 @@ async def test_counts_are_reported_for_entities_and_sessions(
         "s1": {"active": 0, "locked": 1, "session_locked": True, **empty},
         "s0": {"active": 1, "locked": 0, "session_locked": False, **empty},
     }
+
+
+async def test_what_became_of_a_message_is_reported(
+    admin: aiohttp.ClientSession, client: ServiceBusClient
+) -> None:
+    async with client.get_topic_sender("events") as sender:
+        await sender.send_messages(ServiceBusMessage("x", message_id="done", session_id="s"))
+        await sender.send_messages(ServiceBusMessage("x", message_id="waits", session_id="t"))
+    async with client.get_subscription_receiver("events", "all", session_id="s") as receiver:
+        [message] = await receiver.receive_messages(1, max_wait_time=5)
+        await receiver.complete_message(message)
+
+    path = "/admin/entities/events/Subscriptions/all/messages"
+    answer = await get(admin, path)
+    assert [(each["message_id"], each["fate"], each["deliveries"]) for each in answer["messages"]] == [
+        ("waits", "waiting", 0),
+        ("done", "completed", 1),
+    ]
+    assert (await get(admin, f"{path}?session=t"))["messages"] == answer["messages"][:1]
+    assert (await get(admin, f"{path}?after={answer['change']}"))["messages"] == []
+    assert (await get(admin, "/admin/entities"))["events/Subscriptions/all"]["completed"] == 1
+    await get(admin, f"{path}?after=soon", status=400)
 
 
 @pytest.mark.parametrize("condition", ["amqp:not-allowed", "com.microsoft:argument-error"])

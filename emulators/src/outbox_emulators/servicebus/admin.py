@@ -39,6 +39,7 @@ class Admin:
                 web.get("/health", self.health),
                 web.get("/admin/entities", self.entities),
                 web.get("/admin/entities/{name:.+}/sessions", self.sessions),
+                web.get("/admin/entities/{name:.+}/messages", self.messages),
                 web.post("/admin/entities/{name:.+}/status", self.set_status),
                 web.post("/admin/refuse", self.refuse),
                 web.delete("/admin/refuse", self.stop_refusing),
@@ -87,6 +88,18 @@ class Admin:
             {name: _counts(each) | {"session_locked": locked} for name, (each, locked) in counts.items()}
         )
 
+    async def messages(self, request: web.Request) -> web.Response:
+        """Answer {"change", "messages"}: what became of the latest messages of a queue or subscription.
+
+        `?after=N` leaves out those that did not change after change N, `?session=ID` those of other sessions.
+        """
+        journal = self._broker.namespace.outlet(request.match_info["name"]).messages.journal
+        after = request.query.get("after", "0")
+        if not (after.isascii() and after.isdecimal()):
+            return problem(400, "after must be the number of a change, as an earlier answer had it")
+        found = journal.after(int(after), request.query.get("session"))
+        return web.json_response({"change": journal.change, "messages": [story.as_object() for story in found]})
+
     async def set_status(self, request: web.Request) -> web.Response:
         """Take {"status": "Active" | "SendDisabled" | "ReceiveDisabled" | "Disabled"}; detach affected links."""
         body = await json_object(request)
@@ -124,7 +137,10 @@ def _sent(inlet: Inlet) -> dict[str, Any]:
 
 def _held(outlet: Outlet) -> dict[str, Any]:
     dead = outlet.dead_letters.counts()
-    return _counts(outlet.messages.counts()) | {"dead_letter": dead.active + dead.locked + dead.deferred}
+    return _counts(outlet.messages.counts()) | {
+        "dead_letter": dead.active + dead.locked + dead.deferred,
+        "completed": outlet.messages.journal.completed,
+    }
 
 
 def _counts(counts: Counts) -> dict[str, Any]:

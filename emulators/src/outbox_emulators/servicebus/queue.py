@@ -11,6 +11,7 @@ from outbox_emulators.servicebus.dead_letters import dead_letter
 from outbox_emulators.servicebus.deadlines import Deadlines
 from outbox_emulators.servicebus.entry import Entry, Lock, State
 from outbox_emulators.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
+from outbox_emulators.servicebus.journal import Fate, Journal
 from outbox_emulators.servicebus.locks import LockTable
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.message_store import MessageStore
@@ -35,6 +36,7 @@ class MessageQueue:
     ) -> None:
         self.settings = settings
         self.dead_letters = dead_letters
+        self.journal = Journal()
         self._timers = timers
         self._messages = MessageStore()
         self._last_sequence_number = 0
@@ -91,6 +93,7 @@ class MessageQueue:
         self._messages.add(entry)
 
     def _activate(self, entry: Entry, now: int) -> None:
+        self.journal.accepted(entry, now)
         entry.ttl_ms = self._ttl(entry.message)
         if entry.ttl_ms is not None:
             entry.expires_ms = now + entry.ttl_ms
@@ -128,7 +131,7 @@ class MessageQueue:
             self._waiting[consumer] = None
             return None
         if delete:
-            self._drop(entry)
+            self._consume(entry)
             return entry, None
         return entry, self._lock(entry)
 
@@ -158,7 +161,7 @@ class MessageQueue:
             entries.append(entry)
         if delete:
             for entry in entries:
-                self._drop(entry)
+                self._consume(entry)
             return [(entry, None) for entry in entries]
         return [(entry, self._lock(entry)) for entry in entries]
 
@@ -188,7 +191,7 @@ class MessageQueue:
 
     def complete(self, token: UUID) -> None:
         """Remove a locked message for good."""
-        self._drop(self.locked_entry(token))
+        self._consume(self.locked_entry(token))
 
     def release(self, token: UUID) -> None:
         """Unlock a message as if it had not been delivered."""
@@ -244,8 +247,17 @@ class MessageQueue:
         if self.dead_letters is None:
             self._unlock(entry)
             return
-        self._drop(entry)
+        self._end(entry, Fate.DEAD_LETTERED, reason)
         self.dead_letters.add_dead_letter(dead_letter(entry, reason, description, self.settings.path))
+
+    def _consume(self, entry: Entry) -> None:
+        if entry.lock is None:  # received and deleted
+            self.journal.delivered(entry)
+        self._end(entry, Fate.COMPLETED)
+
+    def _end(self, entry: Entry, fate: Fate, reason: str | None = None) -> None:
+        self.journal.ended(entry, fate, self._timers.now(), reason)
+        self._drop(entry)
 
     def _drop(self, entry: Entry) -> None:
         self._release_lock(entry)
@@ -287,6 +299,7 @@ class MessageQueue:
         return len(entries)
 
     def _lock(self, entry: Entry) -> Lock:
+        self.journal.delivered(entry)
         lock = self._locks.acquire(entry, self._timers.now() + self.settings.lock_ms)
         self._expire_later(lock)
         return lock
@@ -348,7 +361,7 @@ class MessageQueue:
         if self.settings.dead_letter_on_expiry and self.dead_letters is not None:
             self._move_to_dead_letters(entry, "TTLExpiredException", "The message expired and was dead lettered.")
         else:
-            self._drop(entry)
+            self._end(entry, Fate.EXPIRED)
 
     # Inspect
 

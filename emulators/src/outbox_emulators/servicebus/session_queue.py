@@ -93,7 +93,7 @@ class SessionQueue(MessageQueue):
         if entry is None:
             return None
         if delete:
-            self._drop(entry)
+            self._consume(entry)
             return entry, None
         return entry, self._lock(entry)
 
@@ -168,6 +168,7 @@ class SessionQueue(MessageQueue):
         return len(held)
 
     def _lock(self, entry: Entry) -> Lock:
+        self.journal.delivered(entry)
         session = self._session_of(entry)
         lock = self._locks.acquire(entry, session.locked_until_ms)
         session.locks[lock.token] = entry
