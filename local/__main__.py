@@ -20,6 +20,7 @@ _COMMANDS = {
     "wait": ("local.stack.waiting", "wait until the stack is ready"),
     "down": ("local.stack.stopping", "stop the stack"),
     "send": ("local.sending.command", "commit an event to the running stack"),
+    "watch": ("local.watching.command", "follow the events of the running stack"),
     "demo": ("local.demo.command", "run the contact service on a stack of its own, and check what arrives"),
     "chaos": ("local.chaos.command", "inject faults from a seed, and check the guarantees"),
     "soak": ("local.soak.command", "relay many events, and check that memory does not grow"),

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from local.console.serving import serving_console
 from local.stack import detached, ports
 from local.stack.environment import Source, write_env_file
 from local.stack.live import show_rates
 from local.stack.lock import DEFAULT_ENV_FILE, AlreadyRunsError, Lock, option
 from local.stack.parts import ROOT
 from local.stack.ports import PortsInUseError
-from local.stack.probe import Probe
 from local.stack.readings import Readings
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.process import Stopped, until_done
@@ -106,8 +106,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
         chosen = ports.chosen(arguments)
         ports.check(chosen, arguments.source, hosts=not arguments.no_functions)
         options = _options(arguments, chosen)
-        async with Stack(options) as stack, Probe(stack, chosen[ports.PAGE]) as probe:
-            ready_url = f"http://127.0.0.1:{probe.port}/ready"
+        async with Stack(options) as stack, serving_console(stack, chosen[ports.PAGE]) as page:
+            ready_url = f"{page}ready"
             admin_url = f"http://127.0.0.1:{stack.servicebus.details['admin_port']}"
             write_env_file(
                 arguments.env_file,
@@ -118,13 +118,13 @@ async def _serve(arguments: argparse.Namespace) -> None:
                     "LOCAL_SERVICEBUS_ADMIN": admin_url,
                 },
             )
-            lines = _addresses(stack, admin_url, ready_url, arguments.env_file)
+            lines = _addresses(stack, admin_url, page, arguments.env_file)
             lock.ready(ready_url, lines)
             _print_lines([*lines, f"{_logs(arguments)}   Ctrl-C stops everything."])
             await _watch(stack, arguments.rates_every)
 
 
-def _addresses(stack: Stack, admin_url: str, ready_url: str, env_file: Path) -> list[str]:
+def _addresses(stack: Stack, admin_url: str, page: str, env_file: Path) -> list[str]:
     """What a person sees of a stack that is ready."""
     outbox = "SQL" if stack.source is Source.SQL else "COSMOS"
     lines = [
@@ -138,7 +138,8 @@ def _addresses(stack: Stack, admin_url: str, ready_url: str, env_file: Path) -> 
             lines.append(f"  Relay               {host.name}, process {host.pid}")
         else:
             lines.append(f"  Functions host      http://127.0.0.1:{host.details['port']}/admin/status")
-    lines.append(f"  Readiness probe     {ready_url}")
+    lines.append(f"  Readiness probe     {page}ready")
+    lines.append(f"  Console             {page}")
     lines.append(f"  Settings for a shell: source {env_file}")
     return lines
 

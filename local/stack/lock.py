@@ -40,7 +40,7 @@ class Running:
 
     pid: int
     ready_url: str | None = None
-    lines: Sequence[str] = ()
+    lines: tuple[str, ...] = ()
 
 
 class AlreadyRunsError(Exception):
@@ -70,7 +70,7 @@ class Lock:
 
     def ready(self, url: str, lines: Sequence[str]) -> None:
         """Say that the stack is ready."""
-        self._write(Running(os.getpid(), url, lines))
+        self._write(Running(os.getpid(), url, tuple(lines)))
 
     def _write(self, state: Running | None) -> None:
         self._file.seek(0)
@@ -100,7 +100,8 @@ def running(env_file: Path) -> Running | None:
             if _try_lock(file, shared=True):
                 return None
             try:
-                return Running(**json.loads(file.read()))
+                state = json.loads(file.read())
+                return Running(state["pid"], state["ready_url"], tuple(state["lines"]))
             except ValueError:
                 # It has just taken the lock, or is about to release it.
                 if time.monotonic() > until:

@@ -17,25 +17,16 @@ _PART_TIMEOUT_S = 2.0
 
 
 class Probe:
-    """`GET /ready` on 127.0.0.1: 200 when every part can be used, else 503; the body names each.
+    """Answers `GET /ready`: 200 when every part can be used, else 503; the body names each.
 
     An emulator answers its health check, PostgreSQL accepts a connection, and a worker runs.
     """
 
-    def __init__(self, stack: Stack, port: int) -> None:
+    def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._wanted_port = port
-        self.port = 0
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_PART_TIMEOUT_S))
-        app = web.Application()
-        app.router.add_get("/ready", self._ready)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._wanted_port)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
         return self
 
     async def __aexit__(
@@ -44,10 +35,10 @@ class Probe:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._runner.cleanup()
         await self._session.close()
 
-    async def _ready(self, request: web.Request) -> web.Response:
+    async def ready(self, request: web.Request) -> web.Response:
+        """The answer."""
         stack = self._stack
         checks = {
             stack.outbox.name: self._usable(stack.outbox),

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from outbox_emulators.functions.context import RetryContext, RpcException
 from outbox_emulators.functions.pause import pause
-from outbox_emulators.functions.status import FunctionStatus
+from outbox_emulators.functions.status import Attempt, FunctionStatus
 from outbox_emulators.functions.worker.interface import IndexedFunction, Invocation, InvocationFailed, Worker
 
 logger = logging.getLogger(__name__)
@@ -43,8 +43,14 @@ class Executor:
         self._status = status
         self._random = random.Random()
 
-    async def execute(self, documents: str, count: int) -> bool:
-        """Invoke with these documents, a JSON array of `count`; returns whether an attempt succeeded."""
+    async def execute(self, documents: str, count: int, lease: str) -> bool:
+        """Invoke with a lease's documents, a JSON array of `count`; returns whether an attempt succeeded."""
+        try:
+            return await self._execute(documents, count, lease)
+        finally:
+            self._status.attempts.pop(lease, None)
+
+    async def _execute(self, documents: str, count: int, lease: str) -> bool:
         invocation_id = str(uuid.uuid4())
         policy = self._function.retry_policy
         retries = 0
@@ -58,6 +64,7 @@ class Executor:
                 return False
             retries += 1
             self._status.retries += 1
+            self._status.attempts[lease] = Attempt(retries + 1, str(error))
             retry = RetryContext(retries, policy.max_retry_count, _as_rpc(error))
             delay = next(delays)
             logger.warning(

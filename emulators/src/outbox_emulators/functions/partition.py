@@ -119,7 +119,7 @@ class PartitionProcessor:
     async def _invoke(self, text: str, count: int) -> bool:
         self._status.invoking.append(self.lease.token)
         try:
-            return await self._executor.execute(text, count)
+            return await self._executor.execute(text, count, self.lease.token)
         finally:
             self._status.invoking.remove(self.lease.token)
 

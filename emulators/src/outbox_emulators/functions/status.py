@@ -6,13 +6,22 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The attempt that is under way or awaited, from 2, and why the one before it failed."""
+
+    number: int
+    error: str
+
+
 @dataclass(slots=True)
 class FunctionStatus:
     """Counts since the host started.
 
     `invocations` counts attempts; `documents_delivered` the documents of attempts that succeeded, `documents_lost`
     those checkpointed although every attempt failed. `leases` are owned. `invoking` are those whose documents the
-    function has now, including retries and the waits between them; they may be lost already.
+    function has now, including retries and the waits between them; they may be lost already. `attempts` has those
+    of them whose last attempt failed.
     """
 
     name: str
@@ -24,6 +33,7 @@ class FunctionStatus:
     last_error: str | None = None
     leases: list[str] = field(default_factory=list)
     invoking: list[str] = field(default_factory=list)
+    attempts: dict[str, Attempt] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

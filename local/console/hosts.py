@@ -1,0 +1,41 @@
+"""The Functions hosts of a stack: what each says of the attempts that are under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import aiohttp
+
+from local.stack.counts import admin_get
+from local.stack.supervisor import Stack
+from relay.console.ports import Attempt
+
+_TIMEOUT_S = 2.0
+
+
+class FunctionsHosts:
+    """See `relay.console.ports.Hosts`. A host that was killed, or is starting, says nothing."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._http: aiohttp.ClientSession | None = None
+
+    async def attempts(self) -> Mapping[str, Attempt]:
+        """See ports.Hosts."""
+        if self._http is None:
+            self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S))
+        found: dict[str, Attempt] = {}
+        for host in self._stack.hosts:
+            try:
+                status = await admin_get(self._http, host.details["port"], "status")
+            except (aiohttp.ClientError, TimeoutError):
+                continue
+            for function in status["functions"]:
+                for lease, attempt in function["attempts"].items():
+                    found[lease] = Attempt(attempt["number"], attempt["error"])
+        return found
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._http is not None:
+            await self._http.close()

@@ -1,0 +1,123 @@
+"""The topic, as the Service Bus emulator knows it: what became of each message at each subscription."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import aiohttp
+
+from local.stack.environment import TOPIC
+from relay.console.model import Arrival, DeadLetterGroup, Delivery, Subscription
+from relay.console.ports import Topic
+from relay.errors import ServiceError
+
+_TIMEOUT_S = 5.0
+# Within this time, deliveries are not asked for again.
+_FRESH_S = 0.2
+# As many as the emulator remembers.
+_REMEMBERED = 10_000
+
+_ARRIVALS = {"waiting": Arrival.WAITING, "completed": Arrival.DELIVERED, "dead-lettered": Arrival.DEAD_LETTERED}
+
+Messages = OrderedDict[tuple[str, str], Delivery]
+
+
+class EmulatorTopic:
+    """See `relay.console.ports.Topic`. Dead letters are peeked as in Azure; the admin port has the rest."""
+
+    def __init__(self, admin_url: str, dead_letters: Topic) -> None:
+        """`dead_letters` reads the dead-letter queues, and is closed with this."""
+        self._admin_url = admin_url
+        self._dead_letters = dead_letters
+        self._http: aiohttp.ClientSession | None = None
+        self._changes: dict[str, int] = {}
+        self._messages: dict[str, Messages] = {}
+        self._read_at = float("-inf")
+
+    async def subscriptions(self) -> Sequence[Subscription]:
+        """See ports.Topic."""
+        entities = await self._get("/admin/entities")
+        prefix = f"{TOPIC}/Subscriptions/"
+        found = [
+            Subscription(
+                path.removeprefix(prefix),
+                active=counts["active"] + counts["locked"],
+                dead_lettered=counts["dead_letter"],
+                delivered=counts["completed"],
+            )
+            for path, counts in entities.items()
+            if path.startswith(prefix)
+        ]
+        for each in found:
+            self._messages.setdefault(each.name, OrderedDict())
+        return sorted(found, key=lambda each: each.name)
+
+    async def dead_letters(self, subscription: str, /) -> Sequence[DeadLetterGroup]:
+        """See ports.Topic."""
+        return await self._dead_letters.dead_letters(subscription)
+
+    async def deliveries(self, partition_key: str, ids: Collection[str], /) -> Sequence[Delivery]:
+        """See ports.Topic. Of each subscription, the emulator's latest 10 000 messages are known."""
+        if time.monotonic() - self._read_at > _FRESH_S:
+            if not self._messages:
+                await self.subscriptions()
+            for subscription, messages in self._messages.items():
+                await self._read(subscription, messages)
+            self._read_at = time.monotonic()
+        found = (messages.get((partition_key, each)) for each in ids for messages in self._messages.values())
+        return [delivery for delivery in found if delivery is not None]
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._http is not None:
+            await self._http.close()
+        await self._dead_letters.close()
+
+    async def _read(self, subscription: str, messages: Messages) -> None:
+        after = self._changes.get(subscription, 0)
+        path = f"/admin/entities/{TOPIC}/Subscriptions/{subscription}/messages"
+        answer = await self._get(f"{path}?after={after}")
+        if answer["change"] < after:  # another broker
+            messages.clear()
+            answer = await self._get(path)
+        self._changes[subscription] = answer["change"]
+        for story in answer["messages"]:
+            name = (story["session_id"] or "", story["message_id"] or "")
+            delivery = _delivery(subscription, story)
+            messages.pop(name, None)
+            if delivery is not None:
+                messages[name] = delivery
+        while len(messages) > _REMEMBERED:
+            messages.popitem(last=False)
+
+    async def _get(self, path: str) -> Any:
+        if self._http is None:
+            self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S))
+        try:
+            async with self._http.get(f"{self._admin_url}{path}") as response:
+                response.raise_for_status()
+                return await response.json()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ServiceError(
+                f"the Service Bus emulator does not answer {path}: {error}. See its log."
+            ) from error
+
+
+def _delivery(subscription: str, story: Mapping[str, Any]) -> Delivery | None:
+    """What the emulator tells of a message; None for one that has expired."""
+    arrival = _ARRIVALS.get(story["fate"])
+    if arrival is None:
+        return None
+    ended_ms = story["ended_ms"]
+    return Delivery(
+        message_id=story["message_id"],
+        subscription=subscription,
+        arrival=arrival,
+        accepted_at=story["accepted_ms"] / 1000,
+        at=None if ended_ms is None else ended_ms / 1000,
+        deliveries=story["deliveries"],
+        reason=story["reason"],
+    )

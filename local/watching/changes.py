@@ -1,0 +1,144 @@
+"""What has changed about the events of a stack: one change for each stage that an event reaches."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+# So many events are remembered. The stream has only the latest ones.
+_REMEMBERED = 10_000
+
+ENDED = frozenset({"accepted", "quarantined", "parked"})
+"""With one of these, the relay is done with an event."""
+
+_WORDS = {"delivered": "delivered from", "dead-lettered": "dead-lettered at"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A stage that an event has reached.
+
+    Attributes:
+        id, partition_key, action, sequence: The event's; None for what is not known.
+        what: `committed`, `accepted`, `quarantined`, `parked`, `at` (a subscription), `delivered`, or
+            `dead-lettered`.
+        at: When, in seconds since 1970; None where that is not known.
+        after_s: The seconds since the event was made, as its writer says; None where either is not known.
+        subscription: Where, from `at` on.
+        reason: Why, of an event that was set aside or dead-lettered.
+    """
+
+    id: str
+    partition_key: str
+    action: str | None
+    sequence: int | None
+    what: str
+    at: float | None
+    after_s: float | None = None
+    subscription: str | None = None
+    reason: str | None = None
+
+    def as_line(self) -> str:
+        """One line for a person, in local time."""
+        at = "-" if self.at is None else datetime.fromtimestamp(self.at).strftime("%H:%M:%S.%f")[:-3]
+        number = "" if self.sequence is None else f" #{self.sequence}"
+        where = "" if self.subscription is None else f" subscription {self.subscription}"
+        words = _WORDS.get(self.what, self.what)
+        known = self.after_s is not None and self.what != "committed"
+        after = f", after {_span(self.after_s or 0.0)}" if known else ""
+        why = "" if self.reason is None else f": {self.reason}"
+        return (
+            f"{at:<12}  {self.partition_key}{number}  {self.action or '-'}  {words}{where}{why}{after}  {self.id}"
+        )
+
+    def as_json(self) -> str:
+        """The same as one JSON object, with the time in RFC 3339 and the latency in milliseconds."""
+        at = None if self.at is None else datetime.fromtimestamp(self.at, UTC).isoformat(timespec="milliseconds")
+        return json.dumps(
+            {
+                "id": self.id,
+                "partitionKey": self.partition_key,
+                "action": self.action,
+                "sequence": self.sequence,
+                "what": self.what,
+                "subscription": self.subscription,
+                "reason": self.reason,
+                "at": at,
+                "latencyMs": None if self.after_s is None else round(self.after_s * 1000, 1),
+            },
+            ensure_ascii=False,
+        )
+
+
+class Changes:
+    """Finds what is new in the events of a stream, each as `relay.console.model.Tracked` in JSON."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[str, set[tuple[str, str | None]]] = OrderedDict()
+
+    def of(self, tracked: Mapping[str, Any]) -> Iterator[Change]:
+        """The changes since this event came last, in the order in which they happened."""
+        seen = self._seen.pop(tracked["id"], set())
+        self._seen[tracked["id"]] = seen
+        while len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        for change in _all(tracked):
+            name = (change.what, change.subscription)
+            if name not in seen:
+                seen.add(name)
+                yield change
+
+
+def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
+    """Every change that the event has been through, as far as it is known."""
+    event: Mapping[str, Any] = tracked["event"] or {}
+    record: Mapping[str, Any] = tracked["quarantined"] or {}
+    raised_at = _seconds(event.get("created_at"))
+    committed_at: float | None = event.get("committed_at")
+
+    def change(what: str, at: float | None, subscription: str | None = None, reason: str | None = None) -> Change:
+        after = None if at is None or raised_at is None else max(0.0, at - raised_at)
+        return Change(
+            tracked["id"],
+            event.get("partition_key") or record.get("partition_key") or "-",
+            event.get("action"),
+            event.get("sequence"),
+            what,
+            at,
+            after,
+            subscription,
+            reason,
+        )
+
+    if event:
+        # Cosmos DB has whole seconds only: the writer's clock is closer.
+        exact = raised_at is not None and committed_at is not None and committed_at <= raised_at < committed_at + 1
+        yield change("committed", raised_at if exact else committed_at)
+    accepted = [each["accepted_at"] for each in tracked["deliveries"] if each["accepted_at"] is not None]
+    if tracked["stage"] == "published" or accepted:
+        # The topic may have it before the relay has stored that it is done.
+        yield change("accepted", min(accepted, default=tracked["published_at"]))
+    elif tracked["stage"] != "committed":
+        yield change(tracked["stage"], _seconds(record.get("quarantined_at")), reason=record.get("reason"))
+    for delivery in tracked["deliveries"]:
+        where = delivery["subscription"]
+        yield change("at", delivery["accepted_at"], where)
+        if delivery["arrival"] != "waiting":
+            yield change(delivery["arrival"], delivery["at"], where, delivery["reason"])
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

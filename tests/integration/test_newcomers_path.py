@@ -1,0 +1,140 @@
+"""The first five minutes, as the README has them: up, wait, send, watch, the page, check, down; each a command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+from azure.servicebus.aio import ServiceBusClient
+from dotenv import dotenv_values
+
+from local.stack.environment import TOPIC
+
+ROOT = Path(__file__).resolve().parents[2]
+_WITHIN_S = 60
+
+
+@dataclass
+class Ran:
+    code: int | None
+    out: str
+    err: str
+
+
+class Shell:
+    """Runs commands of the project on the stack of one env file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.env_file = folder / "stack.env"
+
+    async def local(self, command: str, *words: str, code: int = 0) -> Ran:
+        return await self.python("-m", "local", command, *words, "--env-file", str(self.env_file), code=code)
+
+    async def up(self, *words: str, code: int = 0) -> Ran:
+        logs = ("--logs", str(self._folder / "logs"))
+        return await self.local("up", "--detach", "--port", "0", *logs, *words, code=code)
+
+    async def python(self, *words: str, code: int = 0) -> Ran:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, *words),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        out, err = await asyncio.wait_for(process.communicate(), _WITHIN_S)
+        ran = Ran(process.returncode, out.decode(), err.decode())
+        assert ran.code == code, f"{words}: {ran.out}{ran.err}"
+        return ran
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+async def page(url: str, path: str = "") -> str:
+    async with aiohttp.ClientSession() as http, http.get(f"{url}{path}") as answer:
+        assert answer.status == 200
+        return await answer.text()
+
+
+async def complete_one(connection_string: str, key: str) -> None:
+    """Receive the key's first message from the subscription `all`, and complete it."""
+    async with (
+        ServiceBusClient.from_connection_string(connection_string) as client,
+        client.get_subscription_receiver(TOPIC, "all", session_id=key) as receiver,
+    ):
+        [message] = await receiver.receive_messages(1, max_wait_time=10)
+        await receiver.complete_message(message)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("source", ["cosmos", "sql"])
+async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell, source: str) -> None:
+    await shell.local("down")
+    started = await shell.up("--source", source)
+    try:
+        assert started.out.startswith("The local stack is ready.")
+        settings = {name: value or "" for name, value in dotenv_values(shell.env_file).items()}
+        url = settings["LOCAL_STACK_READY"].removesuffix("ready")
+        assert f"Console             {url}" in started.out
+        assert "runs already" in (await shell.up("--source", source, code=1)).err
+        assert "is ready" in (await shell.local("wait")).out
+
+        sent = await shell.local("send", "contact-1", "ContactRenamed", "name=Jane", "age:=30")
+        identifier = sent.out.strip()
+        assert "Committed ContactRenamed as number 1 of contact-1." in sent.err
+        assert f"{url}key?key=contact-1" in sent.err
+        watched = await shell.local("watch", "--count", "1", "--json", "--timeout", "30")
+        changes = [json.loads(line) for line in watched.out.splitlines()]
+        assert [(each["what"], each["id"]) for each in changes] == [
+            ("committed", identifier),
+            ("accepted", identifier),
+            ("at", identifier),
+        ]
+        assert 0 < changes[1]["latencyMs"] < 30_000
+
+        more = (await shell.local("send", "contact-1", "ContactRenamed", "name=Joan", "--count", "2")).out.split()
+        lines = (await shell.local("watch", "--count", "3", "--timeout", "30")).out.splitlines()
+        accepted = [line.split()[-1] for line in lines if " accepted" in line]
+        assert accepted == [identifier, *more]
+        assert (
+            "There is an event"
+            in (await shell.local("send", "contact-1", "Again", "--id", identifier, code=1)).err
+        )
+
+        await complete_one(settings["SERVICEBUS"], "contact-1")
+        await assert_the_page_has_it(url, identifier)
+        check = await shell.python("-m", "relay", "check", "--env-file", str(shell.env_file))
+        assert "0 error" in check.out
+    finally:
+        stopped = await shell.local("down")
+    assert stopped.out == "Stopped.\n"
+    assert (await shell.local("down")).out == "No local stack runs.\n"
+    assert "Start one with `python -m local up --detach`" in (await shell.local("send", "k", "A", code=2)).err
+
+
+async def assert_the_page_has_it(url: str, identifier: str) -> None:
+    """The page has the key's timeline, in order, with what the subscription completed."""
+    assert "Outbox Relay" in await page(url)
+    timeline = json.loads(await page(url, "timeline.json?key=contact-1"))
+    assert [each["event"]["sequence"] for each in timeline["events"]] == [1, 2, 3]
+    assert {each["stage"] for each in timeline["events"]} == {"published"}
+    first, second, _ = timeline["events"]
+    assert first["id"] == identifier
+    assert json.loads(first["data"])["age"] == 30
+    assert [(each["subscription"], each["arrival"]) for each in first["deliveries"]] == [("all", "delivered")]
+    assert [each["arrival"] for each in second["deliveries"]] == ["waiting"]
+
+
+async def test_without_a_stack_every_command_names_the_remedy(shell: Shell) -> None:
+    for command in (("wait", "--timeout", "0.1"), ("send", "k", "A"), ("watch",)):
+        assert "python -m local up --detach" in (await shell.local(*command, code=2)).err

@@ -1,0 +1,81 @@
+"""What `python -m local watch` says of an event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from local.watching.changes import Change, Changes
+
+_RAISED = 1_770_000_000.25
+EVENT = {
+    "partition_key": "contact-1",
+    "action": "ContactRenamed",
+    "sequence": 7,
+    "committed_at": 1_770_000_000,
+    "created_at": "2026-02-02T02:40:00.250000+00:00",
+}
+
+
+def tracked(stage: str = "committed", **more: Any) -> dict[str, Any]:
+    empty: dict[str, Any] = {"published_at": None, "quarantined": None, "deliveries": []}
+    return {"id": "e", "stage": stage, "event": EVENT, **empty, **more}
+
+
+def delivery(arrival: str = "waiting", at: float | None = None, **more: Any) -> dict[str, Any]:
+    accepted_at = _RAISED + 0.5
+    return {
+        "subscription": "all",
+        "arrival": arrival,
+        "accepted_at": accepted_at,
+        "at": at,
+        "reason": None,
+        **more,
+    }
+
+
+def told(changes: Changes, *states: dict[str, Any]) -> list[tuple[str, float | None]]:
+    found: list[Change] = [change for state in states for change in changes.of(state)]
+    return [(each.what, each.after_s) for each in found]
+
+
+def test_each_stage_is_told_once_with_the_time_since_the_event_was_raised() -> None:
+    at_subscription = tracked("published", published_at=_RAISED + 0.5, deliveries=[delivery()])
+    delivered = tracked("published", published_at=_RAISED + 0.5, deliveries=[delivery("delivered", _RAISED + 2)])
+
+    assert told(Changes(), tracked(), tracked(), at_subscription, delivered, delivered) == [
+        ("committed", 0.0),
+        ("accepted", 0.5),
+        ("at", 0.5),
+        ("delivered", 2.0),
+    ]
+
+
+def test_what_a_subscription_has_was_accepted_even_before_the_checkpoint_says_so() -> None:
+    assert [what for what, _ in told(Changes(), tracked("committed", deliveries=[delivery()]))] == [
+        "committed",
+        "accepted",
+        "at",
+    ]
+
+
+def test_an_event_in_quarantine_is_told_with_its_reason() -> None:
+    record = {"partition_key": "contact-1", "quarantined_at": "2026-02-02T02:40:01Z", "reason": "id-too-long"}
+    *_, change = Changes().of(tracked("quarantined", quarantined=record))
+
+    assert change.as_line().endswith("contact-1 #7  ContactRenamed  quarantined: id-too-long, after 750 ms  e")
+
+
+def test_a_record_whose_event_is_gone_still_has_its_key() -> None:
+    record = {"partition_key": "k", "quarantined_at": "2026-02-02T02:40:01Z", "reason": "message-refused"}
+    [change] = Changes().of(tracked("quarantined", event=None, quarantined=record))
+
+    assert (change.partition_key, change.what, change.after_s) == ("k", "quarantined", None)
+
+
+def test_a_dead_letter_is_told_with_subscription_and_reason() -> None:
+    dead = delivery("dead-lettered", _RAISED + 3, reason="MaxDeliveryCountExceeded")
+    *_, change = Changes().of(tracked("published", deliveries=[dead]))
+
+    words = "dead-lettered at subscription all: MaxDeliveryCountExceeded, after 3.0 s"
+    assert words in change.as_line()
+    assert '"what": "dead-lettered", "subscription": "all"' in change.as_json()
