@@ -16,6 +16,7 @@ FAULTS ?= 60
 SOURCE ?= cosmos
 SEED ?=
 CHAOS ?=
+UP ?=
 
 COVERING := tests/integration/test_sql_*.py tests/contracts/test_*.py tests/unit/relay/test_*.py tests/unit/test_function_app.py
 
@@ -24,7 +25,7 @@ MUTANTS ?=
 FULL ?=
 BENCH ?=
 
-.PHONY: help setup demo chaos fuzz mutants soak bench up test coverage emulators-check infra-check lint types worker-test languages clean
+.PHONY: help setup demo chaos fuzz mutants soak bench up down test coverage emulators-check infra-check lint types worker-test languages clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -56,8 +57,11 @@ soak: setup ## Very many events, and whether the relay's memory stays flat: EVEN
 bench: setup ## Measure beside the baselines, in a few minutes: FULL=1 BENCH="--only NAME"
 	@$(PY) -m bench $(if $(FULL),--full) $(BENCH)
 
-up: setup ## Start the local stack, until Ctrl-C: SOURCE=sql
-	@$(PY) -m local up --source $(SOURCE)
+up: setup ## Start the local stack, until Ctrl-C: SOURCE=sql UP=--detach
+	@$(PY) -m local up --source $(SOURCE) $(UP)
+
+down: ## Stop the local stack
+	@test ! -x $(PY) || $(PY) -m local down
 
 test: coverage ## Run every test
 	@$(PY) -m pytest -n 6 --dist loadgroup $(COVERING:%=--ignore-glob='$(CURDIR)/%')

@@ -28,7 +28,7 @@ EXAMPLES = """\
 examples:
   python -m relay check
   python -m relay check --min-window PT1H --min-ttl P7D --strict
-  python -m relay check --env-file .local/stack.env --min-window PT5M
+  python -m relay check --env-file .local/stack.env
   python -m relay check --scan
   python -m relay check --json | jq '.findings[] | select(.level != "ok")'
 
