@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from aiohttp import web
 
+from local.console.actions import Actions
 from local.console.hosts import FunctionsHosts
 from local.console.topic import EmulatorTopic
 from local.stack.environment import TOPIC, Source
@@ -20,24 +20,38 @@ from relay.console.servicebus import ServiceBusTopic
 from relay.console.settings import ConsoleSettings
 from relay.console.web.access import Loopback
 from relay.console.web.application import application
-from relay.console.web.extension import Extension
 from relay.console.web.server import serving
 from relay.servicebus.administration import ADMIN_VARIABLE
 from relay.settings import Settings
-
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 @asynccontextmanager
 async def open_observer(stack: Stack, *, always: bool = False) -> AsyncIterator[Observer]:
     """The observer of a stack, which knows what the emulators know; `always` as of relay.console.Observer."""
-    admin_url = f"http://127.0.0.1:{stack.servicebus.details['admin_port']}"
-    environment = {**stack.settings, ADMIN_VARIABLE: admin_url}
-    settings = Settings.from_environment(environment)
-    topic = EmulatorTopic(admin_url, ServiceBusTopic(settings, environment))
+    async with open_view_of(stack, topic_of(stack), always=always) as observer:
+        yield observer
+
+
+def topic_of(stack: Stack) -> EmulatorTopic:
+    """The stack's topic, not connected yet."""
+    environment = _environment(stack)
+    return EmulatorTopic(
+        environment[ADMIN_VARIABLE], ServiceBusTopic(Settings.from_environment(environment), environment)
+    )
+
+
+@asynccontextmanager
+async def open_view_of(stack: Stack, topic: EmulatorTopic, *, always: bool) -> AsyncIterator[Observer]:
+    """As open_observer, with this topic, which is closed with the observer."""
+    environment = _environment(stack)
     hosts = FunctionsHosts(stack) if stack.source is Source.COSMOS else None
     async with open_view(
-        settings, environment, from_beginning=True, topic=topic, hosts=hosts, always=always
+        Settings.from_environment(environment),
+        environment,
+        from_beginning=True,
+        topic=topic,
+        hosts=hosts,
+        always=always,
     ) as observer:
         yield observer
 
@@ -49,16 +63,21 @@ async def serving_console(stack: Stack, port: int) -> AsyncIterator[str]:
     Raises:
         UsageError: Nothing can listen on the port.
     """
-    admin_url = f"http://127.0.0.1:{stack.servicebus.details['admin_port']}"
-    async with Probe(stack) as probe, open_observer(stack) as view:
-        local = Extension("local", _TEMPLATES, routes=[web.get("/ready", probe.ready)])
+    topic, environment = topic_of(stack), _environment(stack)
+    async with Probe(stack) as probe, open_view_of(stack, topic, always=False) as view:
+        local = Actions(stack, topic, environment).extension([web.get("/ready", probe.ready)])
         app = application(
             view,
             Loopback(),
             name=TOPIC,
             settings=ConsoleSettings(show_data=True),
-            check=check_of({**stack.settings, ADMIN_VARIABLE: admin_url}),
+            check=check_of(environment),
             extensions=[local],
         )
         async with serving(app, "127.0.0.1", port) as address:
             yield address
+
+
+def _environment(stack: Stack) -> dict[str, str]:
+    """The settings of an operator's command on this stack."""
+    return {**stack.settings, ADMIN_VARIABLE: f"http://127.0.0.1:{stack.servicebus.details['admin_port']}"}

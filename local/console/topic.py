@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
@@ -36,6 +37,7 @@ class EmulatorTopic:
         self._changes: dict[str, int] = {}
         self._messages: dict[str, Messages] = {}
         self._read_at = float("-inf")
+        self._turn = asyncio.Lock()
 
     async def subscriptions(self) -> Sequence[Subscription]:
         """See ports.Topic."""
@@ -61,20 +63,32 @@ class EmulatorTopic:
 
     async def deliveries(self, partition_key: str, ids: Collection[str], /) -> Sequence[Delivery]:
         """See ports.Topic. Of each subscription, the emulator's latest 10 000 messages are known."""
-        if time.monotonic() - self._read_at > _FRESH_S:
-            if not self._messages:
-                await self.subscriptions()
-            for subscription, messages in self._messages.items():
-                await self._read(subscription, messages)
-            self._read_at = time.monotonic()
+        await self._refresh()
         found = (messages.get((partition_key, each)) for each in ids for messages in self._messages.values())
         return [delivery for delivery in found if delivery is not None]
+
+    async def waiting(self, subscription: str, limit: int) -> Sequence[tuple[str, Delivery]]:
+        """The messages that have waited longest at a subscription, each with its session. Nothing is locked."""
+        await self._refresh()
+        messages = self._messages.get(subscription, OrderedDict())
+        found = [(key, each) for (key, _), each in messages.items() if each.arrival is Arrival.WAITING]
+        return sorted(found, key=lambda pair: pair[1].accepted_at or 0.0)[:limit]
 
     async def close(self) -> None:
         """Close every connection."""
         if self._http is not None:
             await self._http.close()
         await self._dead_letters.close()
+
+    async def _refresh(self) -> None:
+        async with self._turn:
+            if time.monotonic() - self._read_at <= _FRESH_S:
+                return
+            if not self._messages:
+                await self.subscriptions()
+            for subscription, messages in self._messages.items():
+                await self._read(subscription, messages)
+            self._read_at = time.monotonic()
 
     async def _read(self, subscription: str, messages: Messages) -> None:
         after = self._changes.get(subscription, 0)

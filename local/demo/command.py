@@ -20,8 +20,10 @@ from rich.progress import Progress as ProgressBars
 from rich.table import Table
 
 import inbox
+from local.console.serving import open_observer
 from local.demo.clients import Clients, Progress, UnexpectedAnswer
 from local.demo.committed import Store, open_store
+from local.demo.console import differences
 from local.demo.scenarios import scenarios
 from local.demo.subscriber import Subscriber
 from local.demo.tally import Tally
@@ -30,9 +32,11 @@ from local.stack.parts import Part
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.command_line import positive
 from outbox_emulators.process import Stopped, until_done
+from relay.console.observer import Observer
 from samples.contacts.consumer.directory import Directory
 
 SUBSCRIPTION = "all"
+_MATCHES = ("directory_matches", "console_matches")
 _ERRORS = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
 
 # Leases last a minute in Azure; here a killed host is replaced within seconds.
@@ -62,6 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--receivers", type=positive, default=96, help="sessions received concurrently")
     parser.add_argument("--kill-host", action="store_true", help="kill a host half way, and start another")
     parser.add_argument(
+        "--console", action="store_true", help="also compare what the console counts with what the checker counts"
+    )
+    parser.add_argument(
         "--timeout", type=float, default=60.0, help="seconds to wait without any arrival before giving up"
     )
     parser.add_argument("--seed", type=int, default=1, help="seed of the contacts' scenarios")
@@ -88,7 +95,11 @@ async def run(arguments: argparse.Namespace) -> int:
         print(f"The demo stopped: {type(cause).__name__}: {cause}", file=sys.stderr)
         return 1
     print(json.dumps(summary), flush=True)
-    correct = not any(summary[name] for name in _ERRORS) and summary["directory_matches"]
+    correct = (
+        not any(summary[name] for name in _ERRORS)
+        and summary["directory_matches"]
+        and summary.get("console_matches", True)
+    )
     return 0 if correct and summary["delivered"] == arguments.events else 1
 
 
@@ -119,6 +130,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
         async with (
             open_store(stack) as store,
             inbox.connect(stack.settings["SERVICEBUS"]) as servicebus,
+            _console(arguments, stack) as observer,
             Clients(address, arguments.writers) as clients,
         ):
             with Directory() as directory:
@@ -142,21 +154,35 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
                 seconds = time.monotonic() - started
                 directory_matches = subscriber.agrees_with(await clients.contacts())
             quarantined = await store.quarantined()
+            differing = await differences(observer, tally, quarantined, SUBSCRIPTION) if observer else []
         summary = tally.summary()
         summary = {
             **{name: value for name, value in summary.items() if not name.endswith("_ms")},
             "quarantined": quarantined,
             "directory_matches": directory_matches,
+            **({"console_matches": not differing} if observer else {}),
             **{name: value for name, value in summary.items() if name.endswith("_ms")},
             "events_per_s": round(tally.delivered / seconds, 1),
         }
         console.print(_table(summary))
+        for difference in differing:
+            console.print(f"The console differs: {difference}.")
         progress = clients.progress
         console.print(
             f"{progress.requests} requests. {progress.refused} changes were refused as outdated (412) and "
             "repeated on the latest version."
         )
         return summary
+
+
+@asynccontextmanager
+async def _console(arguments: argparse.Namespace, stack: Stack) -> AsyncIterator[Observer | None]:
+    """With `--console`, what the stack's page would show; it looks all the time."""
+    if not arguments.console:
+        yield None
+        return
+    async with open_observer(stack, always=True) as observer:
+        yield observer
 
 
 @asynccontextmanager
@@ -240,6 +266,6 @@ def _table(summary: dict[str, Any]) -> Table:
     table = Table("", "count", title="What was committed, and what arrived")
     for name, value in summary.items():
         expected = value == 0 if name in _ERRORS else value
-        style = ("green" if expected else "bold red") if name in (*_ERRORS, "directory_matches") else ""
+        style = ("green" if expected else "bold red") if name in (*_ERRORS, *_MATCHES) else ""
         table.add_row(name, str(value), style=style)
     return table

@@ -34,6 +34,7 @@ class Stack:
         self._services: list[Part] = []
         self._ended_hosts: list[Part] = []
         self._started_hosts = 0
+        self._hosts_changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self.edge_journal.unlink(missing_ok=True)
@@ -96,7 +97,16 @@ class Stack:
         starting = self._start_worker if self.source is Source.SQL else self._start_functions
         host = await starting(self._started_hosts, environment)
         self.hosts.append(host)
+        self._hosts_changed.set()
         return host
+
+    async def replace_host(self) -> Part:
+        """Kill the first host, if there is one, as a crash does, and start another; `watch` takes it as meant."""
+        if self.hosts:
+            host = self.hosts.pop(0)
+            self._ended_hosts.append(host)
+            self._kill(host)
+        return await self.start_host()
 
     async def _start_worker(self, number: int, environment: Mapping[str, str]) -> Part:
         label = f"worker-{number}"
@@ -118,10 +128,13 @@ class Stack:
 
     def kill_host(self) -> None:
         """Kill the first host; a Functions host's worker keeps running."""
+        self._kill(self.hosts[0])
+
+    def _kill(self, host: Part) -> None:
         if self.source is Source.SQL:
-            self.hosts[0].kill_all()
+            host.kill_all()
         else:
-            self.hosts[0].kill_alone()
+            host.kill_alone()
 
     async def stop_hosts(self) -> None:
         """Stop every host; each releases its leases."""
@@ -148,15 +161,18 @@ class Stack:
         Raises:
             PartFailed: Naming the part, its exit code and the end of its log.
         """
-        parts = [*self._services, *self.hosts]
-        waits = {asyncio.create_task(part.wait()): part for part in parts}
-        try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waits:
-                task.cancel()
-        ended = next(iter(done))
-        raise waits[ended].failure(f"ended unexpectedly with exit code {ended.result()}")
+        while True:
+            self._hosts_changed.clear()
+            waits = {asyncio.create_task(part.wait()): part for part in (*self._services, *self.hosts)}
+            changing = asyncio.create_task(self._hosts_changed.wait())
+            try:
+                await asyncio.wait({*waits, changing}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (*waits, changing):
+                    task.cancel()
+            for task, part in waits.items():
+                if task.done() and not task.cancelled() and (part in self._services or part in self.hosts):
+                    raise part.failure(f"ended unexpectedly with exit code {task.result()}")
 
     async def stop(self) -> None:
         """Stop the hosts, then the services they use."""

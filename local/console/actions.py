@@ -1,0 +1,117 @@
+"""What the stack's page can do beside showing: its forms and buttons, and the routes behind them.
+
+The console's own guard serves them to its page alone: a request that changes something needs the page's origin,
+and a Host of this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from local.console.faults import inject, offered
+from local.console.quarantine import quarantine
+from local.console.topic import EmulatorTopic
+from local.sending.event import Event, WordError, parse_fields
+from local.sending.outboxes import NotCommittedError, open_writer
+from local.stack.parts import PartFailed
+from local.stack.supervisor import Stack
+from outbox import InvalidDocument
+from relay.console.web.application import PAGES
+from relay.console.web.extension import Extension, Slot
+
+_FOLDER = Path(__file__).parent
+_PEEKED = 20
+_REASONS_AND_IDS = ("reason", "id")
+
+
+class Actions:
+    """The handlers. Each answers with a fragment of the page that says what was done, or why it was not."""
+
+    def __init__(self, stack: Stack, topic: EmulatorTopic, environment: Mapping[str, str]) -> None:
+        self._stack = stack
+        self._topic = topic
+        self._environment = environment
+
+    def extension(self, further: Sequence[web.AbstractRouteDef]) -> Extension:
+        """The blocks and routes, with further routes."""
+        return Extension(
+            "local",
+            _FOLDER / "templates",
+            blocks={
+                Slot.TOP: "actions.html",
+                Slot.SUBSCRIPTION: "peek.html",
+                Slot.QUARANTINE_GROUP: "group.html",
+                Slot.QUARANTINE_RECORD: "record.html",
+            },
+            routes=[
+                *further,
+                web.get("/local/actions", self.actions),
+                web.get("/local/peek", self.peek),
+                web.post("/local/send", self.send),
+                web.post("/local/fault", self.fault),
+                web.post("/local/quarantine", self.quarantine),
+            ],
+            static=_FOLDER / "static",
+        )
+
+    async def actions(self, request: web.Request) -> web.Response:
+        """The buttons of the faults."""
+        return _html(request, "faults.html", faults=offered(self._stack.source))
+
+    async def send(self, request: web.Request) -> web.Response:
+        """Commit an event: `key`, `action` and `data`, a JSON object or nothing."""
+        form = await request.post()
+        key, action = str(form.get("key", "")).strip(), str(form.get("action", "")).strip()
+        if not key or not action:
+            return _said(request, False, "An event needs a partition key and an action.")
+        try:
+            event = Event(key, action, parse_fields([], str(form.get("data", "")).strip() or None))
+            async with open_writer(self._stack.settings) as writer:
+                sequence = await writer.commit(event)
+        except (WordError, NotCommittedError, InvalidDocument) as error:
+            return _said(request, False, str(error).replace("--data", "The data"))
+        return _said(request, True, f"Committed {action} as number {sequence} of", key=key)
+
+    async def fault(self, request: web.Request) -> web.Response:
+        """Inject the fault `kind`."""
+        kind = (await request.post()).get("kind")
+        for fault in offered(self._stack.source):
+            if fault.name == kind:
+                try:
+                    await inject(self._stack, fault)
+                except (aiohttp.ClientError, TimeoutError, PartFailed) as error:
+                    return _said(request, False, f"{fault.label}: {error}")
+                return _said(request, True, fault.effect)
+        return _said(request, False, "There is no such fault.")
+
+    async def quarantine(self, request: web.Request) -> web.Response:
+        """Do `operation`, release or discard, to the records of a `reason`, or to the one with this `id`."""
+        form = await request.post()
+        operation = str(form.get("operation"))
+        chosen = [(name, str(form[name])) for name in _REASONS_AND_IDS if form.get(name)]
+        if operation not in ("release", "discard") or len(chosen) != 1:
+            return _said(request, False, "Give an operation, release or discard, and either a reason or an id.")
+        [(name, value)] = chosen
+        words = ["--reason", value] if name == "reason" else [value]
+        done, said = await quarantine(operation, words, self._environment)
+        return _said(request, done, said)
+
+    async def peek(self, request: web.Request) -> web.Response:
+        """The messages that wait at a `subscription` longest. Nothing is locked."""
+        name = request.query.get("subscription", "")
+        waiting = await self._topic.waiting(name, _PEEKED)
+        return _html(request, "peeked.html", subscription_name=name, messages=waiting)
+
+
+def _said(request: web.Request, done: bool, text: str, key: str | None = None) -> web.Response:
+    return _html(request, "said.html", done=done, text=text, key=key)
+
+
+def _html(request: web.Request, template: str, **values: Any) -> web.Response:
+    body = request.app[PAGES].fragment(f"local/{template}", **values).encode("utf-8", "replace")
+    return web.Response(body=body, content_type="text/html", charset="utf-8")
