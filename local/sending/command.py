@@ -12,6 +12,7 @@ from local.sending.outboxes import NotCommittedError, open_writer
 from local.stack.lock import add_option, option
 from local.stack.settings import READY, NoStackError, of_running
 from outbox import InvalidDocument
+from outbox_emulators.command_line import positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,16 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "fields", metavar="NAME=VALUE", nargs="*", help="a field of the data; NAME:=JSON for other than a string"
     )
     parser.add_argument("--data", metavar="JSON", help="the data as an object; single fields take precedence")
-    parser.add_argument("--count", type=_positive, default=1, help="how many events, each in its own transaction")
+    parser.add_argument("--count", type=positive, default=1, help="how many events, each in its own transaction")
     parser.add_argument("--type", default=EVENT_TYPE, help="type of the document; the relay ignores others")
     parser.add_argument("--id", help="id of the event, with a single one (default: a random UUID)")
     add_option(parser)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
-    return int(text)
 
 
 async def run(arguments: argparse.Namespace) -> int:

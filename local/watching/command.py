@@ -14,6 +14,7 @@ import aiohttp
 from local.stack.lock import add_option
 from local.stack.settings import READY, NoStackError, of_running
 from local.watching.changes import ENDED, Change, Changes
+from outbox_emulators.command_line import positive
 from outbox_emulators.process import Stopped, until_done
 
 _CONNECT_TIMEOUT_S = 10.0
@@ -23,17 +24,11 @@ _SILENCE_S = 30.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `watch`."""
-    parser.add_argument("--count", type=_positive, metavar="N", help="end after the relay is done with N events")
+    parser.add_argument("--count", type=positive, metavar="N", help="end after the relay is done with N events")
     parser.add_argument("--key", metavar="KEY", help="only events of this partition key")
     parser.add_argument("--timeout", type=float, metavar="S", help="seconds after which it ends, with exit code 1")
     parser.add_argument("--json", action="store_true", help="a JSON object a line")
     add_option(parser)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
-    return int(text)
 
 
 async def run(arguments: argparse.Namespace) -> int:
