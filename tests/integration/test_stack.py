@@ -181,7 +181,7 @@ async def test_no_process_of_an_sql_stack_remains_after_a_kill(tmp_path: Path) -
 async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: Path, source: str) -> None:
     process = await start(
         tmp_path,
-        *("demo", "--source", source, "--hosts", "2", "--kill-host"),
+        *("demo", "--source", source, "--hosts", "2", "--kill-host", "--console"),
         *("--events", "400", "--contacts", "40", "--rate", "150"),
     )
     output, errors = await asyncio.wait_for(process.communicate(), 110)
@@ -191,10 +191,11 @@ async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: P
     assert "was killed; starting another" in errors.decode()
     assert list(summary) == [
         *("written", "delivered", "missing", "duplicated", "out_of_order", "altered", "quarantined"),
-        *("directory_matches", "p50_ms", "p99_ms", "events_per_s"),
+        *("directory_matches", "console_matches", "p50_ms", "p99_ms", "events_per_s"),
     ]
     assert (summary["written"], summary["delivered"]) == (400, 400)
     errors_counted = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
     assert {summary[name] for name in errors_counted} == {0}
     assert summary["directory_matches"] is True
+    assert summary["console_matches"] is True, errors.decode()
     assert "refused as outdated (412)" in " ".join(errors.decode().split())

@@ -1,0 +1,206 @@
+"""What the stack's page can do: send, peek, inject faults, release and discard; and who may ask for it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from local.console.serving import serving_console
+from local.stack.supervisor import Stack
+from tests.support.stacks import running_stack
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_WITHIN_S = 40
+_TOO_LONG = "x" * 200
+
+
+@dataclass
+class Page:
+    """The page of a stack."""
+
+    stack: Stack
+    address: str
+    http: aiohttp.ClientSession
+
+    async def post(self, path: str, headers: dict[str, str] | None = None, /, **form: str) -> tuple[int, str]:
+        async with self.http.post(f"{self.address}{path}", data=form, headers=headers) as answer:
+            return answer.status, await answer.text()
+
+    async def get(self, path: str) -> str:
+        async with self.http.get(f"{self.address}{path}") as answer:
+            assert answer.status == 200
+            return await answer.text()
+
+    async def events(self, key: str) -> list[dict[str, Any]]:
+        async with self.http.get(f"{self.address}timeline.json", params={"key": key}) as answer:
+            found: list[dict[str, Any]] = (await answer.json())["events"]
+            return found
+
+    async def until(self, key: str, stages: list[str]) -> list[dict[str, Any]]:
+        """Wait until the events of a key have these stages."""
+        async with asyncio.timeout(_WITHIN_S):
+            while True:
+                found = await self.events(key)
+                if [each["stage"] for each in found] == stages:
+                    return found
+                await asyncio.sleep(0.1)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def page(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
+    async with (
+        running_stack(tmp_path_factory.mktemp("logs")) as running,
+        serving_console(running.stack, 0) as address,
+        aiohttp.ClientSession() as http,
+    ):
+        yield Page(running.stack, address, http)
+
+
+@asynccontextmanager
+async def watched(stack: Stack) -> AsyncIterator[asyncio.Task[None]]:
+    """The task with which `up` notices that a part has ended."""
+    task = asyncio.create_task(stack.watch())
+    yield task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_event_is_sent_and_peeked_at_its_subscription(page: Page) -> None:
+    status, said = await page.post("local/send", key="k <1>", action="Renamed", data='{"name": "Jane"}')
+    assert (status, "Committed Renamed as number 1 of" in said) == (200, True)
+
+    [event] = await page.until("k <1>", ["published"])
+    peeked = await page.get("local/peek?subscription=all")
+    assert event["id"] in peeked
+    assert "k &lt;1&gt;" in peeked
+    # Peeking has locked nothing, and counts as no delivery.
+    [event] = await page.events("k <1>")
+    assert [(each["arrival"], each["deliveries"]) for each in event["deliveries"]] == [("waiting", 0)]
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ({"key": "", "action": "A"}, "needs a partition key"),
+        ({"key": "k", "action": "A", "data": "{"}, "The data: not JSON"),
+        ({"key": "k", "action": "A", "data": "[]"}, "must be a JSON object"),
+    ],
+)
+async def test_an_event_that_cannot_be_written_is_refused(page: Page, form: dict[str, str], message: str) -> None:
+    assert message in (await page.post("local/send", **form))[1]
+    assert await page.events("k") == []
+
+
+@pytest.mark.parametrize("path", ["local/send", "local/fault", "local/quarantine"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Host": "evil.example"},
+    ],
+)
+async def test_another_page_cannot_ask_for_it(page: Page, path: str, headers: dict[str, str]) -> None:
+    form = {"key": "foreign", "action": "A", "kind": "kill-host", "operation": "discard", "reason": "id-too-long"}
+
+    assert (await page.post(path, headers, **form))[0] == 403
+
+    assert await page.events("foreign") == []
+    assert not page.stack.hosts[0].ended
+
+
+async def test_the_page_itself_may_ask_for_it(page: Page) -> None:
+    headers = {"Origin": page.address.rstrip("/"), "Sec-Fetch-Site": "same-origin"}
+
+    assert (await page.post("local/send", headers, key="own", action="A"))[0] == 200
+
+    await page.until("own", ["published"])
+
+
+async def test_a_record_is_released_and_discarded_by_the_operators_command(page: Page) -> None:
+    async with page.http.post(f"{page.address}local/send", data={"key": "q" * 200, "action": "A"}) as answer:
+        assert "Committed" in await answer.text()
+    await page.until("q" * 200, ["quarantined"])
+
+    _, released = await page.post("local/quarantine", operation="release", reason="partition-key-too-long")
+    assert "released 0, still invalid 1, not sent 0" in released
+    _, discarded = await page.post("local/quarantine", operation="discard", reason="partition-key-too-long")
+    assert "discarded 1" in discarded
+    for wrong in ({"operation": "drop", "id": "x"}, {"operation": "discard"}):
+        assert "Give an operation" in (await page.post("local/quarantine", **wrong))[1]
+
+
+async def test_what_service_bus_did_not_answer_is_sent_again_and_dropped_as_a_duplicate(page: Page) -> None:
+    before = await counts(page)
+    assert "connection is cut" in (await page.post("local/fault", kind="cut"))[1]
+
+    await page.post("local/send", key="cut", action="A")
+    await page.until("cut", ["published"])
+
+    async with asyncio.timeout(_WITHIN_S):
+        while (after := await counts(page))["duplicates_dropped"] == before["duplicates_dropped"]:
+            await asyncio.sleep(0.1)
+    assert after["accepted"] - after["duplicates_dropped"] == before["accepted"] - before["duplicates_dropped"] + 1
+
+
+async def test_a_killed_host_is_replaced_and_the_next_one_goes_on(page: Page) -> None:
+    killed = page.stack.hosts[0]
+    async with watched(page.stack) as watching:
+        assert "The host was killed" in (await page.post("local/fault", kind="kill-host"))[1]
+        await page.post("local/send", key="killed", action="A")
+
+        await page.until("killed", ["published"])
+
+        assert killed.ended
+        assert [host.name for host in page.stack.hosts] == ["functions-2"]
+        assert not watching.done()
+        # A host that ends by itself still ends the stack.
+        page.stack.kill_host()
+        with pytest.raises(Exception, match="functions-2 ended unexpectedly"):
+            await asyncio.wait_for(watching, _WITHIN_S)
+    await page.stack.replace_host()
+
+
+async def counts(page: Page) -> dict[str, int]:
+    port = page.stack.servicebus.details["admin_port"]
+    async with page.http.get(f"http://127.0.0.1:{port}/admin/entities") as answer:
+        found: dict[str, int] = (await answer.json())["domain-events"]
+        return found
+
+
+async def test_the_page_offers_all_of_it_to_a_browser(page: Page) -> None:
+    playwright = pytest.importorskip("playwright.async_api")
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+        pytest.skip("there is no chromium on PATH")
+    from tests.support.console_page import launch
+
+    async with playwright.async_playwright() as started:
+        browser = await launch(started)
+        shown = await browser.new_page()
+        complaints: list[str] = []
+        shown.on("console", lambda said: complaints.append(said.text) if said.type != "log" else None)
+        await shown.goto(page.address)
+        said = shown.locator("#local-said")
+
+        await shown.get_by_label("Partition key", exact=True).last.fill("clicked")
+        await shown.get_by_role("button", name="Send an event").click()
+        await playwright.expect(said).to_contain_text("Committed ContactRenamed as number 1 of clicked")
+        await playwright.expect(shown.locator("#recent")).to_contain_text("clicked", timeout=_WITHIN_S * 1000)
+        await page.until("clicked", ["published"])
+        await shown.get_by_role("button", name="Peek all").click()
+        await playwright.expect(said).to_contain_text("clicked")
+        await shown.get_by_role("button", name="Make Service Bus busy").click()
+        await playwright.expect(said).to_contain_text("refused with server-busy")
+        await browser.close()
+    assert complaints == []
