@@ -33,9 +33,15 @@ from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.command_line import positive
 from outbox_emulators.process import Stopped, until_done
 from relay.console.observer import Observer
+from relay.console.web.access import Loopback
+from relay.console.web.application import application
+from relay.console.web.server import serving
 from samples.contacts.consumer.directory import Directory
 
 SUBSCRIPTION = "all"
+# How long a page that is open still shows the end.
+_LAST_LOOK_S = 1.5
+
 _MATCHES = ("directory_matches", "console_matches")
 _ERRORS = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
 
@@ -66,7 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--receivers", type=positive, default=96, help="sessions received concurrently")
     parser.add_argument("--kill-host", action="store_true", help="kill a host half way, and start another")
     parser.add_argument(
-        "--console", action="store_true", help="also compare what the console counts with what the checker counts"
+        "--console",
+        action="store_true",
+        help="also serve the console, and compare what it counts with what the checker counts",
     )
     parser.add_argument(
         "--timeout", type=float, default=60.0, help="seconds to wait without any arrival before giving up"
@@ -130,7 +138,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
         async with (
             open_store(stack) as store,
             inbox.connect(stack.settings["SERVICEBUS"]) as servicebus,
-            _console(arguments, stack) as observer,
+            _console(arguments, stack, console) as observer,
             Clients(address, arguments.writers) as clients,
         ):
             with Directory() as directory:
@@ -155,6 +163,8 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
                 directory_matches = subscriber.agrees_with(await clients.contacts())
             quarantined = await store.quarantined()
             differing = await differences(observer, tally, quarantined, SUBSCRIPTION) if observer else []
+            if observer:
+                await asyncio.sleep(_LAST_LOOK_S)
         summary = tally.summary()
         summary = {
             **{name: value for name, value in summary.items() if not name.endswith("_ms")},
@@ -176,12 +186,18 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _console(arguments: argparse.Namespace, stack: Stack) -> AsyncIterator[Observer | None]:
-    """With `--console`, what the stack's page would show; it looks all the time."""
+async def _console(
+    arguments: argparse.Namespace, stack: Stack, console: Console
+) -> AsyncIterator[Observer | None]:
+    """With `--console`, the stack's page, without what changes anything; its observer looks all the time."""
     if not arguments.console:
         yield None
         return
-    async with open_observer(stack, always=True) as observer:
+    async with (
+        open_observer(stack, always=True) as observer,
+        serving(application(observer, Loopback(), name=TOPIC), "127.0.0.1", 0) as address,
+    ):
+        console.print(f"The console is at {address}")
         yield observer
 
 

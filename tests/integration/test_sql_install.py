@@ -78,7 +78,7 @@ async def test_a_worker_that_is_told_to_stop_ends_with_success(
 ) -> None:
     stopped = asyncio.Event()
     stopped.set()
-    monkeypatch.setattr(run_worker, "_on_signals", lambda: stopped)
+    monkeypatch.setattr(run_worker, "on_signals", lambda: stopped)
 
     result = await run_worker.run(settings(SQL="postgresql://127.0.0.1:1/shop"), {})
 

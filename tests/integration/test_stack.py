@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -20,6 +21,7 @@ from dotenv import dotenv_values
 
 from changefeed import connect_async
 from relay.settings import Settings
+from tests.support.browser import Shown, last_shown
 from tests.support.outbox import events
 from tests.support.pages import section
 from tests.support.sql_outbox import SqlOutbox
@@ -28,6 +30,7 @@ from tests.support.subscriber import Subscriber
 ROOT = Path(__file__).resolve().parents[2]
 ANY_PORTS = ("--port", "0")
 SQL = ("--source", "sql")
+DEMO_EVENTS = 400
 
 
 async def start(folder: Path, *arguments: str) -> asyncio.subprocess.Process:
@@ -179,23 +182,36 @@ async def test_no_process_of_an_sql_stack_remains_after_a_kill(tmp_path: Path) -
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("source", ["cosmos", "sql"])
 async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: Path, source: str) -> None:
+    """And its console shows what the checker counts: in a browser too, where there is one."""
     process = await start(
         tmp_path,
         *("demo", "--source", source, "--hosts", "2", "--kill-host", "--console"),
-        *("--events", "400", "--contacts", "40", "--rate", "150"),
+        *("--events", str(DEMO_EVENTS), "--contacts", "40", "--rate", "150"),
     )
-    output, errors = await asyncio.wait_for(process.communicate(), 110)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    async with asyncio.timeout(110):
+        said, address = b"", None
+        while address is None:
+            said += (line := await process.stderr.readline())
+            assert line, said.decode()
+            address = re.search(rb"The console is at (\S+)", line)
+        shown = asyncio.create_task(last_shown(address[1].decode()))
+        output, errors = await asyncio.gather(process.stdout.read(), process.stderr.read())
+        await process.wait()
 
     summary = json.loads(output.decode().splitlines()[-1])
-    assert process.returncode == 0, errors.decode()
-    assert "was killed; starting another" in errors.decode()
+    words = " ".join((said + errors).decode().split())
+    assert process.returncode == 0, words
+    assert "was killed; starting another" in words
     assert list(summary) == [
         *("written", "delivered", "missing", "duplicated", "out_of_order", "altered", "quarantined"),
         *("directory_matches", "console_matches", "p50_ms", "p99_ms", "events_per_s"),
     ]
-    assert (summary["written"], summary["delivered"]) == (400, 400)
+    assert (summary["written"], summary["delivered"]) == (DEMO_EVENTS, DEMO_EVENTS)
     errors_counted = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
     assert {summary[name] for name in errors_counted} == {0}
     assert summary["directory_matches"] is True
-    assert summary["console_matches"] is True, errors.decode()
-    assert "refused as outdated (412)" in " ".join(errors.decode().split())
+    assert summary["console_matches"] is True, words
+    assert "refused as outdated (412)" in words
+    assert await shown in (None, Shown(committed=DEMO_EVENTS, accepted=DEMO_EVENTS, delivered=DEMO_EVENTS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,11 +16,9 @@ from relay.console.settings import ConsoleSettings
 from relay.console.web.access import Loopback
 from relay.console.web.application import application
 from relay.console.web.server import serving
+from tests.support.browser import CHROMIUM
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
 NO_CHROMIUM = "there is no chromium on PATH: tests/browser/install.sh installs Debian's"
 
 # A machine that does other things as well may take longer than a reader would wait.

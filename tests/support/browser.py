@@ -1,0 +1,56 @@
+"""What the page of a console shows in a real browser while something else runs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from dataclasses import dataclass
+
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+
+_EVERY_S = 0.1
+
+_TOTALS = """() => [
+    document.querySelector("[sse-swap=committed] .big").innerText,
+    document.querySelector("[sse-swap=accepted] .big").innerText,
+    [...document.querySelectorAll("[sse-swap=subscriptions] tbody tr")]
+        .filter(row => row.querySelector("th").innerText === "all")
+        .map(row => row.querySelectorAll("td")[1].innerText).join("") || "0",
+]"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The totals that stand on the page; `delivered` is that of the subscription `all`."""
+
+    committed: int
+    accepted: int
+    delivered: int
+
+
+async def last_shown(address: str) -> Shown | None:
+    """Keep the page of a console open until the console ends, and return what it showed last.
+
+    None where there is no browser.
+    """
+    try:
+        from playwright.async_api import async_playwright
+    except ModuleNotFoundError:
+        return None
+    if CHROMIUM is None:
+        return None
+    from tests.support.console_page import launch
+
+    async with async_playwright() as playwright:
+        browser = await launch(playwright)
+        page = await browser.new_page()
+        await page.goto(address)
+        shown = Shown(0, 0, 0)
+        while await page.get_attribute("#connection", "data-state") != "lost":
+            shown = Shown(*(int(re.sub(r"\D", "", text)) for text in await page.evaluate(_TOTALS)))
+            await asyncio.sleep(_EVERY_S)
+        await browser.close()
+        return shown
