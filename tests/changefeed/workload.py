@@ -128,7 +128,9 @@ class _Course:
         choice = random.Random(f"{self.plan.seed} kills")
         for _ in range(self.plan.kills):
             self.written.wait(choice.uniform(0.02, 0.1))
-            self.backend.kill(choice.choice(list(self._ids.values())))
+            # On a busy machine no reader may have a session yet.
+            if readers := list(self._ids.values()):
+                self.backend.kill(choice.choice(readers))
 
     def _observer(self, number: int, name: str) -> Observer:
         session: Session = self.backend.session()

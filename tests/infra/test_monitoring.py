@@ -73,7 +73,7 @@ def test_the_relays_instruments_and_log_fields_are_found_in_its_source() -> None
 
 def relay_commands() -> list[str]:
     """Each relay command of the two pages, with values for its placeholders."""
-    text = OPERATIONS.replace("<id>", "7e20efc45ddd").replace("<reason>", "message-refused")
+    text = OPERATIONS.replace("REASON", "message-refused")
     found = re.findall(r"python -m relay ([a-z]+ [^\n`|#>]*--[^\n`|#>]*)", text)
     assert len(found) >= 12
     return found

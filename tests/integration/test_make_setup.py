@@ -65,12 +65,17 @@ def with_this_pip(folder: Path) -> None:
     (packages / "pip").symlink_to(Path(pip.__file__).parent)
 
 
+def _own_environment() -> dict[str, str]:
+    """The environment without what a make around these tests has put there."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+
+
 def make_setup(folder: Path, **environment: str) -> tuple[int, list[str]]:
     """Run `make -j4 setup` with this Python; returns its exit code and its lines, without make's own."""
     ended = subprocess.run(
         ["make", "-j4", "setup", f"PYTHON={environment.pop('PYTHON', sys.executable)}"],
         cwd=folder,
-        env={**os.environ, **_OFFLINE, **environment},
+        env={**_own_environment(), **_OFFLINE, **environment},
         capture_output=True,
         text=True,
         timeout=50,
