@@ -141,7 +141,7 @@ async def test_the_timeline_of_a_key_shows_what_became_of_each_event(console: Co
     assert "Committed 11:23:10 Not yet accepted" in texts[0]
     assert "Waiting billing" in texts[1]
     assert "Dead-lettered billing 11:21:48.500 +41 s MaxDeliveryCountExceeded, 10 deliveries" in texts[2]
-    assert "Quarantined 2026-02-09 11:12:09 message-too-large: The message has 312 000 bytes" in texts[3]
+    assert "Quarantined 2026-02-09 11:20:07 message-too-large: The message has 312 000 bytes" in texts[3]
     assert "Accepted 11:17:02.536 +36 ms Delivered all 11:17:02.560 +24 ms" in texts[4]
     await expect(timeline.locator("li.gap")).to_have_text("2 sequence numbers are missing here: 3\N{EN DASH}4")
     trace = timeline.get_by_role("link", name="Trace").first

@@ -105,7 +105,7 @@ def record(number: int, key: str = "contact-7", **changes: Any) -> QuarantineRec
         document_id=f"8f14e45f-ceea-467f-a0e6-{number:012}",
         reason="message-too-large",
         detail="The message has 312 000 bytes, and the namespace takes 256 KB: use Premium, or a smaller event.",
-        quarantined_at="2026-02-09T11:12:09.250000+00:00",
+        quarantined_at="2026-02-09T11:20:07.250000+00:00",
     )
     return replace(made, **changes)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -65,10 +67,15 @@ class Receiver:
         check_retries(client)
         if (queue is None) is (topic is None) or (topic is None) is not (subscription is None):
             raise ValueError("Give a topic and a subscription, or a queue.")
-        self._client = client
         self._handler = handler
-        self._entity = {"queue_name": queue} if queue else {"topic_name": topic, "subscription_name": subscription}
-        self._name = queue or f"{topic}/{subscription}"
+        self._get_receiver: Callable[..., ServiceBusReceiver]
+        if queue is not None:
+            self._get_receiver, self._name = partial(client.get_queue_receiver, queue_name=queue), queue
+        elif topic is not None and subscription is not None:
+            self._get_receiver = partial(
+                client.get_subscription_receiver, topic_name=topic, subscription_name=subscription
+            )
+            self._name = f"{topic}/{subscription}"
         self._options = Options(**options)
         self._stopping = asyncio.Event()
         self._accepting: set[asyncio.Task[Any]] = set()
@@ -162,14 +169,8 @@ class Receiver:
             if not handed_over:
                 self._release(session)
 
-    def _open(self) -> Any:
-        get = (
-            self._client.get_queue_receiver
-            if "queue_name" in self._entity
-            else (self._client.get_subscription_receiver)
-        )
-        return get(
-            **self._entity,
+    def _open(self) -> ServiceBusReceiver:
+        return self._get_receiver(
             session_id=NEXT_AVAILABLE_SESSION,
             max_wait_time=self._options.accept_s,
             # Without it the SDK (7.15.0) releases what arrives between two calls of receive_messages, one by one,
