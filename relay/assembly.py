@@ -39,7 +39,7 @@ def assemble(settings: Settings) -> CosmosRelay:
     containers = Containers(settings)
     return Relay(
         CosmosSource(settings.event_type, containers),
-        ServiceBusPublisher.from_settings(settings, messages.encoder(settings.cloudevents_source)),
+        ServiceBusPublisher.from_settings(settings, messages.contract(settings.cloudevents_source)),
         StoredQuarantine(CosmosItems(containers)),
         duplicate_window_s=settings.duplicate_window_s,
         on_poison=settings.on_poison,
@@ -57,7 +57,7 @@ def assemble_sql(settings: Settings) -> SqlRelay:
     database = Database(settings.sql)
     relay = Relay(
         SqlSource(settings.event_type, database.cursor),
-        ServiceBusPublisher.from_settings(settings, messages.encoder(settings.cloudevents_source)),
+        ServiceBusPublisher.from_settings(settings, messages.contract(settings.cloudevents_source)),
         StoredQuarantine(SqlItems(database)),
         duplicate_window_s=settings.duplicate_window_s,
         on_poison=settings.on_poison,

@@ -99,6 +99,7 @@ class Settings:
     event_type: str
     max_items: int
     poll_delay_ms: int
+    pipelined: bool
     senders: int
     send_timeout_s: float
     attempt_timeout_s: float
@@ -147,6 +148,7 @@ class Settings:
             event_type=reader.text("RELAY_EVENT_TYPE", "domainEvent"),
             max_items=reader.integer("RELAY_MAX_ITEMS", 1000, at_least=1, at_most=100_000),
             poll_delay_ms=reader.integer("RELAY_POLL_DELAY_MS", 500, at_least=1, at_most=3_600_000),
+            pipelined=reader.boolean("RELAY_PIPELINED", default=True),
             senders=reader.integer("RELAY_SENDERS", 32, at_least=1, at_most=MAX_SENDERS),
             send_timeout_s=reader.seconds("RELAY_SEND_TIMEOUT_S", 30.0),
             attempt_timeout_s=reader.seconds("RELAY_ATTEMPT_TIMEOUT_S", 480.0),
@@ -191,6 +193,14 @@ class _Reader:
             self.problems.append(f"{name} is {value!r}: set a whole number from {at_least} to {at_most}")
             return default
         return number
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        value = self._get(name)
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            self.problems.append(f"{name} is {value!r}: set true or false")
+        return value.lower() == "true"
 
     def seconds(self, name: str, default: float, *, at_least: float = 0.001, at_most: float = 3600) -> float:
         value = self._get(name)

@@ -13,7 +13,7 @@ from relay.events import Event, Rejected, by_partition_key
 from relay.ports import Publisher
 from relay.results import KeyOutcome
 from relay.servicebus import messages
-from relay.servicebus.messages import Encoder
+from relay.servicebus.messages import Contract
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
 
@@ -140,9 +140,9 @@ class OrderedSender:
 @asynccontextmanager
 async def ordered_sender(settings: Settings, *, with_original_id: bool = False) -> AsyncIterator[OrderedSender]:
     """A sender with the app's settings and the app's publisher; with the property `originalId` on request."""
-    encode: Encoder = messages.encoder(settings.cloudevents_source)
+    message_of: Contract = messages.contract(settings.cloudevents_source)
     publisher = ServiceBusPublisher.from_settings(
-        settings, messages.with_original_id(encode) if with_original_id else encode
+        settings, messages.with_original_id(message_of) if with_original_id else message_of
     )
     try:
         yield OrderedSender(publisher)

@@ -20,28 +20,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
-
-from azure.servicebus.amqp import AmqpAnnotatedMessage
+from typing import NamedTuple
 
 from relay import jsontext
 from relay.events import Event
 
-Encoder = Callable[[Event], AmqpAnnotatedMessage]
-
 CONTENT_TYPE = "application/json"
 
-# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide#message-annotations
-_PARTITION_KEY = "x-opt-partition-key"
+
+class Message(NamedTuple):
+    """A Service Bus message by the contract above.
+
+    Attributes:
+        id: The message id.
+        partition_key: The session id, and the partition key.
+        subject: The subject.
+        body: UTF-8 JSON.
+        application_properties: Strings, and integers of at most 64 bits, by name.
+    """
+
+    id: str
+    partition_key: str
+    subject: str
+    body: bytes
+    application_properties: dict[str, str | int]
 
 
-def plain(event: Event) -> AmqpAnnotatedMessage:
+Contract = Callable[[Event], Message]
+
+
+def plain(event: Event) -> Message:
     """The message of `event` by the contract above."""
     return _message(event, _properties(event))
 
 
-def cloudevents(source: str) -> Encoder:
-    """An encoder that adds the CloudEvents 1.0 attributes to the contract above.
+def cloudevents(source: str) -> Contract:
+    """A contract that adds the CloudEvents 1.0 attributes to the one above.
 
     Args:
         source: The `source` attribute: a URI-reference that names the outbox, the same for all its events.
@@ -51,7 +65,7 @@ def cloudevents(source: str) -> Encoder:
     `time` is left out where `createdAt` is no RFC 3339 timestamp, as the specification requires.
     """
 
-    def encode(event: Event) -> AmqpAnnotatedMessage:
+    def message(event: Event) -> Message:
         properties = _properties(event)
         properties["cloudEvents:specversion"] = "1.0"
         properties["cloudEvents:id"] = event.id
@@ -65,45 +79,34 @@ def cloudevents(source: str) -> Encoder:
             properties["cloudEvents:traceparent"] = properties["traceparent"]
         return _message(event, properties)
 
-    return encode
+    return message
 
 
-def encoder(cloudevents_source: str | None) -> Encoder:
-    """The encoder for the settings: CloudEvents where a source is given, else the plain contract."""
+def contract(cloudevents_source: str | None) -> Contract:
+    """The contract for the settings: CloudEvents where a source is given, else the plain one."""
     return plain if cloudevents_source is None else cloudevents(cloudevents_source)
 
 
-def with_original_id(encode: Encoder) -> Encoder:
-    """An encoder for events sent under a new id: the application property `originalId` is the document's."""
+def with_original_id(message_of: Contract) -> Contract:
+    """A contract for events sent under a new id: the application property `originalId` is the document's."""
 
-    def encode_with_original_id(event: Event) -> AmqpAnnotatedMessage:
-        message = encode(event)
-        properties = dict(message.application_properties or {})
-        properties["originalId"] = event.document["id"]
-        message.application_properties = properties
-        return message
+    def message(event: Event) -> Message:
+        made = message_of(event)
+        return made._replace(
+            application_properties={**made.application_properties, "originalId": event.document["id"]}
+        )
 
-    return encode_with_original_id
-
-
-def _message(event: Event, properties: dict[str, Any]) -> AmqpAnnotatedMessage:
-    # A ServiceBusMessage is made of this, and its constructor takes a quarter of what a batched event costs
-    # (docs/decisions/0004-messages-as-amqp.md). The SDK checks no lengths here: Event has.
-    return AmqpAnnotatedMessage(
-        data_body=jsontext.encode(event.data) if event.body is None else event.body,
-        properties={
-            "message_id": event.id,
-            "group_id": event.partition_key,
-            "subject": event.action,
-            "content_type": CONTENT_TYPE,
-        },
-        annotations={_PARTITION_KEY: event.partition_key},
-        application_properties=properties,
-    )
+    return message
 
 
-def _properties(event: Event) -> dict[str, Any]:
-    properties: dict[str, Any] = {"type": event.type}
+def _message(event: Event, properties: dict[str, str | int]) -> Message:
+    # The lengths are not checked here: Event has.
+    body = jsontext.encode(event.data) if event.body is None else event.body
+    return Message(event.id, event.partition_key, event.action, body, properties)
+
+
+def _properties(event: Event) -> dict[str, str | int]:
+    properties: dict[str, str | int] = {"type": event.type}
     # Only Cosmos DB gives a document a time of its own.
     if event.committed_at is not None and "_ts" in event.document:
         _put_integer(event.committed_at, "cosmosTimestamp", properties)
@@ -117,14 +120,10 @@ def _properties(event: Event) -> dict[str, Any]:
     return properties
 
 
-def _put_integer(value: int, name: str, properties: dict[str, Any]) -> None:
-    """One of 32 bits as the SDK encodes it, one of 64 bits as an AMQP long; a larger one is left out."""
-    if -(2**31) <= value < 2**31:
+def _put_integer(value: int, name: str, properties: dict[str, str | int]) -> None:
+    """What AMQP has no integer for, beyond 64 bits, is left out."""
+    if -(2**63) <= value < 2**63:
         properties[name] = value
-    elif -(2**63) <= value < 2**63:
-        # Left to itself, the SDK (7.15.0) encodes every int in 32 bits and raises ValueError beyond: from
-        # 19 January 2038 on, that would be every event. This mapping names the type for its encoder.
-        properties[name] = {"TYPE": "LONG", "VALUE": value}
 
 
 def _is_rfc3339(text: str) -> bool:

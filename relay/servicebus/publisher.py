@@ -1,9 +1,12 @@
-"""Publishes events by partition key: many keys at a time over a pool of senders, each key strictly in order."""
+"""Publishes events by partition key: many keys at a time, each key strictly in order."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 from relay.deadline import Deadline
 from relay.errors import RefusedAlikeError, SendError
@@ -13,19 +16,57 @@ from relay.fence import ALWAYS, Clearance
 from relay.ledger import AcceptedLedger
 from relay.results import KeyOutcome
 from relay.servicebus.client import servicebus_client
-from relay.servicebus.messages import Encoder
-from relay.servicebus.senders import SenderPool
+from relay.servicebus.messages import Contract
+from relay.servicebus.pipelined import sdk
+from relay.servicebus.pipelined.lanes import PipelinedSenders
+from relay.servicebus.pool import SenderPool
+from relay.servicebus.transfers import Sender
 from relay.servicebus.turn import PAUSES_S, Rules, Turn
 from relay.settings import Settings
 
+logger = logging.getLogger(__name__)
+
+
+class Senders(Protocol):
+    """Senders to one topic.
+
+    Attributes:
+        topic: Its name.
+        size: How many partition keys may send at a time.
+    """
+
+    topic: str
+    size: int
+
+    def acquire(self) -> AbstractAsyncContextManager[Sender]:
+        """A sender for one partition key's turn; waits where none is free."""
+
+    async def close(self) -> None:
+        """Close every link that is not in use."""
+
+
+def senders(settings: Settings) -> Senders:
+    """The senders that the settings ask for. Nothing is connected until the first send.
+
+    Where the installed SDK is another than the pipelined sender was tested with, they are the pool's.
+    """
+    # No retries within the SDK: it would send again on a link it has opened meanwhile, unasked.
+    client = servicebus_client(settings.servicebus, retry_total=0)
+    if settings.pipelined:
+        found = sdk.differences()
+        if not found:
+            return PipelinedSenders(client, settings.servicebus_topic)
+        logger.warning("RELAY_PIPELINED has no effect, and the pool of senders is used: %s", "; ".join(found))
+    return SenderPool(client, settings.servicebus_topic, settings.senders)
+
 
 class ServiceBusPublisher:
-    """Sends partition keys concurrently over a pool of senders, each one strictly in order."""
+    """Sends partition keys concurrently, each one strictly in order."""
 
     def __init__(
         self,
-        pool: SenderPool,
-        encode: Encoder,
+        senders: Senders,
+        message_of: Contract,
         ledger: AcceptedLedger,
         *,
         send_timeout_s: float,
@@ -33,8 +74,8 @@ class ServiceBusPublisher:
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
         """`pauses_s`: seconds before each further try of a transfer, ten times as long if the service is busy."""
-        self._pool = pool
-        self._encode = encode
+        self._senders = senders
+        self._message_of = message_of
         self._ledger = ledger
         self._evidence = Evidence()
         self._send_timeout_s = send_timeout_s
@@ -42,13 +83,11 @@ class ServiceBusPublisher:
         self._pauses_s = pauses_s
 
     @classmethod
-    def from_settings(cls, settings: Settings, encode: Encoder) -> ServiceBusPublisher:
+    def from_settings(cls, settings: Settings, message_of: Contract) -> ServiceBusPublisher:
         """A publisher to the topic, with a ledger of its own. Nothing is connected until the first send."""
-        # No retries within the SDK: it would send again on a link it has opened meanwhile, unasked.
-        client = servicebus_client(settings.servicebus, retry_total=0)
         return cls(
-            SenderPool(client, settings.servicebus_topic, settings.senders),
-            encode,
+            senders(settings),
+            message_of,
             AcceptedLedger(),
             send_timeout_s=settings.send_timeout_s,
             attempt_timeout_s=settings.attempt_timeout_s,
@@ -76,21 +115,21 @@ class ServiceBusPublisher:
         )
         outcomes = [KeyOutcome(key) for key in events]
         waiting = iter(zip(outcomes, events.values(), strict=True))
-        outage = _Outage(threshold=2 * self._pool.size)
+        outage = _Outage(threshold=2 * self._senders.size)
 
         async def work() -> None:
             for outcome, its_events in waiting:
                 await self._take_turn(outcome, its_events, rules, outage)
 
         async with asyncio.TaskGroup() as workers:
-            for _ in range(min(self._pool.size, len(events))):
+            for _ in range(min(self._senders.size, len(events))):
                 workers.create_task(work())
         return outcomes
 
     @property
     def destination(self) -> str:
         """The topic's name."""
-        return self._pool.topic
+        return self._senders.topic
 
     def has_accepted(self, event: Event) -> bool:
         """Whether the ledger has this event as accepted."""
@@ -98,7 +137,7 @@ class ServiceBusPublisher:
 
     async def close(self) -> None:
         """Close the senders."""
-        await self._pool.close()
+        await self._senders.close()
 
     async def _take_turn(
         self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage
@@ -112,8 +151,8 @@ class ServiceBusPublisher:
             return
         try:
             outage.check()
-            async with self._pool.acquire() as sender:
-                turn = Turn(sender, self._encode, self._ledger, self._evidence, rules, outcome)
+            async with self._senders.acquire() as sender:
+                turn = Turn(sender, self._message_of, self._ledger, self._evidence, rules, outcome)
                 await turn.send_in_order(pending)
         except SendError as error:
             outcome.error = error

@@ -1,36 +1,32 @@
-"""A pool of AMQP senders: each is a connection of its own and carries one send at a time."""
+"""A pool of the SDK's senders: each is a connection of its own and carries one send at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.amqp import AmqpAnnotatedMessage
+from azure.servicebus.exceptions import MessageSizeExceededError
 
+from relay.errors import PoisonError
+from relay.servicebus.messages import CONTENT_TYPE, Message
 from relay.servicebus.refusals import classify
+from relay.servicebus.transfers import LinkLimits, Transfer
 
 _CLOSE_TIMEOUT_S = 5.0
 
+# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide#message-annotations
+_PARTITION_KEY = "x-opt-partition-key"
+
 logger = logging.getLogger(__name__)
 
-Transfer = AmqpAnnotatedMessage | ServiceBusMessageBatch
 
-
-@dataclass(frozen=True, slots=True)
-class LinkLimits:
-    """What the link takes, in bytes: `message` for a transfer of one message, `batch` for one of a batch."""
-
-    batch: int
-    message: int
-
-
-class Sender:
+class PooledSender:
     """One link to the topic, which is replaced by a fresh one after any failed send.
 
     After a failure the state of a link is unknown. The service may have detached it, and the SDK (7.15.0) reports
@@ -43,12 +39,25 @@ class Sender:
         self._limits: LinkLimits | None = None
 
     async def limits(self, timeout_s: float) -> LinkLimits:
-        """The limits of the link, which is opened where it is not open.
+        """As `transfers.Sender`."""
+        await self._open(timeout_s)
+        assert self._limits is not None
+        return self._limits
 
-        Raises:
-            RetryableError, ConfigurationError: The link could not be opened within `timeout_s` seconds.
-        """
-        if self._limits is None:
+    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
+        """As `transfers.Sender`. The link is discarded where it fails."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                link = await self._open(timeout_s)
+                message = await _for_sdk(transfer, link)
+                may_send()
+                await link.send_messages(message, timeout=timeout_s)
+        except Exception as error:
+            self.discard()
+            raise classify(error) from error
+
+    async def _open(self, timeout_s: float) -> ServiceBusSender:
+        if self._link is None or self._limits is None:
             self._link = self._pool.new_link()
             try:
                 async with asyncio.timeout(timeout_s):
@@ -60,37 +69,6 @@ class Sender:
             # The limit of a single message has no public name; on a topic that takes large messages it is above a
             # batch's.
             self._limits = LinkLimits(batch.max_size_in_bytes, self._link._max_message_size_on_link)
-        return self._limits
-
-    async def batch(self, timeout_s: float, *, reserved: int) -> ServiceBusMessageBatch:
-        """An empty batch with the room of the link's limit less `reserved` bytes.
-
-        The link makes it: the SDK (7.15.0) encodes one from anywhere else again, message by message, when it is
-        sent.
-
-        Raises:
-            RetryableError, ConfigurationError: The link could not be opened within `timeout_s` seconds.
-        """
-        limits = await self.limits(timeout_s)
-        return await self._open_link().create_message_batch(limits.batch - reserved)
-
-    async def send(self, transfer: Transfer, timeout_s: float) -> None:
-        """Send once, on a link that `limits` has opened. Returns when the service has accepted the transfer.
-
-        Raises:
-            SendError: The transfer was refused, or it is not known what became of it. The link is discarded.
-        """
-        link = self._open_link()
-        try:
-            async with asyncio.timeout(timeout_s):
-                await link.send_messages(transfer, timeout=timeout_s)
-        except Exception as error:
-            self.discard()
-            raise classify(error) from error
-
-    def _open_link(self) -> ServiceBusSender:
-        if self._link is None:
-            raise RuntimeError("a link is opened, by limits(), before it is sent on")
         return self._link
 
     def discard(self) -> None:
@@ -118,13 +96,13 @@ class SenderPool:
             raise ValueError(f"size is {size}: a pool needs at least one sender")
         self._client = client
         self._free = asyncio.Semaphore(size)
-        self._idle: list[Sender] = []
+        self._idle: list[PooledSender] = []
         self._closing: set[asyncio.Task[None]] = set()
         self.topic = topic
         self.size = size
 
     @asynccontextmanager
-    async def acquire(self) -> AsyncIterator[Sender]:
+    async def acquire(self) -> AsyncIterator[PooledSender]:
         """Acquire a sender, waiting until one is free.
 
         If the task raises or is cancelled, its sender's link is closed instead of used again: a transfer
@@ -132,7 +110,7 @@ class SenderPool:
         """
         async with self._free:
             # The one used last is the one whose connection is least likely to have gone idle.
-            sender = self._idle.pop() if self._idle else Sender(self)
+            sender = self._idle.pop() if self._idle else PooledSender(self)
             try:
                 yield sender
             except BaseException:
@@ -165,3 +143,47 @@ async def _close(link: ServiceBusSender) -> None:
     except (AzureError, OSError) as error:
         # The link is discarded either way; what it had not sent is sent again on another.
         logger.debug("closing a sender: %s", error)
+
+
+async def _for_sdk(transfer: Transfer, link: ServiceBusSender) -> AmqpAnnotatedMessage | ServiceBusMessageBatch:
+    """What the SDK sends: it takes no encoded messages.
+
+    The link makes the batch: the SDK (7.15.0) encodes one from anywhere else again, message by message, when it is
+    sent.
+    """
+    if not transfer.is_batch:
+        return annotated(transfer.messages[0])
+    batch = await link.create_message_batch()
+    try:
+        for message in transfer.messages:
+            batch.add_message(annotated(message))
+    except MessageSizeExceededError as error:
+        # The link is another one than the batch was made for, and takes less.
+        raise PoisonError(str(error), condition="", too_large=True) from error
+    return batch
+
+
+def annotated(message: Message) -> AmqpAnnotatedMessage:
+    """The SDK's message."""
+    # A ServiceBusMessage is made of this, and its constructor takes a quarter of what a batched event costs
+    # (docs/decisions/0004-messages-as-amqp.md).
+    return AmqpAnnotatedMessage(
+        data_body=message.body,
+        properties={
+            "message_id": message.id,
+            "group_id": message.partition_key,
+            "subject": message.subject,
+            "content_type": CONTENT_TYPE,
+        },
+        annotations={_PARTITION_KEY: message.partition_key},
+        application_properties={name: _typed(value) for name, value in message.application_properties.items()},
+    )
+
+
+def _typed(value: str | int) -> object:
+    """One of 32 bits as the SDK encodes it, one of 64 bits as an AMQP long."""
+    if isinstance(value, str) or -(2**31) <= value < 2**31:
+        return value
+    # Left to itself, the SDK (7.15.0) encodes every int in 32 bits and raises ValueError beyond: from
+    # 19 January 2038 on, that would be every event. This mapping names the type for its encoder.
+    return {"TYPE": "LONG", "VALUE": value}

@@ -1,0 +1,126 @@
+"""The AMQP 1.0 encoding of messages and batches, byte for byte as azure-servicebus 7.15.0 encodes them.
+
+The SDK encodes a message twice before it is sent, 68 µs each time; this takes a few microseconds. It knows only
+the types that the message contract has: strings, symbols, integers, binary, and lists and maps of them.
+http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-types-v1.0-os.html, part 1.6
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from relay.servicebus.messages import CONTENT_TYPE, Message
+
+BATCH_FORMAT = 0x80013700
+"""The message format of a batch, whose data sections are each one encoded message."""
+
+# Descriptors of a message's sections:
+# http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-messaging-v1.0-os.html, part 3.2
+_ANNOTATIONS = b"\x00Sr"
+_PROPERTIES = b"\x00Ss"
+_APPLICATION_PROPERTIES = b"\x00St"
+_DATA = b"\x00Su"
+
+_NULL = b"@"
+_STRINGS_8 = tuple(b"\xa1" + bytes([length]) for length in range(256))
+_SYMBOLS_8 = tuple(b"\xa3" + bytes([length]) for length in range(256))
+_DATA_8 = tuple(_DATA + b"\xa0" + bytes([length]) for length in range(256))
+_DATA_32 = _DATA + b"\xb0"
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    length = len(encoded)
+    return (_STRINGS_8[length] if length < 256 else b"\xb1" + length.to_bytes(4, "big")) + encoded
+
+
+# Names of properties, subjects and types are few; a service's partition keys come back with its later events.
+_known_string = lru_cache(maxsize=4096)(_string)
+
+
+def _symbol(text: str) -> bytes:
+    return _SYMBOLS_8[len(text)] + text.encode("ascii")
+
+
+def _integer(value: int) -> bytes:
+    """An int of 8 or 32 bits as the SDK has it, a long of 64 bits beyond."""
+    if -(2**31) <= value < 2**31:
+        if -128 <= value < 128:
+            return b"\x54" + value.to_bytes(1, "big", signed=True)
+        return b"\x71" + value.to_bytes(4, "big", signed=True)
+    return b"\x81" + value.to_bytes(8, "big", signed=True)
+
+
+def _list(encoded: bytes, count: int) -> bytes:
+    size = len(encoded)
+    if size < 255:
+        return bytes((0xC0, size + 1, count)) + encoded
+    return b"\xd0" + (size + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + encoded
+
+
+def _map(encoded: bytes, count: int) -> bytes:
+    size = len(encoded)
+    if size < 255 and count < 256:
+        return bytes((0xC1, size + 1, count)) + encoded
+    return b"\xd1" + (size + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + encoded
+
+
+# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide#message-annotations
+_PARTITION_KEY = _symbol("x-opt-partition-key")
+_AFTER_SUBJECT = _NULL * 2 + _symbol(CONTENT_TYPE) + _NULL * 3
+
+
+@lru_cache(maxsize=4096)
+def _annotations(partition_key: str) -> bytes:
+    return _ANNOTATIONS + _map(_PARTITION_KEY + _string(partition_key), 2)
+
+
+def encode(message: Message) -> bytes:
+    """A message as it is transferred."""
+    identifier, key, subject, body, properties = message
+    parts = []
+    for name, value in properties.items():
+        parts.append(_known_string(name))
+        parts.append(_string(value) if type(value) is str else _integer(value))  # type: ignore[arg-type]
+    return b"".join(
+        (
+            _annotations(key),
+            _PROPERTIES,
+            _list(
+                b"".join(
+                    (_string(identifier), b"@@", _known_string(subject), _AFTER_SUBJECT, _known_string(key), b"@@")
+                ),
+                13,
+            ),
+            _APPLICATION_PROPERTIES,
+            _map(b"".join(parts), len(parts)),
+            _data_header(len(body)),
+            body,
+        )
+    )
+
+
+def _data_header(length: int) -> bytes:
+    return _DATA_8[length] if length < 256 else _DATA_32 + length.to_bytes(4, "big")
+
+
+def envelope(first: Message) -> bytes:
+    """What begins a batch: the first message's id and session id, as the SDK sets them."""
+    properties = _string(first.id) + _NULL * 9 + _known_string(first.partition_key) + _NULL * 2
+    return _PROPERTIES + _list(properties, 13)
+
+
+def size_in_batch(encoded: bytes) -> int:
+    """The bytes that an encoded message takes in a batch."""
+    size = len(encoded)
+    return size + (5 if size < 256 else 8)
+
+
+def encode_batch(first: Message, encoded: Sequence[bytes]) -> bytes:
+    """A batch of encoded messages, the first of which is `first`'s."""
+    parts = [envelope(first)]
+    for each in encoded:
+        parts.append(_data_header(len(each)))
+        parts.append(each)
+    return b"".join(parts)

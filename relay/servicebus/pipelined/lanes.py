@@ -1,0 +1,152 @@
+"""Senders that share a link: each partition key sends through it, one transfer at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+
+from azure.servicebus.aio import ServiceBusClient
+
+from relay.servicebus.pipelined import sdk
+from relay.servicebus.pipelined.link import IN_FLIGHT, Link, LinkLostError
+from relay.servicebus.refusals import classify
+from relay.servicebus.transfers import LinkLimits, Transfer
+
+# For what is still in flight on a link that takes nothing new.
+_GRACE_S = 30.0
+
+
+class Lane:
+    """One link at a time, opened when it is needed, and replaced when it has ended."""
+
+    def __init__(self, client: ServiceBusClient, topic: str) -> None:
+        self._client = client
+        self._topic = topic
+        self._link: Link | None = None
+        self._opening: asyncio.Task[Link] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def link(self) -> Link:
+        """The link, open. Raises SendError where it cannot be opened."""
+        link = self._link
+        if link is not None and link.is_usable:
+            return link
+        if self._opening is None:
+            self._give_up()
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(_note)
+        # The others go on waiting for it when one gives up.
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> Link:
+        try:
+            self._link = await Link.open(await sdk.Connection.open(self._client, self._topic))
+            return self._link
+        finally:
+            self._opening = None
+
+    def _give_up(self) -> None:
+        """Close the link in the background, when what is in flight on it is settled."""
+        link, self._link = self._link, None
+        if link is not None:
+            task = asyncio.create_task(link.close(_GRACE_S))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Close the link, and those that were given up."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        for task in tuple(self._closing):
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+
+class PipelinedSender:
+    """A partition key's access to the link, for one turn.
+
+    A link that the peer has detached with an error ends for every key that has a transfer in flight on it, and any
+    of these may be the cause. So such a key sends its next transfer by itself, on a link where nothing else is in
+    flight: the others go on, and what happens there is about this transfer.
+    """
+
+    def __init__(self, lanes: PipelinedSenders) -> None:
+        self._lanes = lanes
+        self._is_suspect = False
+
+    async def __aenter__(self) -> PipelinedSender:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """There is nothing to give back."""
+
+    async def limits(self, timeout_s: float) -> LinkLimits:
+        """As `transfers.Sender`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return (await self._lanes.shared.link()).limits
+        except Exception as error:
+            raise classify(error) from error
+
+    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
+        """As `transfers.Sender`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                if self._is_suspect:
+                    async with self._lanes.one_at_a_time:
+                        await _send(self._lanes.apart, transfer, may_send)
+                else:
+                    await _send(self._lanes.shared, transfer, may_send)
+        except LinkLostError as error:
+            self._is_suspect = error.by_peer
+            raise
+        except Exception as error:
+            raise classify(error) from error
+        self._is_suspect = False
+
+
+def _note(opening: asyncio.Task[Link]) -> None:
+    """Take note of the error, which is raised to those who wait, if anyone still does."""
+    if not opening.cancelled():
+        opening.exception()
+
+
+async def _send(lane: Lane, transfer: Transfer, may_send: Callable[[], None]) -> None:
+    link = await lane.link()
+    try:
+        await link.send(transfer, may_send)
+    except asyncio.CancelledError:
+        # Given up: by a timeout, after which the state of the link is not known.
+        link.retire()
+        raise
+
+
+class PipelinedSenders:
+    """Senders to one topic over one link, and a second one for transfers that are sent apart."""
+
+    size = IN_FLIGHT
+    """How many partition keys may send at a time."""
+
+    def __init__(self, client: ServiceBusClient, topic: str) -> None:
+        self._client = client
+        self.topic = topic
+        self.shared = Lane(client, topic)
+        self.apart = Lane(client, topic)
+        self.one_at_a_time = asyncio.Lock()
+
+    def acquire(self) -> PipelinedSender:
+        """A sender for one partition key's turn."""
+        return PipelinedSender(self)
+
+    async def close(self) -> None:
+        """Close the links, and the client."""
+        await asyncio.gather(self.shared.close(), self.apart.close())
+        await self._client.close()

@@ -1,0 +1,301 @@
+"""The only module that knows the inside of azure-servicebus: its connection, and its codec of AMQP frames.
+
+The SDK opens the connection, with TLS and SASL, and authenticates it, as it does for a sender of its own. From
+then on the bytes are read here: frames of the link that `link` begins on this connection go there, all others back
+to the SDK, which goes on to answer the peer and to renew the token. The SDK's public API has no such access: a
+ServiceBusSender keeps one transfer in flight at a time.
+
+`differences` compares the SDK with what this was tested with. Where they differ, the pool of senders is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import azure.servicebus
+from azure.servicebus._pyamqp._decode import decode_frame
+from azure.servicebus._pyamqp._encode import encode_frame
+from azure.servicebus._pyamqp.aio import SendClientAsync
+from azure.servicebus._pyamqp.aio._connection_async import Connection as SdkConnection
+from azure.servicebus._pyamqp.constants import ReceiverSettleMode, Role, SenderSettleMode
+from azure.servicebus._pyamqp.endpoints import Source, Target
+from azure.servicebus._pyamqp.error import AMQPConnectionError, AMQPLinkError, MessageException
+from azure.servicebus._pyamqp.performatives import AttachFrame, BeginFrame, DetachFrame, EndFrame, FlowFrame
+from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.aio._async_utils import create_authentication
+
+from relay.errors import SendError
+from relay.servicebus.refusals import classify
+
+TESTED_VERSIONS = ("7.15.0",)
+
+ACCEPTED = "accepted"
+REJECTED = "rejected"
+"""As `decode` names outcomes, each with its fields."""
+
+_CHUNK_BYTES = 65_536
+_EMPTY_FRAME = bytes((0, 0, 0, 8, 2, 0, 0, 0))
+_CLOSE_TIMEOUT_S = 5.0
+
+logger = logging.getLogger(__name__)
+
+# What is used of the SDK, with the parameters it is used with.
+_USED: Mapping[Callable[..., Any], tuple[str, ...]] = {
+    ServiceBusSender._create_handler: ("self", "auth"),
+    create_authentication: ("client",),
+    SendClientAsync.open_async: ("self", "connection"),
+    SendClientAsync.auth_complete_async: ("self",),
+    SdkConnection._process_incoming_frame: ("self", "channel", "frame"),
+    decode_frame: ("data",),
+    encode_frame: ("frame", "frame_type"),
+}
+
+
+def differences() -> list[str]:
+    """How the installed SDK differs from the one this was tested with; nothing if it does not."""
+    version = azure.servicebus.__version__
+    found = []
+    if version not in TESTED_VERSIONS:
+        found.append(f"azure-servicebus is {version}, and was tested in {' and '.join(TESTED_VERSIONS)}")
+    for function, expected in _USED.items():
+        if tuple(inspect.signature(function).parameters) != expected:
+            found.append(f"{function.__qualname__} takes other parameters than {', '.join(expected)}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpError:
+    """An error as the peer says it: the condition's name, what it adds, and further fields."""
+
+    condition: bytes
+    description: str | bytes | None = None
+    info: Mapping[Any, Any] | None = None
+
+    @classmethod
+    def of(cls, fields: Any) -> AmqpError | None:
+        """From the fields of an `error`; None for none. Its second and third may be missing."""
+        if not fields:
+            return None
+        condition, description, info = (*fields, None, None)[:3]
+        return cls(condition, description, info)
+
+
+def refused(error: AmqpError) -> SendError:
+    """The outcome of one transfer, as an error of the relay."""
+    return _classified(MessageException(error.condition, description=error.description, info=error.info))
+
+
+def link_lost(error: AmqpError) -> SendError:
+    """The end of a link or a session, which says nothing about a transfer."""
+    return _classified(AMQPLinkError(error.condition, description=error.description, info=error.info))
+
+
+def connection_lost(error: AmqpError) -> SendError:
+    """The end of a connection."""
+    return _classified(AMQPConnectionError(error.condition, description=error.description, info=error.info))
+
+
+def _classified(error: Exception) -> SendError:
+    """As it is classified when the SDK raises it."""
+    return classify(PyamqpTransport.create_servicebus_exception(logger, error))
+
+
+class Connection:
+    """A connection that the SDK has opened and authenticated, and whose frames are read here."""
+
+    def __init__(self, sender: ServiceBusSender) -> None:
+        """`sender` has opened nothing yet, and is used for nothing else. `open` makes the connection."""
+        self._sender = sender
+        # The SDK's inside has no types to rely on: what is used of it stands in this class.
+        self._handler: Any = None
+        self._sdk: Any = None
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter
+        self._buffer = bytearray()
+        self._wrote_at = time.monotonic()
+
+    @classmethod
+    async def open(cls, client: ServiceBusClient, topic: str) -> Connection:
+        """Connect and authenticate for a topic.
+
+        Raises:
+            SendError: The connection or the credentials were refused.
+            AttributeError: The SDK's inside is not as expected.
+        """
+        connection = cls(client.get_topic_sender(topic))
+        try:
+            await connection._connect()
+        except BaseException as error:
+            await connection.close()
+            if isinstance(error, Exception) and not isinstance(error, AttributeError):
+                raise _classified(error) from error
+            raise
+        return connection
+
+    async def _connect(self) -> None:
+        self._sender._create_handler(await create_authentication(self._sender))  # type: ignore[no-untyped-call]
+        self._handler = self._sender._handler
+        # Else the SDK, too, would read: whenever its interval is over.
+        self._handler._keep_alive_interval = 0
+        await self._handler.open_async()
+        while not await self._handler.auth_complete_async():
+            # Each call waits for the peer's next frame, for 0.2 seconds.
+            pass
+        self._sdk = self._handler._connection
+        transport = self._sdk._transport
+        self._reader, self._writer = transport.reader, transport.writer
+        self._buffer += transport._read_buffer.read()
+        # `drained` waits until nothing is left in this process.
+        self._writer.transport.set_write_buffer_limits(high=0)
+
+    @property
+    def target(self) -> str:
+        """The topic's address."""
+        return str(self._sender._entity_uri)
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """The largest frame that the peer takes."""
+        return int(self._sdk._remote_max_frame_size)
+
+    def write(self, frames: bytes) -> None:
+        """Write whole frames."""
+        self._wrote_at = time.monotonic()
+        self._writer.write(frames)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether everything that was written has left this process."""
+        return not self._writer.transport.get_write_buffer_size()
+
+    async def drained(self) -> None:
+        """Wait for that. Raises OSError once the connection is lost."""
+        await self._writer.drain()
+
+    async def read(self) -> list[bytes]:
+        """The next frames, each with its header of eight bytes or more; empty frames are left out.
+
+        Raises:
+            OSError: The connection has ended.
+        """
+        data = await self._reader.read(_CHUNK_BYTES)
+        if not data:
+            raise ConnectionResetError("the peer has closed the connection")
+        self._buffer += data
+        buffer, at, end = self._buffer, 0, len(self._buffer)
+        frames = []
+        while end - at >= 8 and end - at >= (size := int.from_bytes(buffer[at : at + 4], "big")):
+            if size < 8:
+                raise ConnectionResetError(f"the peer has sent a frame of {size} bytes")
+            if size > 8:
+                frames.append(bytes(buffer[at : at + size]))
+            at += size
+        del buffer[:at]
+        return frames
+
+    async def give_back(self, channel: int, performative: memoryview) -> None:
+        """Let the SDK process a frame that is not of the link's session."""
+        await self._sdk._process_incoming_frame(channel, decode_frame(performative))
+
+    async def keep_alive(self) -> None:
+        """Renew the token where it is due, and keep the peer's idle timeout from passing. Called every second.
+
+        Raises:
+            SendError: The token could not be renewed.
+        """
+        try:
+            await self._handler._cbs_authenticator.handle_token()
+        except Exception as error:
+            raise _classified(error) from error
+        idle_s = self._sdk._remote_idle_timeout
+        if idle_s and time.monotonic() - self._wrote_at > idle_s / 2 - 1:
+            self.write(_EMPTY_FRAME)
+
+    async def close(self) -> None:
+        """Close the connection; it may have ended before."""
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._sender.close()
+        except Exception as error:  # noqa: BLE001
+            # Nothing is lost by it: what was not accepted is sent again on another.
+            logger.debug("closing a connection: %s", error)
+
+
+def begin(channel: int, window: int) -> bytes:
+    """The frame that begins a session, on a channel of this side."""
+    return _frame(channel, BeginFrame(None, 0, window, window, 0, None, None, None))
+
+
+def end(channel: int) -> bytes:
+    """The frame that ends it."""
+    return _frame(channel, EndFrame(None))
+
+
+def attach(channel: int, handle: int, name: str, target: str) -> bytes:
+    """The frame that attaches a sending link, whose transfers the peer settles."""
+    return _frame(
+        channel,
+        AttachFrame(
+            name=name,
+            handle=handle,
+            role=Role.Sender,
+            send_settle_mode=SenderSettleMode.Unsettled,
+            rcv_settle_mode=ReceiverSettleMode.First,
+            source=Source(address=name),  # type: ignore[call-arg]
+            target=Target(address=target),  # type: ignore[call-arg]
+            unsettled=None,
+            incomplete_unsettled=None,
+            initial_delivery_count=0,
+            max_message_size=None,
+            offered_capabilities=None,
+            desired_capabilities=None,
+            properties=None,
+        ),
+    )
+
+
+def detach(channel: int, handle: int) -> bytes:
+    """The frame that detaches a link for good."""
+    return _frame(channel, DetachFrame(handle, True, None))
+
+
+def flow(
+    channel: int,
+    handle: int,
+    *,
+    next_incoming_id: int,
+    window: int,
+    next_outgoing_id: int,
+    delivery_count: int,
+    link_credit: int,
+) -> bytes:
+    """The frame that tells the peer how far the session and the link are."""
+    return _frame(
+        channel,
+        FlowFrame(  # type: ignore[call-arg]
+            next_incoming_id=next_incoming_id,
+            incoming_window=window,
+            next_outgoing_id=next_outgoing_id,
+            outgoing_window=window,
+            handle=handle,
+            delivery_count=delivery_count,
+            link_credit=link_credit,
+        ),
+    )
+
+
+def decode(performative: memoryview) -> tuple[int, list[Any]]:
+    """A frame's kind, and all its fields; those left out have their defaults."""
+    return decode_frame(performative)
+
+
+def _frame(channel: int, performative: Any) -> bytes:
+    header, encoded = encode_frame(performative)
+    return bytes(header) + channel.to_bytes(2, "big") + bytes(encoded or b"")

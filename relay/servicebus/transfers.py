@@ -1,0 +1,103 @@
+"""What is sent at a time: one message, or a batch of one partition key's messages that fits the link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from relay.events import Event
+from relay.servicebus import encoding
+from relay.servicebus.messages import Contract, Message
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """What the link takes, in bytes: `message` for a transfer of one message, `batch` for one of a batch."""
+
+    batch: int
+    message: int
+
+
+@dataclass(slots=True)
+class Transfer:
+    """Encoded messages, which the service accepts or refuses as a whole.
+
+    Attributes:
+        events: What the messages are of, in order; one partition key's.
+        messages: One each.
+        payload: As it is transferred.
+        message_format: 0 for a message, `encoding.BATCH_FORMAT` for a batch.
+    """
+
+    events: Sequence[Event]
+    messages: Sequence[Message]
+    payload: bytes
+    message_format: int
+
+    @property
+    def is_batch(self) -> bool:
+        return self.message_format != 0
+
+
+class Sender(Protocol):
+    """A partition key's access to the topic, for as long as its turn takes. One send at a time."""
+
+    async def limits(self, timeout_s: float) -> LinkLimits:
+        """The limits of the link, which is opened where it is not open.
+
+        Raises:
+            RetryableError, ConfigurationError: The link could not be opened within `timeout_s` seconds.
+        """
+
+    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
+        """Send once. Returns when the service has accepted the transfer.
+
+        Args:
+            transfer: What to send.
+            timeout_s: Seconds until then, opening a link included.
+            may_send: Called when everything is ready, with nothing that takes time between it and the transfer. It
+                raises a SendError to prevent that.
+
+        Raises:
+            PoisonError: The service refused the content of this very transfer.
+            SendError: It was not accepted, or it is not known what became of it.
+        """
+
+
+def alone(event: Event, message: Message) -> Transfer:
+    """One message outside a batch: a link may take larger messages than batches."""
+    return Transfer((event,), (message,), encoding.encode(message), 0)
+
+
+def in_batches(events: Sequence[Event], message_of: Contract, limit: int) -> Iterator[Transfer]:
+    """Transfers of one partition key's events in order, each batch as full as `limit` bytes allow.
+
+    An event without a neighbour that fits is sent outside a batch. Messages are encoded when their turn comes.
+    """
+    held: list[Event] = []
+    messages: list[Message] = []
+    encoded: list[bytes] = []
+    size = 0
+
+    for event in events:
+        message = message_of(event)
+        payload = encoding.encode(message)
+        added = encoding.size_in_batch(payload)
+        if held and size + added > limit:
+            yield _whole(held, messages, encoded)
+            held, messages, encoded = [], [], []
+        if not held:
+            size = len(encoding.envelope(message))
+        held.append(event)
+        messages.append(message)
+        encoded.append(payload)
+        size += added
+    if held:
+        yield _whole(held, messages, encoded)
+
+
+def _whole(events: list[Event], messages: list[Message], encoded: list[bytes]) -> Transfer:
+    if len(events) == 1:
+        return Transfer(events, messages, encoded[0], 0)
+    return Transfer(events, messages, encoding.encode_batch(messages[0], encoded), encoding.BATCH_FORMAT)
