@@ -100,7 +100,7 @@ class Settings:
     max_items: int
     poll_delay_ms: int
     pipelined: bool
-    senders: int
+    senders: int | None
     send_timeout_s: float
     attempt_timeout_s: float
     duplicate_window_s: float
@@ -149,7 +149,7 @@ class Settings:
             max_items=reader.integer("RELAY_MAX_ITEMS", 1000, at_least=1, at_most=100_000),
             poll_delay_ms=reader.integer("RELAY_POLL_DELAY_MS", 500, at_least=1, at_most=3_600_000),
             pipelined=reader.boolean("RELAY_PIPELINED", default=True),
-            senders=reader.integer("RELAY_SENDERS", 32, at_least=1, at_most=MAX_SENDERS),
+            senders=reader.optional_integer("RELAY_SENDERS", at_least=1, at_most=MAX_SENDERS),
             send_timeout_s=reader.seconds("RELAY_SEND_TIMEOUT_S", 30.0),
             attempt_timeout_s=reader.seconds("RELAY_ATTEMPT_TIMEOUT_S", 480.0),
             # The range of the service; its default is ten minutes.
@@ -182,16 +182,19 @@ class _Reader:
         return self._get(name) or default
 
     def integer(self, name: str, default: int, *, at_least: int, at_most: int) -> int:
+        number = self.optional_integer(name, at_least=at_least, at_most=at_most)
+        return default if number is None else number
+
+    def optional_integer(self, name: str, *, at_least: int, at_most: int) -> int | None:
         value = self._get(name)
         if value is None:
-            return default
+            return None
         try:
             number = int(value)
         except ValueError:
             number = at_least - 1
         if not at_least <= number <= at_most:
             self.problems.append(f"{name} is {value!r}: set a whole number from {at_least} to {at_most}")
-            return default
         return number
 
     def boolean(self, name: str, *, default: bool) -> bool:

@@ -19,10 +19,14 @@ from relay.servicebus.client import servicebus_client
 from relay.servicebus.messages import Contract
 from relay.servicebus.pipelined import sdk
 from relay.servicebus.pipelined.lanes import PipelinedSenders
+from relay.servicebus.pipelined.link import IN_FLIGHT
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.transfers import Sender
 from relay.servicebus.turn import PAUSES_S, Rules, Turn
 from relay.settings import Settings
+
+# Each is a connection, of which a namespace takes some thousands.
+_POOLED = 32
 
 logger = logging.getLogger(__name__)
 
@@ -55,9 +59,9 @@ def senders(settings: Settings) -> Senders:
     if settings.pipelined:
         found = sdk.differences()
         if not found:
-            return PipelinedSenders(client, settings.servicebus_topic)
+            return PipelinedSenders(client, settings.servicebus_topic, settings.senders or IN_FLIGHT)
         logger.warning("RELAY_PIPELINED has no effect, and the pool of senders is used: %s", "; ".join(found))
-    return SenderPool(client, settings.servicebus_topic, settings.senders)
+    return SenderPool(client, settings.servicebus_topic, settings.senders or _POOLED)
 
 
 class ServiceBusPublisher:

@@ -55,8 +55,20 @@ async def quarantine(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
         yield client.get_database_client(DATABASE).get_container_client("quarantine")
 
 
+BOTH_SENDERS = pytest.mark.parametrize("pipelined", [True, False], ids=["pipelined", "pool"])
+"""For tests of what becomes of transfers: `make_relay` makes relays of either kind."""
+
+
 @pytest.fixture
-async def make_relay(cosmos: CosmosServer, servicebus: ServiceBusServer) -> AsyncIterator[RelayMaker]:
+def pipelined() -> bool:
+    """Whether relays have the pipelined sender."""
+    return True
+
+
+@pytest.fixture
+async def make_relay(
+    cosmos: CosmosServer, servicebus: ServiceBusServer, pipelined: bool
+) -> AsyncIterator[RelayMaker]:
     """Makes relays on the two services; `make_relay(RELAY_SENDERS="1")` changes a setting."""
     closers: list[Callable[[], Awaitable[None]]] = []
 
@@ -66,6 +78,7 @@ async def make_relay(cosmos: CosmosServer, servicebus: ServiceBusServer) -> Asyn
             "SERVICEBUS": servicebus.connection_string,
             # So long that no event of a test is old, however long the tests run.
             "RELAY_DUPLICATE_WINDOW_S": "604800",
+            "RELAY_PIPELINED": str(pipelined),
         }
         relay = assemble(Settings.from_environment({**environment, **settings}))
         closers.append(relay.close)

@@ -15,7 +15,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from samples.contacts.domain import Company, Contact, Name
 from samples.contacts.service import Contacts
-from tests.integration.conftest import RelayMaker
+from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.contract import EVENT, WRITTEN, check_message
 from tests.support.order_container import stored
 from tests.support.orders import Customer, Order
@@ -26,6 +26,8 @@ from tests.support.subscriber import Subscriber
 SPAN = trace.NonRecordingSpan(
     trace.SpanContext(0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, False, trace.TraceFlags(1))
 )
+
+pytestmark = BOTH_SENDERS
 # As tolerant as the relay is: these become messages without a property.
 TOLERATED = [
     event("e1", "k") | {"sequence": "7", "traceparent": 7, "order": None, "ttl": "soon"},

@@ -13,9 +13,11 @@ from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.documents import to_text
 from outbox_emulators.servicebus.server import ServiceBusServer
-from tests.integration.conftest import RelayMaker
+from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.outbox import event, events
 from tests.support.subscriber import Subscriber, body
+
+pytestmark = BOTH_SENDERS
 
 STANDARD_BATCH = 262_144
 

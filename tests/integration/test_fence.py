@@ -13,10 +13,12 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import LeaseError, PublishError
-from tests.integration.conftest import RelayMaker
+from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
 from tests.support.subscriber import Subscriber
+
+pytestmark = BOTH_SENDERS
 
 WINDOW_MS = 5 * 60_000  # of infra/emulators/Config.json
 OLD_S = 3600

@@ -13,8 +13,9 @@ from outbox_emulators.testing import keep_alive
 from relay.assembly import CosmosRelay
 from relay.errors import PublishError
 from relay.quarantine import holds
+from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from tests.integration.conftest import RelayMaker
+from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import admin, inject, refuse, stop_refusing, topic_counts
 from tests.support.outbox import event, events
 from tests.support.subscriber import Subscriber
@@ -28,9 +29,16 @@ async def records(quarantine: ContainerProxy) -> list[tuple[str, str]]:
     return sorted(found)
 
 
+pytestmark = BOTH_SENDERS
+
+
 async def read_what_came_while_idle(relay: CosmosRelay) -> None:
-    """Have each idle sender read what the service has sent it, as the SDK does every 30 s."""
-    for sender in cast(ServiceBusPublisher, relay._publisher)._pool._idle:
+    """Have each idle sender read what the service has sent it, as the SDK does every 30 s.
+
+    The pipelined sender reads it when it comes.
+    """
+    senders = cast(ServiceBusPublisher, relay._publisher)._senders
+    for sender in senders._idle if isinstance(senders, SenderPool) else ():
         if sender._link is not None:
             await keep_alive(sender._link)
 

@@ -11,10 +11,12 @@ from azure.cosmos.aio import ContainerProxy
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import PublishError, QuarantineError
-from tests.integration.conftest import RelayMaker
+from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.outbox import event, events
 from tests.support.subscriber import Subscriber, body, properties
+
+pytestmark = BOTH_SENDERS
 
 
 async def test_every_event_arrives_once_in_order_and_as_stored(

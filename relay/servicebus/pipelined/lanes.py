@@ -81,12 +81,13 @@ class PipelinedSender:
         self._is_suspect = False
 
     async def __aenter__(self) -> PipelinedSender:
+        await self._lanes.free.acquire()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """There is nothing to give back."""
+        self._lanes.free.release()
 
     async def limits(self, timeout_s: float) -> LinkLimits:
         """As `transfers.Sender`."""
@@ -132,12 +133,12 @@ async def _send(lane: Lane, transfer: Transfer, may_send: Callable[[], None]) ->
 class PipelinedSenders:
     """Senders to one topic over one link, and a second one for transfers that are sent apart."""
 
-    size = IN_FLIGHT
-    """How many partition keys may send at a time."""
-
-    def __init__(self, client: ServiceBusClient, topic: str) -> None:
+    def __init__(self, client: ServiceBusClient, topic: str, size: int = IN_FLIGHT) -> None:
+        """`size`: how many partition keys may send at a time."""
         self._client = client
+        self.free = asyncio.Semaphore(size)
         self.topic = topic
+        self.size = size
         self.shared = Lane(client, topic)
         self.apart = Lane(client, topic)
         self.one_at_a_time = asyncio.Lock()
