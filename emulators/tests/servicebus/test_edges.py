@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from random import Random
 from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
-from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+from azure.servicebus._pyamqp.error import AMQPLinkError
+from azure.servicebus._pyamqp.message import Message, Properties
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
 from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
@@ -17,7 +20,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 
 WAIT_S = 5
-ALWAYS = Odds(redelivered=1.0, slow_ms=0, delayed=0.0)
+ALWAYS = Odds(redelivered=1.0, slow_ms=0, delayed=0.0, little_credit=0.0)
 
 
 @pytest.fixture
@@ -67,6 +70,39 @@ async def test_a_completion_that_comes_too_late_brings_the_message_again(
     assert deliveries == [(1, 0), (1, 1), (1, 2)]  # never so often that it would be dead-lettered
     assert harsh.broker.edges.met == {Edge.REDELIVERED: 2}
     assert harsh.broker.namespace.outlet("orders").size_bytes == 0
+
+
+async def work(sender: ServiceBusSender) -> None:
+    """Let the SDK process what comes, until it raises."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            await sender._handler.do_work_async()
+
+
+async def test_a_sender_that_goes_beyond_its_credit_is_detached(
+    client: ServiceBusClient, harsh: ServiceBusServer
+) -> None:
+    harsh.broker.edges.odds = Odds(delayed=0.0, little_credit=1.0)
+    harsh.broker.edges._credit = Random(1)
+    sender = client.get_queue_sender("orders")
+    await sender.create_message_batch()
+    handler: Any = sender._handler
+    link = handler._link
+    writer = handler._connection._transport.writer
+    written: list[bytes] = []
+    kept, writer.write = writer.write, written.append
+    for number in range(21):
+        await link.send_transfer(
+            Message(data=[b"x"], properties=Properties(message_id=str(number))), settled=False
+        )
+    writer.write = kept
+    # All at once: no grant can come in between.
+    writer.write(b"".join(written))
+
+    with pytest.raises(AMQPLinkError, match="no credit"):
+        await work(sender)
+    assert harsh.broker.edges.met == {Edge.LITTLE_CREDIT: 1}
+    await sender.close()
 
 
 async def test_a_session_that_is_lost_on_a_slow_completion_comes_again_in_its_order(

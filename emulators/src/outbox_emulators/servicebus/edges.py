@@ -36,6 +36,9 @@ class Edge(StrEnum):
     """A connection that idles is closed with `amqp:connection:forced` (azure-service-bus-java issue 408)."""
     IDLE_CONNECTION_CLOSED = "idle-connection-closed"
     """It is closed without a reason, which AMQP 1.0 allows (part 2, section 2.7.9)."""
+    LITTLE_CREDIT = "little-credit"
+    """A sending link is granted credit for a few transfers at a time: AMQP 1.0 (part 2, 2.6.7) leaves the number
+    to the receiver, and a client that goes beyond it is detached."""
     SETTLEMENT_DELAYED = "settlement-delayed"
     """The answer to a transfer or to a settlement comes late; AMQP 1.0 (part 2, 2.6.12) sets no time for it."""
     SETTLEMENT_REORDERED = "settlement-reordered"
@@ -56,6 +59,11 @@ class Oversized(StrEnum):
     REJECTED_ALONE = Edge.REJECTED_ALONE.value
 
 
+SEND_CREDIT = 1000
+"""What the service grants a sending link (seen in frame logs of azure-sdk-for-python issue 37916)."""
+
+_LITTLE_CREDIT = (1, 3, 20)
+
 _IDLE_CONNECTION = (Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR, Edge.IDLE_CONNECTION_CLOSED)
 _IDLE_LINK = (Edge.IDLE_LINK_DETACHED_WITH_ERROR, Edge.IDLE_LINK_DETACHED, *_IDLE_CONNECTION)
 
@@ -69,12 +77,14 @@ class Odds:
 
     `delayed` is the share of answers that come late, by up to `longest_delay_ms`. `redelivered` is the share of
     completions that come too late, of those that come `slow_ms` milliseconds or more after their lock began.
+    `little_credit` is the share of sending links that are granted credit for a few transfers at a time.
     """
 
     delayed: float = 1 / 50
     longest_delay_ms: int = 25
     redelivered: float = 1 / 200
     slow_ms: int = 100
+    little_credit: float = 1 / 2
 
 
 ODDS = Odds()
@@ -99,6 +109,7 @@ class Edges:
         self.outstanding: dict[OutstandingAnswer, None] = {}
         self._idle = random.Random(f"{seed}:idle")
         self._settlement = random.Random(f"{seed}:settlement")
+        self._credit = random.Random(f"{seed}:credit")
         self._redelivery = random.Random(f"{seed}:lock")
         self.partitions = random.Random(f"{seed}:partitions")
         self._oversized = random.Random(f"{seed}:oversized")
@@ -120,6 +131,13 @@ class Edges:
         if self.seed is None:
             return Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR
         return self._idle.choice(_IDLE_CONNECTION)
+
+    def send_credit(self) -> int:
+        """Choose how many transfers a sending link may have that were not looked at yet."""
+        if self.seed is None or self._credit.random() >= self.odds.little_credit:
+            return SEND_CREDIT
+        self.meet(Edge.LITTLE_CREDIT)
+        return self._credit.choice(_LITTLE_CREDIT)
 
     def settlement_delay_ms(self) -> int:
         """Choose how long an answer is delayed; most are not."""

@@ -131,6 +131,13 @@ class DetachForced(ServiceBusError):
     status = 410
 
 
+class TransferLimitExceeded(ServiceBusError):
+    """The client sends more than the link has credit for."""
+
+    condition = "amqp:link:transfer-limit-exceeded"
+    status = 400
+
+
 class IdleTimerExpired(DetachForced):
     """A link has been idle for longer than it may."""
 

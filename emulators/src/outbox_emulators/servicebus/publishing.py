@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from proton import Delivery, Receiver, symbol, ulong
@@ -17,6 +18,7 @@ from outbox_emulators.servicebus.errors import (
     PropertiesTooLarge,
     RefusedWithLink,
     ServiceBusError,
+    TransferLimitExceeded,
 )
 from outbox_emulators.servicebus.fault_plans import Direction
 from outbox_emulators.servicebus.frames import DISPOSITION
@@ -28,7 +30,7 @@ from outbox_emulators.servicebus.role import Role
 from outbox_emulators.servicebus.sections import BATCH_FORMAT, split_batch
 from outbox_emulators.servicebus.topic import Destination
 
-SEND_CREDIT = 1000
+_NO_CREDIT = "A transfer came for which the link had no credit."
 
 
 class PublishEndpoint(LinkEndpoint):
@@ -45,6 +47,9 @@ class PublishEndpoint(LinkEndpoint):
         self._receiver = link
         self._limits = connection.broker.limits(destination.inlet.settings)
         self._oversized: dict[Delivery, int] = {}
+        self._credit = connection.broker.edges.send_credit()
+        self._to_grant = 0
+        self._is_under_way = False
         self.faults = LinkFaults(connection.broker.faults, path, Role.SENDER)
         self._delayed = DelayedAnswers(connection.broker.edges, connection.schedule_flush)
         self._acknowledgements = Acknowledgements(self._acknowledge, connection.schedule_flush)
@@ -65,13 +70,19 @@ class PublishEndpoint(LinkEndpoint):
             symbol("com.microsoft:max-message-batch-size"): ulong(self._limits.batch),
         }
         super().open()
-        self._receiver.flow(SEND_CREDIT)
+        self._receiver.flow(self._credit)
 
     def on_delivery(self, delivery: Delivery, message_format: int | None) -> None:
+        if not self._is_under_way:
+            self._credit -= 1
+            if self._credit < 0:
+                self.connection.links.detach(self.link, TransferLimitExceeded(_NO_CREDIT))
+                return
+        self._is_under_way = delivery.partial and not delivery.aborted
         if delivery.aborted:
             self._oversized.pop(delivery, None)
             delivery.settle()
-            self._receiver.flow(1)
+            self._grant()
             return
         if delivery.pending > self._limits.message or delivery in self._oversized:
             self._discard(delivery)
@@ -102,7 +113,7 @@ class PublishEndpoint(LinkEndpoint):
 
     def _answer(self, delivery: Delivery, outcome: Outcome) -> None:
         """Grant credit for another transfer, and answer this one when its answer is due."""
-        self._receiver.flow(1)
+        self._grant()
         broker = self.connection.broker
         delay_ms = broker.ack_delay_ms + self.faults.ack_delay_ms()
         if late_ms := broker.edges.settlement_delay_ms():
@@ -110,6 +121,19 @@ class PublishEndpoint(LinkEndpoint):
         else:
             self._delayed.note_overtaking()
             self._acknowledgements.send(delivery, outcome, delay_ms)
+
+    def _grant(self) -> None:
+        """Grant credit for another transfer, once everything that has come by now was looked at."""
+        self._to_grant += 1
+        if self._to_grant == 1:
+            asyncio.get_running_loop().call_soon(self._grant_now)
+
+    def _grant_now(self) -> None:
+        granted, self._to_grant = self._to_grant, 0
+        if granted:
+            self._credit += granted
+            self._receiver.flow(granted)
+            self.connection.schedule_flush()
 
     def _acknowledge(self, delivery: Delivery, outcome: Outcome) -> None:
         self.touch()
@@ -164,6 +188,7 @@ class PublishEndpoint(LinkEndpoint):
         return [parse(each).identified() for each in split_batch(data)]
 
     def closed(self) -> None:
+        self._to_grant = 0
         self._acknowledgements.cancel()
         self._delayed.cancel()
         self._oversized.clear()
