@@ -27,10 +27,14 @@ class Lane:
         self._opening: asyncio.Task[Link] | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
+    @property
+    def open_link(self) -> Link | None:
+        """The link, if it is open."""
+        return self._link if self._link is not None and self._link.is_usable else None
+
     async def link(self) -> Link:
         """The link, open. Raises SendError where it cannot be opened."""
-        link = self._link
-        if link is not None and link.is_usable:
+        if (link := self.open_link) is not None:
             return link
         if self._opening is None:
             self._give_up()
@@ -91,6 +95,8 @@ class PipelinedSender:
 
     async def limits(self, timeout_s: float) -> LinkLimits:
         """As `transfers.Sender`."""
+        if (link := self._lanes.shared.open_link) is not None:
+            return link.limits
         try:
             async with asyncio.timeout(timeout_s):
                 return (await self._lanes.shared.link()).limits
