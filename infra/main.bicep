@@ -111,7 +111,9 @@ param subscriptions array = [
 param relayEventType string = 'domainEvent'
 param relayMaxItems int = 1000
 param relayPollDelayMs int = 500
-param relaySenders int = 32
+param relayPipelined bool = true
+// 0 for the default, which depends on relayPipelined.
+param relaySenders int = 0
 param relaySendTimeoutS int = 30
 
 @description('Seconds before an attempt at a batch of documents ends. Must be less than functionTimeout in host.json.')
@@ -425,7 +427,8 @@ module functionApp 'modules/functions.bicep' = {
       RELAY_EVENT_TYPE: relayEventType
       RELAY_MAX_ITEMS: string(relayMaxItems)
       RELAY_POLL_DELAY_MS: string(relayPollDelayMs)
-      RELAY_SENDERS: string(relaySenders)
+      RELAY_PIPELINED: relayPipelined ? 'true' : 'false'
+      RELAY_SENDERS: relaySenders == 0 ? '' : string(relaySenders)
       RELAY_SEND_TIMEOUT_S: string(relaySendTimeoutS)
       RELAY_ATTEMPT_TIMEOUT_S: string(relayAttemptTimeoutS)
       RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)

@@ -43,7 +43,7 @@ var defaults = {
   // Messages of all subscriptions that wait for a consumer. A burst is consumed within minutes; the backlog of a stopped
   // consumer is not.
   activeMessages: 1000
-  // A namespace accepts 5000 connections and refuses more. Each sender of each instance takes one.
+  // A namespace accepts 5000 connections and refuses more. An instance takes two; without relayPipelined, one for each sender.
   // https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
   connections: 4000
   // A full topic refuses sends. The margin is large because sessions fill the topic's partitions unevenly.

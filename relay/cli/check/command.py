@@ -22,6 +22,7 @@ from relay.cli.results import ExitCode, Result
 from relay.cli.times import parse_duration
 from relay.errors import SettingsError
 from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
+from relay.servicebus.pipelined import sdk
 from relay.settings import Settings
 
 EXAMPLES = """\
@@ -103,6 +104,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
     )
     findings = [
         Finding(Level.OK, "the settings are complete and well-formed"),
+        _senders(settings),
         *cosmos,
         *sql,
         *check_servicebus(servicebus, settings.servicebus_topic, required),
@@ -112,6 +114,18 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
     findings += [*(scanned.findings if scanned else ()), *(scanned_sql.findings if scanned_sql else ())]
     code = exit_code(findings, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
     return _result(code, findings, scanned, scanned_sql)
+
+
+def _senders(settings: Settings) -> Finding:
+    if not settings.pipelined:
+        return Finding(Level.OK, "events are sent by a pool of senders, as RELAY_PIPELINED is false")
+    if found := sdk.differences():
+        return Finding(
+            Level.WARNING,
+            f"events are sent by a pool of senders, although RELAY_PIPELINED is true: {'; '.join(found)}",
+            "Install the version in requirements.txt, or set RELAY_PIPELINED to false.",
+        )
+    return Finding(Level.OK, "events are sent over one connection")
 
 
 async def _cosmos(settings: Settings) -> list[Finding]:

@@ -18,8 +18,8 @@ from relay.errors import RetryableError, SendError
 from relay.servicebus.pipelined import frames, sdk
 from relay.servicebus.transfers import LinkLimits, Transfer
 
-IN_FLIGHT = 500
-"""The most deliveries that are sent and not settled: with 1 KB each, half a megabyte."""
+IN_FLIGHT = 256
+"""The most deliveries that are sent and not settled."""
 
 # The SDK's session has channel 1; the numbers of the two sides are independent.
 _CHANNEL = 2

@@ -114,6 +114,7 @@ def every_parameter_of_the_relay_reaches_its_setting(project: Project) -> None:
         relayEventType="fact",
         relayMaxItems=7,
         relayPollDelayMs=70,
+        relayPipelined=False,
         relaySenders=9,
         relaySendTimeoutS=11,
         relayAttemptTimeoutS=99,

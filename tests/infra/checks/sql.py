@@ -249,6 +249,7 @@ def every_parameter_reaches_the_worker(project: Project) -> None:
         relayEventType="fact",
         relayMaxItems=7,
         relayPollDelayMs=70,
+        relayPipelined=False,
         relaySenders=9,
         relaySendTimeoutS=11,
         relayAttemptTimeoutS=99,

@@ -154,7 +154,7 @@ def test_what_is_no_whole_number_is_refused_with_its_bounds() -> None:
 def test_the_numbers_have_the_documented_defaults() -> None:
     settings = Settings.from_environment(LEAST)
 
-    assert (settings.max_items, settings.poll_delay_ms, settings.senders) == (1000, 500, 32)
+    assert (settings.max_items, settings.poll_delay_ms, settings.senders) == (1000, 500, None)
     assert (settings.send_timeout_s, settings.attempt_timeout_s) == (30, 480)
     assert (settings.duplicate_window_s, settings.on_poison) == (600, OnPoison.SKIP)
 
