@@ -107,7 +107,12 @@ class Campaign:
     @property
     def _settings(self) -> dict[str, str]:
         own = _SQL_SETTINGS if self._arguments.source is Source.SQL else {}
-        return {**_SETTINGS, **own, "RELAY_DUPLICATE_WINDOW_S": str(self._arguments.window_s)}
+        return {
+            **_SETTINGS,
+            **own,
+            "RELAY_DUPLICATE_WINDOW_S": str(self._arguments.window_s),
+            "RELAY_PIPELINED": str(not self._arguments.pool),
+        }
 
     @property
     def _frozen_s(self) -> int:
