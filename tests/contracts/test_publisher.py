@@ -82,11 +82,12 @@ class OnTopicInMemory(Harness):
 
 
 class OnEmulator(Harness):
-    def __init__(self, server: ServiceBusServer) -> None:
+    def __init__(self, server: ServiceBusServer, *, pipelined: bool) -> None:
         settings = Settings.from_environment(
             {
                 "COSMOS": "AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=YQ==;",
                 "SERVICEBUS": server.connection_string,
+                "RELAY_PIPELINED": str(pipelined),
                 "RELAY_SENDERS": "4",
             }
         )
@@ -105,7 +106,7 @@ class OnEmulator(Harness):
         return [str(message.message_id) for message in entries if message.session_id == key]
 
 
-@pytest.fixture(params=["in memory", "links in memory", "Service Bus emulator"])
+@pytest.fixture(params=["in memory", "links in memory", "pooled senders", "pipelined sender"])
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     async with AsyncExitStack() as stack:
         if request.param == "in memory":
@@ -113,7 +114,8 @@ async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
         elif request.param == "links in memory":
             made = OnTopicInMemory()
         else:
-            made = OnEmulator(await stack.enter_async_context(ServiceBusServer(Entities.from_file(ENTITIES))))
+            server = await stack.enter_async_context(ServiceBusServer(Entities.from_file(ENTITIES)))
+            made = OnEmulator(server, pipelined=request.param == "pipelined sender")
         yield made
         await made.publisher.close()
 

@@ -19,8 +19,8 @@ from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
 from relay.results import Outcome
 from relay.servicebus import messages
+from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.servicebus.senders import SenderPool
 from tests.fuzz import oracle
 from tests.fuzz.budget import DOCUMENTS, count, trying
 from tests.fuzz.documents import batches
@@ -58,9 +58,9 @@ def test_each_document_is_published_or_quarantined_or_ignored_as_the_contract_sa
 ) -> None:
     shelf = Shelf()
     pool = SenderPool(cast(ServiceBusClient, Client(topic)), "t", senders)
-    encode = messages.cloudevents("/fuzz") if formatted else messages.plain
+    message_of = messages.cloudevents("/fuzz") if formatted else messages.plain
     publisher = ServiceBusPublisher(
-        pool, encode, AcceptedLedger(), send_timeout_s=30, attempt_timeout_s=60, pauses_s=(0.0, 0.0)
+        pool, message_of, AcceptedLedger(), send_timeout_s=30, attempt_timeout_s=60, pauses_s=(0.0, 0.0)
     )
     relay = Relay(NeverCheckpointed(), publisher, shelf, duplicate_window_s=600)
     stored = oracle.read(text)

@@ -30,8 +30,8 @@ from relay.quarantine.record import RECORD_TYPE
 from relay.results import Outcome
 from relay.servicebus import messages
 from relay.servicebus.client import servicebus_client
+from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.fuzz import oracle
 from tests.fuzz.budget import DOCUMENTS, count, trying
@@ -61,10 +61,9 @@ class Services:
             {
                 "COSMOS": self._cosmos.connection_string,
                 "SERVICEBUS": self._servicebus.connection_string,
-                "RELAY_SENDERS": "4",
             }
         )
-        self._pool = SenderPool(servicebus_client(self._settings.servicebus), TOPIC, self._settings.senders)
+        self._pool = SenderPool(servicebus_client(self._settings.servicebus), TOPIC, 4)
 
     async def stop(self) -> None:
         """Close everything."""

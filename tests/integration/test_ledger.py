@@ -19,8 +19,8 @@ from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
 from relay.servicebus.client import servicebus_client
+from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.support.broker import refuse, stop_refusing
 from tests.support.outbox import event

@@ -16,7 +16,8 @@ from relay.brake import Brake
 from relay.cosmos import documents
 from relay.events import Event
 from relay.servicebus import publisher
-from relay.servicebus.senders import Sender
+from relay.servicebus.pipelined.link import Link
+from relay.servicebus.pool import PooledSender
 from relay.servicebus.turn import Turn
 
 
@@ -30,8 +31,9 @@ def without_waiting_for_acceptance() -> None:
 
     class Impatient(Turn):
         async def send_in_order(self, events: Sequence[Event]) -> None:
-            async with self._sender._pool.acquire() as other:
-                rest = Turn(other, self._encode, self._ledger, self._evidence, self._rules, self._outcome)
+            senders = self._sender._lanes if hasattr(self._sender, "_lanes") else self._sender._pool
+            async with senders.acquire() as other:
+                rest = Turn(other, self._message_of, self._ledger, self._evidence, self._rules, self._outcome)
                 halves = [super().send_in_order(events[::2])]
                 if len(events) > 1:
                     halves.append(rest.send_in_order(events[1::2]))
@@ -42,7 +44,8 @@ def without_waiting_for_acceptance() -> None:
 
 def without_discarding_senders() -> None:
     """A link is used again after a send on it has failed."""
-    setattr(Sender, "discard", lambda self: None)
+    setattr(PooledSender, "discard", lambda self: None)
+    setattr(Link, "is_usable", True)
 
 
 def without_order_within_a_commit() -> None:

@@ -24,8 +24,8 @@ from relay.quarantine import holds
 from relay.quarantine.record import RECORD_TYPE
 from relay.quarantine.summaries import Filter, RecordSummary, in_order
 from relay.servicebus import messages
+from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.servicebus.senders import SenderPool
 from relay.settings import Settings
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.operators import Run, relay_command
@@ -295,7 +295,7 @@ class Deployment:
 
     @asynccontextmanager
     async def _open_sender(self, _: Settings, *, with_original_id: bool = False) -> AsyncIterator[OrderedSender]:
-        encode = messages.with_original_id(messages.plain) if with_original_id else messages.plain
+        message_of = messages.with_original_id(messages.plain) if with_original_id else messages.plain
         pool = SenderPool(self.topic.client(), "t", 1)
         options: dict[str, Any] = {"send_timeout_s": 30.0, "attempt_timeout_s": 60.0, "pauses_s": (0, 0)}
-        yield OrderedSender(ServiceBusPublisher(pool, encode, AcceptedLedger(), **options), (0, 0))
+        yield OrderedSender(ServiceBusPublisher(pool, message_of, AcceptedLedger(), **options), (0, 0))

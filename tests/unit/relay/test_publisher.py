@@ -15,9 +15,11 @@ from azure.servicebus.exceptions import (
 from relay.errors import ConfigurationError, RefusedAlikeError, RetryableError
 from relay.events import Event
 from relay.ledger import DEFAULT_CAPACITY
-from relay.servicebus import messages, senders
+from relay.servicebus import messages
+from relay.servicebus import pool as pools
+from relay.servicebus.pipelined.lanes import PipelinedSenders
+from relay.servicebus.pool import PooledSender, SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.servicebus.senders import Sender, SenderPool
 from relay.settings import Settings
 from tests.unit.relay.topics import FakeTopic, event, events
 
@@ -217,7 +219,7 @@ async def test_the_limits_are_read_once_a_link_and_again_after_a_failure() -> No
 async def test_a_link_that_does_not_open_in_time_is_given_up() -> None:
     topic = FakeTopic()
     pool = SenderPool(topic.client(), "t", 1)
-    sender = Sender(pool)
+    sender = PooledSender(pool)
     link = pool.new_link()
     topic.links[0].hangs = True
     pool.new_link = lambda: link  # type: ignore[method-assign]
@@ -225,13 +227,6 @@ async def test_a_link_that_does_not_open_in_time_is_given_up() -> None:
     with pytest.raises(RetryableError, match="RELAY_SEND_TIMEOUT_S"):
         async with asyncio.timeout(10):
             await sender.limits(0.05)
-
-
-async def test_a_sender_without_a_link_does_not_send() -> None:
-    sender = Sender(SenderPool(FakeTopic().client(), "t", 1))
-
-    with pytest.raises(RuntimeError, match="limits"):
-        await sender.send(messages.plain(event("a")), 1)
 
 
 @pytest.mark.parametrize("error", [CUT, ConnectionResetError()], ids=["by the SDK", "by the system"])
@@ -248,10 +243,12 @@ async def test_closing_ends_every_link_also_one_that_does_not_want_to(error: Exc
     assert [link.closed for link in topic.links] == [True, True]
 
 
-async def test_a_publisher_is_made_as_the_settings_say() -> None:
+@pytest.mark.parametrize(("pipelined", "kind"), [("true", PipelinedSenders), ("false", SenderPool)])
+async def test_a_publisher_is_made_as_the_settings_say(pipelined: str, kind: type) -> None:
     settings = Settings.from_environment(
         LEAST
         | {
+            "RELAY_PIPELINED": pipelined,
             "RELAY_SENDERS": "7",
             "RELAY_SEND_TIMEOUT_S": "11",
             "RELAY_ATTEMPT_TIMEOUT_S": "44",
@@ -260,10 +257,11 @@ async def test_a_publisher_is_made_as_the_settings_say() -> None:
     )
     publisher = ServiceBusPublisher.from_settings(settings, messages.plain)
 
-    assert (publisher.destination, publisher._pool.size) == ("orders", 7)
+    assert (publisher.destination, publisher._senders.size) == ("orders", 7)
     assert (publisher._send_timeout_s, publisher._attempt_timeout_s) == (11, 44)
     # The SDK's own retries would send again on a link that it has opened meanwhile, unasked.
-    assert publisher._pool._client._config.retry_total == 0
+    assert type(publisher._senders) is kind
+    assert publisher._senders._client._config.retry_total == 0  # type: ignore[attr-defined]
     assert publisher._ledger._generation_size == DEFAULT_CAPACITY // 2
     await publisher.close()
 
@@ -313,7 +311,7 @@ async def test_a_link_that_could_not_be_opened_is_closed() -> None:
     pool.new_link = lambda: link  # type: ignore[method-assign]
 
     with pytest.raises(RetryableError):
-        await Sender(pool).limits(5)
+        await PooledSender(pool).limits(5)
     await pool.close()
 
     assert topic.links[0].closed
@@ -335,7 +333,7 @@ async def test_closing_waits_for_links_that_were_given_up_and_keeps_none_of_them
 
 
 async def test_a_link_that_never_closes_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(senders, "_CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(pools, "_CLOSE_TIMEOUT_S", 0.05)
     topic = FakeTopic()
     pool = SenderPool(topic.client(), "t", 1)
     async with pool.acquire() as sender:

@@ -106,16 +106,14 @@ class App(FakeContainer):
 
 def _received(event: Event) -> Any:
     message = messages.plain(event)
-    assert message.properties is not None
-    assert message.annotations is not None
     return SimpleNamespace(
-        message_id=message.properties.message_id,
-        session_id=message.properties.group_id,
+        message_id=message.id,
+        session_id=message.partition_key,
         partition_key=event.partition_key,
-        subject=message.properties.subject,
-        content_type=message.properties.content_type,
+        subject=message.subject,
+        content_type=messages.CONTENT_TYPE,
         application_properties=message.application_properties,
-        body=message.body,
+        body=[message.body],
     )
 
 

@@ -13,7 +13,6 @@ import orjson
 import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus._pyamqp._decode import decode_payload
-from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from outbox_emulators.functions.dates import rewritten
 from relay.cli.smoke.canary import TTL_S, canary
@@ -25,8 +24,7 @@ from relay.cli.smoke.comparison import (
     compare,
     differences,
 )
-from relay.servicebus import messages
-from tests.fuzz.service import encoded
+from relay.servicebus import encoding, messages
 from tests.support.outbox import sound
 
 NOW = datetime(2026, 11, 20, 15, 0, 0, 123456, UTC)
@@ -99,11 +97,11 @@ def stored() -> dict[str, Any]:
 
 def received(document: dict[str, Any], source: str | None = None) -> ServiceBusReceivedMessage:
     """A document's message as a subscriber's SDK gives it."""
-    return _decoded(messages.encoder(source)(sound(document)))
+    return _decoded(encoding.encode(messages.contract(source)(sound(document))))
 
 
-def _decoded(message: AmqpAnnotatedMessage) -> ServiceBusReceivedMessage:
-    return ServiceBusReceivedMessage(decode_payload(memoryview(encoded(message))), receiver=None)
+def _decoded(message: bytes) -> ServiceBusReceivedMessage:
+    return ServiceBusReceivedMessage(decode_payload(memoryview(message)), receiver=None)
 
 
 def paths(found: list[Difference]) -> list[str]:
@@ -148,7 +146,7 @@ def test_messages_of_the_other_format_are_reported() -> None:
 
 def test_a_message_without_properties_and_without_json_is_reported() -> None:
     document = stored()
-    bare = _decoded(AmqpAnnotatedMessage(data_body=b"no JSON"))
+    bare = _decoded(b"\x00Su\xa0\x07no JSON")
 
     found = compare(document, bare, None)
 

@@ -127,7 +127,7 @@ def test_the_body_is_the_text_that_was_committed(text: str) -> None:
     event = event_of(entry(data=text), 0, "domainEvent")
 
     assert isinstance(event, Event)
-    assert b"".join(plain(event).body) == text.encode()
+    assert plain(event).body == text.encode()
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_columns_are_put_before_the_members_of_the_text(text: str, body: str) ->
 
     assert isinstance(event, Event)
     assert event.action == "Made"
-    assert b"".join(plain(event).body) == body.encode()
+    assert plain(event).body == body.encode()
 
 
 def test_what_is_released_from_quarantine_has_the_same_body() -> None:
@@ -153,7 +153,7 @@ def test_what_is_released_from_quarantine_has_the_same_body() -> None:
     again = read_event(dict(first.document))
 
     assert isinstance(again, Event)
-    assert b"".join(plain(again).body) == b"".join(plain(first).body)
+    assert plain(again).body == plain(first).body
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from outbox_emulators.servicebus.sections import split_batch
 from relay.events import Event
 from relay.ledger import AcceptedLedger
 from relay.servicebus import messages
+from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.servicebus.senders import SenderPool
 from tests.fuzz.service import Client, Sender, Topic, refusal
 from tests.support.outbox import sound
 
