@@ -83,6 +83,8 @@ class Link:
         # What the peer has granted: deliveries on the link, and frames in the session.
         self._deliveries = 0
         self._delivery_limit = 0
+        # Its ids follow one another; a drain makes the count above skip some.
+        self._delivery_ids = 0
         self._transfers = 0
         self._transfer_limit = 0
         self._next_incoming_id = 0
@@ -126,6 +128,7 @@ class Link:
         if self._lost is not None:
             raise self._lost
         delivery = _Delivery(transfer, may_send, self._loop.create_future())
+        self._idle.clear()
         self._waiting.append(delivery)
         self._waiting_bytes += len(transfer.payload)
         if self._waiting_bytes >= _WRITE_BYTES:
@@ -134,7 +137,14 @@ class Link:
             # What the other keys send in this turn of the loop goes out in the same write.
             self._pump_is_due = True
             self._loop.call_soon(self._pump)
-        await delivery.settled
+        try:
+            await delivery.settled
+        except asyncio.CancelledError:
+            # What has not begun never leaves.
+            with suppress(ValueError):
+                self._waiting.remove(delivery)
+            self._note_idle()
+            raise
 
     def retire(self) -> None:
         """Take no new deliveries. Those in flight may still be settled."""
@@ -192,7 +202,8 @@ class Link:
             except SendError as error:
                 delivery.settled.set_exception(error)
                 continue
-            delivery_id = self._deliveries % _SERIAL
+            delivery_id = self._delivery_ids % _SERIAL
+            self._delivery_ids += 1
             self._deliveries += 1
             self._unsettled[delivery_id] = delivery
             self._frames.extend(
@@ -286,8 +297,8 @@ class Link:
                 # Nothing is held back for later: the peer takes back the credit that is not used.
                 self._pump()
                 self._deliveries = max(self._deliveries, self._delivery_limit)
-            if drain or echo:
-                self._tell_flow()
+        if drain or echo:
+            self._tell_flow()
         self._pump()
 
     def _tell_flow(self) -> None:
@@ -308,9 +319,9 @@ class Link:
         if not settled:
             # Not the end of it: with this settle mode, the peer settles each delivery itself.
             return
-        for delivery_id in range(first, (first if last is None else last) + 1):
-            delivery = self._unsettled.pop(delivery_id, None)
-            if delivery is None or delivery.settled.done():
+        for delivery_id in self._unsettled_between(first, first if last is None else last):
+            delivery = self._unsettled.pop(delivery_id)
+            if delivery.settled.done():
                 continue
             if state and sdk.ACCEPTED in state:
                 delivery.settled.set_result(None)
@@ -318,7 +329,18 @@ class Link:
                 delivery.settled.set_exception(_outcome(state))
         if self._waiting:
             self._pump()
-        elif not self._unsettled:
+        self._note_idle()
+
+    def _unsettled_between(self, first: int, last: int) -> list[int]:
+        """The ids from `first` to `last`, which are serial numbers, of deliveries that are not settled."""
+        further = (last - first) % _SERIAL
+        if further < len(self._unsettled):
+            ids = ((first + number) % _SERIAL for number in range(further + 1))
+            return [each for each in ids if each in self._unsettled]
+        return [each for each in self._unsettled if (each - first) % _SERIAL <= further]
+
+    def _note_idle(self) -> None:
+        if not self._unsettled and not self._waiting:
             self._idle.set()
 
     # The end

@@ -23,7 +23,7 @@ from azure.servicebus._pyamqp._decode import decode_frame
 from azure.servicebus._pyamqp._encode import encode_frame
 from azure.servicebus._pyamqp.aio import SendClientAsync
 from azure.servicebus._pyamqp.aio._connection_async import Connection as SdkConnection
-from azure.servicebus._pyamqp.constants import ReceiverSettleMode, Role, SenderSettleMode
+from azure.servicebus._pyamqp.constants import MAX_FRAME_SIZE_BYTES, ReceiverSettleMode, Role, SenderSettleMode
 from azure.servicebus._pyamqp.endpoints import Source, Target
 from azure.servicebus._pyamqp.error import AMQPConnectionError, AMQPLinkError, MessageException
 from azure.servicebus._pyamqp.performatives import AttachFrame, BeginFrame, DetachFrame, EndFrame, FlowFrame
@@ -191,9 +191,12 @@ class Connection:
         self._buffer += data
         buffer, at, end = self._buffer, 0, len(self._buffer)
         frames = []
-        while end - at >= 8 and end - at >= (size := int.from_bytes(buffer[at : at + 4], "big")):
-            if size < 8:
-                raise ConnectionResetError(f"the peer has sent a frame of {size} bytes")
+        while end - at >= 8:
+            size = int.from_bytes(buffer[at : at + 4], "big")
+            if not 8 <= size <= MAX_FRAME_SIZE_BYTES:
+                raise ConnectionResetError(f"the peer has sent what is no frame: its size would be {size} bytes")
+            if end - at < size:
+                break
             if size > 8:
                 frames.append(bytes(buffer[at : at + size]))
             at += size
