@@ -1,0 +1,558 @@
+"""The pipelined sender's link, opened by the SDK, against a peer that answers as each test says."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.entities import Entities
+from relay.errors import ConfigurationError, PoisonError, RetryableError, SendError
+from relay.servicebus import messages
+from relay.servicebus.client import servicebus_client
+from relay.servicebus.pipelined import link as links
+from relay.servicebus.pipelined import sdk
+from relay.servicebus.pipelined.link import Link, LinkLostError
+from relay.servicebus.transfers import Transfer, alone
+from relay.settings import Connection
+from tests.support import amqp_peer
+from tests.support.amqp_peer import FLOW, MODIFIED, REJECTED, RELEASED, Peer, described, error
+from tests.unit.relay.topics import event
+
+ENTITIES = Path(__file__).resolve().parents[3] / "infra" / "emulators" / "Config.json"
+TOPIC = "domain-events"
+WAIT_S = 10.0
+SERIAL = 2**32
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    async with Peer(Entities.from_file(ENTITIES)) as running:
+        yield running
+
+
+@asynccontextmanager
+async def opened(peer: Peer) -> AsyncIterator[Link]:
+    """A link to the peer, without credit."""
+    client = servicebus_client(Connection(peer.connection_string), retry_total=0)
+    async with asyncio.timeout(WAIT_S):
+        made = await Link.open(await sdk.Connection.open(client, TOPIC))
+    try:
+        yield made
+    finally:
+        async with asyncio.timeout(WAIT_S):
+            await made.close()
+            await client.close()
+
+
+@pytest.fixture
+async def link(peer: Peer) -> AsyncIterator[Link]:
+    async with opened(peer) as made:
+        yield made
+
+
+def transfer(identifier: str, size: int = 0) -> Transfer:
+    made = event(identifier, size=size)
+    return alone(made, messages.plain(made))
+
+
+class Sends:
+    """Sends in the background, and in which order they were allowed to leave."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.left: list[str] = []
+        self.made: list[asyncio.Task[None]] = []
+
+    def __call__(self, *ids: str, size: int = 0) -> list[asyncio.Task[None]]:
+        begun = [
+            asyncio.create_task(self._link.send(transfer(each, size), lambda each=each: self.left.append(each)))
+            for each in ids
+        ]
+        self.made += begun
+        return begun
+
+    async def errors(self) -> list[BaseException | None]:
+        """What became of all of them: an error, or None."""
+        async with asyncio.timeout(WAIT_S):
+            return await asyncio.gather(*self.made, return_exceptions=True)
+
+
+@pytest.fixture
+async def send(link: Link) -> AsyncIterator[Sends]:
+    sends = Sends(link)
+    yield sends
+    for task in sends.made:
+        task.cancel()
+    await asyncio.gather(*sends.made, return_exceptions=True)
+
+
+async def all_read(peer: Peer, window: int | None = None) -> int:
+    """Wait until the link has read all that the peer sent: it answers how far it is. Returns the credit left."""
+    peer.flow(None, window=window, echo=True)
+    return int((await peer.next(FLOW))[6])
+
+
+# Credit
+
+
+async def test_nothing_leaves_beyond_the_credit(peer: Peer, send: Sends) -> None:
+    send("a", "b", "c", "d")
+    assert await all_read(peer) == 0
+    assert send.left == []
+
+    peer.flow(1)
+    first = await peer.delivery()
+    peer.flow(0, count=1)
+    assert await all_read(peer) == 0
+    assert (send.left, peer.nothing_more()) == (["a"], True)
+
+    peer.flow(2, count=1)
+    others = [await peer.delivery(), await peer.delivery()]
+    assert await all_read(peer) == 0
+    assert ([first.id, *(each.id for each in others)], send.left) == ([0, 1, 2], ["a", "b", "c"])
+    # A disposition is no credit.
+    peer.settle(0, 2)
+    await asyncio.gather(*send.made[:3])
+    assert await all_read(peer) == 0
+    assert peer.nothing_more()
+
+
+async def test_credit_counts_from_the_delivery_that_the_peer_says(peer: Peer, send: Sends) -> None:
+    peer.flow(2)
+    send("a", "b", "c", "d")
+    await peer.delivery()
+    await peer.delivery()
+
+    # Granted before it had received the second one: of these two, one is used.
+    peer.flow(2, count=1)
+
+    assert (await peer.delivery()).id == 2
+    assert await all_read(peer) == 0
+    assert send.left == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("serial", "near", "number"),
+    [
+        (0, 0, 0),
+        (5, 3, 5),
+        (3, 5, 3),
+        (SERIAL - 1, SERIAL, SERIAL - 1),
+        (0, SERIAL - 1, SERIAL),
+        (2, SERIAL - 3, SERIAL + 2),
+        (SERIAL - 2, SERIAL + 4, SERIAL - 2),
+        (7, 5 * SERIAL, 5 * SERIAL + 7),
+        (SERIAL - 7, 5 * SERIAL, 5 * SERIAL - 7),
+        (2**31 - 1, 0, 2**31 - 1),
+        (2**31, 0, -(2**31)),
+    ],
+)
+def test_a_serial_stands_for_the_nearest_number(serial: int, near: int, number: int) -> None:
+    assert links._unwrapped(serial, near) == number
+
+
+async def test_counts_go_on_beyond_32_bits(peer: Peer, link: Link, send: Sends) -> None:
+    start = SERIAL - 2
+    link._deliveries = link._delivery_ids = link._delivery_limit = start
+    link._transfers = start
+    send("a", "b", "c", "d", "e")
+
+    peer.flow(3, count=start, received=start)
+    ids = [(await peer.delivery()).id for _ in range(3)]
+    peer.flow(1, count=1, received=1)
+    ids.append((await peer.delivery()).id)
+    assert ids == [SERIAL - 2, SERIAL - 1, 0, 1]
+
+    # A range of serial numbers, too, goes on beyond.
+    peer.settle(SERIAL - 2, 1)
+    async with asyncio.timeout(WAIT_S):
+        await asyncio.gather(*send.made[:4])
+    peer.flow(None, received=2, echo=True)
+    flow = await peer.next(FLOW)
+    assert (flow[2], flow[5], flow[6]) == (2, 2, 0)
+
+
+async def test_a_drain_takes_back_what_is_not_used(peer: Peer, send: Sends) -> None:
+    peer.flow(10)
+    send("a")
+    await peer.delivery()
+
+    peer.flow(9, count=1, drain=True)
+    flow = await peer.next(FLOW)
+    send("b")
+    assert (flow[5], flow[6], await all_read(peer)) == (10, 0, 0)
+    assert send.left == ["a"]
+
+    peer.flow(1, count=10)
+    # Delivery-ids follow one another, whatever the delivery-count is.
+    assert (await peer.delivery()).id == 1
+
+
+async def test_a_drain_sends_what_waits_before_it_is_answered(peer: Peer, send: Sends) -> None:
+    send("a", "b", "c")
+    await all_read(peer)
+
+    peer.flow(5, drain=True)
+
+    assert [(await peer.delivery()).id for _ in range(3)] == [0, 1, 2]
+    flow = await peer.next(FLOW)
+    assert (flow[5], flow[6]) == (5, 0)
+
+
+async def test_an_echo_is_answered_with_how_far_both_sides_are(peer: Peer, send: Sends) -> None:
+    peer.flow(10)
+    send("a", "b")
+    await peer.delivery()
+    await peer.delivery()
+
+    peer.flow(8, count=2, echo=True)
+
+    flow = await peer.next(FLOW)
+    assert (flow[0], flow[2], flow[4], flow[5], flow[6]) == (0, 2, 0, 2, 8)
+
+
+async def test_the_frames_of_a_delivery_wait_for_the_sessions_window(peer: Peer, send: Sends) -> None:
+    peer.flow(5, window=1)
+    send("large", size=200_000)
+    send("small")
+    payload = b""
+    frames = 0
+    while True:
+        frame = await peer.next(amqp_peer.TRANSFER)
+        payload += frame.payload
+        frames += 1
+        await all_read(peer, window=0)
+        if not frame[5]:
+            break
+        assert peer.nothing_more()
+        peer.flow(None, window=1)
+
+    assert frames > 3
+    assert payload == transfer("large", 200_000).payload
+    peer.flow(None, window=1)
+    assert (await peer.delivery()).payload == transfer("small").payload
+
+
+async def test_what_may_not_be_sent_uses_no_credit(peer: Peer, link: Link, send: Sends) -> None:
+    def refuse() -> None:
+        raise RetryableError("the clearance has ended")
+
+    await all_read(peer)
+    refused = asyncio.create_task(link.send(transfer("refused"), refuse))
+    await asyncio.sleep(0)
+    send("b")
+
+    peer.flow(1)
+
+    delivery = await peer.delivery()
+    assert (delivery.id, delivery.payload) == (0, transfer("b").payload)
+    with pytest.raises(RetryableError, match="clearance"):
+        await refused
+
+
+async def test_a_send_that_is_cancelled_while_it_waits_never_leaves(peer: Peer, send: Sends) -> None:
+    first, second = send("a", "b")
+    await all_read(peer)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+
+    peer.flow(1)
+
+    delivery = await peer.delivery()
+    peer.settle(delivery.id)
+    await second
+    assert (delivery.payload, send.left) == (transfer("b").payload, ["b"])
+
+
+# Dispositions
+
+
+async def test_dispositions_settle_in_any_order_and_in_ranges(peer: Peer, send: Sends) -> None:
+    peer.flow(100)
+    tasks = send(*"abcdef")
+    for _ in tasks:
+        await peer.delivery()
+
+    peer.settle(5)
+    await tasks[5]
+    peer.settle(1, 3)
+    await asyncio.gather(*tasks[1:4])
+    assert [task.done() for task in tasks] == [False, True, True, True, False, True]
+    # Twice, of ids that there are not, and of all that there could be.
+    peer.settle(1, 3, described(RELEASED))
+    peer.settle(77)
+    peer.settle(4)
+    await tasks[4]
+    peer.settle(0, SERIAL - 1)
+
+    assert await send.errors() == [None] * 6
+
+
+async def test_a_delivery_is_not_settled_before_the_peer_says_so(peer: Peer, send: Sends) -> None:
+    peer.flow(100)
+    (task,) = send("a")
+    await peer.delivery()
+
+    peer.settle(0, settled=False)
+    await all_read(peer)
+
+    assert not task.done()
+    peer.settle(0)
+    await task
+
+
+REFUSALS: dict[str, tuple[bytes, type[SendError], str]] = {
+    "rejected with all": (
+        described(
+            REJECTED,
+            [error("amqp:not-allowed", codec.encode_string("no"), codec.encode_map(0, b""))],
+        ),
+        PoisonError,
+        "no",
+    ),
+    "rejected without info": (
+        described(REJECTED, [error("amqp:not-allowed", codec.encode_string("no"))]),
+        PoisonError,
+        "no",
+    ),
+    "rejected without description": (
+        described(REJECTED, [error("amqp:not-allowed")]),
+        PoisonError,
+        "not-allowed",
+    ),
+    "too large": (
+        described(REJECTED, [error("amqp:link:message-size-exceeded")]),
+        PoisonError,
+        "message-size-exceeded",
+    ),
+    "busy": (described(REJECTED, [error("com.microsoft:server-busy")]), RetryableError, "busy"),
+    "rejected without error": (described(REJECTED), RetryableError, "no reason"),
+    "rejected with null": (described(REJECTED, [b"\x40"]), RetryableError, "no reason"),
+    "released": (described(RELEASED), RetryableError, "no reason"),
+    "modified": (described(MODIFIED, [b"\x41"]), RetryableError, "no reason"),
+    "settled without a state": (b"", RetryableError, "no reason"),
+}
+
+
+async def test_what_is_not_accepted_is_classified_and_leaves_the_others_alone(peer: Peer, send: Sends) -> None:
+    peer.flow(100)
+    tasks = send(*REFUSALS, "accepted")
+    for number, (state, _, _) in enumerate(REFUSALS.values()):
+        await peer.delivery()
+        peer.settle(number, state=state)
+    peer.settle((await peer.delivery()).id)
+
+    await tasks[-1]
+    errors = await send.errors()
+    for found, (name, (_, kind, text)) in zip(errors, REFUSALS.items(), strict=False):
+        assert type(found) is kind, name
+        assert text in str(found), name
+        assert not isinstance(found, RetryableError) or found.refused, name
+
+
+# The end
+
+
+def _garbage(peer: Peer) -> None:
+    peer.write(b"\x00\x00\x00\x10\x02\x00\x00\x09" + b"\xff" * 8)
+
+
+def _too_small(peer: Peer) -> None:
+    peer.write(b"\x00\x00\x00\x02\x02\x00\x00\x09")
+
+
+def _not_amqp(peer: Peer) -> None:
+    peer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+DETACH_FORCED = error("amqp:link:detach-forced", codec.encode_string("moved"))
+ENDS: dict[str, tuple[Callable[[Peer], None], type[SendError], bool]] = {
+    "detach": (lambda peer: peer.detach(), LinkLostError, False),
+    "detach with error": (lambda peer: peer.detach(DETACH_FORCED), LinkLostError, True),
+    "detach of a disabled topic": (
+        lambda peer: peer.detach(error("com.microsoft:entity-disabled")),
+        ConfigurationError,
+        False,
+    ),
+    "detach without the right": (
+        lambda peer: peer.detach(error("amqp:unauthorized-access")),
+        ConfigurationError,
+        False,
+    ),
+    "end": (lambda peer: peer.end(), LinkLostError, False),
+    "end with error": (lambda peer: peer.end(error("amqp:internal-error")), LinkLostError, True),
+    "close": (lambda peer: peer.close(), LinkLostError, False),
+    "close with error": (lambda peer: peer.close(error("amqp:connection:forced")), RetryableError, False),
+    "reset": (lambda peer: peer.reset(), LinkLostError, False),
+    "end of stream": (lambda peer: peer.end_of_stream(), LinkLostError, False),
+    "garbage": (_garbage, LinkLostError, False),
+    "a frame without a header": (_too_small, LinkLostError, False),
+    "another protocol": (_not_amqp, LinkLostError, False),
+}
+
+
+async def test_every_send_ends_with_the_link() -> None:
+    """Each on a connection of its own, all at once: opening one takes the SDK half a second."""
+    async with asyncio.TaskGroup() as ends:
+        for name in ENDS:
+            ends.create_task(_ended(name), name=name)
+
+
+async def _ended(name: str) -> None:
+    end, kind, by_peer = ENDS[name]
+    async with Peer(Entities.from_file(ENTITIES)) as peer, opened(peer) as link:
+        send = Sends(link)
+        peer.flow(2)
+        send("in flight", "in flight too", "waits", "waits too")
+        await peer.delivery()
+        await peer.delivery()
+
+        end(peer)
+
+        errors = await send.errors()
+        assert {str(found) for found in errors} == {str(errors[0])}, name
+        assert all(isinstance(found, kind) for found in errors), (name, errors)
+        assert getattr(errors[0], "by_peer", False) is by_peer, name
+        assert send.left == ["in flight", "in flight too"], name
+        assert not link.is_usable, name
+        with pytest.raises(kind):
+            await link.send(transfer("later"), lambda: pytest.fail("sent on a link that is lost"))
+
+
+async def test_a_link_that_is_refused_says_why(peer: Peer) -> None:
+    peer.refuses_link = error("amqp:not-found", codec.encode_string("no such topic"))
+
+    with pytest.raises(SendError, match="no such topic"):
+        async with opened(peer):
+            pytest.fail("it was opened")
+
+
+async def test_a_link_says_what_it_takes(peer: Peer) -> None:
+    peer.message_limit = 100_000_000
+    async with opened(peer) as large:
+        assert large.limits.message == 100_000_000
+    peer.message_limit = 0
+    async with opened(peer) as unlimited:
+        assert unlimited.limits.message == 1_048_576
+
+
+async def test_closing_waits_for_what_is_in_flight(peer: Peer, link: Link, send: Sends) -> None:
+    peer.flow(100)
+    (first,) = send("a")
+    peer.settle((await peer.delivery()).id)
+    await first
+    # It was idle once.
+    (second,) = send("b")
+    await peer.delivery()
+
+    closing = asyncio.create_task(link.close(WAIT_S))
+    await all_read(peer)
+    assert not closing.done()
+    peer.settle(1)
+
+    await second
+    async with asyncio.timeout(WAIT_S / 2):
+        await closing
+
+
+async def test_closing_does_not_wait_for_what_was_given_up(peer: Peer, link: Link, send: Sends) -> None:
+    (given_up,) = send("a")
+    await all_read(peer)
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+
+    async with asyncio.timeout(WAIT_S / 2):
+        await link.close(WAIT_S)
+
+
+# What lasts
+
+
+async def test_a_peer_that_does_not_read_leaves_little_in_this_process(
+    peer: Peer, link: Link, send: Sends
+) -> None:
+    writer = link._connection._writer
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
+    peer.flow(500)
+    await all_read(peer)
+    peer.stop_reading()
+    ids = [str(number) for number in range(100)]
+    send(*ids, size=100_000)
+
+    async with asyncio.timeout(WAIT_S):
+        while not writer.transport.get_write_buffer_size():
+            await asyncio.sleep(0.01)
+
+    # Twice what is written at a time, and the rest of a frame.
+    assert writer.transport.get_write_buffer_size() <= 2 * links._WRITE_BYTES + link._connection.max_frame_bytes
+    # What has left are those that the buffers of the system hold.
+    assert 0 < len(send.left) < 60
+    peer.go_on_reading()
+    for number, _ in enumerate(ids):
+        assert (await peer.delivery()).id == number
+    peer.settle(0, 99)
+    assert await send.errors() == [None] * 100
+    assert send.left == ids
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens and idle timeouts are looked at often."""
+    monkeypatch.setattr(links, "_KEEP_ALIVE_S", 0.02)
+
+
+@pytest.mark.usefixtures("often")
+async def test_the_token_is_renewed_while_transfers_are_in_flight(peer: Peer) -> None:
+    async with opened(peer) as link:
+        peer.flow(100)
+        before = peer.other_transfers
+        in_flight = asyncio.create_task(link.send(transfer("a"), lambda: None))
+        await peer.delivery()
+
+        # As it is when nine tenths of its life are over.
+        link._connection._handler._cbs_authenticator._refresh_window = 10**6
+        await peer.until(lambda: peer.other_transfers > before)
+
+        peer.settle(0)
+        await in_flight
+        # The answer to it has come, and the next transfers leave as before.
+        async with asyncio.timeout(WAIT_S):
+            while not await link._connection._handler._cbs_authenticator.handle_token():
+                await asyncio.sleep(0.02)
+        later = asyncio.create_task(link.send(transfer("b"), lambda: None))
+        peer.settle((await peer.delivery()).id)
+        await later
+
+
+@pytest.mark.usefixtures("often")
+async def test_empty_frames_keep_a_connection_whose_idle_timeout_is_short(peer: Peer) -> None:
+    peer.idle_timeout_ms = 2_000
+    async with opened(peer) as link:
+        await peer.until(lambda: peer.empty_frames >= 3)
+        assert link.is_usable
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_token_that_cannot_be_renewed_ends_the_link(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(peer) as link:
+        peer.flow(100)
+        in_flight = asyncio.create_task(link.send(transfer("a"), lambda: None))
+        await peer.delivery()
+
+        async def fail(*_: Any) -> None:
+            raise OSError("no identity endpoint")
+
+        handler = link._connection._handler
+        monkeypatch.setattr(handler._cbs_authenticator._auth, "get_token", fail)
+        handler._cbs_authenticator._refresh_window = 10**6
+
+        with pytest.raises(SendError, match="no identity endpoint"):
+            async with asyncio.timeout(WAIT_S):
+                await in_flight
