@@ -177,6 +177,7 @@ async def test_a_commands_sender_sends_as_the_app_does_and_is_closed_behind_it(
         {
             "COSMOS": "AccountEndpoint=https://h/;AccountKey=YQ==;",
             "SERVICEBUS": "Endpoint=sb://h/;SharedAccessKeyName=k;SharedAccessKey=YQ==",
+            "RELAY_PIPELINED": "false",
         }
     )
 
