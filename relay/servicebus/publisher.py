@@ -17,10 +17,7 @@ from relay.ledger import AcceptedLedger
 from relay.results import KeyOutcome
 from relay.servicebus.client import servicebus_client
 from relay.servicebus.messages import Contract
-from relay.servicebus.pipelined import sdk
-from relay.servicebus.pipelined.lanes import PipelinedSenders
-from relay.servicebus.pipelined.link import IN_FLIGHT
-from relay.servicebus.pool import SenderPool
+from relay.servicebus.pool import POOL_IS_USED, SenderPool
 from relay.servicebus.transfers import Sender
 from relay.servicebus.turn import PAUSES_S, Rules, Turn
 from relay.settings import Settings
@@ -56,12 +53,22 @@ def senders(settings: Settings) -> Senders:
     """
     # No retries within the SDK: it would send again on a link it has opened meanwhile, unasked.
     client = servicebus_client(settings.servicebus, retry_total=0)
-    if settings.pipelined:
+    pool = SenderPool(client, settings.servicebus_topic, settings.senders or _POOLED)
+    if not settings.pipelined:
+        return pool
+    try:
+        # Where the SDK is another one, not even this may be possible.
+        from relay.servicebus.pipelined import lanes, link, sdk
+    except (ImportError, AttributeError) as error:
+        found = [str(error)]
+    else:
         found = sdk.differences()
         if not found:
-            return PipelinedSenders(client, settings.servicebus_topic, settings.senders or IN_FLIGHT)
-        logger.warning("RELAY_PIPELINED has no effect, and the pool of senders is used: %s", "; ".join(found))
-    return SenderPool(client, settings.servicebus_topic, settings.senders or _POOLED)
+            return lanes.PipelinedSenders(
+                client, settings.servicebus_topic, settings.senders or link.IN_FLIGHT, instead=pool
+            )
+    logger.warning(POOL_IS_USED, "; ".join(found))
+    return pool
 
 
 class ServiceBusPublisher:

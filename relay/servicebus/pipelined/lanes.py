@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 
 from azure.servicebus.aio import ServiceBusClient
 
 from relay.servicebus.pipelined import sdk
-from relay.servicebus.pipelined.link import IN_FLIGHT, Link, LinkLostError
+from relay.servicebus.pipelined.link import Link, LinkLostError
+from relay.servicebus.pool import POOL_IS_USED, SenderPool
 from relay.servicebus.refusals import classify
-from relay.servicebus.transfers import LinkLimits, Transfer
+from relay.servicebus.transfers import LinkLimits, Sender, Transfer
 
 # For what is still in flight on a link that takes nothing new.
 _GRACE_S = 30.0
+
+logger = logging.getLogger(__name__)
 
 
 class Lane:
@@ -83,6 +88,8 @@ class PipelinedSender:
     def __init__(self, lanes: PipelinedSenders) -> None:
         self._lanes = lanes
         self._is_suspect = False
+        self._instead: Sender | None = None
+        self._acquired = AsyncExitStack()
 
     async def __aenter__(self) -> PipelinedSender:
         await self._lanes.free.acquire()
@@ -91,20 +98,30 @@ class PipelinedSender:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._lanes.free.release()
+        try:
+            await self._acquired.__aexit__(kind, error, traceback)
+        finally:
+            self._lanes.free.release()
 
     async def limits(self, timeout_s: float) -> LinkLimits:
-        """As `transfers.Sender`."""
+        """As `transfers.Sender`. Where the SDK turns out to be another one, a sender of the pool takes over."""
         if (link := self._lanes.shared.open_link) is not None:
             return link.limits
-        try:
-            async with asyncio.timeout(timeout_s):
-                return (await self._lanes.shared.link()).limits
-        except Exception as error:
-            raise classify(error) from error
+        if self._instead is None:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return (await self._lanes.shared.link()).limits
+            except sdk.DifferentSdkError as error:
+                self._instead = await self._acquired.enter_async_context(self._lanes.fall_back(error).acquire())
+            except Exception as error:
+                raise classify(error) from error
+        return await self._instead.limits(timeout_s)
 
     async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
         """As `transfers.Sender`."""
+        if self._instead is not None:
+            await self._instead.send(transfer, timeout_s, may_send)
+            return
         try:
             async with asyncio.timeout(timeout_s):
                 if self._is_suspect:
@@ -139,9 +156,12 @@ async def _send(lane: Lane, transfer: Transfer, may_send: Callable[[], None]) ->
 class PipelinedSenders:
     """Senders to one topic over one link, and a second one for transfers that are sent apart."""
 
-    def __init__(self, client: ServiceBusClient, topic: str, size: int = IN_FLIGHT) -> None:
-        """`size`: how many partition keys may send at a time."""
-        self._client = client
+    def __init__(self, client: ServiceBusClient, topic: str, size: int, *, instead: SenderPool) -> None:
+        """`size`: how many partition keys may send at a time; `instead`: what sends where no link can be opened
+        as the SDK's inside is not as expected. It closes the client.
+        """
+        self._instead = instead
+        self._has_fallen_back = False
         self.free = asyncio.Semaphore(size)
         self.topic = topic
         self.size = size
@@ -149,11 +169,18 @@ class PipelinedSenders:
         self.apart = Lane(client, topic)
         self.one_at_a_time = asyncio.Lock()
 
-    def acquire(self) -> PipelinedSender:
+    def acquire(self) -> AbstractAsyncContextManager[Sender]:
         """A sender for one partition key's turn."""
-        return PipelinedSender(self)
+        return self._instead.acquire() if self._has_fallen_back else PipelinedSender(self)
+
+    def fall_back(self, error: sdk.DifferentSdkError) -> SenderPool:
+        """The pool, which is used from now on."""
+        if not self._has_fallen_back:
+            self._has_fallen_back = True
+            logger.warning(POOL_IS_USED, error)
+        return self._instead
 
     async def close(self) -> None:
         """Close the links, and the client."""
         await asyncio.gather(self.shared.close(), self.apart.close())
-        await self._client.close()
+        await self._instead.close()

@@ -70,6 +70,10 @@ def differences() -> list[str]:
     return found
 
 
+class DifferentSdkError(Exception):
+    """What was used of the SDK's inside is not there, or is not as it was tested."""
+
+
 @dataclass(frozen=True, slots=True)
 class AmqpError:
     """An error as the peer says it: the condition's name, what it adds, and further fields."""
@@ -127,14 +131,16 @@ class Connection:
 
         Raises:
             SendError: The connection or the credentials were refused.
-            AttributeError: The SDK's inside is not as expected.
+            DifferentSdkError: The SDK's inside is not as expected.
         """
         connection = cls(client.get_topic_sender(topic))
         try:
             await connection._connect()
         except BaseException as error:
             await connection.close()
-            if isinstance(error, Exception) and not isinstance(error, AttributeError):
+            if isinstance(error, AttributeError | TypeError):
+                raise DifferentSdkError(f"azure-servicebus is not as expected: {error}") from error
+            if isinstance(error, Exception):
                 raise _classified(error) from error
             raise
         return connection

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from azure.servicebus._pyamqp.error import AMQPLinkError
@@ -259,9 +260,11 @@ async def test_a_publisher_is_made_as_the_settings_say(pipelined: str, kind: typ
 
     assert (publisher.destination, publisher._senders.size) == ("orders", 7)
     assert (publisher._send_timeout_s, publisher._attempt_timeout_s) == (11, 44)
+    chosen = publisher._senders
+    assert type(chosen) is kind
     # The SDK's own retries would send again on a link that it has opened meanwhile, unasked.
-    assert type(publisher._senders) is kind
-    assert publisher._senders._client._config.retry_total == 0  # type: ignore[attr-defined]
+    holder: Any = chosen.shared if isinstance(chosen, PipelinedSenders) else chosen
+    assert holder._client._config.retry_total == 0
     assert publisher._ledger._generation_size == DEFAULT_CAPACITY // 2
     await publisher.close()
 
