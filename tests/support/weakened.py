@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import azure.functions as func
 
@@ -31,7 +32,8 @@ def without_waiting_for_acceptance() -> None:
 
     class Impatient(Turn):
         async def send_in_order(self, events: Sequence[Event]) -> None:
-            senders = self._sender._lanes if hasattr(self._sender, "_lanes") else self._sender._pool
+            sender: Any = self._sender
+            senders = sender._lanes if hasattr(sender, "_lanes") else sender._pool
             async with senders.acquire() as other:
                 rest = Turn(other, self._message_of, self._ledger, self._evidence, self._rules, self._outcome)
                 halves = [super().send_in_order(events[::2])]

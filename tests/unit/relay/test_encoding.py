@@ -20,7 +20,7 @@ from tests.unit.relay.topics import event
 
 EXAMPLES = 150
 
-_CHARACTERS = st.characters(exclude_categories=("Cs",))
+_CHARACTERS = st.characters(exclude_categories=["Cs"])
 # Lengths are encoded in one byte up to 255 bytes, those of lists and maps up to 254.
 _LENGTHS = st.sampled_from([0, 1, 127, 128, *range(244, 260), 65_536])
 _NEAR_A_BORDER = st.tuples(st.sampled_from("aé美🙂"), _LENGTHS).map(lambda made: _filled(*made))

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class Sends:
 
     def __call__(self, *ids: str, size: int = 0) -> list[asyncio.Task[None]]:
         begun = [
-            asyncio.create_task(self._link.send(transfer(each, size), lambda each=each: self.left.append(each)))
+            asyncio.create_task(self._link.send(transfer(each, size), partial(self.left.append, each)))
             for each in ids
         ]
         self.made += begun
