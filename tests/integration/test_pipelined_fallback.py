@@ -125,7 +125,7 @@ async def test_what_shows_only_in_an_open_connection_leads_to_the_pool_too(
     chosen = publisher.senders(settings)
     closing.append(chosen)
     assert type(chosen) is not SenderPool
-    original = SendClientAsync.auth_complete_async
+    original: Any = SendClientAsync.auth_complete_async
 
     async def completed(self: Any) -> bool:
         is_complete = bool(await original(self))
