@@ -60,7 +60,7 @@ def _client(connection: Connection, **options: object) -> ServiceBusClient:
 @contextmanager
 def accepting_senders() -> Iterator[None]:
     """Senders of relays that are assembled within the block accept everything at once."""
-    with mock.patch.object(publisher, "servicebus_client", _client):
+    with mock.patch.object(senders, "servicebus_client", _client):
         yield
 
 

@@ -24,7 +24,7 @@ class TheRelay:
 
     async def open(self) -> None:
         # As many keys as senders, so that every sender is used and opens its link.
-        (documents,) = self._warm_up.invocations(Workload(keys=self._settings.senders, per_key=1), 1)
+        (documents,) = self._warm_up.invocations(Workload(keys=self._settings.senders or 32, per_key=1), 1)
         await self._relay.handle(documents, "warm-up")
 
     async def prepare(self, invocations: Sequence[DocumentList]) -> None:

@@ -18,9 +18,6 @@ from relay.servicebus.messages import CONTENT_TYPE, Message
 from relay.servicebus.refusals import classify
 from relay.servicebus.transfers import LinkLimits, Transfer
 
-POOL_IS_USED = "RELAY_PIPELINED has no effect, and the pool of senders is used: %s"
-"""What is logged where the pool stands in for the pipelined sender, with the reason."""
-
 _CLOSE_TIMEOUT_S = 5.0
 
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide#message-annotations

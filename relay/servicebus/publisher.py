@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol
 
 from relay.deadline import Deadline
 from relay.errors import RefusedAlikeError, SendError
@@ -15,60 +12,10 @@ from relay.evidence import Evidence
 from relay.fence import ALWAYS, Clearance
 from relay.ledger import AcceptedLedger
 from relay.results import KeyOutcome
-from relay.servicebus.client import servicebus_client
 from relay.servicebus.messages import Contract
-from relay.servicebus.pool import POOL_IS_USED, SenderPool
-from relay.servicebus.transfers import Sender
+from relay.servicebus.senders import Senders, senders
 from relay.servicebus.turn import PAUSES_S, Rules, Turn
 from relay.settings import Settings
-
-# Each is a connection, of which a namespace takes some thousands.
-_POOLED = 32
-
-logger = logging.getLogger(__name__)
-
-
-class Senders(Protocol):
-    """Senders to one topic.
-
-    Attributes:
-        topic: Its name.
-        size: How many partition keys may send at a time.
-    """
-
-    topic: str
-    size: int
-
-    def acquire(self) -> AbstractAsyncContextManager[Sender]:
-        """A sender for one partition key's turn; waits where none is free."""
-
-    async def close(self) -> None:
-        """Close every link that is not in use."""
-
-
-def senders(settings: Settings) -> Senders:
-    """The senders that the settings ask for. Nothing is connected until the first send.
-
-    Where the installed SDK is another than the pipelined sender was tested with, they are the pool's.
-    """
-    # No retries within the SDK: it would send again on a link it has opened meanwhile, unasked.
-    client = servicebus_client(settings.servicebus, retry_total=0)
-    pool = SenderPool(client, settings.servicebus_topic, settings.senders or _POOLED)
-    if not settings.pipelined:
-        return pool
-    try:
-        # Where the SDK is another one, not even this may be possible.
-        from relay.servicebus.pipelined import lanes, link, sdk
-    except (ImportError, AttributeError) as error:
-        found = [str(error)]
-    else:
-        found = sdk.differences()
-        if not found:
-            return lanes.PipelinedSenders(
-                client, settings.servicebus_topic, settings.senders or link.IN_FLIGHT, instead=pool
-            )
-    logger.warning(POOL_IS_USED, "; ".join(found))
-    return pool
 
 
 class ServiceBusPublisher:

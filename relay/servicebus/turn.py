@@ -16,7 +16,7 @@ from relay.fence import Clearance
 from relay.ledger import AcceptedLedger
 from relay.results import KeyOutcome
 from relay.servicebus.messages import Contract
-from relay.servicebus.transfers import Sender, Transfer, alone, in_batches
+from relay.servicebus.transfers import LinkLimits, Sender, Transfer, alone, in_batches
 from relay.telemetry import instruments
 
 # Enough for a dropped connection or a detached link. What lasts longer is for the trigger's retry policy.
@@ -82,7 +82,7 @@ class Turn:
             if transfer.is_batch:
                 await self._send_batch(transfer)
             else:
-                await self._send_alone(transfer)
+                await self._send_alone(transfer, limits)
 
     @property
     def _stopped(self) -> bool:
@@ -110,14 +110,15 @@ class Turn:
             if self._stopped:
                 return
             if len(half) == 1:
-                await self._send_alone(alone(half[0], self._message_of(half[0])))
+                limits = await self._sender.limits(self._left_s())
+                await self._send_alone(alone(half[0], self._message_of(half[0])), limits)
             else:
                 await self.send_in_order(half)
 
-    async def _send_alone(self, transfer: Transfer) -> None:
+    async def _send_alone(self, transfer: Transfer, limits: LinkLimits) -> None:
         (event,) = transfer.events
         try:
-            await self._check_size(transfer)
+            _check_size(transfer, limits.message)
             duration_s = await self._send(transfer)
         except PoisonError as refusal:
             self._require_evidence(event, refusal)
@@ -139,18 +140,6 @@ class Turn:
             f"{refusal} It is not certain yet that the content of this event is the cause: it is tried again "
             "before it is set aside."
         ) from refusal
-
-    async def _check_size(self, transfer: Transfer) -> None:
-        """Recognise what is larger than the link's limit before it is sent: its refusal would detach the link.
-
-        Raises PoisonError, without a condition, as nobody but the link's own limit has refused it.
-        """
-        limit = (await self._sender.limits(self._left_s())).message
-        size = len(transfer.payload)
-        if size > limit:
-            raise PoisonError(
-                f"The message has {size} bytes, and the topic takes {limit} at most.", condition="", too_large=True
-            )
 
     async def _send(self, transfer: Transfer) -> float:
         """Returns the seconds until it was accepted, pauses included."""
@@ -179,3 +168,15 @@ class Turn:
         self._outcome.sends += 1
         self._outcome.accepted_after_rejection |= bool(self._outcome.rejected)
         instruments.accepted(list(events), duration_s)
+
+
+def _check_size(transfer: Transfer, limit: int) -> None:
+    """Recognise what is larger than the link's limit before it is sent: its refusal would detach the link.
+
+    Raises PoisonError, without a condition, as nobody but the link's own limit has refused it.
+    """
+    size = len(transfer.payload)
+    if size > limit:
+        raise PoisonError(
+            f"The message has {size} bytes, and the topic takes {limit} at most.", condition="", too_large=True
+        )

@@ -16,9 +16,10 @@ import relay.servicebus
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.events import by_partition_key
 from relay.ledger import AcceptedLedger
-from relay.servicebus import messages, publisher
+from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
+from relay.servicebus.senders import Senders, senders
 from relay.settings import Settings
 from tests.support.outbox import event, sound
 
@@ -38,8 +39,8 @@ def settings(servicebus: ServiceBusServer) -> Settings:
 
 
 @pytest.fixture
-async def closing() -> AsyncIterator[list[publisher.Senders]]:
-    made: list[publisher.Senders] = []
+async def closing() -> AsyncIterator[list[Senders]]:
+    made: list[Senders] = []
     yield made
     for each in made:
         await each.close()
@@ -81,7 +82,7 @@ DIFFERENCES = {
 }
 
 
-async def publish(chosen: publisher.Senders, servicebus: ServiceBusServer) -> None:
+async def publish(chosen: Senders, servicebus: ServiceBusServer) -> None:
     """An event of each key, all of which are accepted."""
     sender = ServiceBusPublisher(chosen, messages.plain, AcceptedLedger(), send_timeout_s=10, attempt_timeout_s=60)
 
@@ -97,14 +98,14 @@ async def publish(chosen: publisher.Senders, servicebus: ServiceBusServer) -> No
 async def test_another_sdk_gets_the_pool_and_a_warning_that_names_the_difference(
     settings: Settings,
     servicebus: ServiceBusServer,
-    closing: list[publisher.Senders],
+    closing: list[Senders],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     named: str,
 ) -> None:
     with monkeypatch.context() as changed:
         DIFFERENCES[named](changed)
-        chosen = publisher.senders(settings)
+        chosen = senders(settings)
     closing.append(chosen)
 
     assert type(chosen) is SenderPool
@@ -118,11 +119,11 @@ async def test_another_sdk_gets_the_pool_and_a_warning_that_names_the_difference
 async def test_what_shows_only_in_an_open_connection_leads_to_the_pool_too(
     settings: Settings,
     servicebus: ServiceBusServer,
-    closing: list[publisher.Senders],
+    closing: list[Senders],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    chosen = publisher.senders(settings)
+    chosen = senders(settings)
     closing.append(chosen)
     assert type(chosen) is not SenderPool
     original: Any = SendClientAsync.auth_complete_async
@@ -135,6 +136,11 @@ async def test_what_shows_only_in_an_open_connection_leads_to_the_pool_too(
         return is_complete
 
     monkeypatch.setattr(SendClientAsync, "auth_complete_async", completed)
+    relay = ServiceBusPublisher(
+        chosen, messages.plain, AcceptedLedger(), send_timeout_s=10, attempt_timeout_s=60, pauses_s=()
+    )
+    (failed,) = await relay.publish(by_partition_key([sound(event("e", "k"))]))
+    assert "The next attempt sends through the pool of senders" in str(failed.error)
 
     await publish(chosen, servicebus)
 
@@ -146,13 +152,14 @@ async def test_what_shows_only_in_an_open_connection_leads_to_the_pool_too(
 async def test_the_sdk_that_was_tested_gets_the_pipelined_sender(
     settings: Settings,
     servicebus: ServiceBusServer,
-    closing: list[publisher.Senders],
+    closing: list[Senders],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    chosen = publisher.senders(settings)
+    chosen = senders(settings)
     closing.append(chosen)
 
     await publish(chosen, servicebus)
 
-    assert type(chosen).__name__ == "PipelinedSenders"
+    used: Any = chosen
+    assert type(used._used).__name__ == "PipelinedSenders"
     assert "RELAY_PIPELINED" not in caplog.text

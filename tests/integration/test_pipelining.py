@@ -1,4 +1,4 @@
-"""The pipelined sender on the broker: credit, one transfer in flight for a key, a link that one key's transfer ends.
+"""The pipelined sender on the broker: credit, one transfer in flight for a key, a link that a transfer ends.
 
 Each guarantee is broken once, by taking out what it rests on: the test must notice.
 """

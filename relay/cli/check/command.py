@@ -22,7 +22,7 @@ from relay.cli.results import ExitCode, Result
 from relay.cli.times import parse_duration
 from relay.errors import SettingsError
 from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
-from relay.servicebus.pipelined import sdk
+from relay.servicebus.senders import differences
 from relay.settings import Settings
 
 EXAMPLES = """\
@@ -119,7 +119,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
 def _senders(settings: Settings) -> Finding:
     if not settings.pipelined:
         return Finding(Level.OK, "events are sent by a pool of senders, as RELAY_PIPELINED is false")
-    if found := sdk.differences():
+    if found := differences():
         return Finding(
             Level.WARNING,
             f"events are sent by a pool of senders, although RELAY_PIPELINED is true: {'; '.join(found)}",

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 
 from azure.servicebus.aio import ServiceBusClient
 
+from relay.errors import RetryableError
 from relay.servicebus.pipelined import sdk
 from relay.servicebus.pipelined.link import Link, LinkLostError
-from relay.servicebus.pool import POOL_IS_USED, SenderPool
 from relay.servicebus.refusals import classify
-from relay.servicebus.transfers import LinkLimits, Sender, Transfer
+from relay.servicebus.transfers import LinkLimits, Transfer
 
 # For what is still in flight on a link that takes nothing new.
 _GRACE_S = 30.0
-
-logger = logging.getLogger(__name__)
 
 
 class Lane:
@@ -31,27 +27,36 @@ class Lane:
         self._link: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self.different_sdk: str | None = None
+        """Why no link can be opened with this SDK; None as far as is known."""
 
     @property
     def open_link(self) -> Link | None:
         """The link, if it is open."""
         return self._link if self._link is not None and self._link.is_usable else None
 
-    async def link(self) -> Link:
-        """The link, open. Raises SendError where it cannot be opened."""
+    async def link(self, timeout_s: float) -> Link:
+        """The link, open. Raises SendError where it cannot be opened within `timeout_s` seconds."""
         if (link := self.open_link) is not None:
             return link
         if self._opening is None:
             self._give_up()
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(_note)
-        # The others go on waiting for it when one gives up.
-        return await asyncio.shield(self._opening)
+        try:
+            async with asyncio.timeout(timeout_s):
+                # The others go on waiting for it when one gives up.
+                return await asyncio.shield(self._opening)
+        except TimeoutError as error:
+            raise classify(error) from error
 
     async def _open(self) -> Link:
         try:
             self._link = await Link.open(await sdk.Connection.open(self._client, self._topic))
             return self._link
+        except sdk.DifferentSdkError as error:
+            self.different_sdk = str(error)
+            raise RetryableError(f"{error}. The next attempt sends through the pool of senders.") from error
         finally:
             self._opening = None
 
@@ -88,8 +93,6 @@ class PipelinedSender:
     def __init__(self, lanes: PipelinedSenders) -> None:
         self._lanes = lanes
         self._is_suspect = False
-        self._instead: Sender | None = None
-        self._acquired = AsyncExitStack()
 
     async def __aenter__(self) -> PipelinedSender:
         await self._lanes.free.acquire()
@@ -98,41 +101,27 @@ class PipelinedSender:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
-            await self._acquired.__aexit__(kind, error, traceback)
-        finally:
-            self._lanes.free.release()
+        self._lanes.free.release()
 
     async def limits(self, timeout_s: float) -> LinkLimits:
-        """As `transfers.Sender`. Where the SDK turns out to be another one, a sender of the pool takes over."""
-        if (link := self._lanes.shared.open_link) is not None:
-            return link.limits
-        if self._instead is None:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    return (await self._lanes.shared.link()).limits
-            except sdk.DifferentSdkError as error:
-                self._instead = await self._acquired.enter_async_context(self._lanes.fall_back(error).acquire())
-            except Exception as error:
-                raise classify(error) from error
-        return await self._instead.limits(timeout_s)
+        """As `transfers.Sender`."""
+        link = self._lanes.shared.open_link or await self._lanes.shared.link(timeout_s)
+        return link.limits
 
     async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
         """As `transfers.Sender`."""
-        if self._instead is not None:
-            await self._instead.send(transfer, timeout_s, may_send)
-            return
         try:
-            async with asyncio.timeout(timeout_s):
-                if self._is_suspect:
-                    async with self._lanes.one_at_a_time:
-                        await _send(self._lanes.apart, transfer, may_send)
-                else:
-                    await _send(self._lanes.shared, transfer, may_send)
+            if self._is_suspect:
+                async with asyncio.timeout(timeout_s), self._lanes.one_at_a_time:
+                    link = await self._lanes.apart.link(timeout_s)
+                    await link.send(transfer, timeout_s, may_send)
+            else:
+                link = self._lanes.shared.open_link or await self._lanes.shared.link(timeout_s)
+                await link.send(transfer, timeout_s, may_send)
         except LinkLostError as error:
             self._is_suspect = error.by_peer
             raise
-        except Exception as error:
+        except TimeoutError as error:
             raise classify(error) from error
         self._is_suspect = False
 
@@ -143,25 +132,11 @@ def _note(opening: asyncio.Task[Link]) -> None:
         opening.exception()
 
 
-async def _send(lane: Lane, transfer: Transfer, may_send: Callable[[], None]) -> None:
-    link = await lane.link()
-    try:
-        await link.send(transfer, may_send)
-    except asyncio.CancelledError:
-        # Given up: by a timeout, after which the state of the link is not known.
-        link.retire()
-        raise
-
-
 class PipelinedSenders:
     """Senders to one topic over one link, and a second one for transfers that are sent apart."""
 
-    def __init__(self, client: ServiceBusClient, topic: str, size: int, *, instead: SenderPool) -> None:
-        """`size`: how many partition keys may send at a time; `instead`: what sends where no link can be opened
-        as the SDK's inside is not as expected. It closes the client.
-        """
-        self._instead = instead
-        self._has_fallen_back = False
+    def __init__(self, client: ServiceBusClient, topic: str, size: int) -> None:
+        """`size`: how many partition keys may send at a time. The client is closed by its owner."""
         self.free = asyncio.Semaphore(size)
         self.topic = topic
         self.size = size
@@ -169,18 +144,15 @@ class PipelinedSenders:
         self.apart = Lane(client, topic)
         self.one_at_a_time = asyncio.Lock()
 
-    def acquire(self) -> AbstractAsyncContextManager[Sender]:
-        """A sender for one partition key's turn."""
-        return self._instead.acquire() if self._has_fallen_back else PipelinedSender(self)
+    @property
+    def different_sdk(self) -> str | None:
+        """Why no link can be opened with this SDK; None as far as is known."""
+        return self.shared.different_sdk
 
-    def fall_back(self, error: sdk.DifferentSdkError) -> SenderPool:
-        """The pool, which is used from now on."""
-        if not self._has_fallen_back:
-            self._has_fallen_back = True
-            logger.warning(POOL_IS_USED, error)
-        return self._instead
+    def acquire(self) -> PipelinedSender:
+        """A sender for one partition key's turn."""
+        return PipelinedSender(self)
 
     async def close(self) -> None:
-        """Close the links, and the client."""
+        """Close the links."""
         await asyncio.gather(self.shared.close(), self.apart.close())
-        await self._instead.close()

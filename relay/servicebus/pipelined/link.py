@@ -114,15 +114,18 @@ class Link:
         """Whether new deliveries may be given to it."""
         return self._lost is None and not self._retired
 
-    async def send(self, transfer: Transfer, may_send: Callable[[], None]) -> None:
+    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
         """Send a transfer once; returns when the peer has accepted it.
 
         Args:
             transfer: What to send.
+            timeout_s: Seconds until then. A link on which a transfer has timed out, or was cancelled, is retired:
+                its state is not known.
             may_send: Called right before its first frame is written; raises a SendError to prevent that.
 
         Raises:
             LinkLostError: The link has ended, and it is not known what became of the transfer.
+            TimeoutError: It was not answered in time.
             SendError: The peer has refused it, or `may_send` has.
         """
         if self._lost is not None:
@@ -137,14 +140,18 @@ class Link:
             # What the other keys send in this turn of the loop goes out in the same write.
             self._pump_is_due = True
             self._loop.call_soon(self._pump)
+        timer = self._loop.call_later(timeout_s, _expire, delivery)
         try:
             await delivery.settled
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TimeoutError):
+            self.retire()
             # What has not begun never leaves.
             with suppress(ValueError):
                 self._waiting.remove(delivery)
             self._note_idle()
             raise
+        finally:
+            timer.cancel()
 
     def retire(self) -> None:
         """Take no new deliveries. Those in flight may still be settled."""
@@ -377,6 +384,11 @@ class Link:
         self._waiting.clear()
         self._frames.clear()
         self._idle.set()
+
+
+def _expire(delivery: _Delivery) -> None:
+    if not delivery.settled.done():
+        delivery.settled.set_exception(TimeoutError())
 
 
 def _outcome(state: Any) -> SendError:

@@ -172,7 +172,7 @@ async def test_a_commands_sender_sends_as_the_app_does_and_is_closed_behind_it(
     options: dict[str, bool], keeps_id: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = FakeTopic()
-    monkeypatch.setattr("relay.servicebus.publisher.servicebus_client", lambda *_, **__: topic.client())
+    monkeypatch.setattr("relay.servicebus.senders.servicebus_client", lambda *_, **__: topic.client())
     settings = Settings.from_environment(
         {
             "COSMOS": "AccountEndpoint=https://h/;AccountKey=YQ==;",

@@ -73,7 +73,7 @@ class Sends:
 
     def __call__(self, *ids: str, size: int = 0) -> list[asyncio.Task[None]]:
         begun = [
-            asyncio.create_task(self._link.send(transfer(each, size), partial(self.left.append, each)))
+            asyncio.create_task(self._link.send(transfer(each, size), 60, partial(self.left.append, each)))
             for each in ids
         ]
         self.made += begun
@@ -246,7 +246,7 @@ async def test_what_may_not_be_sent_uses_no_credit(peer: Peer, link: Link, send:
         raise RetryableError("the clearance has ended")
 
     await all_read(peer)
-    refused = asyncio.create_task(link.send(transfer("refused"), refuse))
+    refused = asyncio.create_task(link.send(transfer("refused"), 60, refuse))
     await asyncio.sleep(0)
     send("b")
 
@@ -424,7 +424,7 @@ async def _ended(name: str) -> None:
         assert send.left == ["in flight", "in flight too"], name
         assert not link.is_usable, name
         with pytest.raises(kind):
-            await link.send(transfer("later"), lambda: pytest.fail("sent on a link that is lost"))
+            await link.send(transfer("later"), 60, lambda: pytest.fail("sent on a link that is lost"))
 
 
 async def test_a_link_that_is_refused_says_why(peer: Peer) -> None:
@@ -514,7 +514,7 @@ async def test_the_token_is_renewed_while_transfers_are_in_flight(peer: Peer) ->
     async with opened(peer) as link:
         peer.flow(100)
         before = peer.other_transfers
-        in_flight = asyncio.create_task(link.send(transfer("a"), lambda: None))
+        in_flight = asyncio.create_task(link.send(transfer("a"), 60, lambda: None))
         await peer.delivery()
 
         # As it is when nine tenths of its life are over.
@@ -527,7 +527,7 @@ async def test_the_token_is_renewed_while_transfers_are_in_flight(peer: Peer) ->
         async with asyncio.timeout(WAIT_S):
             while not await link._connection._handler._cbs_authenticator.handle_token():
                 await asyncio.sleep(0.02)
-        later = asyncio.create_task(link.send(transfer("b"), lambda: None))
+        later = asyncio.create_task(link.send(transfer("b"), 60, lambda: None))
         peer.settle((await peer.delivery()).id)
         await later
 
@@ -544,7 +544,7 @@ async def test_empty_frames_keep_a_connection_whose_idle_timeout_is_short(peer: 
 async def test_a_token_that_cannot_be_renewed_ends_the_link(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(peer) as link:
         peer.flow(100)
-        in_flight = asyncio.create_task(link.send(transfer("a"), lambda: None))
+        in_flight = asyncio.create_task(link.send(transfer("a"), 60, lambda: None))
         await peer.delivery()
 
         async def fail(*_: Any) -> None:

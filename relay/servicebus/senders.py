@@ -1,0 +1,109 @@
+"""Which senders there are: the pipelined one, and the pool that stands in for it."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from relay.servicebus.client import servicebus_client
+from relay.servicebus.pool import SenderPool
+from relay.servicebus.transfers import Sender
+from relay.settings import Settings
+
+if TYPE_CHECKING:
+    from relay.servicebus.pipelined.lanes import PipelinedSenders
+
+# Partition keys that send at a time. On one link, each has a transfer in flight; in the pool, each is a
+# connection, of which a namespace takes some thousands.
+_PIPELINED = 256
+_POOLED = 32
+
+logger = logging.getLogger(__name__)
+
+
+class Senders(Protocol):
+    """Senders to one topic."""
+
+    @property
+    def topic(self) -> str:
+        """Its name."""
+
+    @property
+    def size(self) -> int:
+        """How many partition keys may send at a time."""
+
+    def acquire(self) -> AbstractAsyncContextManager[Sender]:
+        """A sender for one partition key's turn; waits where none is free."""
+
+    async def close(self) -> None:
+        """Close every link that is not in use."""
+
+
+def differences() -> list[str]:
+    """How the installed SDK differs from the one that the pipelined sender was tested with; nothing if not."""
+    try:
+        # Where the SDK is another one, not even this may be possible.
+        from relay.servicebus.pipelined import sdk
+    except (ImportError, AttributeError) as error:
+        return [f"azure-servicebus is another one than was tested: {error}"]
+    return sdk.differences()
+
+
+def senders(settings: Settings) -> Senders:
+    """The senders that the settings ask for. Nothing is connected until the first send.
+
+    Where the installed SDK is another than the pipelined sender was tested with, they are the pool's.
+    """
+    # No retries within the SDK: it would send again on a link it has opened meanwhile, unasked.
+    client = servicebus_client(settings.servicebus, retry_total=0)
+    topic = settings.servicebus_topic
+    pool = SenderPool(client, topic, settings.senders or _POOLED)
+    if not settings.pipelined:
+        return pool
+    if found := differences():
+        _warn("; ".join(found))
+        return pool
+    from relay.servicebus.pipelined.lanes import PipelinedSenders
+
+    return _WithFallback(PipelinedSenders(client, topic, settings.senders or _PIPELINED), pool)
+
+
+class _WithFallback:
+    """The pipelined sender, until the SDK's inside turns out to be another one when a link is opened.
+
+    That attempt fails, and the next one sends through the pool.
+    """
+
+    def __init__(self, pipelined: PipelinedSenders, pool: SenderPool) -> None:
+        self._pipelined = pipelined
+        self._pool = pool
+        self._has_fallen_back = False
+
+    @property
+    def _used(self) -> Senders:
+        if (why := self._pipelined.different_sdk) is None:
+            return self._pipelined
+        if not self._has_fallen_back:
+            self._has_fallen_back = True
+            _warn(why)
+        return self._pool
+
+    @property
+    def topic(self) -> str:
+        return self._used.topic
+
+    @property
+    def size(self) -> int:
+        return self._used.size
+
+    def acquire(self) -> AbstractAsyncContextManager[Sender]:
+        return self._used.acquire()
+
+    async def close(self) -> None:
+        await self._pipelined.close()
+        await self._pool.close()
+
+
+def _warn(why: str) -> None:
+    logger.warning("RELAY_PIPELINED has no effect, and the pool of senders is used: %s", why)
