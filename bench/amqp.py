@@ -22,8 +22,8 @@ from outbox_emulators.servicebus.sections import BATCH_FORMAT
 LARGEST_BATCH = 65_000
 """Bytes that fit into one frame with the message-format, which makes the frame longer."""
 
-IN_FLIGHT = 64
-"""The most deliveries sent and not yet accepted."""
+IN_FLIGHT = 500
+"""The most deliveries sent and not yet accepted: as many as the relay allows itself."""
 
 _FRAME_BYTES = 65_536
 _MESSAGE_FORMAT_FIELD = 3

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from bench.baselines.article import Article
 from bench.baselines.candidate import Candidate
 from bench.baselines.relay import TheRelay
-from bench.baselines.sdk import Prebuilt
+from bench.baselines.sdk import SENDERS, Prebuilt
 from bench.baselines.wire import Wire
 from bench.benchmark import TIMES, Bound, Findings, Live, Plan, Table, Target, median, percent
 from bench.broker import Broker
 from bench.documents import Source, Workload
 from bench.turns import Length, Samples, ratios, take_turns
-from relay.settings import Settings
 
 ONE_EACH = Workload(keys=100, per_key=1)
 TEN_TEN = Workload(keys=10, per_key=10)
@@ -87,12 +86,11 @@ def turn_length(plan: Plan) -> Length:
 
 
 def _all_candidates(broker: Broker, source: Source) -> list[Candidate]:
-    senders = Settings.from_environment(broker.settings()).senders
     return [
         TheRelay(broker.settings(), source),
         Article(broker.connection_string),
         Article(broker.connection_string, with_properties=True),
-        Prebuilt(broker.connection_string, senders),
+        Prebuilt(broker.connection_string, SENDERS),
         Wire(broker.connection_string),
     ]
 

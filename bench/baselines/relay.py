@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from azure.functions import DocumentList
 
+from bench.baselines.sdk import SENDERS
 from bench.documents import Source, Workload
 from relay.assembly import assemble
 from relay.settings import Settings
@@ -27,8 +28,9 @@ class TheRelay:
         self._prepared: Sequence[DocumentList] = ()
 
     async def open(self) -> None:
-        # As many keys as senders, so that every sender is used and opens its link.
-        (documents,) = self._warm_up.invocations(Workload(keys=self._settings.senders, per_key=1), 1)
+        # As many keys as senders, so that each one of a pool is used and opens its link.
+        keys = self._settings.senders or SENDERS
+        (documents,) = self._warm_up.invocations(Workload(keys=keys, per_key=1), 1)
         await self._relay.handle(documents, "warm-up")
 
     async def prepare(self, invocations: Sequence[DocumentList]) -> None:

@@ -1,7 +1,7 @@
 """The SDK's ceiling: its public API and no relay.
 
-Messages are put into batches before the timing: no program that sends with this SDK's public API is faster. There
-are as many senders as RELAY_SENDERS, and a key's batches are sent in order.
+Messages are put into batches before the timing: no program that sends with this SDK's public API is faster. The
+batches of a key are sent in order.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from local.stack.environment import TOPIC
 _ENVELOPE_BYTES = 96 + 3 * 36
 """Room for the properties that the SDK puts on a batch's envelope without counting them. The relay leaves the same
 room for ids and keys of 36 characters, so both fill their batches equally."""
+
+SENDERS = 32
+"""As many as the relay's pool has."""
 
 MessageFields = dict[str, Any]
 """The arguments of AmqpAnnotatedMessage: the SDK's cheapest form of a message, which the relay uses too."""
