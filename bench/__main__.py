@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import benchmark, chart, curves
+from bench import benchmark, pages
 from bench.benchmark import Benchmark, Plan
 from bench.contention import Usage
 from bench.counted import CountedWork
@@ -34,11 +34,6 @@ from bench.throughput import Throughput
 from local.stack.parts import ROOT
 from outbox_emulators.command_line import Parser
 from outbox_emulators.process import Stopped, until_done
-
-_QUICK_RESULTS = ROOT / ".local" / "bench"
-_RESULTS = ROOT / "bench" / "results"
-_PAGE = ROOT / "docs" / "benchmarks.md"
-_CAPACITY_PAGE = ROOT / "docs" / "capacity.md"
 
 _MARKED = re.compile(r"\*\*(.+?)\*\*")
 
@@ -112,32 +107,6 @@ def _rich(table: benchmark.Table) -> Table:
     return shown
 
 
-def write(report: Report, *, whole: bool) -> list[Path]:
-    """Write the results, their chart and their page; returns the files.
-
-    Only a full run of every benchmark replaces the published results, with the curves of the capacity page.
-    """
-    publish = whole and bool(report.run["full"])
-    folder, page = (_RESULTS, _PAGE) if publish else (_QUICK_RESULTS, _QUICK_RESULTS / "benchmarks.md")
-    folder.mkdir(parents=True, exist_ok=True)
-    results, picture = folder / "latest.json", folder / "latest.svg"
-    results.write_text(report.to_json(), encoding="utf-8")
-    picture.write_text(chart.drawn(report), encoding="utf-8")
-    page.write_text(
-        report.to_markdown(chart="../bench/results/latest.svg" if publish else "latest.svg"), encoding="utf-8"
-    )
-    if not publish:
-        return [results, picture, page]
-    text = curves.rendered(_CAPACITY_PAGE.read_text(encoding="utf-8"), report.curves)
-    _CAPACITY_PAGE.write_text(text, encoding="utf-8")
-    return [results, picture, page, _CAPACITY_PAGE]
-
-
-def published() -> Report:
-    """The results of the last full run."""
-    return Report.from_json((_RESULTS / "latest.json").read_text(encoding="utf-8"))
-
-
 def main(arguments: Sequence[str]) -> int:
     """0, whether targets are met or not; 1 when something could not be measured; 130 when stopped."""
     chosen = parser().parse_args(arguments)
@@ -149,8 +118,10 @@ def main(arguments: Sequence[str]) -> int:
     except Stopped:
         return 130
     console = Console(width=None if sys.stdout.isatty() else 160)
-    show(report, published(), console)
-    for path in write(report, whole=len(benchmarks) == len(all_benchmarks()) and not failed):
+    show(report, pages.published(ROOT), console)
+    whole = chosen.full and len(benchmarks) == len(all_benchmarks()) and not failed
+    # Only a full run of every benchmark replaces the published results.
+    for path in pages.publish(report, ROOT) if whole else pages.write(report, ROOT / ".local" / "bench"):
         console.print(f"written: {path.relative_to(ROOT)}", highlight=False)
     console.print(report.busy, highlight=False)
     for name in failed:

@@ -75,19 +75,18 @@ async def test_every_event_arrives_once_and_in_order(make: Maker, server: Servic
     } == expected
 
 
-@pytest.mark.parametrize("name", ["prebuilt", "wire"])
-async def test_the_ceilings_send_the_relays_messages(name: str, server: ServiceBusServer) -> None:
+async def test_the_ceilings_send_the_relays_messages() -> None:
     (documents,) = Source(1).invocations(Workload(keys=2, per_key=2), 1)
-    await published(MAKERS[name], server, [documents])
-    subscriber = Subscriber(server.connection_string)
-    await subscriber.receive(4)
+    contents = {}
+    for name, warm_up_events in (("relay", SENDERS), ("prebuilt", 0), ("wire", 0)):
+        async with ServiceBusServer(Entities.from_file(ROOT / "infra" / "emulators" / "Config.json")) as server:
+            await published(MAKERS[name], server, [documents])
+            subscriber = Subscriber(server.connection_string)
+            await subscriber.receive(4 + warm_up_events)
+        contents[name] = _contents(subscriber, documents)
 
-    async with ServiceBusServer(Entities.from_file(ROOT / "infra" / "emulators" / "Config.json")) as other:
-        await published(MAKERS["relay"], other, [documents])
-        relayed = Subscriber(other.connection_string)
-        await relayed.receive(4 + SENDERS)
-
-    assert _contents(subscriber, documents) == _contents(relayed, documents)
+    assert len(contents["relay"]) == 4
+    assert contents["prebuilt"] == contents["wire"] == contents["relay"]
 
 
 @pytest.mark.parametrize("name", ["relay", "prebuilt"])

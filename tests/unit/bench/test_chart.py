@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import chart
-from bench.__main__ import published
+from bench.pages import published
 from local.stack.parts import ROOT
 from tests.unit.bench.support import report
 

@@ -49,45 +49,42 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     benchmarks: list[Benchmark] = [MadeUp("one"), MadeUp("two")]
     monkeypatch.setattr(command, "all_benchmarks", lambda: benchmarks)
     monkeypatch.setattr(command, "ROOT", tmp_path)
-    monkeypatch.setattr(command, "_QUICK_RESULTS", tmp_path / "quick")
-    monkeypatch.setattr(command, "_RESULTS", tmp_path / "results")
-    monkeypatch.setattr(command, "_PAGE", tmp_path / "benchmarks.md")
-    monkeypatch.setattr(command, "_CAPACITY_PAGE", tmp_path / "capacity.md")
-    (tmp_path / "capacity.md").write_text("<!-- curve: keys -->\n<!-- end -->\n")
+    for name in ("bench/results", "docs"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "docs" / "capacity.md").write_text("<!-- curve: keys -->\n<!-- end -->\n")
     publish(tmp_path, report())
     return tmp_path
 
 
 def publish(folder: Path, found: Report) -> None:
-    (folder / "results").mkdir(exist_ok=True)
-    (folder / "results" / "latest.json").write_text(found.to_json())
+    (folder / "bench" / "results" / "latest.json").write_text(found.to_json())
 
 
 def written(folder: Path) -> set[str]:
     """Beside what the fixture made."""
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    return files - {"results/latest.json", "capacity.md"}
+    return files - {"bench/results/latest.json", "docs/capacity.md"}
 
 
 def test_a_quick_run_leaves_the_published_results_alone(folder: Path) -> None:
     command.main([])
 
-    assert written(folder) == {"quick/latest.json", "quick/latest.svg", "quick/benchmarks.md"}
+    assert written(folder) == {f".local/bench/{name}" for name in ("latest.json", "latest.svg", "benchmarks.md")}
 
 
 def test_a_full_run_publishes_results_and_both_pages(folder: Path) -> None:
     command.main(["--full"])
 
-    assert written(folder) == {"results/latest.svg", "benchmarks.md"}
-    assert "| 100 | 1,000 |" in (folder / "capacity.md").read_text()
-    assert json.loads((folder / "results" / "latest.json").read_text())["run"]["full"] is True
+    assert written(folder) == {"bench/results/latest.svg", "docs/benchmarks.md"}
+    assert "| 100 | 1,000 |" in (folder / "docs" / "capacity.md").read_text()
+    assert json.loads((folder / "bench" / "results" / "latest.json").read_text())["run"]["full"] is True
 
 
 def test_a_full_run_of_one_benchmark_is_not_published(folder: Path) -> None:
     command.main(["--full", "--only", "two"])
 
-    assert not {"results/latest.svg", "benchmarks.md"} & written(folder)
-    assert "1,000" not in (folder / "capacity.md").read_text()
+    assert not {"bench/results/latest.svg", "docs/benchmarks.md"} & written(folder)
+    assert "1,000" not in (folder / "docs" / "capacity.md").read_text()
 
 
 def test_a_missed_target_is_shown_and_compared_and_is_no_failure(
@@ -113,8 +110,8 @@ def test_a_benchmark_that_cannot_measure_fails_the_run_but_not_the_others(
     output = capsys.readouterr()
     assert "could not be measured: one" in output.out
     assert "RuntimeError: no broker" in output.err
-    assert "much faster" in (folder / "quick" / "benchmarks.md").read_text()
-    assert not {"results/latest.svg", "benchmarks.md"} & written(folder)
+    assert "much faster" in (folder / ".local" / "bench" / "benchmarks.md").read_text()
+    assert not {"bench/results/latest.svg", "docs/benchmarks.md"} & written(folder)
 
 
 def test_every_benchmark_has_its_own_name_and_is_in_the_help() -> None:

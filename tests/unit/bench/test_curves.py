@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.__main__ import published
 from bench.curves import Curve, rendered
+from bench.pages import published
 from local.stack.parts import ROOT
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.__main__ import published
 from bench.benchmark import TIMES, Bound, Target
 from bench.contention import Usage
+from bench.pages import published
 from bench.report import HEADLINES, Report, compared_table, targets_table
 from local.stack.parts import ROOT
 from tests.unit.bench.support import report
