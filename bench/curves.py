@@ -48,8 +48,8 @@ class Curve:
     def _sentence(self) -> str:
         first, last = (_number(self.points[end][0]) for end in (0, -1))
         if self.bend is None:
-            return f"There is no bend from {first} to {last} {self.of}."
-        return f"The bend is at {_number(self.bend)} {self.of}."
+            return f"The curve does not bend from {first} to {last} {self.of}."
+        return f"The curve bends at {_number(self.bend)} {self.of}."
 
 
 def rendered(page: str, curves: Iterable[Curve]) -> str:

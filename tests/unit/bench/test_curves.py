@@ -39,9 +39,9 @@ def test_a_curve_is_described_by_its_points_and_one_sentence() -> None:
         "| 1,000 | 12,300 |",
         "| 10,000 | 12,300 |",
         "",
-        "The bend is at 1,000 keys.",
+        "The curve bends at 1,000 keys.",
     ]
-    assert curve((1, 1), (16, 16)).described().endswith("\n\nThere is no bend from 1 to 16 keys.")
+    assert curve((1, 1), (16, 16)).described().endswith("\n\nThe curve does not bend from 1 to 16 keys.")
 
 
 def test_only_what_is_between_the_markers_is_written_again() -> None:
