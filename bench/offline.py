@@ -13,11 +13,11 @@ from unittest import mock
 from local.stack.environment import TOPIC
 from relay.assembly import CosmosRelay, assemble
 from relay.servicebus import encoding, publisher
+from relay.servicebus.pipelined.link import IN_FLIGHT
 from relay.servicebus.transfers import LinkLimits, Transfer
 from relay.settings import Settings
 
 _LIMITS = LinkLimits(batch=256 * 1024, message=256 * 1024)
-_KEYS_AT_A_TIME = 300
 
 ENVIRONMENT = {
     "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=bm9uZQ==;",
@@ -33,7 +33,7 @@ class AcceptingSenders:
     """
 
     topic = TOPIC
-    size = _KEYS_AT_A_TIME
+    size = IN_FLIGHT
 
     def __init__(self) -> None:
         self.accepted: list[Transfer] = []
