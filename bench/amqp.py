@@ -1,7 +1,7 @@
 """A pipelining AMQP 1.0 sender: Apache Qpid Proton's protocol engine on an asyncio socket.
 
-It keeps many deliveries in flight on one link, which the SDK's sender does not. Proton cannot set the
-message-format by which Service Bus recognises a batch, so this module sets it in the outgoing frames.
+It keeps as many deliveries in flight on one link as the relay does; the SDK's sender keeps one. Proton cannot set
+the message-format by which Service Bus recognises a batch, so this module sets it in the outgoing frames.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from proton import Collector, Connection, Delivery, Event, Link, Message, Sender
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.frames import TRANSFER, FrameReader, performative
 from outbox_emulators.servicebus.sections import BATCH_FORMAT
+from relay.servicebus.pipelined.link import IN_FLIGHT
 
 LARGEST_BATCH = 65_000
 """Bytes that fit into one frame with the message-format, which makes the frame longer."""
-
-IN_FLIGHT = 64
-"""The most deliveries sent and not yet accepted."""
 
 _FRAME_BYTES = 65_536
 _MESSAGE_FORMAT_FIELD = 3

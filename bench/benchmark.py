@@ -6,12 +6,15 @@ baselines. How findings are shown, stored and drawn is not its concern.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeVar
+
+from bench.curves import Curve
 
 T = TypeVar("T")
 
@@ -31,12 +34,13 @@ class Target:
     """A measured quantity whose median has a limit.
 
     Attributes:
-        name: Unique in a run, such as `against the article's handler, 10 ms, 100x1`.
-        values: One per repeat, in the order measured; at least one.
-        unit: `ms`, `TIMES`, `µs`, `%`, ….
+        name: Unique in a run, such as `100 keys with an event each, 10 ms: against the article's handler`.
+        values: One per turn, in the order measured; at least one.
+        unit: `ms`, `TIMES`, `µs`, `%`, …; may be empty.
         bound: On which side of `limit` the target is met.
         limit: In `unit`.
         note: What a reader must know about the values, if anything.
+        headline: Whether it belongs to the few that stand for all.
     """
 
     name: str
@@ -45,6 +49,7 @@ class Target:
     bound: Bound
     limit: float
     note: str = ""
+    headline: bool = False
 
     @property
     def measured(self) -> float:
@@ -52,21 +57,27 @@ class Target:
         return statistics.median(self.values)
 
     @property
-    def spread(self) -> tuple[float, float]:
-        """The lower and the upper quartile; lowest and highest for fewer than four values."""
-        if len(self.values) < 4:
-            return min(self.values), max(self.values)
-        lower, _, upper = statistics.quantiles(self.values, n=4, method="inclusive")
-        return lower, upper
+    def interval(self) -> tuple[float, float]:
+        """See `interval`."""
+        return interval(self.values)
 
     @property
     def met(self) -> bool:
-        return self.measured >= self.limit if self.bound is Bound.AT_LEAST else self.measured <= self.limit
+        """Whether the median meets the limit."""
+        return self._meets(self.measured)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the whole interval is on the median's side of the limit."""
+        return all(self._meets(end) == self.met for end in self.interval)
 
     @property
     def wanted(self) -> str:
         """The limit as text, such as `≥ 20 ms`."""
-        return f"{self.bound} {self.limit:g} {self.unit}"
+        return f"{self.bound} {self.limit:g} {self.unit}".rstrip()
+
+    def _meets(self, value: float) -> bool:
+        return value >= self.limit if self.bound is Bound.AT_LEAST else value <= self.limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,7 @@ class Findings:
 
     targets: list[Target] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +129,7 @@ class Live(Protocol):
     """Where a benchmark reports its progress."""
 
     def step(self, what: str) -> None:
-        """A new step begins: `what` names it, such as `10 ms 100x1: article, repeat 3 of 7`."""
+        """A new step begins: `what` names it, such as `10 ms 100x1: article, 3 of 20`."""
 
     def rate(self, value: float, unit: str) -> None:
         """The latest measurement, shown beside the step."""
@@ -153,3 +165,16 @@ def median(values: Sequence[float]) -> float:
 def percent(share: float) -> str:
     """A share of 1 as text, such as `45 %`."""
     return f"{share * 100:.0f} %"
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the median, from order statistics; lowest and highest for fewer than six values.
+
+    The k-th lowest and the k-th highest of n values enclose the median of what they are drawn from, unless fewer
+    than k of them fall on one side of it, which has the binomial distribution B(n, 1/2), whatever theirs is.
+    """
+    ordered, outside, rank = sorted(values), 0.0, 0
+    while 2 * (outside := outside + math.comb(len(ordered), rank) / 2 ** len(ordered)) <= 0.05:
+        rank += 1
+    lowest = max(rank, 1) - 1
+    return ordered[lowest], ordered[-1 - lowest]

@@ -1,72 +1,73 @@
-"""Throughput as one picture: events a second of the relay and its baselines, on a logarithmic scale."""
+"""The chart of docs/benchmarks.md: events a second of the relay and its baselines, on a linear scale from zero."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
 from bench.benchmark import Table
+from bench.report import Report
+from bench.throughput import ARTICLE, IN_WORDS, PREBUILT, RELAY, WIRE, title
 
-RATE = ", events/s"
-"""The end of a column's name whose numbers are drawn, as bars named after the rest of it."""
-
-_COLOURS = {
-    "article": "#9aa0a6",
-    "relay": "#d1495b",
-    "SDK, built": "#66a182",
-    "SDK, prebuilt": "#2e6f95",
-    "wire": "#3d405b",
-}
-_WIDTH, _LEFT, _BAR, _GAP, _LINE = 900, 160, 7, 8, 18
-_LOWEST, _HIGHEST = 10.0, 100_000.0
-_SCALE = (_WIDTH - _LEFT - 60) / math.log10(_HIGHEST / _LOWEST)
+_DELAY_MS = 10
+_COLOURS = {ARTICLE: "#9aa0a6", RELAY: "#d1495b", PREBUILT: "#2e6f95", WIRE: "#3d405b"}
+_WIDTH, _LEFT, _RIGHT, _TOP, _BAR, _GAP, _LINE = 900, 200, 150, 56, 20, 18, 18
+_TICKS = 5
 
 
-def drawn(tables: Iterable[Table]) -> str:
-    """An SVG with a bar for each workload and each of the colours' names, in the tables that have rates."""
-    parts, y = [*_legend()], 2 * _LINE
-    for table in tables:
-        columns = {
-            name: number
-            for number, column in enumerate(table.columns)
-            if (name := column.removesuffix(RATE)) in _COLOURS
-        }
-        if not columns:
-            continue
-        y += _LINE
-        parts.append(f'<text x="4" y="{y}" font-weight="bold">{escape(table.title)}</text>')
+def drawn(report: Report) -> str:
+    """An SVG with a bar for each of the colours' names in each shape; without bars where none were measured."""
+    tables = [table for table in report.tables if table.title == title(_DELAY_MS)]
+    groups = [(row[0], list(_rates(table, row))) for table in tables for row in table.rows]
+    step = _round_up(max((rate for _, bars in groups for _, rate in bars), default=1.0) / _TICKS)
+    scale = (_WIDTH - _LEFT - _RIGHT) / (_TICKS * step)
+    bottom = _TOP + sum(len(bars) * _BAR + _GAP for _, bars in groups)
+    parts = [*_header(report), *_axis(step, scale, bottom)]
+    y = _TOP + _GAP // 2
+    for shape, bars in groups:
+        middle = y + len(bars) * _BAR / 2 + 4
+        parts.append(f'<text x="{_LEFT - 10}" y="{middle:g}" text-anchor="end">{escape(IN_WORDS[shape])}</text>')
+        for name, rate in bars:
+            parts += _bar(y, name, rate, rate * scale)
+            y += _BAR
         y += _GAP
-        for row in table.rows:
-            parts.append(f'<text x="{_LEFT - 8}" y="{y + 4 * _BAR}" text-anchor="end">{escape(row[0])}</text>')
-            for name, column in columns.items():
-                parts += _bar(y, row[column], _COLOURS[name])
-                y += _BAR
-            y += _GAP
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + _GAP}" font-family="sans-serif" '
-        'font-size="11">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom + 2 * _LINE}" '
+        'font-family="sans-serif" font-size="12">'
     )
-    return "\n".join([head, *parts, "</svg>"]) + "\n"
+    background = '<rect width="100%" height="100%" fill="#ffffff"/>'
+    return "\n".join([head, background, *parts, "</svg>"]) + "\n"
 
 
-def _legend() -> Iterator[str]:
-    x = _LEFT
-    for name, colour in _COLOURS.items():
-        yield (
-            f'<rect x="{x}" y="8" width="10" height="10" fill="{colour}"/><text x="{x + 14}" y="17">{name}</text>'
-        )
-        x += 110
-    yield f'<text x="{x}" y="17">events/s, logarithmic</text>'
+def _rates(table: Table, row: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+    for name, cell in zip(table.columns, row, strict=True):
+        if name in _COLOURS and cell != "-":
+            yield name, float(cell.replace(",", ""))
 
 
-def _bar(y: int, cell: str, colour: str) -> Iterator[str]:
-    try:
-        rate = float(cell.replace(",", ""))
-    except ValueError:
-        return  # this baseline cannot carry the workload
-    width = round(_SCALE * math.log10(max(rate, _LOWEST) / _LOWEST), 1)
+def _header(report: Report) -> Iterator[str]:
     yield (
-        f'<rect x="{_LEFT}" y="{y}" width="{width}" height="{_BAR - 1}" fill="{colour}"/>'
-        f'<text x="{_LEFT + width + 3}" y="{y + _BAR - 1}" font-size="7">{cell}</text>'
+        f'<text x="8" y="18" font-size="14" font-weight="bold">Events a second, {_DELAY_MS} ms from a send to its '
+        "acknowledgement</text>"
     )
+    yield f'<text x="8" y="{18 + _LINE}" fill="#555555">{escape(f"{report.date}, {report.machine}")}</text>'
+
+
+def _axis(step: float, scale: float, bottom: float) -> Iterator[str]:
+    for number in range(_TICKS + 1):
+        x = _LEFT + number * step * scale
+        yield f'<line x1="{x:g}" y1="{_TOP}" x2="{x:g}" y2="{bottom}" stroke="#dddddd"/>'
+        yield f'<text x="{x:g}" y="{bottom + _LINE}" text-anchor="middle">{number * step:,.0f}</text>'
+
+
+def _bar(y: float, name: str, rate: float, width: float) -> Iterator[str]:
+    yield f'<rect x="{_LEFT}" y="{y + 2}" width="{width:.1f}" height="{_BAR - 4}" fill="{_COLOURS[name]}"/>'
+    label = f"{escape(name)}: {rate:,.0f}"
+    yield f'<text x="{_LEFT + width + 6:.1f}" y="{y + 14}">{label}</text>'
+
+
+def _round_up(value: float) -> float:
+    """To 1, 2 or 5 times a power of ten."""
+    power: float = 10.0 ** math.floor(math.log10(value))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from azure.functions import DocumentList
 
-from bench.benchmark import Findings, Live, Plan, Table
+from bench.benchmark import Bound, Findings, Live, Plan, Table, Target
 from bench.broker import Broker
 from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
 from bench.wiretap import Wiretap, Work
@@ -24,6 +24,7 @@ SHAPES = (
     Workload(keys=10, per_key=10, size=ARTICLE, others=0.95),
 )
 _EVENTS = 1000
+_MOST_CONNECTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +43,22 @@ class CountedWork:
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         rows: list[tuple[str, ...]] = []
+        connections: list[float] = []
         async with Broker(plan.scratch) as broker, Wiretap(broker.port) as tap:
             for shape in SHAPES:
                 live.step(f"counting the work of {shape.name}")
                 counted = await count(tap, broker.settings(), shape, Source(plan.seed + len(rows)))
                 rows.append(_row(shape, counted))
+                connections.append(counted.first.connections)
                 live.rate(counted.first.sends, "sends/1,000 events")
         columns = ("shape", "sends", "batches", "connections", "links", "KB sent", "bytes/event", "opened again")
         prose = (
-            "A thousand events of each shape, published by a new relay with its default senders, counted between "
+            "A thousand events of each shape, published by a new relay with its default settings, counted between "
             "relay and broker. *Opened again* is what a second thousand opens."
         )
-        return Findings(tables=[Table("Counted work", columns, tuple(rows), prose)])
+        name = "connections for 100 keys with an event each"
+        target = Target(name, tuple(connections[:1]), "", Bound.AT_MOST, _MOST_CONNECTIONS, headline=True)
+        return Findings([target], [Table("Counted work", columns, tuple(rows), prose)])
 
 
 async def count(tap: Wiretap, environment: Mapping[str, str], shape: Workload, source: Source) -> Counted:

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, count
+from itertools import count
 from typing import Any
 
 from azure.functions import DocumentList
@@ -15,10 +15,11 @@ from outbox_emulators.functions.documents import from_text, to_text
 
 EVENT_TYPE = "domainEvent"
 
-# The JSON text of one document, in bytes. The article's own example has about 300 without its padding.
-ARTICLE, TWO_KB, TWENTY_KB = 300, 2_048, 20_480
+# The JSON text of an event's `data`, in bytes. The article's own example has about that many without its padding.
+ARTICLE, TWO_KB, TWENTY_KB = 240, 2_048, 20_480
 
 _WORDS = ("street", "address", "company", "telephone", "contact", "customer", "of", "a", "as", "it", "was", "sent")
+_TEXT_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +28,23 @@ class Workload:
 
     Attributes:
         keys: Number of partition keys.
-        per_key: Events of each key; on average with `zipf`.
-        size: Approximate bytes of one document's JSON text.
+        per_key: Events of each key.
+        size: Approximate bytes of an event's `data` as JSON: 100, or from ARTICLE to 200 000.
         others: The share of documents of another type in the batch, 0 to below 1.
-        zipf: Whether keys are skewed: the key of rank r is drawn in proportion to 1 / r.
     """
 
     keys: int
     per_key: int
     size: int = ARTICLE
     others: float = 0.0
-    zipf: bool = False
 
     @property
     def name(self) -> str:
-        """Such as `100x1`, `10x10 2 KB`, `zipf 100`, `10x10 95 % others`."""
-        shape = f"zipf {self.keys}" if self.zipf else f"{self.keys}x{self.per_key}"
+        """Such as `100x1`, `10x10 2 KB`, `10x10 95 % others`."""
         size = {ARTICLE: "", TWO_KB: " 2 KB", TWENTY_KB: " 20 KB"}.get(self.size, f" {self.size} B")
-        return shape + size + (f" {self.others:.0%} others".replace("%", " %") if self.others else "")
+        return f"{self.keys}x{self.per_key}{size}" + (
+            f" {self.others:.0%} others".replace("%", " %") if self.others else ""
+        )
 
     @property
     def events(self) -> int:
@@ -59,6 +59,7 @@ class Source:
         self._random = random.Random(seed)
         self._serial = count()
         self._run = self._random.randrange(16**8)
+        self._text = " ".join(self._random.choices(_WORDS, k=_TEXT_BYTES // 2))
 
     def batch(self, workload: Workload) -> list[dict[str, Any]]:
         """The documents of one batch, as the change feed has them: keys mixed."""
@@ -81,15 +82,26 @@ class Source:
         decoded: DocumentList = from_text(to_text(documents, rewrite_dates=False))
         return decoded
 
-    def _keys(self, workload: Workload) -> list[str]:
+    @staticmethod
+    def _keys(workload: Workload) -> list[str]:
         keys = [f"{rank:08x}-4982-4735-9422-c39a7c4af5c2" for rank in range(workload.keys)]
-        if not workload.zipf:
-            return [key for key in keys for _ in range(workload.per_key)]
-        weights = list(accumulate(1 / rank for rank in range(1, workload.keys + 1)))
-        return self._random.choices(keys, cum_weights=weights, k=workload.events)
+        return [key for key in keys for _ in range(workload.per_key)]
 
     def _event(self, key: str, size: int) -> dict[str, Any]:
         identifier = self._identifier()
+        return {
+            "id": identifier,
+            "partitionKey": key,
+            "type": EVENT_TYPE,
+            "data": self._data(identifier, key, size),
+            "ttl": 864_000,
+            "_etag": '"18005bce-0000-1500-0000-614456b80000"',
+            "_ts": int(time.time()),
+        }
+
+    def _data(self, identifier: str, key: str, size: int) -> dict[str, Any]:
+        if size < ARTICLE:
+            return {"id": identifier, "action": "Renamed", "createdAt": "2026-02-09T11:37:37Z"}
         data = {
             "name": {"firstName": "Jane", "lastName": "Doe"},
             "contactId": key,
@@ -98,16 +110,8 @@ class Source:
             "createdAt": "2026-02-09T11:37:37.3022907+02:00",
         }
         if size > ARTICLE:
-            data["description"] = self._text(size - 420)
-        return {
-            "id": identifier,
-            "partitionKey": key,
-            "type": EVENT_TYPE,
-            "data": data,
-            "ttl": 864_000,
-            "_etag": '"18005bce-0000-1500-0000-614456b80000"',
-            "_ts": int(time.time()),
-        }
+            data["description"] = self._some_text(size - ARTICLE)
+        return data
 
     def contact(self, size: int = ARTICLE) -> dict[str, Any]:
         """A document of another type, as the article's contact is."""
@@ -120,7 +124,7 @@ class Source:
             "id": identifier,
         }
         if size > ARTICLE:
-            data["description"] = self._text(size - 380)
+            data["description"] = self._some_text(size - ARTICLE)
         return {
             "id": identifier,
             "partitionKey": identifier,
@@ -134,9 +138,9 @@ class Source:
     def _identifier(self) -> str:
         return f"{self._run:08x}-0000-4ac7-ae22-{next(self._serial):012x}"
 
-    def _text(self, length: int) -> str:
-        words = self._random.choices(_WORDS, k=length // 4)
-        return " ".join(words)[:length]
+    def _some_text(self, length: int) -> str:
+        start = self._random.randrange(_TEXT_BYTES - length)
+        return self._text[start : start + length]
 
 
 def _others(workload: Workload) -> int:

@@ -30,6 +30,10 @@ def facts() -> dict[str, str | int | float]:
 
 
 def described(found: Mapping[str, str | int | float]) -> str:
-    """The facts as text."""
-    machine = f"{found['cores']} cores, {found['memory_gib']} GiB of memory, {found['system']}, {found['python']}"
-    return ", ".join([machine, *(f"{name} {found[name]}" for name in _DISTRIBUTIONS if name in found)])
+    """The machine as text."""
+    return f"{found['cores']} cores, {found['memory_gib']} GiB of memory, {found['system']}, {found['python']}"
+
+
+def packages(found: Mapping[str, str | int | float]) -> str:
+    """The packages as text."""
+    return ", ".join(f"{name} {found[name]}" for name in _DISTRIBUTIONS if name in found)

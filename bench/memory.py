@@ -1,4 +1,4 @@
-"""Memory of one invocation with 1 000 documents of 20 KB, in a process of its own."""
+"""Memory of one invocation with 1 000 events of 20 KB, in a process of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Memory:
     """How far the resident size rises, over the payload: the JSON text that the trigger delivers."""
 
     name = "memory"
-    about = "memory of an invocation with 1 000 documents of 20 KB, over the payload"
+    about = "memory of an invocation with 1 000 events of 20 KB, against its payload"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         source = Source(plan.seed)
@@ -30,7 +30,7 @@ class Memory:
                 found = await footprint(broker, source, _WORKLOAD, plan.scratch)
                 growth.append(found["whole"] / found["payload"])
                 live.rate(growth[-1], TIMES)
-        name = "memory of an invocation with 1 000 documents of 20 KB, over the payload"
+        name = "memory of an invocation with 1 000 events of 20 KB, against its payload"
         return Findings([Target(name, tuple(growth), TIMES, Bound.AT_MOST, 3.0)])
 
 

@@ -1,24 +1,23 @@
-"""The relay and the SDK without a network: what each of them computes for an event.
+"""The relay without a network: what it computes for an event, and what of that is encoding.
 
-A sender here makes batches as the SDK's does, and accepts each at once. The processor time of sockets and event
-loop is the same for both, but varies between runs by more than the difference to be measured.
+A sender here takes encoded transfers and accepts each at once. The processor time of sockets and event loop varies
+between runs by more than what is to be measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from unittest import mock
 
-from azure.servicebus import ServiceBusMessageBatch
-from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-
+from local.stack.environment import TOPIC
 from relay.assembly import CosmosRelay, assemble
-from relay.servicebus import publisher
-from relay.settings import Connection, Settings
+from relay.servicebus import encoding, publisher
+from relay.servicebus.pipelined.link import IN_FLIGHT
+from relay.servicebus.transfers import LinkLimits, Transfer
+from relay.settings import Settings
 
-LINK_LIMIT = 256 * 1024
+_LIMITS = LinkLimits(batch=256 * 1024, message=256 * 1024)
 
 ENVIRONMENT = {
     "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=bm9uZQ==;",
@@ -26,46 +25,57 @@ ENVIRONMENT = {
 }
 
 
-class AcceptingSender:
-    """Accepts everything."""
+class AcceptingSenders:
+    """Senders, and each of them, that accept everything: `senders.Senders` and `transfers.Sender`.
 
-    _max_message_size_on_link = LINK_LIMIT
+    Attributes:
+        accepted: The transfers, in order.
+    """
 
-    async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
-        return ServiceBusMessageBatch(max_size_in_bytes or LINK_LIMIT)
+    topic = TOPIC
+    size = IN_FLIGHT
 
-    async def send_messages(
-        self, message: AmqpAnnotatedMessage | ServiceBusMessageBatch, *, timeout: float | None = None
-    ) -> None:
-        """Accept it."""
+    def __init__(self) -> None:
+        self.accepted: list[Transfer] = []
+
+    def acquire(self) -> AcceptingSenders:
+        return self
+
+    async def __aenter__(self) -> AcceptingSenders:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """There is nothing to give back."""
+
+    async def limits(self, timeout_s: float) -> LinkLimits:
+        return _LIMITS
+
+    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
+        may_send()
+        self.accepted.append(transfer)
 
     async def close(self) -> None:
         """There is nothing to close."""
-
-
-class AcceptingClient:
-    """Creates senders that accept everything."""
-
-    def get_topic_sender(self, topic: str) -> AcceptingSender:
-        return AcceptingSender()
-
-    async def close(self) -> None:
-        """There is nothing to close."""
-
-
-def _client(connection: Connection, **options: object) -> ServiceBusClient:
-    return AcceptingClient()  # type: ignore[return-value]
 
 
 @contextmanager
-def accepting_senders() -> Iterator[None]:
+def accepting_senders() -> Iterator[AcceptingSenders]:
     """Senders of relays that are assembled within the block accept everything at once."""
-    with mock.patch.object(senders, "servicebus_client", _client):
-        yield
+    senders = AcceptingSenders()
+    with mock.patch.object(publisher, "senders", return_value=senders):
+        yield senders
 
 
 @contextmanager
-def offline_relay() -> Iterator[CosmosRelay]:
-    """A relay with the default settings, whose senders accept everything at once."""
-    with accepting_senders():
-        yield assemble(Settings.from_environment(ENVIRONMENT))
+def offline_relay() -> Iterator[tuple[CosmosRelay, AcceptingSenders]]:
+    """A relay with the default settings, and its senders, which accept everything at once."""
+    with accepting_senders() as senders:
+        yield assemble(Settings.from_environment(ENVIRONMENT)), senders
+
+
+def encode_again(transfers: Sequence[Transfer]) -> None:
+    """Encode the messages of these transfers once more, as the relay has encoded them."""
+    for transfer in transfers:
+        encoded = [encoding.encode(message) for message in transfer.messages]
+        if transfer.is_batch:
+            encoding.encode_batch(transfer.messages[0], encoded)

@@ -12,6 +12,10 @@ from typing import Any
 from bench import machine
 from bench.benchmark import Bound, Findings, Table, Target, shown
 from bench.contention import TOO_BUSY, Usage
+from bench.curves import Curve
+
+HEADLINES = 5
+"""The most targets in the small table."""
 
 TEMPLATE = Path(__file__).with_name("benchmarks.template.md")
 
@@ -22,12 +26,13 @@ class Report:
 
     Attributes:
         run: When, how long, how much, and on what machine.
-        targets, tables: Of all benchmarks, in the order in which they ran.
+        targets, tables, curves: Of all benchmarks, in the order in which they ran.
     """
 
     run: Mapping[str, Any]
     targets: tuple[Target, ...]
     tables: tuple[Table, ...]
+    curves: tuple[Curve, ...] = ()
 
     @classmethod
     def of(cls, findings: Iterable[Findings], *, full: bool, seed: int, since: Usage) -> Report:
@@ -45,6 +50,7 @@ class Report:
             run,
             tuple(_rounded(target) for each in found for target in each.targets),
             tuple(table for each in found for table in each.tables),
+            tuple(_rounded_curve(curve) for each in found for curve in each.curves),
         )
 
     @classmethod
@@ -59,6 +65,7 @@ class Report:
                 Bound(each["bound"]),
                 each["limit"],
                 each["note"],
+                each["headline"],
             )
             for each in content["targets"]
         ]
@@ -66,29 +73,35 @@ class Report:
             Table(each["title"], tuple(each["columns"]), tuple(map(tuple, each["rows"])), each["prose"])
             for each in content["tables"]
         ]
-        return cls(content["run"], tuple(targets), tuple(tables))
+        curves = [
+            Curve(each["name"], each["of"], each["unit"], tuple((x, y) for x, y in each["points"]))
+            for each in content["curves"]
+        ]
+        return cls(content["run"], tuple(targets), tuple(tables), tuple(curves))
 
     def to_json(self) -> str:
-        """The whole report, one line for each target and each row."""
-        targets = [_json(asdict(target)) for target in self.targets]
+        """The whole report, one line for each target, row and curve."""
+        targets = [_json(asdict(target) | _judged(target)) for target in self.targets]
         tables = [
             f'{{"title": {_json(table.title)}, "prose": {_json(table.prose)},\n  '
             f'"columns": {_json(table.columns)},\n  "rows": {_lines(map(_json, table.rows), 3)}}}'
             for table in self.tables
         ]
+        curves = [_json(asdict(curve) | {"bend": curve.bend}) for curve in self.curves]
         return (
-            f'{{"run": {_json(self.run)},\n "targets": {_lines(targets, 2)},\n "tables": {_lines(tables, 2)}}}\n'
+            f'{{"run": {_json(self.run)},\n "targets": {_lines(targets, 2)},\n "tables": {_lines(tables, 2)},\n '
+            f'"curves": {_lines(curves, 2)}}}\n'
         )
 
     def to_markdown(self, *, chart: str) -> str:
         """`docs/benchmarks.md`, made from its template. `chart` is the SVG's path, relative to the page."""
-        kind = "Full" if self.run["full"] else "Quick"
-        facts = machine.described(self.run["machine"])
-        when = f"{datetime.fromisoformat(self.run['finished']):%d %B %Y}, {self.run['seconds'] / 60:.0f} minutes"
+        kind, minutes = "Full" if self.run["full"] else "Quick", self.run["seconds"] / 60
         text = TEMPLATE.read_text(encoding="utf-8")
         for name, content in {
-            "run": f"{kind} run of {when}: {facts}. {self.busy}",
-            "chart": f"![Throughput of the relay and its baselines]({chart})",
+            "run": f"{kind} run of {self.date}, {minutes:.0f} minutes: {self.machine}, "
+            f"{machine.packages(self.run['machine'])}. {self.busy}",
+            "chart": f"![Events a second of the relay and its baselines]({chart})",
+            "headlines": markdown(headlines_table(self.targets)),
             "targets": markdown(targets_table(self.targets)),
             "tables": "\n\n".join(_section(table) for table in self.tables),
         }.items():
@@ -102,10 +115,15 @@ class Report:
         said = f"Other processes used {share * 100:.0f} % of the machine"
         return f"{said}: measure again on a quiet machine." if share > TOO_BUSY else f"{said}."
 
-    def regressions(self, published: Report) -> list[Target]:
-        """Targets that are missed here, but were not missed in a published report."""
-        missed_before = {target.name for target in published.targets if not target.met}
-        return [target for target in self.targets if not target.met and target.name not in missed_before]
+    @property
+    def date(self) -> str:
+        """The day on which the run ended."""
+        return f"{datetime.fromisoformat(self.run['finished']):%d %B %Y}".lstrip("0")
+
+    @property
+    def machine(self) -> str:
+        """The machine in a line."""
+        return machine.described(self.run["machine"])
 
 
 def targets_table(targets: Iterable[Target]) -> Table:
@@ -114,13 +132,60 @@ def targets_table(targets: Iterable[Target]) -> Table:
         (
             target.name + (f" ({target.note})" if target.note else ""),
             target.wanted,
-            f"{shown(target.measured)} {target.unit}",
-            " to ".join(shown(value) for value in target.spread),
-            "yes" if target.met else "**no**",
+            _measured(target),
+            _interval(target),
+            _verdict(target),
         )
         for target in targets
     ]
-    return Table("Targets", ("what", "target", "measured, median", "quartiles", "met"), tuple(rows))
+    return Table("Targets", ("what", "target", "median", "95 % interval", "met"), tuple(rows))
+
+
+def headlines_table(targets: Iterable[Target]) -> Table:
+    """The few targets that stand for all."""
+    chosen = [target for target in targets if target.headline][:HEADLINES]
+    rows = tuple((target.name, _measured(target), _interval(target)) for target in chosen)
+    return Table("Headlines", ("what", "measured", "95 % interval"), rows)
+
+
+def compared_table(targets: Iterable[Target], published: Iterable[Target]) -> Table:
+    """Both medians of the targets that both runs have, and whether their intervals leave doubt which is better."""
+    before = {target.name: target for target in published}
+    rows = [
+        (target.name, _measured(before[target.name]), _measured(target), _change(before[target.name], target))
+        for target in targets
+        if target.name in before
+    ]
+    return Table("Against the published results", ("what", "published", "now", "change"), tuple(rows))
+
+
+def _change(before: Target, now: Target) -> str:
+    (was_low, was_high), (low, high) = before.interval, now.interval
+    if low <= was_high and was_low <= high:
+        return "none that is certain"
+    return "better" if (low > was_high) == (now.bound is Bound.AT_LEAST) else "**worse**"
+
+
+def _measured(target: Target) -> str:
+    return f"{_number(target.measured, target)} {target.unit}".rstrip()
+
+
+def _interval(target: Target) -> str:
+    low, high = (_number(value, target) for value in target.interval)
+    return low if low == high else f"{low} to {high}"
+
+
+def _number(value: float, target: Target) -> str:
+    """A count, which has no unit, without decimals where it has none."""
+    return f"{value:g}" if not target.unit and value.is_integer() else shown(value)
+
+
+def _verdict(target: Target) -> str:
+    return ("yes" if target.met else "**no**") + ("" if target.certain else ", not certain")
+
+
+def _judged(target: Target) -> dict[str, Any]:
+    return {"median": target.measured, "interval": target.interval, "met": target.met}
 
 
 def markdown(table: Table) -> str:
@@ -131,6 +196,10 @@ def markdown(table: Table) -> str:
 
 def _rounded(target: Target) -> Target:
     return replace(target, values=tuple(float(f"{value:.4g}") for value in target.values))
+
+
+def _rounded_curve(curve: Curve) -> Curve:
+    return replace(curve, points=tuple((x, float(f"{y:.4g}")) for x, y in curve.points))
 
 
 def _section(table: Table) -> str:

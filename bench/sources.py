@@ -14,7 +14,7 @@ from bench.testbed import OTHERS
 from local.stack.environment import Source
 
 _SOURCES = (Source.COSMOS, Source.SQL)
-_JUDGED_PARTITIONS = 1
+_PARTITIONS = 1
 _ACK_DELAY_MS = 10
 _KEYS, _PER_KEY = 100, 10
 _PAGE = _KEYS * _PER_KEY
@@ -31,44 +31,43 @@ class Sources:
     about = "the SQL source beside the Cosmos DB source: a backlog's rate, and commit to subscriber"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
-        findings, rows = Findings(), []
-        for partitions in plan.pick(quick=(_JUDGED_PARTITIONS,), full=(_JUDGED_PARTITIONS, 4)):
-            turns = await _compare(partitions, plan, live)
-            if partitions == _JUDGED_PARTITIONS:
-                pairs = zip(turns[Source.SQL], turns[Source.COSMOS], strict=True)
-                ratios = tuple(sql.rate / cosmos.rate for sql, cosmos in pairs)
-                name = "SQL source against Cosmos DB source, 10 ms, 100 keys, pages of 1 000"
-                findings.targets.append(Target(name, ratios, TIMES, Bound.AT_LEAST, 0.9))
-            rows += [_row(source, partitions, turns[source]) for source in _SOURCES]
-        findings.tables.append(Table("The SQL source beside the Cosmos DB source", _COLUMNS, tuple(rows), _PROSE))
+        turns = await _compare(plan, live)
+        pairs = zip(turns[Source.SQL], turns[Source.COSMOS], strict=True)
+        ratios = tuple(sql.rate / cosmos.rate for sql, cosmos in pairs)
+        name = "SQL source against Cosmos DB source, 10 ms, 100 keys, pages of 1 000"
+        rows = tuple(_row(source, turns[source]) for source in _SOURCES)
+        findings = Findings(
+            [Target(name, ratios, TIMES, Bound.AT_LEAST, 0.9)],
+            [Table("The SQL source beside the Cosmos DB source", _COLUMNS, rows, _PROSE)],
+        )
         await _add_latency(findings, plan, live)
         return findings
 
 
-async def _compare(partitions: int, plan: Plan, live: Live) -> dict[Source, list[Turn]]:
+async def _compare(plan: Plan, live: Live) -> dict[Source, list[Turn]]:
     """Turns of one reader of each source, in alternating order."""
     turns: dict[Source, list[Turn]] = {source: [] for source in _SOURCES}
-    repeats = plan.pick(quick=3, full=7)
-    pages = plan.pick(quick=10, full=20)
+    repeats = plan.pick(quick=3, full=6)
+    pages = 10
     async with AsyncExitStack() as resources:
-        groups = [_group(source, partitions) for source in _SOURCES]
+        groups = [_group(source) for source in _SOURCES]
         for group in groups:
-            live.step(f"sources: starting {group.source} with {partitions} partition(s)")
-            logs = plan.scratch / f"sources-{group.source}-{partitions}"
+            live.step(f"sources: starting {group.source}")
+            logs = plan.scratch / f"sources-{group.source}"
             await group.open(resources, logs, warm_up=_WARM_UP_PAGES * _PAGE)
         for turn_number in range(repeats):
             for group in groups if turn_number % 2 else reversed(groups):
-                live.step(f"{group.source}, {partitions} partition(s), {turn_number + 1} of {repeats}")
+                live.step(f"{group.source}, {turn_number + 1} of {repeats}")
                 turn = await group.relay(pages * _PAGE)
                 turns[group.source].append(turn)
                 live.rate(turn.rate, "events/s")
     return turns
 
 
-def _group(source: Source, partitions: int) -> Group:
-    rounds = cycle(islice(balanced_keys(partitions), _KEYS))
+def _group(source: Source) -> Group:
+    rounds = cycle(islice(balanced_keys(_PARTITIONS), _KEYS))
     keys = chain.from_iterable(repeat(key, _PER_KEY) for key in rounds)
-    return Group(keys, source=source, partitions=partitions, ack_delay_ms=_ACK_DELAY_MS, settings=_SETTINGS)
+    return Group(keys, source=source, partitions=_PARTITIONS, ack_delay_ms=_ACK_DELAY_MS, settings=_SETTINGS)
 
 
 async def _add_latency(findings: Findings, plan: Plan, live: Live) -> None:
@@ -82,13 +81,12 @@ async def _add_latency(findings: Findings, plan: Plan, live: Live) -> None:
     findings.tables.append(Table(title, latency.COLUMNS, (row,), _LATENCY_PROSE))
 
 
-def _row(source: Source, partitions: int, turns: Sequence[Turn]) -> tuple[str, ...]:
+def _row(source: Source, turns: Sequence[Turn]) -> tuple[str, ...]:
     def share(name: str) -> str:
         return percent(sum(turn.shares[name] for turn in turns) / len(turns))
 
     return (
         "Cosmos DB" if source is Source.COSMOS else "PostgreSQL",
-        str(partitions),
         f"{median([turn.rate for turn in turns]):,.0f}",
         *(share(name) for name in ("host 1", "outbox", "broker", OTHERS)),
     )
@@ -96,7 +94,6 @@ def _row(source: Source, partitions: int, turns: Sequence[Turn]) -> tuple[str, .
 
 _COLUMNS = (
     "source",
-    "partitions or shards",
     "events/s",
     "of a core: host or worker",
     "of a core: outbox",
@@ -105,9 +102,10 @@ _COLUMNS = (
 )
 _PROSE = (
     "One Functions host on the Cosmos DB emulator and one worker (`python -m relay run`) on PostgreSQL, each with "
-    "its own broker that answers after 10 ms, take turns at the same events: 100 keys in turn, ten events of "
-    "each, pages of at most 1 000. A backlog is written while the readers wait: in one transaction, or while "
-    "reads of the change feed are blocked. Rates are counted at the topic between 10 % and 90 % of the backlog."
+    "one partition or shard and its own broker that answers after 10 ms, take turns at the same events: 100 keys "
+    "in turn, ten events of each, pages of at most 1 000. A backlog is written while the readers wait: in one "
+    "transaction, or while reads of the change feed are blocked. Rates are counted at the topic between 10 % and "
+    "90 % of the backlog."
 )
 _LATENCY_PROSE = (
     "As above, with a transaction in place of the batch: a business row, the event, and its place in the outbox, "

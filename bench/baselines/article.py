@@ -13,9 +13,7 @@ from typing import Any
 from azure.functions import Document, DocumentList
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
-from azure.servicebus.exceptions import MessageSizeExceededError
 
-from bench.baselines.candidate import CannotCarry
 from local.stack.environment import TOPIC
 
 _EVENT_TYPE = "domainEvent"
@@ -39,8 +37,6 @@ class Article:
         await self._sender.create_message_batch()
 
     async def prepare(self, invocations: Sequence[DocumentList]) -> None:
-        for documents in invocations[:1]:
-            await self._check_that_it_fits(documents)
         self._prepared = invocations
 
     async def run(self) -> int:
@@ -58,15 +54,6 @@ class Article:
                 batch.add_message(message)
             await self._sender.send_messages(batch)
         return len(by_key)
-
-    async def _check_that_it_fits(self, changes: DocumentList) -> None:
-        for messages in self._by_key(changes).values():
-            batch = await self._sender.create_message_batch()
-            try:
-                for message in messages:
-                    batch.add_message(message)
-            except MessageSizeExceededError as error:
-                raise CannotCarry("the article's handler needs one batch for all events of a key") from error
 
     def _by_key(self, changes: DocumentList) -> dict[str, list[ServiceBusMessage]]:
         by_key: dict[str, list[ServiceBusMessage]] = {}

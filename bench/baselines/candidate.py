@@ -8,10 +8,6 @@ from typing import Protocol
 from azure.functions import DocumentList
 
 
-class CannotCarry(Exception):
-    """The candidate cannot publish this workload; the message says why."""
-
-
 class Candidate(Protocol):
     """One way to publish batches of changes. Its connections are opened once and stay open."""
 
@@ -22,11 +18,7 @@ class Candidate(Protocol):
         """Open every connection it will use, so that no link is opened within the timing."""
 
     async def prepare(self, invocations: Sequence[DocumentList]) -> None:
-        """Take what the next `run` publishes. This is not timed.
-
-        Raises:
-            CannotCarry: It cannot publish this.
-        """
+        """Take what the next `run` publishes. This is not timed."""
 
     async def run(self) -> int:
         """Publish everything prepared, one invocation after another; returns the number of sends."""

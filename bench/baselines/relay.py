@@ -6,36 +6,38 @@ from collections.abc import Mapping, Sequence
 
 from azure.functions import DocumentList
 
+from bench.baselines.sdk import SENDERS
 from bench.documents import Source, Workload
 from relay.assembly import assemble
 from relay.settings import Settings
 
 
+def publisher(*, pipelined: bool) -> dict[str, str]:
+    """The setting that chooses the pipelined sender, or the pool of the SDK's senders."""
+    return {"RELAY_PIPELINED": str(pipelined).lower()}
+
+
 class TheRelay:
     """`Relay.handle` on decoded documents, as the trigger passes them."""
 
-    name = "relay"
-
-    def __init__(self, environment: Mapping[str, str], warm_up: Source) -> None:
+    def __init__(self, environment: Mapping[str, str], warm_up: Source, *, name: str = "relay") -> None:
+        self.name = name
         self._settings = Settings.from_environment(environment)
         self._relay = assemble(self._settings)
         self._warm_up = warm_up
         self._prepared: Sequence[DocumentList] = ()
 
     async def open(self) -> None:
-        # As many keys as senders, so that every sender is used and opens its link.
-        (documents,) = self._warm_up.invocations(Workload(keys=self._settings.senders or 32, per_key=1), 1)
+        # As many keys as senders, so that each one of a pool is used and opens its link.
+        keys = self._settings.senders or SENDERS
+        (documents,) = self._warm_up.invocations(Workload(keys=keys, per_key=1), 1)
         await self._relay.handle(documents, "warm-up")
 
     async def prepare(self, invocations: Sequence[DocumentList]) -> None:
         self._prepared = invocations
 
     async def run(self) -> int:
-        return sum([await self.handle(documents) for documents in self._prepared])
-
-    async def handle(self, documents: DocumentList) -> int:
-        """One invocation; returns the number of sends."""
-        return (await self._relay.handle(documents, "bench")).sends
+        return sum([(await self._relay.handle(documents, "bench")).sends for documents in self._prepared])
 
     async def close(self) -> None:
         await self._relay.close()

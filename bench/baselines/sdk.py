@@ -1,9 +1,7 @@
 """The SDK's ceiling: its public API and no relay.
 
-`Prebuilt` sends messages that were put into batches beforehand: nothing built on this SDK can send faster. `Built`
-makes the same messages and batches within the timing, from bodies and properties made beforehand: what the public
-API costs a program that starts with documents. Both use as many senders as the relay, and send a key's batches in
-order.
+Messages are put into batches before the timing: no program that sends with this SDK's public API is faster. The
+batches of a key are sent in order.
 """
 
 from __future__ import annotations
@@ -27,6 +25,9 @@ from local.stack.environment import TOPIC
 _ENVELOPE_BYTES = 96 + 3 * 36
 """Room for the properties that the SDK puts on a batch's envelope without counting them. The relay leaves the same
 room for ids and keys of 36 characters, so both fill their batches equally."""
+
+SENDERS = 32
+"""As many as the relay's pool has."""
 
 MessageFields = dict[str, Any]
 """The arguments of AmqpAnnotatedMessage: the SDK's cheapest form of a message, which the relay uses too."""
@@ -71,11 +72,6 @@ class Prebuilt:
             for documents in invocations
         ]
 
-    @property
-    def prepared(self) -> list[list[list[ServiceBusMessageBatch]]]:
-        """By invocation, then key: the batches that `run` sends."""
-        return self._prepared
-
     async def run(self) -> int:
         for keys in self._prepared:
             waiting = iter(keys)
@@ -102,56 +98,6 @@ class Prebuilt:
                 batches.append(await builder.create_message_batch(limit))
                 batches[-1].add_message(message)
         return batches
-
-
-class Built:
-    """Builds messages and batches while it sends them."""
-
-    name = "SDK, built"
-
-    def __init__(self, connection_string: str, senders: int) -> None:
-        self._senders = Senders(connection_string, senders)
-        self._prepared: list[list[list[MessageFields]]] = []
-
-    async def open(self) -> None:
-        await self._senders.open()
-
-    async def prepare(self, invocations: Sequence[DocumentList]) -> None:
-        self._prepared = [list(fields_by_key(documents).values()) for documents in invocations]
-
-    async def run(self) -> int:
-        sends = 0
-        for keys in self._prepared:
-            waiting = iter(keys)
-
-            async def work(sender: ServiceBusSender, waiting: Any = waiting) -> int:
-                return sum([await _build_and_send(sender, self._senders.limit, fields) for fields in waiting])
-
-            sends += sum(await asyncio.gather(*(work(sender) for sender in self._senders.all[: len(keys)])))
-        return sends
-
-    async def close(self) -> None:
-        await self._senders.close()
-
-
-async def _build_and_send(sender: ServiceBusSender, limit: int, fields: Sequence[MessageFields]) -> int:
-    if len(fields) == 1:
-        # The SDK encodes a single message once, and a message in a batch of one three times.
-        await sender.send_messages(AmqpAnnotatedMessage(**fields[0]))
-        return 1
-    sends = 0
-    batch = await sender.create_message_batch(limit)
-    for each in fields:
-        message = AmqpAnnotatedMessage(**each)
-        try:
-            batch.add_message(message)
-        except MessageSizeExceededError:
-            await sender.send_messages(batch)
-            sends += 1
-            batch = await sender.create_message_batch(limit)
-            batch.add_message(message)
-    await sender.send_messages(batch)
-    return sends + 1
 
 
 def fields_by_key(documents: DocumentList) -> dict[str, list[MessageFields]]:

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from bench.amqp import PipelinedSender
 from bench.backlog import Group
+from bench.baselines.wire import encoded_batches
 from bench.broker import Broker
-from bench.ceiling import flood
 from bench.documents import TWENTY_KB, Source, Workload
 from bench.memory import footprint
+from local.stack.environment import TOPIC
 from local.stack.environment import Source as Outboxes
-from local.stack.parts import PartFailed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,25 +29,14 @@ async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Brok
         yield started
 
 
-async def test_a_flood_sends_every_batch_of_every_process(broker: Broker, tmp_path: Path) -> None:
-    before = await broker.accepted()
-
-    found = await flood(broker, processes=2, per_batch=3, batches=20, seed=1, logs=tmp_path)
-
-    assert await broker.accepted() - before == 2 * 3 * 20
-    assert found.batches > 0
-
-
-async def test_a_flooding_process_that_fails_is_reported(broker: Broker, tmp_path: Path) -> None:
-    with pytest.raises(PartFailed, match="flood-0 ended with exit code 1"):
-        # A batch of 1 000 messages does not fit into a frame.
-        await flood(broker, processes=1, per_batch=1000, batches=1, seed=1, logs=tmp_path)
-
-
 async def test_a_dropped_duplicate_invalidates_the_count(tmp_path: Path) -> None:
     async with Broker(tmp_path) as broker:
         for _ in range(2):
-            await flood(broker, processes=1, per_batch=1, batches=2, seed=1, logs=tmp_path)
+            sender = await PipelinedSender.open(broker.connection_string, TOPIC)
+            # Sources of one seed draw the same ids.
+            (documents,) = Source(1).invocations(Workload(keys=2, per_key=1), 1)
+            await sender.send(encoded_batches(documents))
+            await sender.close()
 
         with pytest.raises(RuntimeError, match="dropped or refused"):
             await broker.accepted()

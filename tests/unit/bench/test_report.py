@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from bench.__main__ import published
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from bench.benchmark import TIMES, Bound, Target
 from bench.contention import Usage
-from bench.report import Report
+from bench.pages import published
+from bench.report import HEADLINES, Report, compared_table, targets_table
 from local.stack.parts import ROOT
 from tests.unit.bench.support import report
 
@@ -17,6 +24,7 @@ def test_a_report_can_be_read_back_from_its_json() -> None:
     assert read.run == written.run
     assert read.targets == written.targets
     assert read.tables == written.tables
+    assert read.curves == written.curves
 
 
 def test_the_json_has_one_line_per_target_and_row() -> None:
@@ -25,6 +33,14 @@ def test_the_json_has_one_line_per_target_and_row() -> None:
     assert sum('"name": "no dearer"' in line for line in lines) == 1
     assert sum('["a", "1"]' in line for line in lines) == 1
     assert max(map(len, lines)) < 1000
+
+
+def test_the_json_says_of_each_target_whether_it_is_met() -> None:
+    content = json.loads(report().to_json())
+
+    judged = {each["name"]: (each["met"], each["median"], each["interval"]) for each in content["targets"]}
+    assert judged == {"much faster": (True, 22.0, [21.0, 23.0]), "no dearer": (False, 17.0, [16.0, 18.0])}
+    assert content["curves"][0]["bend"] == 10
 
 
 def test_the_machine_is_described_without_its_name() -> None:
@@ -57,10 +73,39 @@ def test_the_published_page_is_rendered_from_the_published_results() -> None:
     assert published().to_markdown(chart="../bench/results/latest.svg") == page
 
 
-def test_only_a_target_that_was_met_before_is_a_regression() -> None:
-    assert [target.name for target in report().regressions(report(cost=14.0))] == ["no dearer"]
-    assert report().regressions(report()) == []
-    assert report(cost=14.0).regressions(report()) == []
+def test_headlines_are_few_and_stand_between_markers() -> None:
+    targets = [Target(f"t{n}", (1.0,), TIMES, Bound.AT_LEAST, 1.0, headline=True) for n in range(9)]
+    page = replace(report(), targets=tuple(targets)).to_markdown(chart="latest.svg")
+
+    (between,) = re.findall(r"<!-- headlines -->\n(.*?)\n<!-- end -->", page, re.DOTALL)
+    assert len(between.splitlines()) == 2 + HEADLINES
+    assert "| t4 |" in between
+
+
+@pytest.mark.parametrize(
+    ("bound", "now", "change"),
+    [
+        (Bound.AT_MOST, 10.0, "better"),
+        (Bound.AT_MOST, 17.5, "none that is certain"),
+        (Bound.AT_MOST, 30.0, "**worse**"),
+        (Bound.AT_LEAST, 10.0, "**worse**"),
+        (Bound.AT_LEAST, 30.0, "better"),
+    ],
+)
+def test_two_runs_differ_only_where_their_intervals_do_not_meet(bound: Bound, now: float, change: str) -> None:
+    before, later = (Target("cost", (middle - 1, middle, middle + 1), "µs", bound, 15.0) for middle in (17.0, now))
+    unknown = replace(later, name="new")
+
+    table = compared_table([later, unknown], [before])
+
+    assert [row[0] for row in table.rows] == ["cost"]
+    assert table.rows[0][-1] == change
+
+
+def test_a_count_has_no_decimals() -> None:
+    table = targets_table([Target("connections", (32.0,), "", Bound.AT_MOST, 2)])
+
+    assert table.rows == (("connections", "≤ 2", "32", "32", "**no**"),)
 
 
 def test_a_busy_machine_is_reported() -> None:

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 from azure.functions import DocumentList
 
-from bench.baselines.candidate import CannotCarry
 from bench.broker import Broker
 from bench.documents import Source, Workload
-from bench.turns import Duration, Samples, ratios, take_turns
+from bench.turns import Length, Samples, ratios, take_turns
 from tests.unit.bench.support import RecordedProgress
 
 WORKLOAD = Workload(keys=2, per_key=2)
-
-
-@pytest.fixture(autouse=True)
-def small_heap() -> Iterator[None]:
-    """Garbage is collected before each turn: exclude what other tests have imported, to save time."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class IdleBroker:
@@ -39,11 +29,10 @@ class IdleBroker:
 class Recorder:
     """A candidate that records when it ran, and with which ids."""
 
-    def __init__(self, name: str, ran: list[str], *, able: bool = True) -> None:
+    def __init__(self, name: str, ran: list[str]) -> None:
         self.name = name
         self.identifiers: list[str] = []
         self._ran = ran
-        self._able = able
         self._prepared: Sequence[DocumentList] = ()
 
     async def open(self) -> None: ...
@@ -51,8 +40,6 @@ class Recorder:
     async def close(self) -> None: ...
 
     async def prepare(self, invocations: Sequence[DocumentList]) -> None:
-        if not self._able:
-            raise CannotCarry("too large")
         self._prepared = invocations
         self.identifiers += [document["id"] for documents in invocations for document in documents]
 
@@ -65,10 +52,8 @@ class Recorder:
 async def turns(*candidates: Recorder, repeats: int = 3) -> tuple[dict[str, Samples], RecordedProgress]:
     progress = RecordedProgress()
     broker = cast(Broker, cast(Any, IdleBroker()))
-    duration = Duration(seconds=0.0)
-    found = await take_turns(
-        candidates, WORKLOAD, broker, Source(1), repeats=repeats, duration=duration, live=progress
-    )
+    length = Length(repeats, seconds=0.0)
+    found = await take_turns(candidates, WORKLOAD, broker, Source(1), length, progress)
     return found, progress
 
 
@@ -90,16 +75,6 @@ async def test_no_id_is_used_in_two_turns() -> None:
 
     identifiers = [identifier for each in candidates for identifier in each.identifiers]
     assert len(set(identifiers)) == len(identifiers) == 2 * (2 + 3) * WORKLOAD.events
-
-
-async def test_a_candidate_that_cannot_carry_the_workload_is_left_out_with_its_reason() -> None:
-    ran: list[str] = []
-
-    found, progress = await turns(Recorder("a", ran), Recorder("b", ran, able=False))
-
-    assert progress.steps[0] == "2x2: b is left out: too large"
-    assert found["b"].rates == []
-    assert set(ran) == {"a"}
 
 
 async def test_every_turn_is_reported_with_its_rate() -> None:

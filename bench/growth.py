@@ -1,0 +1,95 @@
+"""How throughput grows with keys in an invocation, the size of an event, leases and hosts (docs/capacity.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+
+from bench.backlog import Group
+from bench.baselines.relay import TheRelay
+from bench.benchmark import Findings, Live, Plan, median
+from bench.broker import Broker
+from bench.curves import Curve
+from bench.documents import Source, Workload
+from bench.outbox import balanced_keys
+from bench.turns import Length, take_turns
+
+_KEYS = (1, 10, 100, 1_000, 10_000)
+_SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 200_000)
+_LEASES = (1, 2, 4, 8, 16)
+_MORE_HOSTS = (2, 4)
+
+_ACK_DELAY_MS = 10
+_LENGTH = Length(repeats=9, seconds=0.3)
+
+# With 10 ms, one lease would already use the two cores of the machine that the stack runs on.
+_LEASE_ACK_DELAY_MS = 100
+_PAGE = 100
+_LEASE_TURNS = 3
+_LEASE_SETTINGS = {"RELAY_MAX_ITEMS": str(_PAGE)}
+
+
+class Growth:
+    """The curves. A quick run has none."""
+
+    name = "growth"
+    about = "how throughput grows with keys, sizes, leases and hosts (full runs only)"
+
+    async def run(self, plan: Plan, live: Live) -> Findings:
+        if not plan.full:
+            return Findings()
+        by_keys = await _rates(((keys, Workload(keys, 1)) for keys in _KEYS), plan, live)
+        by_size = await _rates(((size, Workload(10, 10, size)) for size in _SIZES), plan, live)
+        by_leases = [(leases, await _backlogs(leases, 1, plan, live)) for leases in _LEASES]
+        most, alone = by_leases[-1]
+        by_hosts = [(1, alone), *[(hosts, await _backlogs(most, hosts, plan, live)) for hosts in _MORE_HOSTS]]
+        return Findings(
+            curves=[
+                Curve("keys", "keys in an invocation", "events/s", by_keys),
+                Curve("size", "bytes an event", "MB/s", tuple((x, x * rate / 1e6) for x, rate in by_size)),
+                Curve("leases", "leases", "events/s", tuple(by_leases)),
+                Curve("hosts", "hosts", "events/s", tuple(by_hosts)),
+            ]
+        )
+
+
+async def _rates(
+    workloads: Iterable[tuple[int, Workload]], plan: Plan, live: Live
+) -> tuple[tuple[float, float], ...]:
+    """The relay's median rate at each of the workloads, in events a second."""
+    async with Broker(plan.scratch, ack_delay_ms=_ACK_DELAY_MS) as broker:
+        source, points = Source(plan.seed), []
+        relay = TheRelay(broker.settings(), source)
+        try:
+            await relay.open()
+            for x, workload in workloads:
+                found = await take_turns([relay], workload, broker, source, _LENGTH, live)
+                points.append((float(x), median(found[relay.name].rates)))
+        finally:
+            await relay.close()
+    return tuple(points)
+
+
+async def _backlogs(leases: int, hosts: int, plan: Plan, live: Live) -> float:
+    """The median rate at which backlogs of events with a key each are relayed, in events a second."""
+    group = Group(
+        balanced_keys(leases),
+        hosts=hosts,
+        partitions=leases,
+        ack_delay_ms=_LEASE_ACK_DELAY_MS,
+        settings=_LEASE_SETTINGS,
+    )
+    rates = []
+    async with AsyncExitStack() as resources:
+        live.step(f"{leases} lease(s): starting {hosts} host(s)")
+        await group.open(resources, plan.scratch / f"growth-{leases}-{hosts}", warm_up=_PAGE * leases)
+        for number in range(_LEASE_TURNS):
+            live.step(f"{leases} lease(s), {hosts} host(s), {number + 1} of {_LEASE_TURNS}")
+            rates.append((await group.relay(_events(leases))).rate)
+            live.rate(rates[-1], "events/s")
+    return median(rates)
+
+
+def _events(leases: int) -> int:
+    """Five pages or more for each lease, and ten for one."""
+    return _PAGE * max(10, 5 * leases)
