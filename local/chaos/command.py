@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window-s", type=int, default=300, help="the topic's duplicate detection window, in seconds"
     )
-    parser.add_argument("--pool", action="store_true", help="send by the pool of senders: RELAY_PIPELINED is false")
+    parser.add_argument("--pool", action="store_true", help="send by the pool of senders: RELAY_PIPELINED=false")
     parser.add_argument("--no-duplicate-detection", action="store_true", help="remove that safeguard")
     parser.add_argument("--logs", type=Path, default=Path(".local/chaos-logs"), help="folder for the logs")
 
