@@ -156,8 +156,8 @@ class DeliveryTracker:
             return None
 
     def _transfer(self, frame: bytes, channel: int, at: int) -> bytes:
-        encoded = list(codec.items(frame, at))
-        fields = [codec.decode(each)[0] for each in encoded] + [None] * (_ABORTED + 1 - len(encoded))
+        fields, _ = codec.decode(frame, at)
+        fields += [None] * (_ABORTED + 1 - len(fields))
         key = (channel, fields[_HANDLE])
         delivery = self._open.get(key)
         if delivery is None:
@@ -169,6 +169,7 @@ class DeliveryTracker:
             del self._open[key]
         if fields[_DELIVERY_ID] in (None, delivery.number):
             return frame
+        encoded = list(codec.items(frame, at))
         encoded[_DELIVERY_ID] = codec.encode_uint(delivery.number)
         rewritten = frame[_FRAME_HEADER.size : at] + codec.encode_list(encoded) + frame[codec.skip(frame, at) :]
         return struct.pack(">I", len(rewritten) + _FRAME_HEADER.size) + frame[4 : _FRAME_HEADER.size] + rewritten

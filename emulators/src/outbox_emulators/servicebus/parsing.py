@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
@@ -103,7 +104,7 @@ def _parse_annotations(data: bytes, at: int) -> _Annotations:
     kept: list[bytes] = []
     partition_key, scheduled_ms = None, None
     for key, value in zip(encoded[::2], encoded[1::2], strict=True):
-        name = codec.decode(key)[0]
+        name = _annotation_name(key)
         if name in _BROKER_ANNOTATIONS:
             continue
         if name == PARTITION_KEY:
@@ -113,6 +114,11 @@ def _parse_annotations(data: bytes, at: int) -> _Annotations:
             scheduled_ms = codec.decode(value)[0]
         kept += (key, value)
     return _Annotations(b"".join(kept), len(kept) // 2, partition_key, scheduled_ms)
+
+
+@lru_cache(maxsize=256)
+def _annotation_name(encoded: bytes) -> codec.Value:
+    return codec.decode(encoded)[0]
 
 
 def _parse_header(fields: list[codec.Value]) -> tuple[bool, int | None, int | None]:
@@ -135,7 +141,10 @@ def _check_ids(message: Message) -> None:
         ("SessionId", message.session_id),
         ("PartitionKey", message.partition_key),
     ):
-        if value is not None and (units := _utf16_units(value)) > MAX_ID_LENGTH:
+        # A character is two units at most.
+        if value is None or len(value) <= MAX_ID_LENGTH // 2:
+            continue
+        if (units := _utf16_units(value)) > MAX_ID_LENGTH:
             raise ArgumentInvalid(f"The {name} has {units} characters; the limit is {MAX_ID_LENGTH}.")
     if message.session_id is not None and message.partition_key not in (None, message.session_id):
         raise NotAllowed(

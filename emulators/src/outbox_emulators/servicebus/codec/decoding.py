@@ -23,6 +23,8 @@ _MOST_EMPTY_ITEMS = 65536
 
 _LAST_CHARACTER = 0x10FFFF
 
+_NULL = 0x40
+
 
 _Reader = Callable[[bytes, int], tuple[Value, int]]
 
@@ -73,8 +75,11 @@ def _take(data: bytes, at: int, size: int) -> bytes:
 
 def _variable8(convert: Callable[[bytes], Value]) -> _Reader:
     def read(data: bytes, at: int) -> tuple[Value, int]:
-        size = data[at]
-        return convert(_take(data, at + 1, size)), at + 1 + size
+        start = at + 1
+        end = start + data[at]
+        if end > len(data):
+            raise CodecError(f"{end - start} bytes wanted at {start}, {len(data) - start} left")
+        return convert(bytes(data[start:end])), end
 
     return read
 
@@ -117,10 +122,15 @@ def _list(wide: bool) -> _Reader:
 
     def read(data: bytes, at: int) -> tuple[list[Value], int]:
         count, at, end = read_frame(data, at)
-        items = []
+        items: list[Value] = []
         for _ in range(count):
-            item, at = decode(data, at)
-            items.append(item)
+            # Most fields of most lists are null.
+            if data[at] == _NULL:
+                items.append(None)
+                at += 1
+            else:
+                item, at = decode(data, at)
+                items.append(item)
         return items, end
 
     return read
@@ -230,6 +240,9 @@ DECODE_ERRORS = (ValueError, IndexError, struct.error, TypeError, RecursionError
 """All that decoding bytes that are not AMQP can raise; CodecError and UnicodeDecodeError are ValueErrors."""
 
 
+_NARROW, _WIDE = _compound(wide=False), _compound(wide=True)
+
+
 def skip(data: bytes, at: int) -> int:
     """Return the offset after the value at `at` without decoding it."""
     code = data[at]
@@ -256,7 +269,7 @@ def items(data: bytes, at: int) -> Iterator[bytes]:
         return
     if code not in (0xC0, 0xC1, 0xD0, 0xD1):
         raise CodecError(f"0x{code:02x} is neither a list nor a map")
-    count, at, _ = _compound(wide=code >= 0xD0)(data, at + 1)
+    count, at, _ = (_WIDE if code >= 0xD0 else _NARROW)(data, at + 1)
     for _ in range(count):
         end = skip(data, at)
         yield bytes(data[at:end])
