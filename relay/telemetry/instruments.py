@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from opentelemetry import metrics, trace
+from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from relay.events import Event, Reason
@@ -128,19 +129,53 @@ class BoundedActions:
 _actions = BoundedActions()
 
 
-@dataclass(slots=True)
+class _Accepted(NamedTuple):
+    """A transfer that Service Bus accepted: when in seconds since 1970, and after how many seconds."""
+
+    events: Sequence[Event]
+    at: float
+    duration_s: float
+
+
+# What is recorded here is recorded without a span: the SDK would take an example of every value from the span of
+# its attempt, which costs as much again as the value.
+_WITHOUT_SPAN = trace.set_span_in_context(trace.INVALID_SPAN, Context())
+
+
 class _Tally:
-    """Counts of one attempt, which are added to the counters all at once, as every addition costs time."""
+    """The transfers of one attempt, which are recorded all at once: counters once for each action."""
 
-    sends: int = 0
-    published: Counter[str] = field(default_factory=Counter)
+    def __init__(self) -> None:
+        self._transfers: list[_Accepted] = []
+        self._ended = False
 
-    def add(self) -> None:
-        """Add everything to the counters."""
-        if self.sends:
-            _sends.add(self.sends)
-        for action, count in self.published.items():
-            _published.add(count, _actions.attributes(action))
+    def add(self, transfer: _Accepted) -> None:
+        """Record one transfer with the others; at once where they have been."""
+        if self._ended:
+            _record([transfer])
+        else:
+            self._transfers.append(transfer)
+
+    def end(self) -> None:
+        """Record everything."""
+        self._ended = True
+        _record(self._transfers)
+
+
+def _record(transfers: Sequence[_Accepted]) -> None:
+    if not transfers:
+        return
+    _sends.add(len(transfers), None, _WITHOUT_SPAN)
+    actions = Counter([event.action for transfer in transfers for event in transfer.events])
+    for action, count in actions.items():
+        _published.add(count, _actions.attributes(action), _WITHOUT_SPAN)
+    for events, at, duration_s in transfers:
+        _send_duration.record(duration_s, None, _WITHOUT_SPAN)
+        _batch_events.record(len(events), None, _WITHOUT_SPAN)
+        for event in events:
+            if event.committed_at is not None:
+                # The clocks of the outbox and of this machine may differ, and a histogram takes nothing below zero.
+                _lag.record(max(0.0, at - event.committed_at), None, _WITHOUT_SPAN)
 
 
 _tally: ContextVar[_Tally | None] = ContextVar("_tally", default=None)
@@ -148,14 +183,14 @@ _tally: ContextVar[_Tally | None] = ContextVar("_tally", default=None)
 
 @contextmanager
 def counted_together() -> Iterator[None]:
-    """What this task and those that it starts publish is counted at the end, however it ends."""
+    """What this task and those that it starts publish is recorded at the end, however it ends."""
     tally = _Tally()
     token = _tally.set(tally)
     try:
         yield
     finally:
         _tally.reset(token)
-        tally.add()
+        tally.end()
 
 
 def received(*, documents: int, ignored: int, retried: bool) -> None:
@@ -168,20 +203,16 @@ def received(*, documents: int, ignored: int, retried: bool) -> None:
 
 
 def accepted(events: Sequence[Event], duration_s: float) -> None:
-    """Count the events of one transfer that Service Bus accepted after `duration_s` seconds."""
-    _send_duration.record(duration_s)
-    _batch_events.record(len(events))
-    now = time.time()
-    for event in events:
-        if event.committed_at is not None:
-            # The clocks of the outbox and of this machine may differ, and a histogram takes nothing below zero.
-            _lag.record(max(0.0, now - event.committed_at))
+    """Count one transfer that Service Bus accepted now, after `duration_s` seconds.
+
+    Within `counted_together`, nothing is recorded before its end. `events` must not change until then.
+    """
+    transfer = _Accepted(events, time.time(), duration_s)
     tally = _tally.get()
-    counts = _Tally() if tally is None else tally
-    counts.sends += 1
-    counts.published.update(event.action for event in events)
     if tally is None:
-        counts.add()
+        _record([transfer])
+    else:
+        tally.add(transfer)
 
 
 def already_published(events: int) -> None:
