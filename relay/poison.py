@@ -85,7 +85,10 @@ def conclude(made: Plan, outcomes: list[KeyOutcome], policy: OnPoison) -> list[R
     """
     rejected = list(made.rejected)
     for outcome in outcomes:
-        if policy is OnPoison.BLOCK and outcome.rejected:
+        if not outcome.rejected:
+            # Nothing is held back in its key either.
+            continue
+        if policy is OnPoison.BLOCK:
             _block(outcome, outcome.rejected[0])
         rejected += outcome.rejected
         if policy is OnPoison.PARK:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
@@ -129,44 +129,27 @@ class BoundedActions:
 _actions = BoundedActions()
 
 
-class _Accepted(NamedTuple):
-    """A transfer that Service Bus accepted: when in seconds since 1970, and after how many seconds."""
-
-    events: Sequence[Event]
-    at: float
-    duration_s: float
-
+# A transfer that Service Bus accepted: its events, when in seconds since 1970, and after how many seconds.
+_Transfer = tuple[Sequence[Event], float, float]
 
 # What is recorded here is recorded without a span: the SDK would take an example of every value from the span of
 # its attempt, which costs as much again as the value.
 _WITHOUT_SPAN = trace.set_span_in_context(trace.INVALID_SPAN, Context())
 
 
+@dataclass(slots=True)
 class _Tally:
-    """The transfers of one attempt, which are recorded all at once: counters once for each action."""
+    """The transfers of one attempt, until they are recorded all at once."""
 
-    def __init__(self) -> None:
-        self._transfers: list[_Accepted] = []
-        self._ended = False
-
-    def add(self, transfer: _Accepted) -> None:
-        """Record one transfer with the others; at once where they have been."""
-        if self._ended:
-            _record([transfer])
-        else:
-            self._transfers.append(transfer)
-
-    def end(self) -> None:
-        """Record everything."""
-        self._ended = True
-        _record(self._transfers)
+    transfers: list[_Transfer] = field(default_factory=list)
+    ended: bool = False
 
 
-def _record(transfers: Sequence[_Accepted]) -> None:
+def _record(transfers: Sequence[_Transfer]) -> None:
     if not transfers:
         return
     _sends.add(len(transfers), None, _WITHOUT_SPAN)
-    actions = Counter([event.action for transfer in transfers for event in transfer.events])
+    actions = Counter([event.action for events, _, _ in transfers for event in events])
     for action, count in actions.items():
         _published.add(count, _actions.attributes(action), _WITHOUT_SPAN)
     for events, at, duration_s in transfers:
@@ -174,7 +157,7 @@ def _record(transfers: Sequence[_Accepted]) -> None:
         _batch_events.record(len(events), None, _WITHOUT_SPAN)
         for event in events:
             if event.committed_at is not None:
-                # The clocks of the outbox and of this machine may differ, and a histogram takes nothing below zero.
+                # Clocks of outbox and machine may differ, and a histogram takes nothing below zero.
                 _lag.record(max(0.0, at - event.committed_at), None, _WITHOUT_SPAN)
 
 
@@ -190,7 +173,9 @@ def counted_together() -> Iterator[None]:
         yield
     finally:
         _tally.reset(token)
-        tally.end()
+        # A task that outlives the attempt still has this tally.
+        tally.ended = True
+        _record(tally.transfers)
 
 
 def received(*, documents: int, ignored: int, retried: bool) -> None:
@@ -207,12 +192,12 @@ def accepted(events: Sequence[Event], duration_s: float) -> None:
 
     Within `counted_together`, nothing is recorded before its end. `events` must not change until then.
     """
-    transfer = _Accepted(events, time.time(), duration_s)
+    transfer = (events, time.time(), duration_s)
     tally = _tally.get()
-    if tally is None:
+    if tally is None or tally.ended:
         _record([transfer])
     else:
-        tally.add(transfer)
+        tally.transfers.append(transfer)
 
 
 def already_published(events: int) -> None:
