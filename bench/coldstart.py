@@ -1,9 +1,9 @@
-"""Cold start: from the start of a process to its first invocation accepted by the broker, and what takes that long.
+"""Cold start: from the start of a process to its first invocation accepted by the broker, and what it consists of.
 
-Each start is a new process that imports function_app as the Functions worker does, with bytecode already compiled, and
-relays two invocations of the same size. The first one opens what the second one finds open, so the difference of the
-two is what connecting takes. The pipelined sender and the pool, which opens a connection for each key of the first
-invocation, take turns.
+Each start is a new process that imports function_app as the Functions worker does, with bytecode already compiled,
+and relays two invocations of the same size. The first one opens what the second one finds open, so the difference
+of the two is what connecting takes. The pipelined sender and the pool, which opens a connection for each key of
+the first invocation, take turns.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ import function_app
 moments.append(time.time())
 
 def invocation(keys, prefix):
+    now = int(time.time())
     data = {"action": "Started", "createdAt": "2026-02-09T11:37:37+02:00"}
     return [
-        {"id": f"{prefix}-{n}", "partitionKey": f"k{n}", "type": "domainEvent", "data": data, "_ts": int(time.time())}
+        {"id": f"{prefix}-{n}", "partitionKey": f"k{n}", "type": "domainEvent", "data": data, "_ts": now}
         for n in range(keys)
     ]
 
@@ -130,7 +131,7 @@ def _table(starts: dict[tuple[int, str], list[Start]]) -> Table:
         rows.append((f"{keys} x 1, {name}", *(shown(median(values)) for values in parts)))
     columns = ("first invocation", "interpreter, ms", "import, ms", "connect, ms", "send, ms", "in all, ms")
     prose = (
-        "From the start of a process that imports `function_app` to the end of its first invocation. *Send* is what "
-        "a second invocation of the same size takes, *connect* what the first one took longer. Medians of each."
+        "From the start of a process that imports `function_app` to the end of its first invocation. *Send* is "
+        "what a second invocation of the same size takes, *connect* what the first one took longer. Medians."
     )
     return Table("Cold start", columns, tuple(rows), prose)

@@ -1,12 +1,12 @@
 """`python -m tests.support.own_cost`: what the relay itself computes for an event, counted.
 
-Batches are relayed from the trigger's text to senders that accept everything at once, so that neither a network nor
-a lease is part of it. Two things are counted, as none of them depends on what else the machine does:
+Batches are relayed from the trigger's text to senders that accept everything at once, so that neither a network
+nor a lease is part of it. Two things are counted, neither of which depends on what else the machine does:
 
 - `opcodes`: the bytecode instructions of the relay outside relay/servicebus, and of what it calls there, such as
   OpenTelemetry. Everywhere the same for one version of Python; what C functions do is not among them.
-- `instructions`: those of the processor for everything, encoding and event loop included. It needs valgrind, and the
-  numbers depend on how Python was compiled.
+- `instructions`: those of the processor for everything, encoding and event loop included. It needs valgrind, and
+  the numbers depend on how Python was compiled.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -232,8 +233,6 @@ def main() -> int:
 
 
 def _under_callgrind(arguments: Sequence[str]) -> int:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "counted"
         program = [sys.executable, "-m", "tests.support.own_cost", *arguments]
