@@ -12,7 +12,6 @@ from relay import host
 from relay.assembly import CosmosRelay, SqlRelay, assemble, assemble_sql
 from relay.cosmos.changes import ChangeBatch, install_decoder
 from relay.settings import Settings
-from relay.sql.tick import SCHEDULE, read_until_next_tick
 from relay.telemetry import logs
 
 logs.quiet_libraries()
@@ -60,6 +59,8 @@ if settings.cosmos is not None:
 
 
 if settings.sql is not None:
+    # A process waits for its imports before its first event.
+    from relay.sql.tick import SCHEDULE, read_until_next_tick
 
     @app.timer_trigger(schedule=SCHEDULE, arg_name="timer", run_on_startup=True, use_monitor=False)
     @app.function_name("relay_sql")

@@ -1,10 +1,13 @@
-"""Puts the relay together for its source and its destination, as the settings say."""
+"""Puts the relay together for its source and its destination, as the settings say.
+
+A process waits for its imports before its first event, so what only an SQL outbox needs is imported for one alone.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from changefeed import MAX_PAGE_SIZE
 from relay.cosmos.containers import Containers
 from relay.cosmos.items import CosmosItems
 from relay.cosmos.source import CosmosBatch, CosmosSource
@@ -14,10 +17,10 @@ from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
-from relay.sql.database import Database
-from relay.sql.items import SqlItems
-from relay.sql.source import SqlBatch, SqlSource
-from relay.sql.worker import Worker
+
+if TYPE_CHECKING:
+    from relay.sql.source import SqlBatch
+    from relay.sql.worker import Worker
 
 CosmosRelay = Relay[CosmosBatch]
 
@@ -52,6 +55,12 @@ def assemble_sql(settings: Settings) -> SqlRelay:
     Raises:
         UsageError: The settings name no SQL database.
     """
+    from changefeed import MAX_PAGE_SIZE
+    from relay.sql.database import Database
+    from relay.sql.items import SqlItems
+    from relay.sql.source import SqlSource
+    from relay.sql.worker import Worker
+
     if settings.sql is None:
         raise UsageError("SQL is not set: set it to the connection string of the database that has the outbox")
     database = Database(settings.sql)

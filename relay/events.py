@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 # MessageId, SessionId and PartitionKey hold 128 characters at most. The service is written in .NET, where a
 # character is a UTF-16 unit: an emoji counts as two.
@@ -56,9 +56,8 @@ class Reason(StrEnum):
     SET_ASIDE = "set-aside"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One domain event, checked.
+class Event(NamedTuple):
+    """One domain event, checked. A tuple, as a frozen dataclass takes several times as long to construct.
 
     Attributes:
         id: The document's id, 1 to 128 characters: the message id.
@@ -178,7 +177,7 @@ def read_event(
         partition_key = _checked_key(document, "partitionKey", _PARTITION_KEY_REASONS)
         data, action = _checked_data(document)
         traceparent = document.get("traceparent")
-        _check_properties(data, action, traceparent)
+        _check_properties(action, data.get("createdAt"), traceparent)
     except _Invalid as invalid:
         return Rejected(
             document, invalid.reason, invalid.detail, position, _usable_key(document), expires_at=expires_at
@@ -226,19 +225,20 @@ _PARTITION_KEY_REASONS: _KeyReasons = (
 
 
 def _checked_key(document: Document, name: str, reasons: _KeyReasons) -> str:
+    value = document.get(name)
+    if isinstance(value, str) and 0 < _utf16_units(value) <= MAX_KEY_LENGTH:
+        return value
     missing, not_string, empty, too_long = reasons
     if name not in document:
         raise _Invalid(missing, f"the document has no {name}")
-    value = document[name]
     if not isinstance(value, str):
         raise _Invalid(not_string, f"{name} is {_json_kind(document, name)}, not a string")
     if not value:
         raise _Invalid(empty, f"{name} is the empty string")
-    if (units := _utf16_units(value)) > MAX_KEY_LENGTH:
-        raise _Invalid(
-            too_long, f"{name} has {units} characters (UTF-16); Service Bus accepts {MAX_KEY_LENGTH} at most"
-        )
-    return value
+    raise _Invalid(
+        too_long,
+        f"{name} has {_utf16_units(value)} characters (UTF-16); Service Bus accepts {MAX_KEY_LENGTH} at most",
+    )
 
 
 def _checked_data(document: Document) -> tuple[Mapping[str, Any], str]:
@@ -251,12 +251,12 @@ def _checked_data(document: Document) -> tuple[Mapping[str, Any], str]:
     return data, action
 
 
-def _check_properties(data: Mapping[str, Any], action: str, traceparent: object) -> None:
-    named = (("data.action", action), ("data.createdAt", data.get("createdAt")), ("traceparent", traceparent))
-    texts = {name: value for name, value in named if isinstance(value, str)}
-    if sum(map(len, texts.values())) <= MAX_PROPERTIES_BYTES // 4:
+def _check_properties(action: str, created_at: object, traceparent: object) -> None:
+    # A character has four bytes at most.
+    if len(action) + _length(created_at) + _length(traceparent) <= MAX_PROPERTIES_BYTES // 4:
         return
-    sizes = {name: len(text.encode(errors="surrogatepass")) for name, text in texts.items()}
+    named = (("data.action", action), ("data.createdAt", created_at), ("traceparent", traceparent))
+    sizes = {name: len(text.encode(errors="surrogatepass")) for name, text in named if isinstance(text, str)}
     if sum(sizes.values()) > MAX_PROPERTIES_BYTES:
         found = ", ".join(f"{name} {size}" for name, size in sizes.items())
         raise _Invalid(
@@ -264,6 +264,10 @@ def _check_properties(data: Mapping[str, Any], action: str, traceparent: object)
             f"what becomes properties of the message has {sum(sizes.values())} bytes ({found}); "
             f"{MAX_PROPERTIES_BYTES} at most can be sent",
         )
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, str) else 0
 
 
 def _usable_key(document: Document) -> str | None:

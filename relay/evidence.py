@@ -31,7 +31,7 @@ class Evidence:
     def accepted(self, events: Iterable[Event]) -> None:
         """Note that a transfer with these events was accepted."""
         self._accepted += 1
-        if any(event.name in self._doubts for event in events):
+        if self._doubts and any(event.name in self._doubts for event in events):
             self._doubts.clear()
 
     def refused(self, event: Event) -> bool:

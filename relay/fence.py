@@ -79,7 +79,8 @@ class Fence:
     async def clear(self, received: Received) -> Clearance:
         """Compare the old ones among the events with the checkpoint. Raises SourceError."""
         now = time.time()
-        old = [event for event in received.events if now - _committed(event) > self._lasts_s]
+        still_young = now - self._lasts_s
+        old = [event for event in received.events if _committed(event) < still_young]
         if not old:
             # A young event's time counts from its commit.
             return Clearance(0.0, self._lasts_s, owned=received.owned)

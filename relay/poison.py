@@ -9,12 +9,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from relay.errors import BlockedError
-from relay.events import Event, Reason, Received, Rejected
+from relay.events import Event, Reason, Received, Rejected, by_partition_key
 from relay.holds import Holds
 from relay.results import KeyOutcome
 from relay.settings import OnPoison
@@ -47,16 +46,20 @@ def plan(received: Received, holds: Holds, policy: OnPoison, accepted: Callable[
     made = Plan(rejected=list(received.rejected))
     to_go: list[Event] = []
     for event in received.events:
-        if event.name in holds.set_aside and not accepted(event):
+        if holds.set_aside and event.name in holds.set_aside and not accepted(event):
             made.rejected.append(Rejected.of(event, Reason.SET_ASIDE, "set aside by an operator"))
         else:
             to_go.append(event)
     stops = _stops(made.rejected, policy)
-    for event in to_go:
-        key = event.partition_key
-        parked = policy is OnPoison.PARK and key in holds.parked
-        stopped = (parked or event.position > stops.get(key, math.inf)) and not accepted(event)
-        (made.behind if stopped else made.to_publish).setdefault(key, []).append(event)
+    parked = holds.parked if policy is OnPoison.PARK else frozenset()
+    for key, events in by_partition_key(to_go).items():
+        if key not in parked and key not in stops:
+            made.to_publish[key] = events
+            continue
+        stop = -1 if key in parked else stops[key]
+        for event in events:
+            stopped = event.position > stop and not accepted(event)
+            (made.behind if stopped else made.to_publish).setdefault(key, []).append(event)
     return made
 
 
@@ -82,7 +85,10 @@ def conclude(made: Plan, outcomes: list[KeyOutcome], policy: OnPoison) -> list[R
     """
     rejected = list(made.rejected)
     for outcome in outcomes:
-        if policy is OnPoison.BLOCK and outcome.rejected:
+        if not outcome.rejected:
+            # Nothing is held back in its key either.
+            continue
+        if policy is OnPoison.BLOCK:
             _block(outcome, outcome.rejected[0])
         rejected += outcome.rejected
         if policy is OnPoison.PARK:

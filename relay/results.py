@@ -91,15 +91,22 @@ class Outcome:
         Raises:
             AccountingError: They do not add up to what came: an attempt that succeeded would lose some.
         """
+        published = already_published = superseded = unsent = sends = 0
+        for key in keys:
+            published += key.published
+            already_published += key.already_published
+            superseded += key.superseded
+            unsent += key.unsent
+            sends += key.sends
         outcome = cls(
             ignored=received.ignored,
-            published=sum(key.published for key in keys),
-            already_published=sum(key.already_published for key in keys),
-            superseded=sum(key.superseded for key in keys),
-            quarantined=Counter(str(item.reason) for item in rejected),
-            unsent=sum(key.unsent for key in keys),
+            published=published,
+            already_published=already_published,
+            superseded=superseded,
+            quarantined=Counter([str(item.reason) for item in rejected]),
+            unsent=unsent,
             partition_keys=len(keys),
-            sends=sum(key.sends for key in keys),
+            sends=sends,
             failed=[key for key in keys if key.error is not None],
         )
         if outcome.documents != received.documents or bool(outcome.unsent) != bool(outcome.failed):

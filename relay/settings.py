@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -340,6 +339,8 @@ class _Reader:
         prefixes = ("RELAY_", "COSMOS_", "SERVICEBUS_", "SQL_")
         for name in sorted(set(self._environment) - self._known):
             if name.startswith(prefixes):
+                import difflib  # Two milliseconds, which no start needs whose settings are right.
+
                 near = difflib.get_close_matches(name, sorted(self._known), n=1, cutoff=0.85)
                 if near:
                     self.problems.append(f"{name} is not a setting: did you mean {near[0]}?")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from relay.cli.results import ExitCode
 from relay.errors import ConfigurationError, SendError
@@ -75,7 +75,7 @@ class OrderedSender:
             stop_at_rejection: What follows a rejected event of the same key is neither sent nor in the result.
         """
         sent = Sent()
-        events = [replace(event, position=position) for position, event in enumerate(events)]
+        events = [event._replace(position=position) for position, event in enumerate(events)]
         to_publish = {}
         for key, its_events in by_partition_key(events).items():
             if key in self.failures:

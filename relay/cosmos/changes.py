@@ -3,27 +3,22 @@
 The Functions worker decodes a trigger's value before the function runs, and azure-functions does so with orjson
 where that is installed. Integers of more than 64 bits then become floats, and an integer of more than 308 digits
 is an error that no function can catch: its lease would be stuck. So the worker is given a decoder that keeps the
-text.
+text, and the standard library parses it. That costs less than to look for long integers and to leave the rest to
+orjson.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import sys
+import math
 from typing import Any
 
 import azure.functions as func
-import orjson
 from azure.functions import meta
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
 from relay.errors import ChangesError
 from relay.events import Document
-
-# orjson reads an integer beyond 64 bits as a float; every such one has as many digits in a row, and so has text
-# with a long number in it, which the slower parser reads just as well.
-_LONG_INTEGER = re.compile(r"[0-9]{19}")
 
 
 class ChangeBatch(func.DocumentList):
@@ -50,8 +45,8 @@ class ChangeBatch(func.DocumentList):
 def parse(text: str) -> list[Document | None]:
     """The documents in the text of a JSON array, value for value. Raises ChangesError."""
     try:
-        documents = orjson.loads(text) if _LONG_INTEGER.search(text) is None else _parse_exactly(text)
-    except ValueError as error:
+        documents = json.loads(text, parse_float=_finite, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
         raise ChangesError(
             f"the trigger delivered {len(text)} characters that are not JSON: {error}. The checkpoint is "
             "withheld. See which document it is with `python -m relay check --scan`."
@@ -63,16 +58,11 @@ def parse(text: str) -> list[Document | None]:
     return documents
 
 
-def _parse_exactly(text: str) -> Any:
-    return json.loads(text, parse_int=_integer, parse_constant=_refuse)
-
-
-def _integer(digits: str) -> int:
-    # Python refuses to convert more than 4 300 digits by default; the host delivers fewer than 400.
-    limit = sys.get_int_max_str_digits()
-    if limit and len(digits) > limit:
-        raise ValueError(f"an integer of {len(digits)} digits")
-    return int(digits)
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"a number of {len(digits)} characters is beyond the range of a double")
+    return number
 
 
 def _refuse(constant: str) -> None:

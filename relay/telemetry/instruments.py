@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from opentelemetry import metrics, trace
+from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from relay.events import Event, Reason
@@ -128,19 +129,36 @@ class BoundedActions:
 _actions = BoundedActions()
 
 
+# A transfer that Service Bus accepted: its events, when in seconds since 1970, and after how many seconds.
+_Transfer = tuple[Sequence[Event], float, float]
+
+# What is recorded here is recorded without a span: the SDK would take an example of every value from the span of
+# its attempt, which costs as much again as the value.
+_WITHOUT_SPAN = trace.set_span_in_context(trace.INVALID_SPAN, Context())
+
+
 @dataclass(slots=True)
 class _Tally:
-    """Counts of one attempt, which are added to the counters all at once, as every addition costs time."""
+    """The transfers of one attempt, until they are recorded all at once."""
 
-    sends: int = 0
-    published: Counter[str] = field(default_factory=Counter)
+    transfers: list[_Transfer] = field(default_factory=list)
+    ended: bool = False
 
-    def add(self) -> None:
-        """Add everything to the counters."""
-        if self.sends:
-            _sends.add(self.sends)
-        for action, count in self.published.items():
-            _published.add(count, _actions.attributes(action))
+
+def _record(transfers: Sequence[_Transfer]) -> None:
+    if not transfers:
+        return
+    _sends.add(len(transfers), None, _WITHOUT_SPAN)
+    actions = Counter([event.action for events, _, _ in transfers for event in events])
+    for action, count in actions.items():
+        _published.add(count, _actions.attributes(action), _WITHOUT_SPAN)
+    for events, at, duration_s in transfers:
+        _send_duration.record(duration_s, None, _WITHOUT_SPAN)
+        _batch_events.record(len(events), None, _WITHOUT_SPAN)
+        for event in events:
+            if event.committed_at is not None:
+                # Clocks of outbox and machine may differ, and a histogram takes nothing below zero.
+                _lag.record(max(0.0, at - event.committed_at), None, _WITHOUT_SPAN)
 
 
 _tally: ContextVar[_Tally | None] = ContextVar("_tally", default=None)
@@ -148,14 +166,16 @@ _tally: ContextVar[_Tally | None] = ContextVar("_tally", default=None)
 
 @contextmanager
 def counted_together() -> Iterator[None]:
-    """What this task and those that it starts publish is counted at the end, however it ends."""
+    """What this task and those that it starts publish is recorded at the end, however it ends."""
     tally = _Tally()
     token = _tally.set(tally)
     try:
         yield
     finally:
         _tally.reset(token)
-        tally.add()
+        # A task that outlives the attempt still has this tally.
+        tally.ended = True
+        _record(tally.transfers)
 
 
 def received(*, documents: int, ignored: int, retried: bool) -> None:
@@ -168,20 +188,16 @@ def received(*, documents: int, ignored: int, retried: bool) -> None:
 
 
 def accepted(events: Sequence[Event], duration_s: float) -> None:
-    """Count the events of one transfer that Service Bus accepted after `duration_s` seconds."""
-    _send_duration.record(duration_s)
-    _batch_events.record(len(events))
-    now = time.time()
-    for event in events:
-        if event.committed_at is not None:
-            # The clocks of the outbox and of this machine may differ, and a histogram takes nothing below zero.
-            _lag.record(max(0.0, now - event.committed_at))
+    """Count one transfer that Service Bus accepted now, after `duration_s` seconds.
+
+    Within `counted_together`, nothing is recorded before its end. `events` must not change until then.
+    """
+    transfer = (events, time.time(), duration_s)
     tally = _tally.get()
-    counts = _Tally() if tally is None else tally
-    counts.sends += 1
-    counts.published.update(event.action for event in events)
-    if tally is None:
-        counts.add()
+    if tally is None or tally.ended:
+        _record([transfer])
+    else:
+        tally.transfers.append(transfer)
 
 
 def already_published(events: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Set
 from contextlib import aclosing
-from dataclasses import replace
 
 from relay.cli.ordered import OrderedSender
 from relay.cli.replay.reading import Reading
@@ -68,7 +67,7 @@ class Replay:
             self._state.invalid |= {(each.partition_key, each.id): each for each in invalid}
             return
         if self._state.identity.as_new:
-            events = [replace(event, id=new_id(event.id, self._state.identity.run)) for event in events]
+            events = [event._replace(id=new_id(event.id, self._state.identity.run)) for event in events]
         sent = await self._sender.send(events)
         invalid += map(_invalid, sent.rejected)
         dealt_with = {key: [event.document for event in through] for key, through in sent.through.items()}

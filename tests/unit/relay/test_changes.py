@@ -89,6 +89,17 @@ def test_long_digits_within_text_change_nothing() -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["1e400", "-1E+309", f"{10**400}.5"])
+def test_a_number_beyond_the_range_of_a_double_is_refused_instead_of_altered(text: str) -> None:
+    with pytest.raises(ChangesError, match="beyond the range of a double"):
+        parse(f'[{{"f": {text}}}]')
+
+
+def test_a_document_too_deep_for_the_parser_is_named_with_a_remedy() -> None:
+    with pytest.raises(ChangesError, match="check --scan"):
+        parse("[" + '{"a":' * 100_000 + "1" + "}" * 100_000 + "]")
+
+
 @pytest.mark.parametrize("text", ["", "[", '[{"a": NaN, "n": 99999999999999999999999}]', "[" + "9" * 5000 + "]"])
 def test_what_is_not_json_is_named_with_a_remedy(text: str) -> None:
     with pytest.raises(ChangesError, match="check --scan"):
@@ -111,5 +122,5 @@ def test_the_longest_integer_that_python_reads_is_read_and_a_longer_one_is_refus
 
     assert document is not None
     assert document["n"] == 10**limit - 1
-    with pytest.raises(ChangesError, match=f"an integer of {limit + 1} digits"):
+    with pytest.raises(ChangesError, match=f"{limit + 1} digits"):
         parse(f'[{{"n": {"9" * (limit + 1)}}}]')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from typing import Any
 
@@ -65,6 +66,23 @@ def test_lag_is_counted_for_each_event_whose_commit_time_is_known(reported: Tele
     seen = reported.metrics()
     assert seen.count("relay.lag") == 2
     assert seen.sum("relay.lag") == pytest.approx(200, abs=30)
+
+
+def test_of_an_attempt_everything_is_recorded_at_its_end_and_what_comes_later_at_once(reported: Telemetry) -> None:
+    now = int(time.time())
+    with counted_together():
+        instruments.accepted(acting("A", "B", _ts=now), 0.25)
+        instruments.accepted(acting("A"), 0.5)
+        assert reported.metrics().names == set()
+        late = contextvars.copy_context()
+    first = reported.metrics()
+    late.run(instruments.accepted, acting("B"), 1.0)
+    second = reported.metrics()
+
+    assert first.by("relay.events.published", "action") == {"A": 2, "B": 1}
+    assert (first.total("relay.sends"), first.sum("relay.batch.events"), first.count("relay.lag")) == (2, 3, 2)
+    assert first.sum("relay.send.duration") == 0.75
+    assert (second.total("relay.sends"), second.sum("relay.send.duration")) == (1, 1.0)
 
 
 def test_where_the_clocks_differ_lag_is_never_below_zero(reported: Telemetry) -> None:

@@ -1,0 +1,44 @@
+"""What the relay itself computes for an event, in bytecode instructions: the same number on every machine.
+
+docs/benchmarks.md has it in microseconds. A budget has room for a few instructions more, not for another function
+call an event. What C functions do is not counted here; `python -m tests.support.own_cost instructions` counts it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from local.stack.parts import ROOT
+
+pytestmark = pytest.mark.skipif(
+    sys.implementation.name != "cpython", reason="only CPython traces bytecode instructions"
+)
+
+# For each shape of an invocation, partition keys x events of each: instructions an event.
+BUDGETS = {"100x1": 840, "10x10": 600, "1x100": 580, "1x1": 3100}
+BUDGETS_WITH_TELEMETRY = {"100x1": 2000, "10x10": 1120, "1x100": 1030, "1x1": 7900}
+
+
+def counted(*options: str) -> dict[str, float]:
+    """The numbers of a process of its own, which has no other telemetry and is not traced."""
+    command = [sys.executable, "-m", "tests.support.own_cost", "opcodes", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "budgets"),
+    [((), BUDGETS), (("--telemetry",), BUDGETS_WITH_TELEMETRY)],
+    ids=["without telemetry", "with telemetry"],
+)
+def test_an_event_costs_no_more_than_its_budget(options: tuple[str, ...], budgets: dict[str, int]) -> None:
+    found = counted(*options)
+
+    assert found.keys() == budgets.keys()
+    assert {shape: cost for shape, cost in found.items() if cost > budgets[shape]} == {}

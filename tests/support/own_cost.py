@@ -1,0 +1,247 @@
+"""`python -m tests.support.own_cost`: what the relay itself computes for an event, counted.
+
+Batches are relayed from the trigger's text to senders that accept everything at once, so that neither a network
+nor a lease is part of it. Two things are counted, neither of which depends on what else the machine does:
+
+- `opcodes`: the bytecode instructions of the relay outside relay/servicebus, and of what it calls there, such as
+  OpenTelemetry. Everywhere the same for one version of Python; what C functions do is not among them.
+- `instructions`: those of the processor for everything, encoding and event loop included. It needs valgrind, and
+  the numbers depend on how Python was compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import itertools
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import relay
+from relay.cosmos.changes import ChangeBatch
+from relay.cosmos.source import CosmosSource
+from relay.events import Rejected
+from relay.holds import Holds
+from relay.ledger import AcceptedLedger
+from relay.pipeline import Relay
+from relay.servicebus import messages
+from relay.servicebus.publisher import ServiceBusPublisher
+from relay.servicebus.transfers import LinkLimits, Transfer
+
+# Partition keys, and events of each.
+SHAPES = ((100, 1), (10, 10), (1, 100), (1, 1))
+_WARM_UP, _COUNTED = 2, 3
+
+_RELAY = str(Path(relay.__file__).parent) + os.sep
+_SERVICEBUS = str(Path(_RELAY) / "servicebus") + os.sep
+_ELSEWHERE = (f"{os.sep}azure{os.sep}", f"{os.sep}asyncio{os.sep}")
+
+
+class _Accepting:
+    """Senders and sender in one, of which any number of tasks can send at a time."""
+
+    topic = "domain-events"
+    size = 300
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator[_Accepting]:
+        yield self
+
+    async def limits(self, timeout_s: float) -> LinkLimits:
+        return LinkLimits(batch=256 * 1024, message=256 * 1024)
+
+    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
+        may_send()
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class _NoQuarantine:
+    async def holds(self) -> Holds:
+        return Holds()
+
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+        assert not rejected
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Opcodes:
+    """Counts the bytecode instructions of the relay outside relay/servicebus, and of what it calls."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._ours: dict[FrameType, bool] = {}
+
+    def __enter__(self) -> Opcodes:
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        sys.settrace(None)
+
+    def _called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+        if not self._counts(frame):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+        if event == "opcode":
+            self.total += 1
+        return self._step
+
+    def _counts(self, frame: FrameType | None) -> bool:
+        """What belongs to nobody, such as a generated constructor, belongs to its caller."""
+        while frame is not None:
+            place = _place(frame.f_code)
+            if place is not None:
+                return place
+            frame = frame.f_back
+        return False
+
+
+def _place(code: CodeType) -> bool | None:
+    if code.co_filename.startswith(_SERVICEBUS) or any(each in code.co_filename for each in _ELSEWHERE):
+        return False
+    if code.co_filename == __file__:
+        return False
+    return True if code.co_filename.startswith(_RELAY) else None
+
+
+class Instructions:
+    """Has callgrind, under which this process runs, count the instructions of the processor."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._file = Path(os.environ["CALLGRIND_OUT"])
+        self._number = itertools.count(1)
+
+    def __enter__(self) -> Instructions:
+        self._control("--instr=on")
+        self._control("--zero")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._control("--dump")
+        self._control("--instr=off")
+        text = Path(f"{self._file}.{next(self._number)}").read_text(encoding="utf-8")
+        (totals,) = [line for line in text.splitlines() if line.startswith("totals: ")]
+        self.total = int(totals.split()[1])
+
+    def _control(self, option: str) -> None:
+        command = ["callgrind_control", option, str(os.getpid())]
+        subprocess.run(command, check=True, capture_output=True)
+
+
+def _batch(keys: int, per_key: int, serial: itertools.count[int]) -> ChangeBatch:
+    documents = []
+    for key, _ in itertools.product(range(keys), range(per_key)):
+        number = next(serial)
+        partition_key = f"{key:08x}-4982-4735-9422-c39a7c4af5c2"
+        data = {
+            "name": {"firstName": "Jane", "lastName": "Doe"},
+            "contactId": partition_key,
+            "action": "ContactNameUpdatedEvent",
+            "id": f"{number:08x}-0000-4ac7-ae22-5a1de1c2c4e6",
+            "createdAt": "2026-02-09T11:37:37.3022907+02:00",
+        }
+        documents.append(
+            {
+                "id": data["id"],
+                "partitionKey": partition_key,
+                "type": "domainEvent",
+                "data": data,
+                "ttl": 864_000,
+                "_etag": '"18005bce-0000-1500-0000-614456b80000"',
+                "_ts": int(time.time()),
+                "_lsn": number,
+            }
+        )
+    return ChangeBatch(json.dumps(documents))
+
+
+async def count(counter: Opcodes | Instructions) -> dict[str, float]:
+    """What each shape takes for an event."""
+    publisher = ServiceBusPublisher(
+        _Accepting(), messages.contract(None), AcceptedLedger(), send_timeout_s=30, attempt_timeout_s=480
+    )
+    # Its containers are asked only about old events.
+    source = CosmosSource("domainEvent", containers=None)  # type: ignore[arg-type]
+    the_relay = Relay(source, publisher, _NoQuarantine(), duplicate_window_s=600)
+    serial, found = itertools.count(), {}
+    for keys, per_key in SHAPES:
+        batches = [_batch(keys, per_key, serial) for _ in range(_WARM_UP + _COUNTED)]
+        for batch in batches[:_WARM_UP]:
+            await the_relay.handle(batch, "counted")
+        gc.collect()
+        gc.disable()
+        counter.total = 0
+        with counter:
+            for batch in batches[_WARM_UP:]:
+                await the_relay.handle(batch, "counted")
+        gc.enable()
+        found[f"{keys}x{per_key}"] = counter.total / (_COUNTED * keys * per_key)
+    return found
+
+
+def _measure_telemetry() -> None:
+    """Configure OpenTelemetry's SDK, with readers and exporters that take next to nothing."""
+    from opentelemetry import metrics, trace
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+
+    class Dropping(SpanExporter):
+        def export(self, spans: object) -> SpanExportResult:
+            return SpanExportResult.SUCCESS
+
+    metrics.set_meter_provider(MeterProvider([InMemoryMetricReader()]))
+    tracing = TracerProvider()
+    tracing.add_span_processor(SimpleSpanProcessor(Dropping()))
+    trace.set_tracer_provider(tracing)
+
+
+def main() -> int:
+    """Print what was counted, as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.own_cost", description=__doc__)
+    parser.add_argument("what", choices=("opcodes", "instructions"))
+    parser.add_argument("--telemetry", action="store_true", help="with OpenTelemetry's SDK")
+    chosen = parser.parse_args()
+    if chosen.what == "instructions" and "CALLGRIND_OUT" not in os.environ:
+        return _under_callgrind(sys.argv[1:])
+    logging.getLogger("relay").setLevel(logging.INFO)
+    if chosen.telemetry:
+        _measure_telemetry()
+    counter = Opcodes() if chosen.what == "opcodes" else Instructions()
+    print(json.dumps(asyncio.run(count(counter))))
+    return 0
+
+
+def _under_callgrind(arguments: Sequence[str]) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "counted"
+        program = [sys.executable, "-m", "tests.support.own_cost", *arguments]
+        return subprocess.run(
+            ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}", "-q", *program],
+            env={**os.environ, "CALLGRIND_OUT": str(out), "PYTHONHASHSEED": "0"},
+            check=False,
+        ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
