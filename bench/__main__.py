@@ -17,6 +17,7 @@ from rich.table import Table
 
 from bench import benchmark, pages
 from bench.benchmark import Benchmark, Plan
+from bench.coldstart import ColdStart
 from bench.contention import Usage
 from bench.counted import CountedWork
 from bench.feed import Feed
@@ -46,6 +47,7 @@ def all_benchmarks() -> list[Benchmark]:
         CountedWork(),
         Processor(),
         Imports(),
+        ColdStart(),
         Memory(),
         Latency(),
         Hosts(),

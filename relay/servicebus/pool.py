@@ -38,6 +38,11 @@ class PooledSender:
         self._link: ServiceBusSender | None = None
         self._limits: LinkLimits | None = None
 
+    @property
+    def known_limits(self) -> LinkLimits | None:
+        """As `transfers.Sender`."""
+        return self._limits
+
     async def limits(self, timeout_s: float) -> LinkLimits:
         """As `transfers.Sender`."""
         await self._open(timeout_s)

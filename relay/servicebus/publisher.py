@@ -100,10 +100,11 @@ class ServiceBusPublisher:
     async def _take_turn(
         self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage
     ) -> None:
-        unknown = [event for event in events if not self.has_accepted(event)]
+        holds = self._ledger.holds
+        unknown = [event for event in events if not holds(event.partition_key, event.id)]
         outcome.already_published = len(events) - len(unknown)
         superseded = rules.clearance.superseded
-        pending = [event for event in unknown if event.name not in superseded]
+        pending = [event for event in unknown if event.name not in superseded] if superseded else unknown
         outcome.superseded = len(unknown) - len(pending)
         if not pending:
             return

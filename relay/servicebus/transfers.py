@@ -43,6 +43,10 @@ class Transfer:
 class Sender(Protocol):
     """A partition key's access to the topic, for as long as its turn takes. One send at a time."""
 
+    @property
+    def known_limits(self) -> LinkLimits | None:
+        """The limits of the link, if it is open."""
+
     async def limits(self, timeout_s: float) -> LinkLimits:
         """The limits of the link, which is opened where it is not open.
 

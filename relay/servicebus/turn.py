@@ -75,7 +75,7 @@ class Turn:
         Raises:
             RetryableError, ConfigurationError: With the events from the failed batch on not accepted.
         """
-        limits = await self._sender.limits(self._left_s())
+        limits = await self._limits()
         for transfer in in_batches(events, self._message_of, limits.batch):
             if self._stopped:
                 return
@@ -88,8 +88,10 @@ class Turn:
     def _stopped(self) -> bool:
         return self._rules.stop_at_rejection and bool(self._outcome.rejected)
 
-    def _left_s(self) -> float:
-        return self._rules.deadline.left_s(at_most=self._rules.send_timeout_s)
+    async def _limits(self) -> LinkLimits:
+        if (known := self._sender.known_limits) is not None:
+            return known
+        return await self._sender.limits(self._rules.deadline.left_s(at_most=self._rules.send_timeout_s))
 
     async def _send_batch(self, batch: Transfer) -> None:
         try:
@@ -110,8 +112,7 @@ class Turn:
             if self._stopped:
                 return
             if len(half) == 1:
-                limits = await self._sender.limits(self._left_s())
-                await self._send_alone(alone(half[0], self._message_of(half[0])), limits)
+                await self._send_alone(alone(half[0], self._message_of(half[0])), await self._limits())
             else:
                 await self.send_in_order(half)
 
@@ -143,10 +144,10 @@ class Turn:
 
     async def _send(self, transfer: Transfer) -> float:
         """Returns the seconds until it was accepted, pauses included."""
-        began = time.monotonic()
+        began = now = time.monotonic()
         may_send = partial(self._rules.clearance.check, transfer.events[0])
         for pause_s in (*self._rules.pauses_s, None):
-            unused_s = began + self._rules.send_timeout_s - time.monotonic()
+            unused_s = began + self._rules.send_timeout_s - now
             left_s = self._rules.deadline.left_s(at_most=max(unused_s, 0.001))
             try:
                 await self._sender.send(transfer, left_s, may_send)
@@ -158,6 +159,7 @@ class Turn:
                 if time.monotonic() - began + pause_s >= self._rules.send_timeout_s:
                     raise
             await asyncio.sleep(pause_s)
+            now = time.monotonic()
         return time.monotonic() - began
 
     def _accept(self, events: Sequence[Event], duration_s: float) -> None:
@@ -167,7 +169,7 @@ class Turn:
         self._outcome.published += len(events)
         self._outcome.sends += 1
         self._outcome.accepted_after_rejection |= bool(self._outcome.rejected)
-        instruments.accepted(list(events), duration_s)
+        instruments.accepted(events, duration_s)
 
 
 def _check_size(transfer: Transfer, limit: int) -> None:

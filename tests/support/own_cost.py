@@ -58,6 +58,8 @@ class _Accepting:
     async def acquire(self) -> AsyncIterator[_Accepting]:
         yield self
 
+    known_limits = LinkLimits(batch=256 * 1024, message=256 * 1024)
+
     async def limits(self, timeout_s: float) -> LinkLimits:
         return LinkLimits(batch=256 * 1024, message=256 * 1024)
 

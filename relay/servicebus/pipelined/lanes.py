@@ -103,10 +103,15 @@ class PipelinedSender:
     ) -> None:
         self._lanes.free.release()
 
+    @property
+    def known_limits(self) -> LinkLimits | None:
+        """As `transfers.Sender`."""
+        link = self._lanes.shared.open_link
+        return None if link is None else link.limits
+
     async def limits(self, timeout_s: float) -> LinkLimits:
         """As `transfers.Sender`."""
-        link = self._lanes.shared.open_link or await self._lanes.shared.link(timeout_s)
-        return link.limits
+        return (await self._lanes.shared.link(timeout_s)).limits
 
     async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
         """As `transfers.Sender`."""

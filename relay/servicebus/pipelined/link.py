@@ -8,6 +8,7 @@ http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transport-v1.0-os.html, p
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -50,11 +51,14 @@ class LinkLostError(RetryableError):
 
 
 class _Delivery:
-    __slots__ = ("may_send", "message_format", "payload", "settled")
+    __slots__ = ("ends", "may_send", "message_format", "payload", "settled")
 
-    def __init__(self, transfer: Transfer, may_send: Callable[[], None], settled: asyncio.Future[None]) -> None:
+    def __init__(
+        self, transfer: Transfer, ends: float, may_send: Callable[[], None], settled: asyncio.Future[None]
+    ) -> None:
         self.payload = transfer.payload
         self.message_format = transfer.message_format
+        self.ends = ends
         self.may_send = may_send
         self.settled = settled
 
@@ -80,6 +84,8 @@ class Link:
         self._frames: deque[bytes] = deque()
         self._pump_is_due = False
         self._is_draining = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._expires = math.inf
         # What the peer has granted: deliveries on the link, and frames in the session.
         self._deliveries = 0
         self._delivery_limit = 0
@@ -130,7 +136,10 @@ class Link:
         """
         if self._lost is not None:
             raise self._lost
-        delivery = _Delivery(transfer, may_send, self._loop.create_future())
+        ends = self._loop.time() + timeout_s
+        delivery = _Delivery(transfer, ends, may_send, self._loop.create_future())
+        if ends < self._expires:
+            self._expire_at(ends)
         self._idle.clear()
         self._waiting.append(delivery)
         self._waiting_bytes += len(transfer.payload)
@@ -140,7 +149,6 @@ class Link:
             # What the other keys send in this turn of the loop goes out in the same write.
             self._pump_is_due = True
             self._loop.call_soon(self._pump)
-        timer = self._loop.call_later(timeout_s, _expire, delivery)
         try:
             await delivery.settled
         except (asyncio.CancelledError, TimeoutError):
@@ -150,8 +158,6 @@ class Link:
                 self._waiting.remove(delivery)
             self._note_idle()
             raise
-        finally:
-            timer.cancel()
 
     def retire(self) -> None:
         """Take no new deliveries. Those in flight may still be settled."""
@@ -170,6 +176,21 @@ class Link:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._connection.close()
+
+    def _expire_at(self, ends: float) -> None:
+        """Look for what has timed out then. One timer for all deliveries: nearly all are settled long before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._expires = ends
+        self._timer = self._loop.call_at(ends, self._expire) if ends < math.inf else None
+
+    def _expire(self) -> None:
+        now = self._loop.time()
+        pending = [each for each in (*self._unsettled.values(), *self._waiting) if not each.settled.done()]
+        for delivery in pending:
+            if delivery.ends <= now:
+                delivery.settled.set_exception(TimeoutError())
+        self._expire_at(min((each.ends for each in pending if each.ends > now), default=math.inf))
 
     # What goes out
 
@@ -382,13 +403,9 @@ class Link:
                 delivery.settled.set_exception(error)
         self._unsettled.clear()
         self._waiting.clear()
+        self._expire_at(math.inf)
         self._frames.clear()
         self._idle.set()
-
-
-def _expire(delivery: _Delivery) -> None:
-    if not delivery.settled.done():
-        delivery.settled.set_exception(TimeoutError())
 
 
 def _outcome(state: Any) -> SendError:
