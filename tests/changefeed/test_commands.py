@@ -46,8 +46,7 @@ def run(url: str, *arguments: str) -> tuple[int, str, str]:
         try:
             code = main(arguments, {"CHANGEFEED_URL": url})
         except SystemExit as ended:
-            assert isinstance(ended.code, int)
-            code = ended.code
+            code = int(ended.code or 0)
     assert not url or url not in output.getvalue() + errors.getvalue()
     return code, output.getvalue(), errors.getvalue()
 
