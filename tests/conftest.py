@@ -9,9 +9,9 @@ from collections.abc import Generator
 import pytest
 from _pytest.nodeid import coerce_node_id
 
-from tests.support.postgresql import postgres_database, postgres_server
+from tests.support.postgresql import changefeed_database, postgres_database, postgres_server
 
-__all__ = ["postgres_database", "postgres_server"]
+__all__ = ["changefeed_database", "postgres_database", "postgres_server"]
 
 
 @pytest.hookimpl(wrapper=True)
