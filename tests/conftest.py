@@ -8,10 +8,16 @@ from collections.abc import Generator
 
 import pytest
 from _pytest.nodeid import coerce_node_id
+from hypothesis import settings
 
 from tests.support.postgresql import changefeed_database, postgres_database, postgres_server
 
 __all__ = ["changefeed_database", "postgres_database", "postgres_server"]
+
+
+# On a busy machine an example takes as long as it takes.
+settings.register_profile("without deadline", settings(deadline=None))
+settings.load_profile("without deadline")
 
 
 @pytest.hookimpl(wrapper=True)
