@@ -199,7 +199,8 @@ async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: P
             said += (line := await process.stderr.readline())
             assert line, said.decode()
             address = re.search(rb"The console is at (\S+)", line)
-        shown = asyncio.create_task(last_shown(address[1].decode()))
+        # The page is the same for each source, and a browser takes much time.
+        shown = asyncio.create_task(last_shown(address[1].decode())) if source == "cosmos" else None
         output, errors = await asyncio.gather(process.stdout.read(), process.stderr.read())
         await process.wait()
 
@@ -217,4 +218,5 @@ async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: P
     assert summary["directory_matches"] is True
     assert summary["console_matches"] is True, words
     assert "refused as outdated (412)" in words
-    assert await shown in (None, Shown(committed=DEMO_EVENTS, accepted=DEMO_EVENTS, delivered=DEMO_EVENTS))
+    if shown is not None:
+        assert await shown in (None, Shown(committed=DEMO_EVENTS, accepted=DEMO_EVENTS, delivered=DEMO_EVENTS))
