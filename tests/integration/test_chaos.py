@@ -71,13 +71,19 @@ def weakened(*without: str) -> Callable[[Path], Path]:
         ),
         (
             weakened("without_waiting_for_acceptance"),
-            ("--events", "400", "--kinds", "cut-before-transfer", "--faults", "10", "--writers", "8"),
+            (
+                *("--events", "400", "--kinds", "cut-before-transfer", "--faults", "10", "--writers", "8"),
+                *("--patience", "30"),
+            ),
             ["out_of_order"],
         ),
         (
             # Each of the three does one kind of harm, and none of the others'.
             lambda folder: without_date_setting(copy_app(folder, "without_order_within_a_commit")),
-            ("--events", "300", "--kinds", "cut-after-transfer", "--faults", "8", "--no-duplicate-detection"),
+            (
+                *("--events", "300", "--kinds", "cut-after-transfer", "--faults", "8"),
+                *("--no-duplicate-detection", "--patience", "30"),
+            ),
             ["altered", "out_of_order", "duplicated"],
         ),
         (
