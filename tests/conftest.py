@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
+from collections.abc import Generator
 
 import pytest
 from _pytest.nodeid import coerce_node_id
+from hypothesis import settings
 
-from tests.support.postgresql import postgres_database, postgres_server
+from tests.support.postgresql import changefeed_database, postgres_database, postgres_server
 
-__all__ = ["postgres_database", "postgres_server"]
+__all__ = ["changefeed_database", "postgres_database", "postgres_server"]
+
+
+# On a busy machine an example takes as long as it takes.
+settings.register_profile("without deadline", settings(deadline=None))
+settings.load_profile("without deadline")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without collecting garbage, of which there is none: all modules and tests stay.
+
+    Every process of pytest-xdist collects all tests, and a quarter of its time went into looking at them again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

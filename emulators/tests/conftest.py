@@ -1,12 +1,21 @@
-"""Settings of every Azure SDK client in these tests."""
+"""Settings of Hypothesis and of every Azure SDK client in these tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from azure.core.pipeline.transport import AioHttpTransport
+
+# The tests of the package run without Hypothesis.
+with suppress(ImportError):
+    from hypothesis import settings
+
+    # On a busy machine an example takes as long as it takes.
+    settings.register_profile("without deadline", settings(deadline=None))
+    settings.load_profile("without deadline")
 
 
 @pytest.fixture(autouse=True, scope="session")

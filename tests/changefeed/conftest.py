@@ -16,9 +16,9 @@ _SQLSERVER = "CHANGEFEED_TEST_SQLSERVER"
 
 
 @pytest.fixture
-def postgresql(postgres_database: str) -> Iterator[PostgresBackend]:
+def postgresql(changefeed_database: str) -> Iterator[PostgresBackend]:
     """A fresh database of PostgreSQL with a feed of app.event."""
-    backend = PostgresBackend(postgres_database)
+    backend = PostgresBackend(changefeed_database)
     yield backend
     backend.close()
 

@@ -44,8 +44,8 @@ class Shop(Service):
 
 
 @pytest.fixture
-def shop(postgres_database: str) -> Iterator[Shop]:
+def shop(changefeed_database: str) -> Iterator[Shop]:
     """A fresh shop."""
-    opened = Shop(postgres_database)
+    opened = Shop(changefeed_database)
     yield opened
     opened.close()

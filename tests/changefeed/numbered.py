@@ -26,13 +26,12 @@ insert into changefeed.shard (feed_id, shard) values (37, 0), (37, 1);
 
 
 class Service:
-    """A database with the schema and the feed 37 of `app.event`, which has the shards 0 and 1."""
+    """A database that has changefeed's schema, with the feed 37 of `app.event`, which has the shards 0 and 1."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._opened = ExitStack()
         self.session = self.open_session()
-        changefeed.install(self.session)
         self.owner = self.connect(autocommit=True)
         self.owner.execute(_SERVICE)
 
@@ -120,8 +119,8 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 @pytest.fixture
-def service(postgres_database: str) -> Iterator[Service]:
+def service(changefeed_database: str) -> Iterator[Service]:
     """A fresh service."""
-    opened = Service(postgres_database)
+    opened = Service(changefeed_database)
     yield opened
     opened.close()

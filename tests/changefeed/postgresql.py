@@ -87,7 +87,6 @@ class PostgresBackend:
         self.url = url
         self._open: list[Session | PostgresWriter] = []
         self.owner = self.session()
-        changefeed.install(self.owner)
         self.execute(_SERVICE)
         changefeed.setup_feed(self.owner, TABLE)
 

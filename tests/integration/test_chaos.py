@@ -43,12 +43,14 @@ async def campaign(folder: Path, *options: str) -> tuple[int | None, dict[str, A
 @pytest.mark.timeout(240)
 async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path) -> None:
     code, summary, errors = await campaign(
-        tmp_path, "--seed", "7", "--rate", "150", "--events", "1200", "--faults", str(len(schedule.KINDS))
+        tmp_path,
+        *("--seed", "7", "--rate", "75", "--events", "600", "--consumers", "16"),
+        *("--faults", str(len(schedule.KINDS))),
     )
 
     assert {name: summary[name] for name in WRONG} == dict.fromkeys(WRONG, 0), errors
     assert summary["quarantined"] == summary["expected_quarantined"] > 0
-    assert (code, summary["events"], summary["seed"]) == (0, 1200, 7)
+    assert (code, summary["events"], summary["seed"]) == (0, 600, 7)
     met = summary["edges"].keys()
     assert met <= edge_cases.COSMOS_KNOWN | edge_cases.BROKER_KNOWN
     assert met >= SOUGHT
@@ -69,36 +71,41 @@ def weakened(*without: str) -> Callable[[Path], Path]:
         ),
         (
             weakened("without_waiting_for_acceptance"),
-            ("--events", "400", "--kinds", "cut-before-transfer", "--faults", "10", "--writers", "8"),
+            (
+                *("--events", "400", "--kinds", "cut-before-transfer", "--faults", "10", "--writers", "8"),
+                *("--patience", "30"),
+            ),
             ["out_of_order"],
         ),
         (
+            # Each of the three does one kind of harm, and none of the others'.
             lambda folder: without_date_setting(copy_app(folder, "without_order_within_a_commit")),
-            ("--events", "300", "--faults", "0"),
-            ["altered", "out_of_order"],
+            (
+                *("--events", "300", "--kinds", "cut-after-transfer", "--faults", "8"),
+                *("--no-duplicate-detection", "--patience", "30"),
+            ),
+            ["altered", "out_of_order", "duplicated"],
         ),
         (
             weakened("without_doubt"),
             ("--events", "400", "--kinds", "refuse-content", "--faults", "8"),
             ["missing"],
         ),
-        (None, ("--events", "400", "--kinds", "cut-after-transfer", "--faults", "10"), ["duplicated"]),
     ],
     ids=[
-        *("the retry policy", "waiting for acceptance", "the date setting and order within a commit"),
-        *("brake and evidence", "duplicate detection"),
+        *("the retry policy", "waiting for acceptance"),
+        *("the date setting, order within a commit and duplicate detection", "brake and evidence"),
     ],
 )
 async def test_the_checker_detects_a_missing_safeguard(
-    tmp_path: Path, make_app: Callable[[Path], Path] | None, options: tuple[str, ...], seen: list[str]
+    tmp_path: Path, make_app: Callable[[Path], Path], options: tuple[str, ...], seen: list[str]
 ) -> None:
-    if make_app is None:
-        change: tuple[str, ...] = ("--no-duplicate-detection",)
-    else:
-        change = ("--app", str(make_app(tmp_path / "app")))
+    app = make_app(tmp_path / "app")
 
     code, summary, errors = await campaign(
-        tmp_path, "--seed", "1", "--hosts", "1", "--patience", "8", "--rate", "100", *options, *change
+        tmp_path,
+        *("--seed", "1", "--hosts", "1", "--patience", "8", "--rate", "100", "--consumers", "16"),
+        *("--app", str(app), *options),
     )
 
     assert code == 1, errors

@@ -22,13 +22,13 @@ SOUGHT = {
 async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path) -> None:
     code, summary, errors = await campaign(
         tmp_path,
-        *("--source", "sql", "--seed", "7", "--rate", "150", "--events", "1200"),
-        *("--faults", str(len(schedule.SQL_KINDS))),
+        *("--source", "sql", "--seed", "7", "--rate", "75", "--events", "600"),
+        *("--hosts", "2", "--consumers", "16", "--faults", str(len(schedule.SQL_KINDS))),
     )
 
     assert {name: summary[name] for name in WRONG} == dict.fromkeys(WRONG, 0), errors
     assert summary["quarantined"] == summary["expected_quarantined"] > 0
-    assert (code, summary["events"], summary["seed"]) == (0, 1200, 7)
+    assert (code, summary["events"], summary["seed"]) == (0, 600, 7)
     met = summary["edges"].keys()
     assert met <= SqlSide.known | edge_cases.BROKER_KNOWN
     assert met >= SOUGHT

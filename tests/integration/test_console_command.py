@@ -15,6 +15,7 @@ import aiohttp
 
 from relay.cli.results import ExitCode
 from tests.infra.project import ROOT
+from tests.support.operators import relay_command
 
 # Nothing listens on port 1.
 NOWHERE = {
@@ -91,10 +92,10 @@ async def test_on_an_address_that_others_reach_it_asks_for_who_is_signed_in() ->
 
 
 async def test_wrong_settings_are_named() -> None:
-    async with console("--host", "192.0.2.1", CONSOLE_TRACE_URL="javascript:{trace_id}") as process:
-        _, error = await ended(process)
-        assert process.returncode == ExitCode.USAGE
-        assert "CONSOLE_TRACE_URL is 'javascript:{trace_id}'" in error
+    wrong = NOWHERE | {"CONSOLE_TRACE_URL": "javascript:{trace_id}"}
+    run = await relay_command(wrong, "console", "--port", "0", "--host", "192.0.2.1")
+    assert run.code == ExitCode.USAGE
+    assert "CONSOLE_TRACE_URL is 'javascript:{trace_id}'" in run.err
     async with console("--host", "192.0.2.1") as process:
         _, error = await ended(process)
         assert process.returncode == ExitCode.USAGE

@@ -97,3 +97,10 @@ def test_valid_requests_for_an_existing_contact_conform_to_the_document(
     if case.method != "GET":
         case.headers["if-match"] = "*"
     case.call_and_validate(base_url=service.address)
+
+
+def test_each_generated_test_has_a_node_id_of_its_own(request: pytest.FixtureRequest) -> None:
+    """Under pytest-xdist, those that share one would not run."""
+    ids = [item.nodeid for item in request.session.items if item.path == request.path]
+
+    assert len(ids) == len(set(ids))

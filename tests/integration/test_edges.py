@@ -115,30 +115,29 @@ async def test_around_the_size_limit_each_message_either_arrives_or_is_quarantin
     assert set_aside == {document["id"] for document in documents[len(arrived) :]}
 
 
-@pytest.mark.timeout(120)
-async def test_thirty_thousand_events_of_one_key_are_accepted_in_order_and_in_full_batches(
+async def test_thousands_of_events_of_one_key_are_accepted_in_order_and_in_full_batches(
     make_relay: RelayMaker, servicebus: ServiceBusServer
 ) -> None:
     relay = make_relay()
     sends = 0
-    for start in range(0, 30_000, 10_000):
-        documents = [event(f"{start + number:06}", "k") for number in range(10_000)]
+    for start in range(0, 6_000, 2_000):
+        documents = [event(f"{start + number:06}", "k") for number in range(2_000)]
         sends += (await relay.handle(documents, "i1")).sends
 
     held = servicebus.broker.namespace.outlet("domain-events/Subscriptions/all").messages
-    first_and_last = [entry.message.message_id for entry in (held.peek(1, 1)[0], held.peek(30_000, 1)[0])]
-    assert held.counts().active == 30_000
-    assert first_and_last == ["000000", "029999"]
-    assert sends < 120
+    first_and_last = [entry.message.message_id for entry in (held.peek(1, 1)[0], held.peek(6_000, 1)[0])]
+    assert held.counts().active == 6_000
+    assert first_and_last == ["000000", "005999"]
+    assert sends < 24
 
 
-async def test_three_thousand_keys_of_one_event_each_are_all_accepted(
+async def test_a_thousand_keys_of_one_event_each_are_all_accepted(
     make_relay: RelayMaker, servicebus: ServiceBusServer
 ) -> None:
-    outcome = await make_relay().handle([event(f"e-{number}", f"k-{number}") for number in range(3_000)], "i1")
+    outcome = await make_relay().handle([event(f"e-{number}", f"k-{number}") for number in range(1_000)], "i1")
 
-    assert (outcome.published, outcome.partition_keys, outcome.sends) == (3_000, 3_000, 3_000)
-    assert servicebus.broker.namespace.outlet("domain-events/Subscriptions/all").messages.counts().active == 3_000
+    assert (outcome.published, outcome.partition_keys, outcome.sends) == (1_000, 1_000, 1_000)
+    assert servicebus.broker.namespace.outlet("domain-events/Subscriptions/all").messages.counts().active == 1_000
 
 
 async def test_an_invocation_of_no_documents_does_nothing(make_relay: RelayMaker) -> None:

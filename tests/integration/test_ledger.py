@@ -27,7 +27,7 @@ from tests.support.outbox import event
 from tests.support.subscriber import Subscriber
 
 WINDOW_MS = 5 * 60_000  # of infra/emulators/Config.json
-KEYS = [f"k{number}" for number in range(100)]
+KEYS = [f"k{number}" for number in range(30)]
 
 
 class TurnableClock:
@@ -79,7 +79,7 @@ async def test_an_outage_longer_than_the_window_does_not_double_the_neighbours(
     async with ServiceBusServer(entities, clock=clock) as servicebus:
         relay = relay_remembering(capacity, servicebus)
         documents = [event(f"e-{key}", key) for key in KEYS]
-        await refuse(servicebus.admin_port, "e-k42", "com.microsoft:timeout")
+        await refuse(servicebus.admin_port, "e-k12", "com.microsoft:timeout")
         for _ in range(2):
             with pytest.raises(PublishError, match=r"1 event\(s\) of 1 partition key\(s\)"):
                 await relay.handle(documents, "i1")
@@ -89,8 +89,8 @@ async def test_an_outage_longer_than_the_window_does_not_double_the_neighbours(
         await relay.handle(documents, "i1")
 
         subscriber = Subscriber(servicebus.connection_string)
-        await subscriber.receive(copies * 99 + 1, receivers=32)
+        await subscriber.receive(copies * (len(KEYS) - 1) + 1, receivers=30)
         await subscriber.receive_rest()
         await relay.close()
     arrived = {key: len(ids) for key, ids in subscriber.ids().items()}
-    assert arrived == {key: 1 if key == "k42" else copies for key in KEYS}
+    assert arrived == {key: 1 if key == "k12" else copies for key in KEYS}

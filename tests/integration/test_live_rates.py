@@ -6,6 +6,7 @@ import asyncio
 import os
 import pty
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from azure.cosmos.aio import CosmosClient
 from dotenv import dotenv_values
 
 from local.stack.environment import DATABASE
-from tests.integration.test_stack import ANY_PORTS, ROOT
+from tests.integration.test_stack import ANY_PORTS, ROOT, assert_nothing_remains_after
 from tests.support.outbox import event, events
 
 LINE = re.compile(
@@ -95,8 +96,7 @@ async def test_on_a_terminal_the_numbers_are_shown_under_their_names(tmp_path: P
             while b"documents/s" not in shown:
                 await asyncio.wait({asyncio.create_task(process.wait())}, timeout=0.1)
                 assert process.returncode is None
-        process.terminate()
-        code = await asyncio.wait_for(process.wait(), 20)
+        await assert_nothing_remains_after(process, signal.SIGINT)
     finally:
         if process.returncode is None:
             process.kill()
@@ -106,4 +106,3 @@ async def test_on_a_terminal_the_numbers_are_shown_under_their_names(tmp_path: P
         os.close(theirs)
 
     assert b"dead-lettered" in shown
-    assert code == 0

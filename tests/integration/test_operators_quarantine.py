@@ -433,9 +433,9 @@ async def test_the_commands_run_as_processes(environment: dict[str, str], quaran
 
     listed = await relay_subprocess(environment, "quarantine", "list", "--json")
     identifier = listed.json["records"][0]["id"]
-    shown = await relay_subprocess(environment, "quarantine", "show", identifier, "--json")
-    refused = await relay_subprocess(environment, "quarantine", "discard", identifier)
-    discarded = await relay_subprocess(environment, "quarantine", "discard", identifier, "--yes")
+    shown = await relay_command(environment, "quarantine", "show", identifier, "--json")
+    refused = await relay_command(environment, "quarantine", "discard", identifier)
+    discarded = await relay_command(environment, "quarantine", "discard", identifier, "--yes")
     released = await relay_subprocess(environment, "quarantine", "release", "--all")
 
     assert [run.code for run in (listed, shown, refused, discarded, released)] == [0, 0, 2, 0, 0]

@@ -95,7 +95,7 @@ async def until_noted(state: Path, chunks: int) -> None:
         return state.exists() and state.read_bytes().count(b"\n") > chunks
 
     while not await asyncio.to_thread(noted):
-        pass
+        await asyncio.sleep(0.02)  # what another process writes can only be looked at again and again
 
 
 async def slow_down(servicebus: ServiceBusServer) -> int:
@@ -308,7 +308,7 @@ async def test_an_interrupted_replay_goes_on_where_it_was(
 async def test_a_process_killed_in_the_middle_goes_on_where_it_was(
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:
-    ids = await fill(data, keys=12, transactions=3, size=99)
+    ids = await fill(data, keys=12, transactions=2, size=99)
     state = tmp_path / "replay.state"
     one_by_one = environment | {"RELAY_SENDERS": "1"}
     words = ("replay", *HOUR, "--as-new", "--state", str(state), "--json")
@@ -321,9 +321,9 @@ async def test_a_process_killed_in_the_middle_goes_on_where_it_was(
 
     run = await relay_subprocess(environment, *words)
 
-    assert (run.code, run.json["matched"], run.json["published"]) == (0, 3564, 3564)
+    assert (run.code, run.json["matched"], run.json["published"]) == (0, 2376, 2376)
     assert run.json["skipped"] >= 500
-    arrived = await received(servicebus, 3564)
+    arrived = await received(servicebus, 2376)
     assert {key: [identifier.partition(":")[0] for identifier in its] for key, its in arrived.items()} == ids
 
 
@@ -547,7 +547,7 @@ async def test_the_command_runs_as_a_process_with_an_env_file(
 async def test_ctrl_c_is_exit_code_130_and_the_replay_can_go_on(
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:
-    await fill(data, keys=12, transactions=3, size=99)
+    await fill(data, keys=12, transactions=2, size=99)
     state = tmp_path / "replay.state"
     words = ("replay", *HOUR, "--state", str(state), "--json")
     slow = await slow_down(servicebus)
@@ -561,7 +561,7 @@ async def test_ctrl_c_is_exit_code_130_and_the_replay_can_go_on(
     assert "Traceback" not in err.decode()
     assert "Interrupted." in err.decode()
     run = await relay_command(environment, *words)
-    assert (run.code, run.json["published"]) == (0, 3564)
+    assert (run.code, run.json["published"]) == (0, 2376)
 
 
 async def lagging(data: ContainerProxy, cosmos: CosmosServer) -> list[dict[str, Any]]:

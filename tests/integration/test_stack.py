@@ -63,7 +63,7 @@ async def stack_up(folder: Path, *options: str) -> AsyncIterator[tuple[asyncio.s
         await process.wait()
 
 
-async def test_the_stack_prints_its_addresses_and_another_reports_that_its_port_is_in_use(tmp_path: Path) -> None:
+async def test_the_stack_prints_its_addresses_keeps_its_ports_and_ends_on_a_signal(tmp_path: Path) -> None:
     async with stack_up(tmp_path) as (process, printed):
         await assert_ready(printed)
         values = dotenv_values(tmp_path / "stack.env")
@@ -73,8 +73,7 @@ async def test_the_stack_prints_its_addresses_and_another_reports_that_its_port_
         Settings.from_environment({name: value for name, value in values.items() if value is not None})
         await assert_port_in_use(tmp_path / "second", str(values["COSMOS"]).split("127.0.0.1:")[1].split("/")[0])
 
-        process.terminate()
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        await assert_nothing_remains_after(process, signal.SIGTERM)
 
 
 async def test_a_stack_with_an_sql_source_relays_what_is_committed(tmp_path: Path) -> None:
@@ -153,17 +152,21 @@ async def processes_of(pid: int) -> list[psutil.Process]:
     return parts
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-async def test_no_process_remains_however_the_stack_ends(tmp_path: Path, number: int) -> None:
+async def assert_nothing_remains_after(process: asyncio.subprocess.Process, number: int) -> None:
+    """A stack that gets this signal ends, and each of its processes."""
+    parts = await processes_of(process.pid)
+
+    os.kill(process.pid, number)
+
+    code = await asyncio.wait_for(process.wait(), 30)
+    assert code == (0 if number != signal.SIGKILL else -number)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, parts, timeout=20)
+    assert alive == []
+
+
+async def test_no_process_remains_after_a_kill(tmp_path: Path) -> None:
     async with stack_up(tmp_path) as (process, _):
-        parts = await processes_of(process.pid)
-
-        os.kill(process.pid, number)
-
-        code = await asyncio.wait_for(process.wait(), 30)
-        assert code == (0 if number != signal.SIGKILL else -number)
-        _, alive = await asyncio.to_thread(psutil.wait_procs, parts, timeout=20)
-        assert alive == []
+        await assert_nothing_remains_after(process, signal.SIGKILL)
 
 
 async def test_no_process_of_an_sql_stack_remains_after_a_kill(tmp_path: Path) -> None:
@@ -196,7 +199,8 @@ async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: P
             said += (line := await process.stderr.readline())
             assert line, said.decode()
             address = re.search(rb"The console is at (\S+)", line)
-        shown = asyncio.create_task(last_shown(address[1].decode()))
+        # The page is the same for each source, and a browser takes much time.
+        shown = asyncio.create_task(last_shown(address[1].decode())) if source == "cosmos" else None
         output, errors = await asyncio.gather(process.stdout.read(), process.stderr.read())
         await process.wait()
 
@@ -214,4 +218,5 @@ async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: P
     assert summary["directory_matches"] is True
     assert summary["console_matches"] is True, words
     assert "refused as outdated (412)" in words
-    assert await shown in (None, Shown(committed=DEMO_EVENTS, accepted=DEMO_EVENTS, delivered=DEMO_EVENTS))
+    if shown is not None:
+        assert await shown in (None, Shown(committed=DEMO_EVENTS, accepted=DEMO_EVENTS, delivered=DEMO_EVENTS))

@@ -29,7 +29,8 @@ def copy_app(folder: Path, *without: str) -> Path:
     """
     folder.mkdir()
     shutil.copy(ROOT / "host.json", folder)
-    shutil.copytree(ROOT / "relay", folder / "relay", ignore=shutil.ignore_patterns("__pycache__"))
+    # With what is compiled, which each worker would compile anew, but for what another process is about to write.
+    shutil.copytree(ROOT / "relay", folder / "relay", ignore=shutil.ignore_patterns("*.pyc.*"))
     if without:
         shutil.copy(ROOT / "function_app.py", folder / "deployed.py")
         shutil.copy(weakened.__file__, folder)

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+import changefeed
 from local.database.server import POSTGRES, as_other_user, prepare
 
 _TIMEOUT_S = 20
@@ -49,18 +50,34 @@ class PostgresServer:
 
     folder: str
     _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _templates: set[str] = field(default_factory=set)
 
     def url(self, database: str, user: str = "postgres") -> str:
         """The URL of a database; no password is asked for."""
         return f"postgresql://{user}@/{database}?host={self.folder}"
 
-    def create_database(self) -> str:
-        """A fresh database; returns its name."""
+    def create_database(self, template: str = "template1") -> str:
+        """A fresh database, a copy of the template; returns its name."""
         name = f"test_{next(self._numbers)}"
-        with self._owner() as owner:
-            # The default strategy writes every page of the template to the log, which takes twice the time.
-            owner.execute(sql.SQL("create database {} strategy file_copy").format(sql.Identifier(name)))
+        self._copy(template, name)
         return name
+
+    def template(self, name: str, fill: Callable[[str], None]) -> str:
+        """The name of a template, which is made once.
+
+        `fill` gets its URL, makes no roles there, and closes its sessions.
+        """
+        if name not in self._templates:
+            self._copy("template1", name)
+            fill(self.url(name))
+            self._templates.add(name)
+        return name
+
+    def _copy(self, template: str, name: str) -> None:
+        # The default strategy writes every page of the template to the log, which takes twice the time.
+        copy = sql.SQL("create database {} template {} strategy file_copy")
+        with self._owner() as owner:
+            owner.execute(copy.format(sql.Identifier(name), sql.Identifier(template)))
 
     def drop_database(self, name: str) -> None:
         """Remove a database, end the sessions in it, and remove all roles that tests have made."""
@@ -123,3 +140,22 @@ def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
     name = postgres_server.create_database()
     yield postgres_server.url(name)
     postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def changefeed_database(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a fresh database in which changefeed is installed, for its owner."""
+    name = postgres_server.create_database(changefeed_template(postgres_server))
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
+
+
+def changefeed_template(server: PostgresServer) -> str:
+    """The name of a template in which changefeed is installed, and nothing else."""
+    return server.template("template_changefeed", _install_changefeed)
+
+
+def _install_changefeed(url: str) -> None:
+    session = changefeed.connect(url)
+    changefeed.install(session)
+    session.close()

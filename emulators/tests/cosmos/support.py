@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, redirect_stderr
 from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
 
+from outbox_emulators.command_line import Parser
+from outbox_emulators.cosmos import command
+
 MakeContainer = Callable[..., Awaitable[ContainerProxy]]
+
+
+async def cannot_start(*arguments: str) -> tuple[int, str]:
+    """The exit code and the errors of the command, run here, with arguments with which it cannot serve."""
+    parser = Parser()
+    command.add_arguments(parser)
+    with redirect_stderr(io.StringIO()) as errors:
+        try:
+            async with asyncio.timeout(20):
+                code = await command.run(parser.parse_args(["--port", "0", *arguments]))
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return code, errors.getvalue()
 
 
 class CosmosProcess:
@@ -35,14 +52,6 @@ class CosmosProcess:
             if process.returncode is None:
                 process.kill()
             await process.communicate()
-
-    @classmethod
-    async def run_to_end(cls, *arguments: str) -> tuple[int, str]:
-        process = await cls._spawn(*arguments)
-        async with asyncio.timeout(20):
-            _, errors = await process.communicate()
-        assert process.returncode is not None
-        return process.returncode, errors.decode()
 
     @classmethod
     async def _spawn(cls, *arguments: str) -> asyncio.subprocess.Process:

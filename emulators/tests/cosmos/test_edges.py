@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 from collections.abc import Iterable
@@ -13,7 +14,8 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.cosmos.support import CosmosProcess
+from emulators.tests.cosmos.support import CosmosProcess, cannot_start
+from outbox_emulators.cosmos.command import add_arguments
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import RawClient
 
@@ -233,20 +235,25 @@ async def test_without_a_seed_nothing_is_drawn_and_nothing_counted(
     assert await edges_of(server) == {"seed": None, "edges": {}}
 
 
-@pytest.mark.parametrize(("arguments", "seed"), [((), 1), (("--edges", "42"), 42), (("--edges", "off"), None)])
-async def test_the_command_takes_a_seed_and_draws_edges_by_default(
-    arguments: tuple[str, ...], seed: int | None
-) -> None:
+async def test_the_command_takes_a_seed() -> None:
     async with (
-        CosmosProcess.start(*arguments) as process,
+        CosmosProcess.start("--edges", "42") as process,
         aiohttp.ClientSession(process.details["endpoint"]) as session,
         session.get("/admin/edges") as answer,
     ):
-        assert json.loads(await answer.text()) == {"seed": seed, "edges": {}}
+        assert json.loads(await answer.text()) == {"seed": 42, "edges": {}}
+
+
+@pytest.mark.parametrize(("arguments", "seed"), [((), 1), (("--edges", "off"), None)])
+def test_edges_are_drawn_unless_they_are_turned_off(arguments: tuple[str, ...], seed: int | None) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+
+    assert parser.parse_args(arguments).edges == seed
 
 
 async def test_an_invalid_seed_is_reported() -> None:
-    code, errors = await CosmosProcess.run_to_end("--edges", "harsh")
+    code, errors = await cannot_start("--edges", "harsh")
 
     assert code != 0
     assert "'harsh' is neither a whole number nor 'off'" in errors

@@ -14,8 +14,10 @@ import pytest
 SLOW = pytest.mark.timeout(240)
 _TIMEOUT_S = 200
 
+# Plugins that take a second to load, where they are installed.
+_UNUSED = ("cacheprovider", "schemathesis", "hypothesispytest")
 # As the entry point does where the distribution is installed.
-PLUGIN = ("-p", "outbox_emulators.pytest_plugin", "-p", "no:cacheprovider")
+PLUGIN = ("-p", "outbox_emulators.pytest_plugin", *(word for name in _UNUSED for word in ("-p", f"no:{name}")))
 
 
 def run_python(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -55,7 +55,7 @@ async def test_a_worker_of_the_sql_source_relays_a_backlog(tmp_path: Path) -> No
     async with AsyncExitStack() as resources:
         await group.open(resources, tmp_path, warm_up=10)
 
-        turn = await group.relay(3000)
+        turn = await group.relay(600)
 
     assert turn.rate > 0
     assert {"outbox", "broker", "host 1"} <= turn.shares.keys()

@@ -9,7 +9,7 @@ from datetime import date
 from typing import Any, NewType, TypedDict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outbox import DomainEntity, DomainEvent, InvalidDocument, Repository
@@ -88,6 +88,7 @@ def decorated(data: Any) -> Any:
     return [decorated(each) for each in data] if isinstance(data, list) else data
 
 
+@settings(max_examples=40)
 @given(BASKETS)
 def test_what_is_read_equals_what_was_stored(basket: Basket) -> None:
     data = basket.to_data()
@@ -99,6 +100,7 @@ def test_what_is_read_equals_what_was_stored(basket: Basket) -> None:
     assert Basket.from_data(data) == basket
 
 
+@settings(max_examples=40)
 @given(BASKETS)
 def test_members_that_no_class_has_are_stored_again_at_every_level(basket: Basket) -> None:
     rooms = {name: decorated(products) for name, products in basket.to_data()["byRoom"].items()}
