@@ -76,25 +76,25 @@ def _annotations(partition_key: str) -> bytes:
     return _ANNOTATIONS + _map(_PARTITION_KEY + _string(partition_key), 2)
 
 
+@lru_cache(maxsize=4096)
+def _subject(text: str) -> bytes:
+    return b"@@" + _string(text) + _AFTER_SUBJECT
+
+
 def encode(message: Message) -> bytes:
     """A message as it is transferred."""
     identifier, key, subject, body, properties = message
-    parts = []
+    pairs: list[bytes] = []
     for name, value in properties.items():
-        parts.append(_known_string(name))
-        parts.append(_string(value) if type(value) is str else _integer(value))  # type: ignore[arg-type]
+        pairs += (_known_string(name), _string(value) if type(value) is str else _integer(value))  # type: ignore[arg-type]
+    named = b"".join((_string(identifier), _subject(subject), _known_string(key), b"@@"))
     return b"".join(
         (
             _annotations(key),
             _PROPERTIES,
-            _list(
-                b"".join(
-                    (_string(identifier), b"@@", _known_string(subject), _AFTER_SUBJECT, _known_string(key), b"@@")
-                ),
-                13,
-            ),
+            _list(named, 13),
             _APPLICATION_PROPERTIES,
-            _map(b"".join(parts), len(parts)),
+            _map(b"".join(pairs), len(pairs)),
             _data_header(len(body)),
             body,
         )

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -122,7 +121,7 @@ def test_the_format_is_that_of_the_settings() -> None:
 
 
 def test_an_event_sent_under_a_new_id_has_its_original_id_beside_the_contract() -> None:
-    renamed = replace(event(), id="new")
+    renamed = event()._replace(id="new")
 
     message = messages.with_original_id(messages.plain)(renamed)
 
