@@ -22,7 +22,7 @@ async def test_databases_are_created_read_listed_queried_and_deleted(client: Cos
         await client.create_database(name)
 
     assert (await client.get_database_client("one").read())["id"] == "one"
-    assert [each["id"] async for each in client.list_databases()] == ["one", "two"]
+    assert {each["id"] async for each in client.list_databases()} == {"one", "two"}
     query = client.query_databases(
         "SELECT * FROM r WHERE r.id = @id", parameters=[{"name": "@id", "value": "two"}]
     )
@@ -48,7 +48,7 @@ async def test_containers_are_created_read_listed_queried_and_deleted(
     assert data["partitionKey"]["paths"] == ["/pk"]
     assert data["defaultTtl"] == -1
     assert data["indexingPolicy"]["indexingMode"] == "consistent"
-    assert [each["id"] async for each in database.list_containers()] == ["data", "leases"]
+    assert {each["id"] async for each in database.list_containers()} == {"data", "leases"}
     assert [each["id"] async for each in database.query_containers("SELECT * FROM c WHERE c.defaultTtl = -1")] == [
         "data"
     ]

@@ -395,15 +395,19 @@ async def test_a_query_across_partitions_has_to_be_allowed(raw: RawClient) -> No
 async def test_a_refused_query_across_partitions_carries_its_plan(raw: RawClient) -> None:
     headers = {"content-type": "application/query+json", "x-ms-documentdb-query-enablecrosspartition": "True"}
     path, body = "/dbs/outbox/colls/data/docs", '{"query":"SELECT VALUE COUNT(1) FROM c"}'
+    planning = headers | {"x-ms-cosmos-is-query-plan-request": "True"}
 
     refused = await raw.send("POST", path, headers=headers, body=body)
     planned = await raw.send(
-        "POST", path, headers=headers | {"x-ms-cosmos-is-query-plan-request": "True"}, body=body
+        "POST", path, headers=planning | {"x-ms-cosmos-supported-query-features": "Top, Aggregate"}, body=body
     )
+    beyond = await raw.send("POST", path, headers=planning, body=body)
 
     assert (refused.status, refused.headers["x-ms-substatus"]) == (400, "1004")
     assert json.loads(refused.body["additionalErrorInfo"]) == planned.body
     assert planned.body["queryInfo"]["aggregates"] == ["Count"]
+    assert (beyond.status, beyond.headers["x-ms-substatus"]) == (400, "0")
+    assert "the calling client does not support: Aggregate" in beyond.body["message"]
 
 
 @pytest.mark.usefixtures("filled")

@@ -21,7 +21,11 @@ def item(item_id: str, key: str = "a", **rest: Any) -> dict[str, Any]:
 
 
 async def send(raw: RawClient, body: bytes, *, atomic: bool = True, **headers: str) -> Answer:
-    kind = {"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": str(atomic)}
+    kind = {
+        "x-ms-cosmos-is-batch-request": "True",
+        "x-ms-cosmos-batch-atomic": str(atomic),
+        "x-ms-cosmos-batch-continue-on-error": str(not atomic),
+    }
     return await raw.send("POST", DOCS, headers=kind | (KEY if atomic else {}) | headers, body=body)
 
 

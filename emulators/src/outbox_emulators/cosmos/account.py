@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from outbox_emulators.cosmos.edges import Edge, Edges
 from outbox_emulators.cosmos.errors import COLLECTION_RID_MISMATCH, PARTITION_KEY_RANGE_GONE, BadRequest, Gone
 from outbox_emulators.cosmos.items import Items
 from outbox_emulators.cosmos.messages import Request
-from outbox_emulators.cosmos.offers import Offers
+from outbox_emulators.cosmos.offers import RU_PER_PARTITION, Offers, Throughput
 from outbox_emulators.cosmos.sessions import SessionNotAvailable, check_session
 from outbox_emulators.cosmos.storage import NOT_EXPIRED, Storage
 
@@ -20,8 +21,16 @@ from outbox_emulators.cosmos.storage import NOT_EXPIRED, Storage
 class Account:
     """The parts of an account, which share one storage and one clock."""
 
-    def __init__(self, database: str | Path, clock: Clock, physical_partitions: int, edges: Edges) -> None:
+    def __init__(
+        self,
+        database: str | Path,
+        clock: Clock,
+        physical_partitions: int,
+        edges: Edges,
+        ru_per_partition: int = RU_PER_PARTITION,
+    ) -> None:
         self.clock = clock
+        self._ru_per_partition = ru_per_partition
         self.storage = Storage(database)
         self.catalog = Catalog(self.storage, clock, physical_partitions)
         self.edges = edges
@@ -39,6 +48,28 @@ class Account:
                 COLLECTION_RID_MISMATCH,
             )
         return container
+
+    def create_container(
+        self, database: Database, definition: Mapping[str, Any], throughput: Throughput | None
+    ) -> Container:
+        """Raises BadRequest or Conflict. Without throughput the container shares that of its database."""
+        partitions = 0 if throughput is None else throughput.partitions(self._ru_per_partition)
+        container = self.catalog.create_container(database, definition, partitions)
+        if throughput is not None:
+            self.offers.create(container.rid, container.self_link, throughput)
+        return container
+
+    def replace_throughput(self, offer_id: str, throughput: Throughput) -> dict[str, Any]:
+        """Change an offer, and split its container's partitions until they can serve it. Raises NotFound.
+
+        Source: https://learn.microsoft.com/azure/cosmos-db/scaling-provisioned-throughput-best-practices.
+        """
+        offer = self.offers.replace(offer_id, throughput)
+        container = self.catalog.container_by_link(offer["resource"])
+        if container is not None:
+            while len(container.partitions) < throughput.partitions(self._ru_per_partition):
+                self._split(container, min(container.partitions, key=lambda each: len(each.parents)))
+        return offer
 
     def check_session(self, request: Request, partition: Partition) -> None:
         """Raise SessionNotAvailable if the session token is ahead of the partition, BadRequest if malformed."""
@@ -83,9 +114,13 @@ class Account:
         """Split a physical partition; returns its id and its children's. Raises NotFound, Gone or BadRequest."""
         found = self.catalog.container(database, container)
         partition = partition_by_id(found, range_id)
-        children = self.catalog.split_partition(found, partition)
-        self.edges.met(Edge.PARTITION_SPLIT)
+        children = self._split(found, partition)
         return {"split": partition.id, "into": [child.id for child in children]}
+
+    def _split(self, container: Container, partition: Partition) -> list[Partition]:
+        children = self.catalog.split_partition(container, partition)
+        self.edges.met(Edge.PARTITION_SPLIT)
+        return children
 
     def close(self) -> None:
         self.storage.close()

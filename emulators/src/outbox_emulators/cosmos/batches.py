@@ -117,19 +117,35 @@ def execute_batch(
 
 
 def execute_each(
-    items: Items, container: Container, partition: Partition, requested: list[BatchOperation], holds: Condition
+    items: Items,
+    container: Container,
+    partition: Partition,
+    requested: list[BatchOperation],
+    holds: Condition,
+    *,
+    goes_on: bool,
 ) -> BatchResult:
-    """Run the operations of a bulk request one by one, each in its own logical partition."""
+    """Run the operations of a bulk request one by one, each in its own logical partition.
+
+    After one that failed the others are only run if `goes_on`. Raises Gone, before any is run, if one of them is
+    for another physical partition.
+    """
     rows: list[ResultRow] = []
-    for operation in requested:
-        key = container.partition_key.of_header(operation.key)
-        if container.partition_of(key.effective) is not partition:
-            raise Gone(
-                f"The key {operation.key} is not in the partition '{partition.id}'.", PARTITION_KEY_RANGE_GONE
-            )
+    keys = [_key_within(container, partition, operation) for operation in requested]
+    for operation, key in zip(requested, keys, strict=True):
+        if rows and rows[-1].status >= _FAILED and not goes_on:
+            rows.append(_FAILED_DEPENDENCY)
+            continue
         rows += execute_batch(items, container, key, [operation], holds, with_bodies=True).rows
     status = 200 if all(row.status < _FAILED for row in rows) else 207
     return BatchResult(status, rows, round(sum(row.charge for row in rows), 2))
+
+
+def _key_within(container: Container, partition: Partition, operation: BatchOperation) -> PartitionKey:
+    key = container.partition_key.of_header(operation.key)
+    if container.partition_of(key.effective) is not partition:
+        raise Gone(f"The key {operation.key} is not in the partition '{partition.id}'.", PARTITION_KEY_RANGE_GONE)
+    return key
 
 
 def parse_batch(body: bytes) -> list[BatchOperation]:

@@ -153,6 +153,11 @@ class Catalog:
             raise NotFound(f"Resource Not Found: no container '{name}' in database '{database}'.")
         return found
 
+    def container_by_link(self, self_link: str) -> Container | None:
+        """The container with this self link, or None."""
+        found = (each for database in self.databases.values() for each in database.containers.values())
+        return next((each for each in found if each.self_link == self_link), None)
+
     def create_database(self, name: object) -> Database:
         """Raises BadRequest or Conflict."""
         checked = _check_name(name)
@@ -173,8 +178,10 @@ class Catalog:
             self._storage.execute("DELETE FROM databases WHERE id=?", (database.id,))
         del self.databases[database.id]
 
-    def create_container(self, database: Database, requested: Mapping[str, Any]) -> Container:
-        """Raises BadRequest or Conflict."""
+    def create_container(
+        self, database: Database, requested: Mapping[str, Any], physical_partitions: int = 0
+    ) -> Container:
+        """With as many physical partitions as the account gives, or more. Raises BadRequest or Conflict."""
         name = _check_name(requested.get("id"))
         definition = normalised_definition(name, requested)
         if name in database.containers:
@@ -186,7 +193,7 @@ class Catalog:
                 "INSERT INTO containers(database_id, id, rid, ts, version, definition) VALUES(?, ?, ?, ?, 0, ?)",
                 (database.id, name, raw_rid, now, json.dumps(definition)),
             )
-            for _ in range(self._physical_partitions):
+            for _ in range(max(self._physical_partitions, physical_partitions)):
                 self._insert("INSERT INTO partitions(container, lsn) VALUES(?, 0)", (number,))
         return self._add(database, number, name, raw_rid, now, 0, definition)
 

@@ -8,7 +8,8 @@ from typing import Any
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.catalog import Container, Database
 from outbox_emulators.cosmos.errors import PreconditionFailed
-from outbox_emulators.cosmos.messages import Reply, Request, json_page, json_reply
+from outbox_emulators.cosmos.listings import Listing
+from outbox_emulators.cosmos.messages import Reply, Request, json_reply
 from outbox_emulators.cosmos.offers import Throughput
 from outbox_emulators.cosmos.operations import NotModified
 
@@ -63,8 +64,12 @@ def read_account(endpoint: str) -> Reply:
     )
 
 
+def databases(account: Account, request: Request) -> Listing:
+    return Listing.of("", "Databases", (each.rendered() for each in account.catalog.databases.values()))
+
+
 def list_databases(account: Account, request: Request) -> Reply:
-    return json_page("", "Databases", [each.rendered() for each in account.catalog.databases.values()])
+    return databases(account, request).reply(request)
 
 
 def create_database(account: Account, request: Request) -> Reply:
@@ -86,20 +91,22 @@ def delete_database(account: Account, request: Request) -> Reply:
     return Reply(204, b"", {"x-ms-request-charge": "1.0"})
 
 
-def list_containers(account: Account, request: Request) -> Reply:
+def containers(account: Account, request: Request) -> Listing:
     database = _database(account, request)
-    containers = [each.rendered() for each in database.containers.values()]
-    return json_page(database.rid, "DocumentCollections", containers)
+    found = (each.rendered() for each in database.containers.values())
+    return Listing.of(database.rid, "DocumentCollections", found)
+
+
+def list_containers(account: Account, request: Request) -> Reply:
+    return containers(account, request).reply(request)
 
 
 def create_container(account: Account, request: Request) -> Reply:
     database = _database(account, request)
     throughput = Throughput.requested(request.headers)
-    container = account.catalog.create_container(database, request.json_object())
     if throughput is None and account.offers.of(database.self_link) is None:
         throughput = Throughput.default()
-    if throughput is not None:
-        account.offers.create(container.rid, container.self_link, throughput)
+    container = account.create_container(database, request.json_object(), throughput)
     reply = _reply(201, container)
     reply.headers["x-ms-share-throughput"] = str(throughput is None)
     return reply

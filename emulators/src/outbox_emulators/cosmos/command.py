@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from outbox_emulators.cosmos.edges import DEFAULT_SEED, OFF, seed_of
+from outbox_emulators.cosmos.offers import RU_PER_PARTITION
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import DEFAULT_KEY, CosmosServer
 from outbox_emulators.cosmos.storage import IN_MEMORY
@@ -28,6 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=4,
         metavar="N",
         help="physical partitions of each new container",
+    )
+    parser.add_argument(
+        "--ru-per-partition",
+        type=int,
+        default=RU_PER_PARTITION,
+        metavar="RU",
+        help="throughput of one physical partition; containers with more than that get more partitions",
     )
     parser.add_argument(
         "--container",
@@ -55,6 +63,7 @@ async def run(arguments: argparse.Namespace) -> int:
             database=arguments.data,
             key=arguments.key,
             physical_partitions=arguments.partitions,
+            ru_per_partition=arguments.ru_per_partition,
             edges=arguments.edges,
         )
         await server.start()

@@ -21,8 +21,6 @@ INDEX_BITS = 7
 """Enough for the place of an operation within a transaction."""
 SYSTEM_PROPERTIES = frozenset({"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"})
 
-_ILLEGAL_IN_ID = frozenset("/\\?#")
-
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -109,11 +107,13 @@ def raw_resource_id(rid: str) -> bytes:
 
 
 def check_id(value: object) -> str:
-    """Check an item id. Raises BadRequest if it is not valid."""
+    """Check an item id. Raises BadRequest if it is not valid.
+
+    It may have any characters, though an item with `/` or `\\` in its id cannot be addressed by its id
+    (CosmosItemIdEncodingTestsBase.cs in azure-cosmos-dotnet-v3).
+    """
     if not isinstance(value, str) or not value:
         raise BadRequest("The input content is invalid because the required properties - 'id; ' - are missing.")
-    if not _ILLEGAL_IN_ID.isdisjoint(value):
-        raise BadRequest("The input 'id' contains illegal characters: none of '/', '\\', '?', '#' may be in it.")
     try:
         size = len(value.encode())
     except UnicodeEncodeError as error:

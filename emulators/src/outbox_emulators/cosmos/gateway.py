@@ -28,9 +28,22 @@ from outbox_emulators.cosmos.fault_targets import Target
 from outbox_emulators.cosmos.faults import ConnectionCut, Fault, Faults
 from outbox_emulators.cosmos.messages import JSON, Reply, Request, activity_id, error_reply
 
+# A client in direct mode asks for the addresses of a partition's replicas, to connect to them over TCP.
+_DIRECT_MODE = (
+    "This emulator serves clients in gateway mode only, and the client asked for the addresses that direct mode "
+    "needs. Set the client's connection mode to gateway mode: ConnectionMode = ConnectionMode.Gateway in the "
+    "CosmosClientOptions of .NET, gatewayMode() of the CosmosClientBuilder in Java."
+)
+_AMBIGUOUS = (
+    "Resource Not Found: a name with '/' or '\\' cannot be addressed in a path. Find the item by a query, or "
+    "address it by its _self link."
+)
+
 Handler = Callable[[Account, Request], Reply | Awaitable[Reply]]
 
 _log = logging.getLogger(__name__)
+
+_IN_NO_NAME = frozenset("/\\")
 
 _NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "clientencryptionkeys", "media")
 
@@ -71,6 +84,10 @@ class Gateway:
 
     async def _serve(self, http: web.BaseRequest, path: str, activity: str) -> Reply:
         segments = tuple(unquote(segment) for segment in path.strip("/").split("/")) if path != "/" else ()
+        if segments and segments[0].lower() == "addresses":
+            raise BadRequest(_DIRECT_MODE)
+        if any(not _IN_NO_NAME.isdisjoint(segment) for segment in segments):
+            raise NotFound(_AMBIGUOUS)
         resource_type, resource = resource_of(segments)
         self._authorization.check(http.method, resource_type, resource, http.headers)
         body = await http.content.read() if http.body_exists else b""
@@ -166,13 +183,13 @@ def _post_documents(account: Account, request: Request) -> Reply | Awaitable[Rep
 
 def _post_databases(account: Account, request: Request) -> Reply | Awaitable[Reply]:
     if query_api.is_query(request):
-        return query_api.query_resources(request, catalog_api.list_databases(account, request))
+        return query_api.query_resources(request, catalog_api.databases(account, request))
     return catalog_api.create_database(account, request)
 
 
 def _post_containers(account: Account, request: Request) -> Reply | Awaitable[Reply]:
     if query_api.is_query(request):
-        return query_api.query_resources(request, catalog_api.list_containers(account, request))
+        return query_api.query_resources(request, catalog_api.containers(account, request))
     return catalog_api.create_container(account, request)
 
 

@@ -107,7 +107,10 @@ def _bulk(account: Account, request: Request) -> Reply:
     partition = partition_by_id(container, request.headers.get("x-ms-documentdb-partitionkeyrangeid", ""))
     with refused_at(container, partition):
         requested = parse_batch(request.body)
-        result = execute_each(account.items, container, partition, requested, _holds(container))
+        if any(operation.kind == "Read" for operation in requested):
+            account.check_session(request, partition)
+        goes_on = request.flag("x-ms-cosmos-batch-continue-on-error")
+        result = execute_each(account.items, container, partition, requested, _holds(container), goes_on=goes_on)
     return _batch_reply(request, container, partition, result)
 
 

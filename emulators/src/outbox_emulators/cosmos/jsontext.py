@@ -25,6 +25,8 @@ _INTEGERS = range(-(1 << 63), 1 << 63)
 _SAFE_DIGITS = 15  # decimal digits that every double preserves
 _LEAST_NORMAL = 2.2250738585072014e-308
 
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -77,13 +79,14 @@ def decode(body: bytes) -> str:
 
 
 def parse(text: str) -> Part:
-    """A whole JSON text, without surrounding blanks, and encoded again if a number was changed.
+    """A whole JSON text, without surrounding blanks, and encoded again if a number or a string was changed.
 
+    As the service does, it takes control characters within strings that are not escaped, which JSON forbids.
     Raises BadRequest if it is not JSON, is nested too deeply, or has a number out of range.
     """
     numbers = _Numbers()
     decoder = json.JSONDecoder(
-        parse_constant=_refuse_constant, parse_int=numbers.integer, parse_float=numbers.fraction
+        parse_constant=_refuse_constant, parse_int=numbers.integer, parse_float=numbers.fraction, strict=False
     )
     try:
         start = _skip_space(text, 0)
@@ -93,7 +96,8 @@ def parse(text: str) -> Part:
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"The request payload is invalid. Ensure to provide a valid JSON: {error}.") from error
     _check_nesting(value, text)
-    return Part(value, dump(value) if numbers.changed else text[start:end])
+    has_changed = numbers.changed or _has_raw_control_characters(text)
+    return Part(value, dump(value) if has_changed else text[start:end])
 
 
 def members(text: str) -> dict[str, Part]:
@@ -130,6 +134,13 @@ def _members(text: str) -> Iterator[tuple[str, Part]]:
         value, end = _decoder.raw_decode(text, start)
         yield key, Part(value, text[start:end])
         position = _after_comma(text, end)
+
+
+def _has_raw_control_characters(text: str) -> bool:
+    """Whether a valid text has any within a string; between values it can only have blanks."""
+    if not _CONTROL.search(text):
+        return False
+    return any(_CONTROL.search(string) for string in _STRING.findall(text))
 
 
 def _skip_space(text: str, position: int) -> int:

@@ -6,6 +6,7 @@ Source: https://learn.microsoft.com/rest/api/cosmos-db/offers.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +17,10 @@ from outbox_emulators.cosmos.documents import resource_id
 from outbox_emulators.cosmos.errors import BadRequest, NotFound
 from outbox_emulators.cosmos.storage import Storage
 
-_MINIMUM_RU = 400
+LEAST_RU = 400
+RU_PER_PARTITION = 10_000
+"""What one physical partition serves at most (https://learn.microsoft.com/azure/cosmos-db/partitioning-overview)."""
+
 _STEP_RU = 100
 _AUTOSCALE_STEP_RU = 1000
 _DEFAULT_RU = 400
@@ -58,8 +62,8 @@ class Throughput:
     @classmethod
     def _of_fixed(cls, value: Any) -> Throughput:
         ru = _whole_number(value)
-        if ru < _MINIMUM_RU:
-            raise BadRequest(f"Requested throughput {ru} is less than required minimum throughput {_MINIMUM_RU}.")
+        if ru < LEAST_RU:
+            raise BadRequest(f"Requested throughput {ru} is less than required minimum throughput {LEAST_RU}.")
         if ru % _STEP_RU:
             raise BadRequest(f"The offer throughput {ru} is invalid: it has to be a multiple of {_STEP_RU}.")
         return cls(ru)
@@ -77,6 +81,10 @@ class Throughput:
                 f"{_AUTOSCALE_STEP_RU}."
             )
         return cls(maximum // 10, maximum, settings.get("autoUpgradePolicy"))
+
+    def partitions(self, ru_per_partition: int) -> int:
+        """How many physical partitions this throughput needs."""
+        return math.ceil((self.autoscale_maximum or self.fixed) / ru_per_partition)
 
     def as_content(self) -> dict[str, Any]:
         content: dict[str, Any] = {

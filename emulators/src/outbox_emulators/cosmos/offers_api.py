@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from outbox_emulators.cosmos import query_api
 from outbox_emulators.cosmos.account import Account
-from outbox_emulators.cosmos.messages import Reply, Request, json_page, json_reply
-from outbox_emulators.cosmos.offers import Throughput
+from outbox_emulators.cosmos.listings import Listing
+from outbox_emulators.cosmos.messages import Reply, Request, json_reply
+from outbox_emulators.cosmos.offers import LEAST_RU, Throughput
+
+
+def offers(account: Account, request: Request) -> Listing:
+    return Listing.of("", "Offers", account.offers.all())
 
 
 def list_offers(account: Account, request: Request) -> Reply:
-    return json_page("", "Offers", account.offers.all())
+    return offers(account, request).reply(request)
 
 
 async def query_offers(account: Account, request: Request) -> Reply:
-    return await query_api.query_resources(request, list_offers(account, request))
+    return await query_api.query_resources(request, offers(account, request))
 
 
 def read_offer(account: Account, request: Request) -> Reply:
-    return json_reply(200, account.offers.by_id(request.segments[1]))
+    return _reply(account.offers.by_id(request.segments[1]))
 
 
 def replace_offer(account: Account, request: Request) -> Reply:
     throughput = Throughput.of_content(request.json_object().get("content"))
-    return json_reply(200, account.offers.replace(request.segments[1], throughput))
+    return _reply(account.replace_throughput(request.segments[1], throughput))
+
+
+def _reply(offer: dict[str, Any]) -> Reply:
+    """With what SDKs read as the least throughput, and whether a change is under way: changes are done at once."""
+    reply = json_reply(200, offer)
+    reply.headers |= {"x-ms-cosmos-min-throughput": str(LEAST_RU), "x-ms-offer-replace-pending": "False"}
+    return reply

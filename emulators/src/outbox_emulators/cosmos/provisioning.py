@@ -59,5 +59,4 @@ def _provision(account: Account, spec: ContainerSpec) -> None:
     definition: dict[str, object] = {"id": spec.container, "partitionKey": partition_key}
     if spec.default_ttl is not None:
         definition["defaultTtl"] = spec.default_ttl
-    container = catalog.create_container(database, definition)
-    account.offers.create(container.rid, container.self_link, Throughput.default())
+    account.create_container(database, definition, Throughput.default())

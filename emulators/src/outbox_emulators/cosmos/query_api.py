@@ -20,9 +20,19 @@ from outbox_emulators.cosmos.errors import (
 )
 from outbox_emulators.cosmos.feed_api import list_conflicts
 from outbox_emulators.cosmos.items import ITEM_COLUMNS, item_numbers
-from outbox_emulators.cosmos.messages import Reply, Request, data_headers, documents_reply, json_reply, refused_at
+from outbox_emulators.cosmos.listings import Listing
+from outbox_emulators.cosmos.messages import (
+    Reply,
+    Request,
+    data_headers,
+    documents_reply,
+    json_page,
+    json_reply,
+    refused_at,
+)
 from outbox_emulators.cosmos.query.analysis import check_sortable, required_values
 from outbox_emulators.cosmos.query.execution import Continuation, Execution, Place, ResumeFilter, Row
+from outbox_emulators.cosmos.query.features import check_features
 from outbox_emulators.cosmos.query.parsing import parse_query
 from outbox_emulators.cosmos.query.planning import plan_of
 from outbox_emulators.cosmos.query.syntax import Query
@@ -55,6 +65,7 @@ def plan(account: Account, request: Request) -> Reply:
     container = account.container_of(request)
     query, parameters = _requested(request)
     named = scope_in_query(container, required_values(query, parameters))
+    check_features(query, request.headers.get("x-ms-cosmos-supported-query-features", ""))
     return json_reply(200, plan_of(query, parameters, None if named is None else named.key_range))
 
 
@@ -69,24 +80,17 @@ async def read_feed(account: Account, request: Request) -> Reply:
     return await _run(account, request, parse_query(_EVERYTHING), {}, is_feed=True)
 
 
-async def query_resources(request: Request, listing: Reply) -> Reply:
+async def query_resources(request: Request, listing: Listing) -> Reply:
     """A query over the list of databases, containers or offers."""
-    page = json.loads(listing.body)
-    name = next(key for key, value in page.items() if isinstance(value, list))
     query, parameters = _requested(request)
 
     async def rows() -> AsyncIterator[Row]:
-        for number, resource in enumerate(page[name]):
+        for number, resource in enumerate(listing.resources):
             yield Row(number, json.dumps(resource))
 
-    result = await Execution(query, parameters).page(rows(), request.page_size, _continuation(request))
-    page[name] = [json.loads(text) for text in result.texts]
-    page["_count"] = len(result.texts)
-    reply = json_reply(200, page)
-    reply.headers["x-ms-item-count"] = str(len(result.texts))
-    if result.continuation is not None:
-        reply.headers["x-ms-continuation"] = result.continuation.encode()
-    return reply
+    page = await Execution(query, parameters).page(rows(), request.page_size, _continuation(request))
+    headers = {} if page.continuation is None else {"x-ms-continuation": page.continuation.encode()}
+    return json_page(listing.rid, listing.name, [json.loads(text) for text in page.texts], headers)
 
 
 def query_conflicts(account: Account, request: Request) -> Reply:

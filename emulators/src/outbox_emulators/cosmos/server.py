@@ -19,6 +19,7 @@ from outbox_emulators.cosmos.clock import Clock
 from outbox_emulators.cosmos.edges import DEFAULT_SEED, Edges
 from outbox_emulators.cosmos.faults import Faults
 from outbox_emulators.cosmos.gateway import Gateway
+from outbox_emulators.cosmos.offers import RU_PER_PARTITION
 from outbox_emulators.cosmos.storage import IN_MEMORY
 
 DEFAULT_KEY = EMULATOR_KEY
@@ -33,7 +34,8 @@ _log = logging.getLogger(__name__)
 class CosmosServer:
     """Serves an account over plain HTTP, on the running asyncio loop.
 
-    `database` is a file that is kept between runs, or ":memory:". New containers have `physical_partitions`.
+    `database` is a file that is kept between runs, or ":memory:". New containers have `physical_partitions`,
+    or more if they have more than `ru_per_partition` request units per second for each.
     `clock` gives seconds since 1970; a test may control it. `edges` is the seed from which the behaviour is drawn
     that the service leaves open; None for the kindest.
     """
@@ -46,16 +48,20 @@ class CosmosServer:
         database: str | Path = IN_MEMORY,
         key: str = DEFAULT_KEY,
         physical_partitions: int = 4,
+        ru_per_partition: int = RU_PER_PARTITION,
         clock: Callable[[], float] = time.time,
         edges: int | None = DEFAULT_SEED,
     ) -> None:
         if physical_partitions < 1:
             raise ValueError(f"physical_partitions is {physical_partitions}; it must be at least 1.")
+        if ru_per_partition < 1:
+            raise ValueError(f"ru_per_partition is {ru_per_partition}; it must be at least 1.")
         self._host = host
         self._requested_port = port
         self._database = database
         self._key = key
         self._physical_partitions = physical_partitions
+        self._ru_per_partition = ru_per_partition
         self._clock = Clock(clock)
         self._edges = edges
         self._authorization = Authorization(key)
@@ -67,7 +73,9 @@ class CosmosServer:
 
     async def start(self) -> None:
         """Start to serve. Raises RuntimeError if the file is in use, OSError if the port is."""
-        self._account = Account(self._database, self._clock, self._physical_partitions, Edges(self._edges))
+        self._account = Account(
+            self._database, self._clock, self._physical_partitions, Edges(self._edges), self._ru_per_partition
+        )
         self._faults = Faults()
         gateway = Gateway(self._account, self._authorization, lambda: self.endpoint, self._faults)
         self._runner = web.ServerRunner(

@@ -38,6 +38,8 @@ class Scope:
     """The subject of an expression: an item, or the aggregates of many."""
 
     item: Any = UNDEFINED
+    joined: dict[str, Any] = field(default_factory=dict)
+    """The elements of arrays, by the names that JOIN gives them."""
     aggregates: dict[Call, Any] = field(default_factory=dict)
 
 
@@ -52,8 +54,8 @@ def compile_expression(expression: Expression, parameters: Parameters) -> Evalua
         case Parameter(name):
             bound = parameter(name, parameters)
             return lambda scope: bound
-        case Name():
-            return lambda scope: scope.item
+        case Name(alias):
+            return lambda scope: scope.joined.get(alias, scope.item)
         case Call() if expression.is_aggregate:
             return lambda scope: scope.aggregates[expression]
         case In(needle, choices) if all(isinstance(choice, Literal | Parameter) for choice in choices):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,11 @@ import orjson
 
 from outbox_emulators.cosmos import jsontext
 from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.query.aggregation import Aggregate
 from outbox_emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression, parameter
+from outbox_emulators.cosmos.query.grouping import Grouping
+from outbox_emulators.cosmos.query.joining import joined
 from outbox_emulators.cosmos.query.syntax import Expression, Literal, Name, ObjectLiteral, Parameter, Query
-from outbox_emulators.cosmos.query.values import UNDEFINED, load, sort_order
+from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, load, sort_order
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 
@@ -35,12 +36,18 @@ class Row:
     text: str
 
 
+# What several items result in has no item of its own.
+_NO_ROW = Row(0, "")
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a result: its sort values, then the item's number."""
+    """The position of a result: its sort values, the item's number, and its place among the item's results."""
 
     keys: tuple[Any, ...]
     number: int
+    index: int = 0
+    """Above 0 only with JOIN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +64,16 @@ class Continuation:
 
     def encode(self) -> str:
         keys = [[] if key is UNDEFINED else [key] for key in self.place.keys]
-        state = jsontext.dump([keys, self.place.number, self.skipped, self.taken, self.partition])
+        place = [keys, self.place.number, self.place.index]
+        state = jsontext.dump([*place, self.skipped, self.taken, self.partition])
         return base64.urlsafe_b64encode(state.encode()).decode()
 
     @classmethod
     def decode(cls, text: str) -> Continuation:
         """Raises BadRequest if the text was not made by `encode`."""
         try:
-            keys, number, skipped, taken, partition = orjson.loads(base64.urlsafe_b64decode(text))
-            place = Place(tuple(key[0] if key else UNDEFINED for key in keys), int(number))
+            keys, number, index, skipped, taken, partition = orjson.loads(base64.urlsafe_b64decode(text))
+            place = Place(tuple(key[0] if key else UNDEFINED for key in keys), int(number), int(index))
             return cls(place, int(skipped), int(taken), None if partition is None else int(partition))
         except (ValueError, TypeError, binascii.Error) as error:
             raise BadRequest("The continuation token is malformed.") from error
@@ -104,7 +112,8 @@ class Execution:
         self._where = None if query.where is None else compile_expression(query.where.expression, parameters)
         self._project = _projection(query, parameters)
         self._keys = [compile_expression(key.value.expression, parameters) for key in query.order_by]
-        self._aggregates = [Aggregate(call, parameters) for call in query.aggregates]
+        self._joins = [(join.alias, compile_expression(join.array.expression, parameters)) for join in query.joins]
+        self._grouping = Grouping(query, parameters) if query.group_by or query.aggregates else None
         self._skip = _count(query.offset, parameters) or 0
         top, limit = _count(query.top, parameters), _count(query.limit, parameters)
         self._take = min((each for each in (top, limit) if each is not None), default=None)
@@ -112,19 +121,21 @@ class Execution:
     @property
     def resumes_in_order(self) -> bool:
         """Whether the stream may start after the continuation's item."""
-        return not (self._keys or self._query.distinct or self._aggregates)
+        return not (self._keys or self._query.distinct or self._grouping or self._joins)
 
     async def page(self, rows: AsyncIterator[Row], size: int, continuation: Continuation | None) -> Page:
         """Up to `size` results after the continuation."""
         collector = _Collector(self, size, continuation)
-        if self._aggregates:
-            return await self._aggregate(rows, collector)
+        if self._grouping is not None:
+            return await self._grouped(rows, collector, self._grouping)
         if self._keys:
             return await self._sorted(rows, collector)
         async for row in rows:
-            scope = self._matching(row)
             collector.scanned += 1
-            if scope is not None and not collector.offer(Place((), row.number), self._project(scope, row)):
+            if not all(
+                collector.offer(Place((), row.number, index), self._project(scope, row))
+                for index, scope in self._matching(row)
+            ):
                 break
         return collector.page()
 
@@ -133,8 +144,8 @@ class Execution:
         results: list[tuple[Place, str | None]] = []
         async for row in rows:
             collector.scanned += 1
-            if (scope := self._matching(row)) is not None:
-                place = Place(tuple(key(scope) for key in self._keys), row.number)
+            for index, scope in self._matching(row):
+                place = Place(tuple(key(scope) for key in self._keys), row.number, index)
                 results.append((place, self._project(scope, row)))
         results.sort(key=lambda result: by_place(result[0]))
         for place, text in results:
@@ -142,26 +153,29 @@ class Execution:
                 break
         return collector.page()
 
-    async def _aggregate(self, rows: AsyncIterator[Row], collector: _Collector) -> Page:
+    async def _grouped(self, rows: AsyncIterator[Row], collector: _Collector, grouping: Grouping) -> Page:
+        groups = grouping.start()
         async for row in rows:
             collector.scanned += 1
-            if (scope := self._matching(row)) is not None:
-                for aggregate in self._aggregates:
-                    aggregate.add(scope)
-        results = {aggregate.call: aggregate.result() for aggregate in self._aggregates}
-        collector.offer(Place((), 0), self._project(Scope(aggregates=results), Row(0, "")))
+            for _, scope in self._matching(row):
+                groups.add(scope)
+        for number, scope in enumerate(groups.results()):
+            if not collector.offer(Place((), number), self._project(scope, _NO_ROW)):
+                break
         return collector.page()
 
-    def _matching(self, row: Row) -> Scope | None:
-        scope = Scope(load(row.text))
-        return scope if self._where is None or self._where(scope) is True else None
+    def _matching(self, row: Row) -> Iterator[tuple[int, Scope]]:
+        """The item, once for each combination of the elements that are joined, if it meets WHERE."""
+        for index, scope in enumerate(joined(Scope(load(row.text)), self._joins)):
+            if self._where is None or self._where(scope) is True:
+                yield index, scope
 
     def _follows(self, place: Place) -> bool:
         """Whether the client has not had this result yet."""
         if self._resume is None:
             return True
         number = place.number if self._resume.number is None else self._resume.number
-        difference = self.compare(place, Place(self._resume.keys, number))
+        difference = self.compare(place, Place(self._resume.keys, number, place.index))
         return difference > 0 if self._resume.exclude else difference >= 0
 
     def compare(self, left: Place, right: Place) -> int:
@@ -169,7 +183,7 @@ class Execution:
         for key, one, other in zip(self._query.order_by, left.keys, right.keys, strict=True):
             if difference := sort_order(one, other):
                 return -difference if key.descending else difference
-        difference = left.number - right.number
+        difference = left.number - right.number or left.index - right.index
         return -difference if self._query.order_by and self._query.order_by[0].descending else difference
 
     @property
@@ -228,33 +242,25 @@ class _Collector:
     def _repeated(self, text: str) -> bool:
         if not self._execution.distinct:
             return False
-        canonical = _canonical(text)
-        repeated = canonical in self._seen
-        self._seen.add(canonical)
+        value = canonical(load(text))
+        repeated = value in self._seen
+        self._seen.add(value)
         return repeated
 
     def _given_out(self, place: Place) -> bool:
         return self._after is not None and self._execution.compare(place, self._after) <= 0
 
 
-def _canonical(text: str) -> str:
-    return jsontext.dump(_sorted_members(load(text)))
-
-
-def _sorted_members(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted_members(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted_members(element) for element in value]
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 def _projection(query: Query, parameters: Parameters) -> _Projection:
-    if query.selects_all or (query.value is not None and isinstance(query.value.expression, Name)):
+    if query.selects_all and not query.hides_item:
+        return _whole_item
+    if query.value is not None and query.value.expression == Name(query.alias or "") and not query.group_by:
         return _whole_item
     expression: Expression
     if query.value is not None:
         expression = query.value.expression
+    elif query.selects_all:
+        expression = Name(query.joins[0].alias)
     else:
         expression = ObjectLiteral(tuple((column.name, column.value.expression) for column in query.columns))
     evaluate: Evaluator = compile_expression(expression, parameters)

@@ -1,6 +1,6 @@
 """From the text of a query to its syntax.
 
-Grammar: https://learn.microsoft.com/azure/cosmos-db/nosql/query/select, without JOIN, GROUP BY and subqueries.
+Grammar: https://learn.microsoft.com/azure/cosmos-db/nosql/query/select, without subqueries.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from lark.exceptions import LarkError, UnexpectedInput, VisitError
 from lark.tree import Meta
 
 from outbox_emulators.cosmos.errors import BadRequest
+from outbox_emulators.cosmos.query.checks import check_query
 from outbox_emulators.cosmos.query.functions import FUNCTIONS
 from outbox_emulators.cosmos.query.syntax import (
     ArrayLiteral,
@@ -24,6 +25,7 @@ from outbox_emulators.cosmos.query.syntax import (
     Conditional,
     Expression,
     In,
+    Join,
     Like,
     Literal,
     Logical,
@@ -39,7 +41,7 @@ from outbox_emulators.cosmos.query.syntax import (
 from outbox_emulators.cosmos.query.values import UNDEFINED
 
 _GRAMMAR = r"""
-query: "SELECT"i [distinct] [top] projection [from_clause] [where] [order_by] [page]
+query: "SELECT"i [distinct] [top] projection [from_clause] [where] [group_by] [order_by] [page]
 condition: from_clause where
 
 distinct: "DISTINCT"i
@@ -47,11 +49,15 @@ top: "TOP"i count
 projection: "*" -> everything
           | "VALUE"i source -> single_value
           | column ("," column)* -> columns
-column: source ["AS"i NAME] | source NAME -> aliased
-from_clause: "FROM"i NAME -> from_alias
-           | "FROM"i NAME "AS"i NAME -> from_aliased
-           | "FROM"i NAME NAME -> from_aliased
+column: source [_AS NAME] | source NAME -> aliased
+from_clause: "FROM"i origin join*
+origin: NAME -> from_alias
+      | NAME _AS NAME -> from_aliased
+      | NAME NAME -> from_aliased
+      | NAME _IN source -> from_elements
+join: _JOIN NAME _IN source
 where: "WHERE"i source
+group_by: _GROUP "BY"i source ("," source)*
 order_by: "ORDER"i "BY"i sort_key ("," sort_key)*
 sort_key: source [SORT_DIRECTION]
 page: "OFFSET"i count "LIMIT"i count
@@ -65,7 +71,7 @@ source: expression
 ?negation: comparison | NOT negation -> unary
 ?comparison: concatenation
            | concatenation COMPARE concatenation -> binary
-           | concatenation [NOT] "IN"i "(" expression ("," expression)* ")" -> in_list
+           | concatenation [NOT] _IN "(" expression ("," expression)* ")" -> in_list
            | concatenation [NOT] "BETWEEN"i concatenation AND concatenation -> between
            | concatenation [NOT] "LIKE"i concatenation ["ESCAPE"i STRING] -> like
 ?concatenation: sum | concatenation CONCAT sum -> binary
@@ -85,6 +91,10 @@ source: expression
         | "{" [pair ("," pair)*] "}" -> object
 pair: (STRING | NAME) ":" expression
 
+_AS.2: /AS\b/i
+_IN.2: /IN\b/i
+_JOIN.2: /JOIN\b/i
+_GROUP.2: /GROUP\b/i
 COALESCE: "??"
 OR.2: /OR\b/i
 AND.2: /AND\b/i
@@ -162,27 +172,36 @@ class _Builder(Transformer[Token, Any]):
 
     @v_args(inline=True)
     def query(
-        self, distinct: Any, top: Any, projection: Any, origin: Any, where: Any, order: Any, page: Any
+        self,
+        distinct: Any,
+        top: Any,
+        projection: Any,
+        origin: dict[str, Any] | None,
+        where: Any,
+        group: Any,
+        order: Any,
+        page: Any,
     ) -> Query:
         offset, limit = page or (None, None)
-        alias, from_text = origin or (None, "")
         query = Query(
-            alias=alias,
-            from_text=from_text,
+            **(origin or {"alias": None, "from_text": ""}),
             **projection,
             distinct=distinct is not None,
             top=top,
             where=where,
+            group_by=tuple(group or ()),
             order_by=tuple(order or ()),
             offset=offset,
             limit=limit,
         )
-        _check(query)
+        check_query(query)
         return query
 
     @v_args(inline=True)
-    def condition(self, origin: tuple[str, str], where: Sourced) -> tuple[str, Sourced]:
-        return origin[0], where
+    def condition(self, origin: dict[str, Any], where: Sourced) -> tuple[str, Sourced]:
+        if origin["joins"]:
+            raise BadRequest("Syntax error: a patch's condition can only be about the item.")
+        return origin["alias"], where
 
     def distinct(self, _: list[Any]) -> bool:
         return True
@@ -213,12 +232,30 @@ class _Builder(Transformer[Token, Any]):
     aliased = column
 
     @v_args(inline=True, meta=True)
-    def from_alias(self, meta: Meta, name: Token) -> tuple[str, str]:
-        return _identifier(name), self._source(meta)
+    def from_clause(self, meta: Meta, origin: dict[str, Any], *joins: Join) -> dict[str, Any]:
+        return origin | {"joins": (*origin.get("joins", ()), *joins), "from_text": self._source(meta)}
 
-    @v_args(inline=True, meta=True)
-    def from_aliased(self, meta: Meta, _: Token, alias: Token) -> tuple[str, str]:
-        return _identifier(alias), self._source(meta)
+    @v_args(inline=True)
+    def from_alias(self, name: Token) -> dict[str, Any]:
+        return {"alias": _identifier(name)}
+
+    @v_args(inline=True)
+    def from_aliased(self, _: Token, alias: Token) -> dict[str, Any]:
+        return {"alias": _identifier(alias)}
+
+    @v_args(inline=True)
+    def from_elements(self, alias: Token, array: Sourced) -> dict[str, Any]:
+        names = [node.name for node in array.expression.walk() if isinstance(node, Name)]
+        if not names:
+            raise BadRequest("Syntax error: FROM … IN needs a property of the container's items.")
+        return {"alias": names[0], "hides_item": True, "joins": (Join(_identifier(alias), array),)}
+
+    @v_args(inline=True)
+    def join(self, alias: Token, array: Sourced) -> Join:
+        return Join(_identifier(alias), array)
+
+    def group_by(self, children: list[Sourced]) -> list[Sourced]:
+        return children
 
     def where(self, children: list[Sourced]) -> Sourced:
         return children[0]
@@ -316,20 +353,6 @@ class _Builder(Transformer[Token, Any]):
 
     def _source(self, meta: Meta) -> str:
         return self._text[meta.start_pos : meta.end_pos]
-
-
-def _check(query: Query) -> None:
-    if query.selects_all and query.alias is None:
-        raise BadRequest("Syntax error: 'SELECT *' needs a FROM clause.")
-    filters = [key.value for key in query.order_by] + ([query.where] if query.where else [])
-    for source in filters:
-        if any(isinstance(node, Call) and node.is_aggregate for node in source.expression.walk()):
-            raise BadRequest("An aggregate is only allowed in the SELECT clause.")
-    sources = [*filters, *(column.value for column in query.columns), *([query.value] if query.value else [])]
-    for source in sources:
-        for node in source.expression.walk():
-            if isinstance(node, Name) and node.name != query.alias:
-                raise BadRequest(f"Identifier '{node.name}' could not be resolved.")
 
 
 def _checked_call(call: Call) -> Call:

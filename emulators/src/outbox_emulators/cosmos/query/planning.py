@@ -19,6 +19,10 @@ _FILTER_SLOT = "{documentdb-formattableorderbyquery-filter}"
 def plan_of(query: Query, parameters: Parameters, key_range: KeyRange | None) -> dict[str, Any]:
     """The plan, for the key range that the query names, if any. Raises BadRequest if results cannot be merged."""
     offset, limit = _number(query.offset, parameters), _number(query.limit, parameters)
+    aggregates = query.aggregates
+    # Those that have names are merged by name.
+    named = {} if query.value is not None else _aggregates_by_name(query)
+    grouped = bool(query.group_by) or any(named.values())
     return {
         "partitionedQueryExecutionInfoVersion": 2,
         "queryInfo": {
@@ -28,10 +32,10 @@ def plan_of(query: Query, parameters: Parameters, key_range: KeyRange | None) ->
             "limit": limit,
             "orderBy": ["Descending" if key.descending else "Ascending" for key in query.order_by],
             "orderByExpressions": [key.value.text for key in query.order_by],
-            "groupByExpressions": [],
-            "groupByAliases": [],
-            "aggregates": [_AGGREGATE_NAMES[call.function] for call in query.aggregates],
-            "groupByAliasToAggregateType": {},
+            "groupByExpressions": [source.text for source in query.group_by],
+            "groupByAliases": list(named) if grouped else [],
+            "aggregates": [] if query.value is None else [_AGGREGATE_NAMES[call.function] for call in aggregates],
+            "groupByAliasToAggregateType": named if grouped else {},
             "rewrittenQuery": _rewritten(query, parameters),
             "hasSelectValue": query.value is not None,
             "dCountInfo": None,
@@ -41,11 +45,26 @@ def plan_of(query: Query, parameters: Parameters, key_range: KeyRange | None) ->
     }
 
 
+def _aggregates_by_name(query: Query) -> dict[str, str | None]:
+    return {column.name: _aggregate_name(column.value.expression) for column in query.columns}
+
+
+def _aggregate_name(expression: Expression) -> str | None:
+    """The name of an aggregate, None for another expression. Raises BadRequest for an aggregate within one."""
+    if isinstance(expression, Call) and expression.is_aggregate:
+        return _AGGREGATE_NAMES[expression.function]
+    if any(isinstance(node, Call) and node.is_aggregate for node in expression.walk()):
+        raise BadRequest("Compositions of aggregates and other expressions are unsupported.")
+    return None
+
+
 def _range(key_range: KeyRange) -> dict[str, Any]:
     return {"min": key_range.minimum, "max": key_range.maximum, "isMinInclusive": True, "isMaxInclusive": False}
 
 
 def _rewritten(query: Query, parameters: Parameters) -> str:
+    if query.group_by:
+        return _rewritten_groups(query)
     if query.aggregates:
         return _rewritten_aggregate(query)
     if query.order_by:
@@ -57,6 +76,8 @@ def _rewritten(query: Query, parameters: Parameters) -> str:
 
 def _rewritten_sort(query: Query, parameters: Parameters) -> str:
     items = ", ".join(f'{{"item": {key.value.text}}}' for key in query.order_by)
+    if query.hides_item:
+        raise BadRequest("ORDER BY across partitions needs the container's items: write FROM c JOIN e IN c.….")
     payload, condition = _payload(query)
     where = " AND ".join(f"({part})" for part in (*_conditions(query), *condition, _FILTER_SLOT))
     keys = ", ".join(f"{key.value.text} {'DESC' if key.descending else 'ASC'}" for key in query.order_by)
@@ -71,17 +92,43 @@ def _rewritten_sort(query: Query, parameters: Parameters) -> str:
 
 def _rewritten_aggregate(query: Query) -> str:
     if query.value is None:
-        return ""
-    expression = query.value.expression
-    if not isinstance(expression, Call) or query.distinct:
-        raise BadRequest(
-            "A cross partition query with an aggregate has to be of the form SELECT VALUE aggregate(…)."
-        )
-    item = query.value.text
-    if expression.function == "AVG":
-        argument = item[item.index("(") :]
-        item = f'{{"sum": SUM{argument}, "count": COUNT{argument}}}'
-    return _clauses(f'SELECT VALUE [{{"item": {item}}}]', query, _where(query))
+        return _clauses(f"SELECT {_group_payload(query)} AS payload", query, _where(query))
+    if query.distinct:
+        raise BadRequest("DISTINCT is not supported with an aggregate across partitions.")
+    return _clauses(f"SELECT VALUE {_group_payload(query)}", query, _where(query))
+
+
+def _rewritten_groups(query: Query) -> str:
+    """Each partition returns its groups whole: TOP, OFFSET, LIMIT and DISTINCT are for those that were merged."""
+    items = ", ".join(f'{{"item": {source.text}}}' for source in query.group_by)
+    grouping = f"GROUP BY {', '.join(source.text for source in query.group_by)}"
+    selection = f"[{items}] AS groupByItems, {_group_payload(query)} AS payload"
+    return _clauses(f"SELECT {selection}", query, _where(query), grouping)
+
+
+def _group_payload(query: Query) -> str:
+    if query.value is not None:
+        is_aggregate = _aggregate_name(query.value.expression) is not None
+        return f"[{_mergeable(query.value)}]" if is_aggregate else query.value.text
+    members = ", ".join(f"{_quoted(column.name)}: {_mergeable(column.value)}" for column in query.columns)
+    return f"{{{members}}}"
+
+
+def _mergeable(source: Sourced) -> str:
+    """An expression of which a client can merge the values of several partitions.
+
+    MIN and MAX come with a count, so that a client can tell a partition that has no value from one with null.
+    """
+    if _aggregate_name(source.expression) is None:
+        return source.text
+    item = source.text
+    argument = item[item.index("(") :]
+    match source.expression:
+        case Call("AVG"):
+            return f'{{"item": {{"sum": SUM{argument}, "count": COUNT{argument}}}}}'
+        case Call("MIN" | "MAX" as function):
+            return f'{{"item": {item}, "item2": {{"{function.lower()}": {item}, "count": COUNT{argument}}}}}'
+    return f'{{"item": {item}}}'
 
 
 def _payload(query: Query) -> tuple[str, list[str]]:

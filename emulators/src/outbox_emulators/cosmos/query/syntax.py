@@ -165,6 +165,14 @@ class Sourced:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """`JOIN alias IN array`: once for each element."""
+
+    alias: str
+    array: Sourced
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """An entry of a select list, and its name in the result."""
 
@@ -183,23 +191,27 @@ class Query:
     """`SELECT …`: everything, one value, or columns."""
 
     alias: str | None
+    """The name of the item; None without FROM."""
     from_text: str
+    joins: tuple[Join, ...] = ()
+    hides_item: bool = False
+    """`FROM element IN c.path`: only the elements have names."""
     value: Sourced | None = None
     columns: tuple[Column, ...] = ()
     distinct: bool = False
     top: Expression | None = None
     where: Sourced | None = None
+    group_by: tuple[Sourced, ...] = ()
     order_by: tuple[SortKey, ...] = ()
     offset: Expression | None = None
     limit: Expression | None = None
     aggregates: tuple[Call, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        selected = [column.value for column in self.columns] if self.value is None else [self.value]
-        calls = (node for source in selected for node in source.expression.walk() if isinstance(node, Call))
+        calls = (node for source in self.selected for node in source.expression.walk() if isinstance(node, Call))
         aggregates = tuple(call for call in calls if call.is_aggregate)
         object.__setattr__(self, "aggregates", aggregates)
-        if aggregates:
+        if aggregates and not self.group_by:
             # There is one result, so there is nothing to sort.
             object.__setattr__(self, "order_by", ())
 
@@ -208,10 +220,22 @@ class Query:
         return self.value is None and not self.columns
 
     @property
+    def selected(self) -> list[Sourced]:
+        """The expressions after SELECT; none for `*`."""
+        return [column.value for column in self.columns] if self.value is None else [self.value]
+
+    @property
+    def names(self) -> set[str]:
+        """What an expression can refer to."""
+        item = set() if self.alias is None or self.hides_item else {self.alias}
+        return item | {join.alias for join in self.joins}
+
+    @property
     def needs_merging(self) -> bool:
         """Whether the results of several partitions cannot simply be concatenated."""
         return bool(
             self.order_by
+            or self.group_by
             or self.aggregates
             or self.distinct
             or self.top is not None

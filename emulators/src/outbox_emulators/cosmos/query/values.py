@@ -94,6 +94,11 @@ def sort_order(left: Any, right: Any) -> int:
     return int(left > right) - int(left < right)
 
 
+def canonical(value: Any) -> str:
+    """A text that two values share if they are the same JSON value."""
+    return jsontext.dump(_sorted_members(value))
+
+
 def load(text: str) -> Any:
     """Read a text that is known to be JSON."""
     try:
@@ -101,3 +106,11 @@ def load(text: str) -> Any:
     except (orjson.JSONDecodeError, UnicodeEncodeError):
         # orjson does not read lone surrogates, which JSON allows as escapes.
         return jsontext.parse(text).value
+
+
+def _sorted_members(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted_members(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted_members(element) for element in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -1,0 +1,67 @@
+"""What the grammar of a query allows and the service refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from outbox_emulators.cosmos.errors import BadRequest
+from outbox_emulators.cosmos.query.syntax import Call, Expression, Name, Query, Sourced
+
+
+def check_query(query: Query) -> None:
+    """Raise BadRequest for what cannot be resolved, or cannot stand together."""
+    if query.selects_all:
+        _check_everything(query)
+    _check_names(query)
+    filters = [key.value for key in query.order_by] + [*query.group_by, *([query.where] if query.where else [])]
+    for source in filters:
+        if any(isinstance(node, Call) and node.is_aggregate for node in source.expression.walk()):
+            raise BadRequest("An aggregate is only allowed in the SELECT clause.")
+    if query.group_by and query.order_by:
+        raise BadRequest("'ORDER BY' and 'GROUP BY' cannot be in one query.")
+    if query.group_by or query.aggregates:
+        grouped = [source.expression for source in query.group_by]
+        for source in query.selected:
+            _check_grouped(source.expression, grouped)
+
+
+def _check_everything(query: Query) -> None:
+    if query.alias is None:
+        raise BadRequest("Syntax error: 'SELECT *' needs a FROM clause.")
+    if query.group_by:
+        raise BadRequest("'SELECT *' is not allowed with GROUP BY.")
+    if len(query.joins) > query.hides_item:
+        raise BadRequest("'SELECT *' is only valid with a single input set.")
+
+
+def _check_names(query: Query) -> None:
+    known = {query.alias} if query.alias is not None else set()
+    for number, join in enumerate(query.joins):
+        _resolve(join.array, known)
+        if number == 0 and query.hides_item:
+            known = set()
+        if join.alias in known:
+            raise BadRequest(f"The input alias '{join.alias}' is specified more than once in the FROM clause.")
+        known.add(join.alias)
+    sources = [key.value for key in query.order_by] + [*query.group_by, *query.selected]
+    for source in [*sources, *([query.where] if query.where else [])]:
+        _resolve(source, known)
+
+
+def _resolve(source: Sourced, known: Collection[str]) -> None:
+    for node in source.expression.walk():
+        if isinstance(node, Name) and node.name not in known:
+            raise BadRequest(f"Identifier '{node.name}' could not be resolved.")
+
+
+def _check_grouped(expression: Expression, grouped: Collection[Expression]) -> None:
+    """Every property has to be grouped by, or within an aggregate."""
+    if expression in grouped or (isinstance(expression, Call) and expression.is_aggregate):
+        return
+    if isinstance(expression, Name):
+        raise BadRequest(
+            f"Property reference '{expression.name}' is invalid in the select list because it is not contained in "
+            "either an aggregate function or the GROUP BY clause."
+        )
+    for child in expression.children():
+        _check_grouped(child, grouped)

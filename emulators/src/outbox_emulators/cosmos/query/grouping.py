@@ -1,0 +1,55 @@
+"""GROUP BY, and aggregates over everything, which is one group.
+
+Source: https://learn.microsoft.com/azure/cosmos-db/nosql/query/group-by: items without a property form a group of
+their own, apart from those where it is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from outbox_emulators.cosmos.query.aggregation import Aggregate
+from outbox_emulators.cosmos.query.evaluation import Parameters, Scope, compile_expression
+from outbox_emulators.cosmos.query.syntax import Query
+from outbox_emulators.cosmos.query.values import UNDEFINED, canonical
+
+
+class Grouping:
+    """What a query groups by, and what it aggregates. Raises BadRequest if a parameter is missing."""
+
+    def __init__(self, query: Query, parameters: Parameters) -> None:
+        self._calls = query.aggregates
+        self._parameters = parameters
+        self.keys = [compile_expression(source.expression, parameters) for source in query.group_by]
+
+    def start(self) -> Groups:
+        return Groups(self)
+
+    def aggregates(self) -> list[Aggregate]:
+        """Those of a new group."""
+        return [Aggregate(call, self._parameters) for call in self._calls]
+
+
+class Groups:
+    """The groups found so far, in the order of their first items."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self._grouping = grouping
+        self._groups: dict[tuple[str, ...], tuple[Scope, list[Aggregate]]] = {}
+        if not grouping.keys:
+            # Aggregates without GROUP BY have a result even if nothing matches.
+            self._groups[()] = Scope(), grouping.aggregates()
+
+    def add(self, scope: Scope) -> None:
+        values = (key(scope) for key in self._grouping.keys)
+        name = tuple("" if value is UNDEFINED else canonical(value) for value in values)
+        if name not in self._groups:
+            self._groups[name] = scope, self._grouping.aggregates()
+        for aggregate in self._groups[name][1]:
+            aggregate.add(scope)
+
+    def results(self) -> Iterator[Scope]:
+        """The first item of each group, with the group's aggregates."""
+        for scope, aggregates in self._groups.values():
+            yield replace(scope, aggregates={aggregate.call: aggregate.result() for aggregate in aggregates})
