@@ -18,7 +18,10 @@ _INCREMENTAL = "incremental feed"
 def read_change_feed(account: Account, request: Request) -> Reply:
     """`GET …/docs` with `A-IM: Incremental Feed`: 200 with a page, or 304 when the reader is up to date."""
     if request.headers["a-im"].lower() != _INCREMENTAL:
-        raise BadRequest("Only the change feed in latest-version mode (A-IM: Incremental Feed) is enabled.")
+        raise BadRequest(
+            "The change feed mode of all versions and deletes (A-IM: Full-Fidelity Feed) is not enabled for this "
+            "account. Read the change feed in latest version mode (A-IM: Incremental Feed)."
+        )
     container = account.container_of(request)
     scope = ReadScope.of_request(container, request)
     partition = scope.partition
