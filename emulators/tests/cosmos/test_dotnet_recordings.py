@@ -15,8 +15,8 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import ManualClock, RawClient
 
 # What asks for documents that no exchange shows, or goes on behind a page that was not recorded; one batch with a
-# read that found nothing new, which the recorded emulator answered with 200, and the service does with 207; what the
-# recorded emulator refused, and the service takes: raw control characters, an id with a slash, GROUP BY.
+# read that found nothing new, which the recorded emulator answered with 200, and the service does with 207; what
+# the recorded emulator refused, and the service takes: raw control characters, an id with a slash, GROUP BY.
 UNSHOWN = {
     "item": [10, 40, 46, *range(59, 68)],
     "query": [29, 30, 31, 32, 44, 46, 47, 53],

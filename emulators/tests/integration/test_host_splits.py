@@ -1,4 +1,4 @@
-"""A physical partition split under the host: its children are read on from where the parent was."""
+"""Physical partitions split or merged under the host: what took their place is read on from where they were."""
 
 from __future__ import annotations
 
@@ -48,6 +48,34 @@ async def test_the_children_of_a_split_partition_go_on_where_it_was(
 
     await eventually(divided)
     assert sorted(delivered(recorder)) == sorted(expected)
+
+
+async def test_a_merged_partition_goes_on_where_each_of_its_parents_was(
+    tmp_path: Path,
+    server: CosmosServer,
+    data: ContainerProxy,
+    leases: ContainerProxy,
+    recorder: Recorder,
+    host_of: HostFactory,
+) -> None:
+    await host_of(write_app(tmp_path / "app", name="app")).start()
+    await write(data, 0)
+    await recorder.until(lambda: len(delivered(recorder)) == len(KEYS))
+
+    server.account.merge("outbox", "data", ["0", "1"])
+    await write(data, 1)
+    await recorder.until(lambda: len(delivered(recorder)) == 2 * len(KEYS))
+
+    async def by_range() -> bool:
+        found = await stored_leases(leases)
+        return len(found) == 4 and sum("-" in lease["LeaseToken"] for lease in found) == 2
+
+    await eventually(by_range)
+    server.account.split("outbox", "data", "4")
+    await write(data, 2)
+    await recorder.until(lambda: len(delivered(recorder)) == 3 * len(KEYS))
+
+    assert sorted(delivered(recorder)) == sorted((key, number) for key in KEYS for number in ("0", "1", "2"))
 
 
 def delivered(recorder: Recorder) -> list[tuple[str, str]]:

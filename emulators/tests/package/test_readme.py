@@ -74,12 +74,22 @@ def test_the_sdks_work_with_emulators_that_were_started_from_the_shell(
 
 
 def test_faults_are_injected_from_the_shell(emulators: dict[str, str]) -> None:
-    lines = [line for line in block_with("curl", "sh").splitlines() if "7071" not in line]
+    lines = [line for line in block_with("admin/faults", "sh").splitlines() if "7071" not in line]
     assert len(lines) == 2
     for line in lines:
         _, _, body, url = shlex.split(with_ports(line, emulators))
         with urllib.request.urlopen(url, body.encode()) as response:
             assert json.load(response)["id"] == 1
+
+
+def test_partitions_are_split_and_merged_from_the_shell(emulators: dict[str, str]) -> None:
+    answers = []
+    for line in block_with("admin/split", "sh").splitlines():
+        _, _, body, url = shlex.split(with_ports(line, emulators))
+        with urllib.request.urlopen(url, body.encode()) as response:
+            answers.append(json.load(response))
+
+    assert answers == [{"split": "0", "into": ["4", "5"]}, {"merged": ["1", "2"], "into": "6"}]
 
 
 def test_the_pytest_example_passes(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 // The change feed by the pull model.
 import { ChangeFeedMode, ChangeFeedStartFrom } from "@azure/cosmos";
-import { assert, check, drained, fails, filled, ids, made, partitionsOf, range, sleep, sorted, split } from "./harness.mjs";
+import { assert, check, drained, fails, filled, ids, made, merge, partitionsOf, range, sleep, sorted, split } from "./harness.mjs";
 
 const numbered = (count, keys = count) => range(count).map((n) => ({ id: `i${n}`, pk: `k${n % keys}`, n }));
 const Beginning = (...scope) => ({ changeFeedStartFrom: ChangeFeedStartFrom.Beginning(...scope) });
@@ -105,6 +105,16 @@ check("a feed read half goes on after a split without loss", async () => {
   await split(container, id);
   const { changes } = await drained(container, from(first.continuationToken));
   assert.deepEqual(sorted([...ids(first.result), ...ids(changes)]), sorted(whole));
+});
+
+check("a feed goes on where its partitions were merged", async () => {
+  const container = await filled(numbered(60));
+  const { continuation } = await drained(container, Beginning());
+  const [first, second] = await partitionsOf(container);
+  await merge(container, first.id, second.id);
+  for (const n of range(20)) await container.items.create({ id: `late${n}`, pk: `k${n}` });
+  const { changes } = await drained(container, from(continuation));
+  assert.deepEqual(sorted(ids(changes)), sorted(range(20).map((n) => `late${n}`)));
 });
 
 check("the feed of a batch has one LSN for all of it", async () => {

@@ -107,6 +107,10 @@ export async function ask(path, body, method = "POST") {
 export const split = async (container, partition) =>
   (await ask("split", { database: database.id, container: container.id, range: partition })).into;
 
+// Merge two physical partitions that are next to each other; returns the id of the one in their place.
+export const merge = async (container, ...ranges) =>
+  (await ask("merge", { database: database.id, container: container.id, ranges })).into;
+
 export async function partitionsOf(container) {
   return (await container.readPartitionKeyRanges().fetchAll()).resources;
 }

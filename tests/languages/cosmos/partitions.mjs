@@ -1,5 +1,5 @@
 // Physical partitions: how many a container has, and what a split changes.
-import { assert, all, check, filled, ids, made, partitionsOf, range, sorted, split } from "./harness.mjs";
+import { assert, all, check, filled, ids, made, merge, partitionsOf, range, sorted, split } from "./harness.mjs";
 
 check("the physical partitions cover all keys without overlap", async () => {
   const found = await partitionsOf(await made());
@@ -36,6 +36,17 @@ check("a split partition is named as the parent of its children", async () => {
   const found = (await partitionsOf(container)).slice(0, 2);
   assert.deepEqual(ids(found), children);
   assert.deepEqual(found.map(({ parents }) => parents), [[first.id], [first.id]]);
+});
+
+check("a merged partition names both of its parents", async () => {
+  const container = await filled(range(30).map((n) => ({ id: `i${n}`, pk: `k${n}` })));
+  const [first, second] = await partitionsOf(container);
+  const id = await merge(container, first.id, second.id);
+  const found = await partitionsOf(container);
+  assert.equal(found.length, 3);
+  assert.deepEqual([found[0].id, found[0].parents], [id, [first.id, second.id]]);
+  for (const n of range(30)) assert.equal((await container.item(`i${n}`, `k${n}`).read()).statusCode, 200);
+  assert.deepEqual(await all(container, "SELECT VALUE COUNT(1) FROM c"), [30]);
 });
 
 check("items are read and written as before after a split", async () => {

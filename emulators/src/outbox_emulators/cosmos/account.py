@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,17 @@ class Account:
         partition = partition_by_id(found, range_id)
         children = self._split(found, partition)
         return {"split": partition.id, "into": [child.id for child in children]}
+
+    def merge(self, database: str, container: str, range_ids: Sequence[str]) -> dict[str, Any]:
+        """Merge two physical partitions that are next to each other, given in the order of their keys.
+
+        Returns their ids and that of the one in their place. Raises NotFound, Gone or BadRequest.
+        """
+        found = self.catalog.container(database, container)
+        first, second = (partition_by_id(found, range_id) for range_id in range_ids)
+        merged = self.catalog.merge_partitions(found, first, second)
+        self.edges.met(Edge.PARTITION_MERGED)
+        return {"merged": [first.id, second.id], "into": merged.id}
 
     def _split(self, container: Container, partition: Partition) -> list[Partition]:
         children = self.catalog.split_partition(container, partition)

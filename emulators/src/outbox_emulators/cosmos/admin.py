@@ -3,6 +3,7 @@
 GET    /admin/counts       the number of items, by database and container
 GET    /admin/edges        the seed, and how often each edge was met
 POST   /admin/split        split a physical partition: {"database": …, "container": …, "range": "0"}
+POST   /admin/merge        merge two neighbours: {"database": …, "container": …, "ranges": ["0", "1"]}
 POST   /admin/faults       inject a fault: a FaultPlan as JSON
 GET    /admin/faults       the pending faults, and how often each kind was applied
 DELETE /admin/faults       end all faults
@@ -26,8 +27,8 @@ from outbox_emulators.cosmos.messages import JSON
 
 PATH = "/admin/"
 _RESOURCES = (
-    "There are GET /admin/counts and /admin/edges; POST /admin/split; GET, POST and DELETE /admin/faults; "
-    "GET and DELETE /admin/faults/ID."
+    "There are GET /admin/counts and /admin/edges; POST /admin/split and /admin/merge; GET, POST and DELETE "
+    "/admin/faults; GET and DELETE /admin/faults/ID."
 )
 
 
@@ -59,6 +60,8 @@ class Admin:
             return _by_method(method, GET=self._account.edges.as_json)
         if name == "split":
             return _by_method(method, POST=lambda: self._split(body))
+        if name == "merge":
+            return _by_method(method, POST=lambda: self._merge(body))
         if name == "faults":
             return _by_method(
                 method, GET=self._faults.as_json, POST=lambda: self._add_fault(body), DELETE=self._end_faults
@@ -72,6 +75,16 @@ class Admin:
             return self._account.split(wanted["database"], wanted["container"], wanted["range"])
         except (ValueError, TypeError, KeyError) as error:
             raise _Refusal(400, 'Write {"database": …, "container": …, "range": "0"}.') from error
+        except CosmosError as error:
+            raise _Refusal(error.status, error.message) from error
+
+    def _merge(self, body: bytes) -> dict[str, Any]:
+        try:
+            wanted = json.loads(body)
+            first, second = wanted["ranges"]
+            return self._account.merge(wanted["database"], wanted["container"], [first, second])
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _Refusal(400, 'Write {"database": …, "container": …, "ranges": ["0", "1"]}.') from error
         except CosmosError as error:
             raise _Refusal(error.status, error.message) from error
 

@@ -19,6 +19,7 @@ from outbox_emulators.cosmos.unique_keys import UniqueKey, unique_keys_of
 _ILLEGAL_IN_NAME = frozenset("/\\?#")
 _MAX_NAME_LENGTH = 255
 _CONTAINER_BIT = 0x80
+_MERGE = ""
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class Partition:
     key_range: KeyRange
     lsn: int
     parents: tuple[str, ...] = ()
-    """The ids of the partitions that were split into this one, the oldest first."""
+    """The ids of the partitions that were split into this one, or merged, the oldest first."""
     oldest: int = 0
     """The number of the first of these, or its own: no item of it has a lower number."""
 
@@ -233,6 +234,27 @@ class Catalog:
         container.arrange(_with_children(container.partitions, partition, children))
         return children
 
+    def merge_partitions(self, container: Container, first: Partition, second: Partition) -> Partition:
+        """Replace two partitions by one with all of their items. Raises BadRequest unless the second is next.
+
+        Items keep their LSNs, so that readers of either go on where they stood; the next commit's is above both.
+        """
+        if first.key_range.maximum != second.key_range.minimum:
+            raise BadRequest(f"The partitions '{first.id}' and '{second.id}' are not next to each other.")
+        next_index = 1 + max(each.index for each in container.partitions)
+        lsn = max(first.lsn, second.lsn)
+        with self._storage.transaction():
+            self._insert(
+                "INSERT INTO splits(container, partition, cut) VALUES(?, ?, ?)",
+                (container.number, first.number, _MERGE),
+            )
+            number = self._insert("INSERT INTO partitions(container, lsn) VALUES(?, ?)", (container.number, lsn))
+            merged = _merged(first, second, number, lsn, next_index)
+            for partition in (first, second):
+                self._move_items(partition, merged)
+        container.arrange(_with_merged(container.partitions, first, merged))
+        return merged
+
     def _move_items(self, partition: Partition, child: Partition) -> None:
         values = {
             "parent": partition.number,
@@ -308,26 +330,33 @@ class Catalog:
         return container
 
     def _partitions(self, container: int, partition_key: PartitionKeyDefinition) -> list[Partition]:
-        """The physical partitions of a container: the initial ones, and every split applied to them."""
+        """The physical partitions of a container: the initial ones, and every split and merge applied to them."""
         rows = self._storage.execute(
             "SELECT number, lsn FROM partitions WHERE container=? ORDER BY number", (container,)
         ).fetchall()
         splits = self._storage.execute(
             "SELECT partition, cut FROM splits WHERE container=? ORDER BY number", (container,)
         ).fetchall()
-        count = len(rows) - 2 * len(splits)
+        count = len(rows) - sum(1 if cut == _MERGE else 2 for _, cut in splits)
         partitions = [
             Partition(number, index, key_range, lsn)
             for index, ((number, lsn), key_range) in enumerate(
                 zip(rows[:count], partition_key.split(count), strict=True)
             )
         ]
-        for split, (parent_number, cut) in enumerate(splits):
-            start = count + 2 * split
+        start = count
+        for parent_number, cut in splits:
             (parent,) = [each for each in partitions if each.number == parent_number]
+            if cut == _MERGE:
+                following = partitions[partitions.index(parent) + 1]
+                number, lsn = rows[start]
+                partitions = _with_merged(partitions, parent, _merged(parent, following, number, lsn, start))
+                start += 1
+                continue
             numbers, lsns = zip(*rows[start : start + 2], strict=True)
             children = _children(parent, cut, numbers, lsns, start)
             partitions = _with_children(partitions, parent, children)
+            start += 2
         return partitions
 
     def _insert(self, statement: str, values: tuple[object, ...]) -> int:
@@ -349,6 +378,17 @@ def _children(
 def _with_children(partitions: list[Partition], parent: Partition, children: list[Partition]) -> list[Partition]:
     place = partitions.index(parent)
     return [*partitions[:place], *children, *partitions[place + 1 :]]
+
+
+def _merged(first: Partition, second: Partition, number: int, lsn: int, index: int) -> Partition:
+    key_range = KeyRange(first.key_range.minimum, second.key_range.maximum)
+    parents = (*first.parents, first.id, *second.parents, second.id)
+    return Partition(number, index, key_range, lsn, parents, min(first.oldest, second.oldest))
+
+
+def _with_merged(partitions: list[Partition], first: Partition, merged: Partition) -> list[Partition]:
+    place = partitions.index(first)
+    return [*partitions[:place], merged, *partitions[place + 2 :]]
 
 
 def _new_raw_rid(parent: bytes, taken: Collection[bytes]) -> bytes:

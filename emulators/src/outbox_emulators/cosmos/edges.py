@@ -6,6 +6,7 @@
     stale-read              a read without the write's session token returned the state before the write
     session-token-ahead     a read was refused with 404/1002, as its session token was ahead of the partition
     partition-split         a physical partition was split
+    partition-merged        two physical partitions were merged
 
 Each edge has its own stream of random numbers, seeded with the seed and the edge's name.
 """
@@ -29,6 +30,7 @@ class Edge(StrEnum):
     STALE_READ = "stale-read"
     SESSION_TOKEN_AHEAD = "session-token-ahead"
     PARTITION_SPLIT = "partition-split"
+    PARTITION_MERGED = "partition-merged"
 
 
 class Edges:

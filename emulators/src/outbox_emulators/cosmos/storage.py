@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS containers(
 CREATE TABLE IF NOT EXISTS partitions(
     number INTEGER PRIMARY KEY AUTOINCREMENT, container INTEGER NOT NULL, lsn INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS partitions_by_container ON partitions(container);
+-- A split of a partition, or with an empty cut the merge of a partition with the next one.
 CREATE TABLE IF NOT EXISTS splits(
     number INTEGER PRIMARY KEY AUTOINCREMENT, container INTEGER NOT NULL, partition INTEGER NOT NULL,
     cut TEXT NOT NULL);
@@ -32,7 +33,8 @@ CREATE TABLE IF NOT EXISTS items(
     epk TEXT NOT NULL, lsn INTEGER NOT NULL, position INTEGER NOT NULL, ts INTEGER NOT NULL,
     expires INTEGER, text TEXT NOT NULL);
 CREATE UNIQUE INDEX IF NOT EXISTS items_by_id ON items(partition, pk, id);
-CREATE UNIQUE INDEX IF NOT EXISTS items_by_lsn ON items(partition, lsn, position);
+DROP INDEX IF EXISTS items_by_lsn;
+CREATE INDEX IF NOT EXISTS items_by_commit ON items(partition, lsn, position);
 CREATE INDEX IF NOT EXISTS items_by_expiry ON items(expires) WHERE expires IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS unique_values(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,16 +16,37 @@ _SPLIT_SUBSTATUSES = (1002, 1007)  # PartitionKeyRangeGone, CompletingSplit
 
 
 class PartitionGone(Exception):
-    """The physical partition was split."""
+    """The physical partition was split or merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """A physical partition: the partition key range's id and its bounds in the effective partition key space."""
+    """A physical partition: the partition key range's id and its bounds in the effective partition key space.
+
+    Or a part of one, after a merge: its id is then `minimum-maximum`, as that of a lease by range in the .NET
+    processor (DocumentServiceLeaseCoreEpk).
+    """
 
     id: str
     minimum: str
     maximum: str
+
+    @property
+    def is_part(self) -> bool:
+        return self.id == f"{self.minimum}-{self.maximum}"
+
+    def within(self, others: Sequence[PartitionRange]) -> list[PartitionRange]:
+        """The partitions that have taken this one's place: whole where they are in it, else the common part.
+
+        Source: PartitionSynchronizerCore.HandlePartitionGoneAsync of azure-cosmos-dotnet-v3.
+        """
+        found = []
+        for other in others:
+            minimum, maximum = max(self.minimum, other.minimum), min(self.maximum, other.maximum)
+            if minimum < maximum:
+                is_whole = (minimum, maximum) == (other.minimum, other.maximum)
+                found.append(other if is_whole else PartitionRange(f"{minimum}-{maximum}", minimum, maximum))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +67,7 @@ class ChangeFeed:
         self._container = container
         self._start_from = start_from
         self._max_items = max_items
+        self._holders: dict[PartitionRange, str] = {}
 
     async def ranges(self) -> list[PartitionRange]:
         """The container's physical partitions."""
@@ -60,10 +83,11 @@ class ChangeFeed:
 
         Raises PartitionGone, and what the SDK raises.
         """
+        holder = await self._holder(partition)
         # The pages' own token is that of the client's latest response, which may be another partition's.
         answers: list[tuple[str, str]] = []
         pages = self._container.query_items_change_feed(
-            **self._options(partition, continuation),
+            **self._options(partition, holder, continuation),
             response_hook=lambda headers, _: answers.append((headers["etag"], headers["x-ms-session-token"])),
         ).by_page()
         documents: list[dict[str, Any]] = []
@@ -73,22 +97,44 @@ class ChangeFeed:
                 break
         except CosmosHttpResponseError as error:
             if error.status_code == _GONE and error.sub_status in _SPLIT_SUBSTATUSES:
-                raise PartitionGone(f"the partition key range {partition.id} was split") from error
+                self._holders.pop(partition, None)
+                raise PartitionGone(f"the partition key range {holder} was split or merged") from error
             raise
         if not answers:
             return Page(documents, continuation)
         # For a split range, azure-cosmos continues with one of its children, which the session token names.
         etag, session_token = answers[-1]
         answered_by = session_token.partition(":")[0]
-        if answered_by != partition.id:
-            raise PartitionGone(f"the partition key range {partition.id} was split: {answered_by} answered")
+        if answered_by != holder:
+            self._holders.pop(partition, None)
+            raise PartitionGone(f"the partition key range {holder} was split or merged: {answered_by} answered")
         return Page(documents, etag)
 
-    def _options(self, partition: PartitionRange, continuation: str | None) -> dict[str, Any]:
+    async def _holder(self, partition: PartitionRange) -> str:
+        """The id of the physical partition that holds this one. Raises PartitionGone if there is none."""
+        if not partition.is_part:
+            return partition.id
+        if partition not in self._holders:
+            for each in await self.ranges():
+                if each.minimum <= partition.minimum and partition.maximum <= each.maximum:
+                    self._holders[partition] = each.id
+                    break
+            else:
+                raise PartitionGone(f"the range {partition.id} is in several partitions now")
+        return self._holders[partition]
+
+    def _options(self, partition: PartitionRange, holder: str, continuation: str | None) -> dict[str, Any]:
         options: dict[str, Any] = {} if self._max_items is None else {"max_item_count": self._max_items}
         if continuation is None:
             bounds = {"min": partition.minimum, "max": partition.maximum}
             inclusive = {"isMinInclusive": True, "isMaxInclusive": False}
             return options | {"feed_range": {"Range": bounds | inclusive}, "start_time": self._start_from}
         # With a bare ETag, azure-cosmos 4.17.1 leaves it to the caller to name the partition.
-        return options | {"continuation": continuation, "headers": {_RANGE_ID: partition.id}}
+        headers = {_RANGE_ID: holder}
+        if partition.is_part:
+            headers |= {
+                "x-ms-read-key-type": "EffectivePartitionKeyRange",
+                "x-ms-start-epk": partition.minimum,
+                "x-ms-end-epk": partition.maximum,
+            }
+        return options | {"continuation": continuation, "headers": headers}

@@ -152,7 +152,7 @@ class LeaseStore:
         )
 
     async def divide(self, lease: Lease, children: Sequence[PartitionRange]) -> list[Lease]:
-        """Replace the lease of a split partition by one for each child; returns them, without an owner.
+        """Replace the lease of a split or merged partition by one for each child; returns them, without an owner.
 
         They continue at the parent's checkpoint, as the children continue the parent's numbers
         (PartitionSynchronizerCore.HandlePartitionGoneAsync). Raises LeaseLost.

@@ -266,17 +266,14 @@ class Listener:
         return False
 
     async def _divide(self, source: Source, processor: PartitionProcessor) -> None:
-        """Process the children of a split partition (PartitionControllerCore.HandlePartitionGoneAsync).
+        """Process what took a partition's place by a split or merge.
 
-        A lease whose partition has no children yet is given up, as after any error. If this fails, the lease is
-        left to expire, and its next owner tries again.
+        A lease whose partition is still there is given up, as after any error. If this fails, the lease is left to
+        expire, and its next owner tries again (PartitionControllerCore.HandlePartitionGoneAsync).
         """
         lease = processor.lease
-        minimum, maximum = lease.partition.minimum, lease.partition.maximum
         try:
-            children = [
-                each for each in await source.feed.ranges() if minimum <= each.minimum and each.maximum <= maximum
-            ]
+            children = lease.partition.within(await source.feed.ranges())
             if lease.partition in children:
                 await self._release(source, lease.token, processor, given_up=True)
                 return

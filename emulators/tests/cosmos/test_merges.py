@@ -1,0 +1,176 @@
+"""Two physical partitions are merged on request: readers of either go on where they stood."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import RawClient
+
+COLL = "/dbs/outbox/colls/data"
+DOCS = f"{COLL}/docs"
+KEYS = [str(number) for number in range(40)]
+
+
+async def merge(server: CosmosServer, *ranges: str, status: int = 200) -> Any:
+    body = json.dumps({"database": "outbox", "container": "data", "ranges": list(ranges)})
+    async with (
+        aiohttp.ClientSession(server.endpoint) as session,
+        session.post("/admin/merge", data=body) as answer,
+    ):
+        assert answer.status == status
+        return await answer.json()
+
+
+async def write(container: ContainerProxy, name: str, operations: int = 3) -> set[tuple[str, str]]:
+    """A batch of several items for each key."""
+    for key in KEYS:
+        batch = [("upsert", ({"id": f"{name}-{number}", "pk": key},)) for number in range(operations)]
+        await container.execute_item_batch(batch, key)
+    return {(key, f"{name}-{number}") for key in KEYS for number in range(operations)}
+
+
+async def ranges(raw: RawClient) -> list[dict[str, Any]]:
+    return list((await raw.send("GET", f"{COLL}/pkranges")).body["PartitionKeyRanges"])
+
+
+async def drain(
+    raw: RawClient, range_id: str, token: str, within: dict[str, Any]
+) -> tuple[list[tuple[str, str]], str]:
+    """The changes of a partition's part after a position, and the new position."""
+    found: list[tuple[str, str]] = []
+    while True:
+        answer = await raw.send(
+            "GET",
+            DOCS,
+            headers={
+                "a-im": "Incremental Feed",
+                "x-ms-max-item-count": "4",
+                "x-ms-documentdb-partitionkeyrangeid": range_id,
+                "x-ms-read-key-type": "EffectivePartitionKeyRange",
+                "x-ms-start-epk": within["minInclusive"],
+                "x-ms-end-epk": within["maxExclusive"],
+                "if-none-match": token,
+            },
+        )
+        token = answer.headers["etag"]
+        if answer.status == 304:
+            return found, token
+        assert answer.status == 200
+        found += [(item["pk"], item["id"]) for item in answer.body["Documents"]]
+
+
+@pytest.mark.parametrize("edges", [1, 2, 3, None])
+async def test_the_readers_of_two_partitions_go_on_in_the_one_that_took_their_place(
+    server: CosmosServer, container: ContainerProxy, raw: RawClient
+) -> None:
+    before = await ranges(raw)
+    first = await write(container, "first")
+    read = [await drain(raw, each["id"], '"0"', each) for each in before]
+    unread = await write(container, "unread")
+
+    merged = (await merge(server, "1", "2"))["into"]
+    later = await write(container, "later")
+
+    holders = {"0": "0", "1": merged, "2": merged, "3": "3"}
+    rest = [await drain(raw, holders[each["id"]], read[n][1], each) for n, each in enumerate(before)]
+    assert sorted(change for changes, _ in read for change in changes) == sorted(first)
+    assert sorted(change for changes, _ in rest for change in changes) == sorted(unread | later)
+
+
+@pytest.mark.parametrize("edges", [1, 2, 3, None])
+async def test_a_new_reader_of_the_merged_partition_gets_everything_once(
+    server: CosmosServer, container: ContainerProxy, raw: RawClient
+) -> None:
+    written = await write(container, "first") | await write(container, "second", 1)
+    await merge(server, "0", "1")
+    await merge(server, "4", "2")
+
+    found = [await drain(raw, each["id"], '"0"', each) for each in await ranges(raw)]
+
+    assert sorted(change for changes, _ in found for change in changes) == sorted(written)
+
+
+async def test_the_merged_partition_names_its_parents_which_are_gone(
+    server: CosmosServer, container: ContainerProxy, raw: RawClient
+) -> None:
+    before = await ranges(raw)
+
+    answer = await merge(server, "1", "2")
+
+    _, merged, _ = after = await ranges(raw)
+    assert answer == {"merged": ["1", "2"], "into": "4"}
+    assert [each["id"] for each in after] == ["0", "4", "3"]
+    assert merged["parents"] == ["1", "2"]
+    assert (merged["minInclusive"], merged["maxExclusive"]) == (
+        before[1]["minInclusive"],
+        before[2]["maxExclusive"],
+    )
+    gone = await raw.send("GET", DOCS, headers={"x-ms-documentdb-partitionkeyrangeid": "2"})
+    assert (gone.status, gone.headers["x-ms-substatus"]) == (410, "1002")
+
+
+async def test_items_are_found_queried_and_changed_as_before_and_tokens_hold(
+    server: CosmosServer, container: ContainerProxy, raw: RawClient
+) -> None:
+    written = await write(container, "a")
+    tokens = {}
+    for key in KEYS:
+        answer = await raw.send("GET", f"{DOCS}/a-0", headers={"x-ms-documentdb-partitionkey": f'["{key}"]'})
+        tokens[key] = answer.headers["x-ms-session-token"]
+    await merge(server, "0", "1")
+    await merge(server, "2", "3")
+
+    for key, token in tokens.items():
+        headers = {"x-ms-documentdb-partitionkey": f'["{key}"]', "x-ms-session-token": token}
+        assert (await raw.send("GET", f"{DOCS}/a-0", headers=headers)).status == 200
+    found = container.query_items("SELECT * FROM c ORDER BY c.id", max_item_count=7)
+    assert {(item["pk"], item["id"]) async for item in found} == written
+    listed = [(item["pk"], item["id"]) async for item in container.read_all_items(max_item_count=7)]
+    assert sorted(listed) == sorted(written)
+    await write(container, "b")
+    assert [n async for n in container.query_items("SELECT VALUE COUNT(1) FROM c")] == [len(written) * 2]
+
+
+@pytest.mark.usefixtures("container")
+@pytest.mark.parametrize(
+    ("parts", "status"), [(("0", "2"), 400), (("1", "0"), 400), (("0", "9"), 410), (("0",), 400)]
+)
+async def test_partitions_that_are_not_neighbours_are_not_merged(
+    server: CosmosServer, parts: tuple[str, ...], status: int
+) -> None:
+    assert (await merge(server, *parts, status=status))["error"]
+
+
+async def test_splits_and_merges_outlive_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "account.db"
+    async with (
+        CosmosServer(database=file) as server,
+        CosmosClient.from_connection_string(server.connection_string) as client,
+    ):
+        database = await client.create_database("outbox")
+        container = await database.create_container("data", PartitionKey(path="/pk"))
+        account = server.account
+        await write(container, "first")
+        account.split("outbox", "data", "1")
+        account.merge("outbox", "data", ["0", "4"])
+        account.split("outbox", "data", "6")
+        written = await write(container, "second")
+        before = account.catalog.container("outbox", "data").partitions
+
+    async with (
+        CosmosServer(database=file) as server,
+        CosmosClient.from_connection_string(server.connection_string) as client,
+    ):
+        after = server.account.catalog.container("outbox", "data").partitions
+        container = client.get_database_client("outbox").get_container_client("data")
+        assert after == before
+        assert [each.id for each in after] == ["7", "8", "5", "2", "3"]
+        assert {(item["pk"], item["id"]) async for item in container.read_all_items()} >= written
