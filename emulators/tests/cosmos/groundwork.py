@@ -24,9 +24,10 @@ from emulators.tests.cosmos.recordings import (
     of_series,
 )
 from outbox_emulators.cosmos import catalog
-from outbox_emulators.cosmos.catalog import Container, Partition
+from outbox_emulators.cosmos.catalog import Container
 from outbox_emulators.cosmos.documents import Document, raw_resource_id
 from outbox_emulators.cosmos.jsontext import Part
+from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.cosmos.sessions import demanded_lsn
 from outbox_emulators.testing import ManualClock

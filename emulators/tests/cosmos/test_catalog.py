@@ -13,6 +13,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExist
 
 from emulators.tests.cosmos.support import MakeContainer
 from outbox_emulators.cosmos.errors import BadRequest
+from outbox_emulators.cosmos.offers import Throughput
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import RawClient
 
@@ -199,3 +200,43 @@ async def test_the_account_returns_the_limits_of_its_query_engine(raw: RawClient
 
     assert engine["maxSqlQueryInputLength"] > 0
     assert engine["sqlAllowNonFiniteNumbers"] is False
+
+
+@pytest.mark.parametrize("resource", ["/dbs", "/dbs/db0/colls", "/offers"])
+async def test_a_listing_comes_in_pages_of_the_requested_size(
+    server: CosmosServer, raw: RawClient, resource: str
+) -> None:
+    for number in range(5):
+        server.account.catalog.create_database(f"db{number}")
+    first = server.account.catalog.databases["db0"]
+    for number in range(5):
+        definition = {"id": f"c{number}", "partitionKey": {"paths": ["/pk"]}}
+        server.account.create_container(first, definition, Throughput.default())
+    pages, headers = [], {"x-ms-max-item-count": "2"}
+    while True:
+        answer = await raw.send("GET", resource, headers=headers)
+        [name] = [key for key, value in answer.body.items() if isinstance(value, list)]
+        pages.append([each["_rid"] for each in answer.body[name]])
+        if "x-ms-continuation" not in answer.headers:
+            break
+        headers["x-ms-continuation"] = answer.headers["x-ms-continuation"]
+
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert len({rid for page in pages for rid in page}) == 5
+    assert (await raw.send("GET", resource, headers={"x-ms-continuation": "é"})).status == 400
+
+
+async def test_a_container_has_as_many_physical_partitions_as_its_throughput_needs() -> None:
+    async with (
+        CosmosServer(physical_partitions=1, ru_per_partition=1000) as server,
+        CosmosClient.from_connection_string(server.connection_string) as client,
+    ):
+        database = await client.create_database("outbox")
+        container = await database.create_container("data", PartitionKey("/pk"), offer_throughput=2500)
+        assert len([each async for each in container.read_feed_ranges()]) == 3
+
+        await container.replace_throughput(5000)
+
+        partitions = server.account.catalog.container("outbox", "data").partitions
+        assert len(partitions) == 5
+        assert sorted(len(each.parents) for each in partitions) == [0, 1, 1, 1, 1]

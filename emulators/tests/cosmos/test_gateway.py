@@ -156,3 +156,13 @@ async def test_health_and_counts_need_no_signature(server: CosmosServer, contain
             assert await counts.json() == {"outbox": {"data": 1}}
         async with session.get("/admin/other") as other, session.post("/admin/counts") as posted:
             assert (other.status, posted.status) == (404, 405)
+
+
+async def test_a_client_in_direct_mode_is_told_to_use_gateway_mode(raw: RawClient) -> None:
+    path = "//addresses/?$resolveFor=dbs%2foutbox%2fcolls%2fdata%2fdocs&$filter=protocol%20eq%20rntbd"
+
+    answer = await raw.send("GET", path, sign=False, encoded=True)
+
+    assert (answer.status, answer.body["code"]) == (400, "BadRequest")
+    assert "ConnectionMode = ConnectionMode.Gateway" in answer.body["message"]
+    assert "gatewayMode()" in answer.body["message"]

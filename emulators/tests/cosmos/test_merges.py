@@ -136,7 +136,8 @@ async def test_items_are_found_queried_and_changed_as_before_and_tokens_hold(
     listed = [(item["pk"], item["id"]) async for item in container.read_all_items(max_item_count=7)]
     assert sorted(listed) == sorted(written)
     await write(container, "b")
-    assert [n async for n in container.query_items("SELECT VALUE COUNT(1) FROM c")] == [len(written) * 2]
+    counts: list[Any] = [count async for count in container.query_items("SELECT VALUE COUNT(1) FROM c")]
+    assert counts == [len(written) * 2]
 
 
 @pytest.mark.usefixtures("container")

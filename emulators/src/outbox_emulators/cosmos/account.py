@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from outbox_emulators.cosmos.catalog import Catalog, Container, Database, Partition
+from outbox_emulators.cosmos.catalog import Catalog, Container, Database
 from outbox_emulators.cosmos.changefeed import ChangeFeed
 from outbox_emulators.cosmos.clock import Clock
 from outbox_emulators.cosmos.edges import Edge, Edges
@@ -14,6 +14,7 @@ from outbox_emulators.cosmos.errors import COLLECTION_RID_MISMATCH, PARTITION_KE
 from outbox_emulators.cosmos.items import Items
 from outbox_emulators.cosmos.messages import Request
 from outbox_emulators.cosmos.offers import RU_PER_PARTITION, Offers, Throughput
+from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.sessions import SessionNotAvailable, check_session
 from outbox_emulators.cosmos.storage import NOT_EXPIRED, Storage
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from outbox_emulators.cosmos import hybridrow, jsontext, operations
-from outbox_emulators.cosmos.catalog import Container, Partition
+from outbox_emulators.cosmos.catalog import Container
 from outbox_emulators.cosmos.documents import MAX_ITEM_BYTES, Document, Item, check_id
 from outbox_emulators.cosmos.errors import PARTITION_KEY_RANGE_GONE, BadRequest, CosmosError, Gone, TooLarge
 from outbox_emulators.cosmos.hybridrow import ResultRow
 from outbox_emulators.cosmos.items import Commit, Items
 from outbox_emulators.cosmos.operations import Outcome, Precondition
 from outbox_emulators.cosmos.partitioning import PartitionKey
+from outbox_emulators.cosmos.physical_partitions import Partition
 
 MAX_OPERATIONS = 100
 MAX_BATCH_BYTES = MAX_ITEM_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,35 +13,13 @@ from outbox_emulators.cosmos.container_definition import default_ttl_of, normali
 from outbox_emulators.cosmos.documents import expiry, resource_id
 from outbox_emulators.cosmos.errors import BadRequest, Conflict, NotFound
 from outbox_emulators.cosmos.partitioning import KeyRange, PartitionKeyDefinition, locate
+from outbox_emulators.cosmos.physical_partitions import MERGE, Partition, children_of, merged, replacing, replayed
 from outbox_emulators.cosmos.storage import Storage
 from outbox_emulators.cosmos.unique_keys import UniqueKey, unique_keys_of
 
 _ILLEGAL_IN_NAME = frozenset("/\\?#")
 _MAX_NAME_LENGTH = 255
 _CONTAINER_BIT = 0x80
-_MERGE = ""
-
-
-@dataclass(slots=True)
-class Partition:
-    """A physical partition: a range of effective partition keys, and the number of its last commit."""
-
-    number: int
-    index: int
-    key_range: KeyRange
-    lsn: int
-    parents: tuple[str, ...] = ()
-    """The ids of the partitions that were split into this one, or merged, the oldest first."""
-    oldest: int = 0
-    """The number of the first of these, or its own: no item of it has a lower number."""
-
-    def __post_init__(self) -> None:
-        self.oldest = self.oldest or self.number
-
-    @property
-    def id(self) -> str:
-        """The partition key range id."""
-        return str(self.index)
 
 
 @dataclass(slots=True)
@@ -228,10 +206,10 @@ class Catalog:
                 )
                 for _ in range(2)
             ]
-            children = _children(partition, cut, numbers, [partition.lsn] * 2, next_index)
+            children = children_of(partition, cut, numbers, [partition.lsn] * 2, next_index)
             for child in children:
                 self._move_items(partition, child)
-        container.arrange(_with_children(container.partitions, partition, children))
+        container.arrange(replacing(container.partitions, [partition], children))
         return children
 
     def merge_partitions(self, container: Container, first: Partition, second: Partition) -> Partition:
@@ -246,14 +224,14 @@ class Catalog:
         with self._storage.transaction():
             self._insert(
                 "INSERT INTO splits(container, partition, cut) VALUES(?, ?, ?)",
-                (container.number, first.number, _MERGE),
+                (container.number, first.number, MERGE),
             )
             number = self._insert("INSERT INTO partitions(container, lsn) VALUES(?, ?)", (container.number, lsn))
-            merged = _merged(first, second, number, lsn, next_index)
+            one = merged(first, second, number, lsn, next_index)
             for partition in (first, second):
-                self._move_items(partition, merged)
-        container.arrange(_with_merged(container.partitions, first, merged))
-        return merged
+                self._move_items(partition, one)
+        container.arrange(replacing(container.partitions, [first, second], [one]))
+        return one
 
     def _move_items(self, partition: Partition, child: Partition) -> None:
         values = {
@@ -337,58 +315,12 @@ class Catalog:
         splits = self._storage.execute(
             "SELECT partition, cut FROM splits WHERE container=? ORDER BY number", (container,)
         ).fetchall()
-        count = len(rows) - sum(1 if cut == _MERGE else 2 for _, cut in splits)
-        partitions = [
-            Partition(number, index, key_range, lsn)
-            for index, ((number, lsn), key_range) in enumerate(
-                zip(rows[:count], partition_key.split(count), strict=True)
-            )
-        ]
-        start = count
-        for parent_number, cut in splits:
-            (parent,) = [each for each in partitions if each.number == parent_number]
-            if cut == _MERGE:
-                following = partitions[partitions.index(parent) + 1]
-                number, lsn = rows[start]
-                partitions = _with_merged(partitions, parent, _merged(parent, following, number, lsn, start))
-                start += 1
-                continue
-            numbers, lsns = zip(*rows[start : start + 2], strict=True)
-            children = _children(parent, cut, numbers, lsns, start)
-            partitions = _with_children(partitions, parent, children)
-            start += 2
-        return partitions
+        return replayed(partition_key, rows, splits)
 
     def _insert(self, statement: str, values: tuple[object, ...]) -> int:
         number = self._storage.execute(statement, values).lastrowid
         assert number is not None
         return number
-
-
-def _children(
-    parent: Partition, cut: str, numbers: Sequence[int], lsns: Sequence[int], first_index: int
-) -> list[Partition]:
-    ranges = (KeyRange(parent.key_range.minimum, cut), KeyRange(cut, parent.key_range.maximum))
-    return [
-        Partition(number, index, key_range, lsn, (*parent.parents, parent.id), parent.oldest)
-        for index, (number, key_range, lsn) in enumerate(zip(numbers, ranges, lsns, strict=True), first_index)
-    ]
-
-
-def _with_children(partitions: list[Partition], parent: Partition, children: list[Partition]) -> list[Partition]:
-    place = partitions.index(parent)
-    return [*partitions[:place], *children, *partitions[place + 1 :]]
-
-
-def _merged(first: Partition, second: Partition, number: int, lsn: int, index: int) -> Partition:
-    key_range = KeyRange(first.key_range.minimum, second.key_range.maximum)
-    parents = (*first.parents, first.id, *second.parents, second.id)
-    return Partition(number, index, key_range, lsn, parents, min(first.oldest, second.oldest))
-
-
-def _with_merged(partitions: list[Partition], first: Partition, merged: Partition) -> list[Partition]:
-    place = partitions.index(first)
-    return [*partitions[:place], merged, *partitions[place + 2 :]]
 
 
 def _new_raw_rid(parent: bytes, taken: Collection[bytes]) -> bytes:

@@ -23,12 +23,12 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from outbox_emulators.cosmos.catalog import Partition
 from outbox_emulators.cosmos.clock import Clock
 from outbox_emulators.cosmos.documents import Item
 from outbox_emulators.cosmos.edges import Edge, Edges
 from outbox_emulators.cosmos.items import ITEM_COLUMNS
 from outbox_emulators.cosmos.partitioning import KeyRange
+from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.storage import NOT_EXPIRED, Storage
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024

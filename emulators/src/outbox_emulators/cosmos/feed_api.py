@@ -6,10 +6,10 @@ from email.utils import parsedate_to_datetime
 
 from outbox_emulators.cosmos import charges
 from outbox_emulators.cosmos.account import Account
-from outbox_emulators.cosmos.catalog import Partition
 from outbox_emulators.cosmos.changefeed import FeedPosition
 from outbox_emulators.cosmos.errors import BadRequest, NotFound
 from outbox_emulators.cosmos.messages import Reply, Request, data_headers, documents_reply, json_page, refused_at
+from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.scopes import ReadScope
 
 _INCREMENTAL = "incremental feed"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from outbox_emulators.cosmos.catalog import Container, Partition
+from outbox_emulators.cosmos.catalog import Container
 from outbox_emulators.cosmos.clock import Clock
 from outbox_emulators.cosmos.documents import INDEX_BITS, Document, Item, expiry, raw_resource_id
 from outbox_emulators.cosmos.edges import Edges
 from outbox_emulators.cosmos.partitioning import PartitionKey
+from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.replicas import Replicas
 from outbox_emulators.cosmos.storage import NOT_EXPIRED, Storage
 from outbox_emulators.cosmos.unique_keys import claim

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from outbox_emulators.cosmos import hybridrow, operations
 from outbox_emulators.cosmos.account import Account, partition_by_id
 from outbox_emulators.cosmos.batches import BatchResult, execute_batch, execute_each, parse_batch
-from outbox_emulators.cosmos.catalog import Container, Partition
+from outbox_emulators.cosmos.catalog import Container
 from outbox_emulators.cosmos.documents import MAX_ITEM_BYTES, Document, Item
 from outbox_emulators.cosmos.errors import BadRequest, NotFound, TooLarge
 from outbox_emulators.cosmos.items import Commit
 from outbox_emulators.cosmos.messages import Reply, Request, data_headers, item_reply, refused_at
 from outbox_emulators.cosmos.operations import Outcome
 from outbox_emulators.cosmos.partitioning import PartitionKey
+from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.query.predicate import condition_holds
 from outbox_emulators.cosmos.sessions import demanded_lsn
 

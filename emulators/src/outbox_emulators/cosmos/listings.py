@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -50,5 +49,5 @@ def _last_of(continuation: str | None) -> str:
         return ""
     try:
         return base64.urlsafe_b64decode(continuation).decode()
-    except (UnicodeDecodeError, binascii.Error) as error:
+    except ValueError as error:
         raise BadRequest("The continuation token is malformed.") from error

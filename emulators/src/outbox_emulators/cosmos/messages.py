@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outbox_emulators.cosmos import jsontext
-from outbox_emulators.cosmos.catalog import Container, Partition
+from outbox_emulators.cosmos.catalog import Container
 from outbox_emulators.cosmos.documents import Item
 from outbox_emulators.cosmos.errors import BadRequest, CosmosError, TooManyRequests
 from outbox_emulators.cosmos.operations import NotModified, Precondition
+from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.sessions import HEADER, token_of
 
 JSON = "application/json"

@@ -10,7 +10,7 @@ from typing import Any
 
 from outbox_emulators.cosmos import charges
 from outbox_emulators.cosmos.account import Account
-from outbox_emulators.cosmos.catalog import Container, Partition
+from outbox_emulators.cosmos.catalog import Container
 from outbox_emulators.cosmos.documents import Item, raw_resource_id
 from outbox_emulators.cosmos.errors import (
     CROSS_PARTITION_QUERY_NOT_SERVABLE,
@@ -30,6 +30,7 @@ from outbox_emulators.cosmos.messages import (
     json_reply,
     refused_at,
 )
+from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.query.analysis import check_sortable, required_values
 from outbox_emulators.cosmos.query.execution import Continuation, Execution, Place, ResumeFilter, Row
 from outbox_emulators.cosmos.query.features import check_features

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outbox_emulators.cosmos.catalog import Partition
 from outbox_emulators.cosmos.documents import Item
 from outbox_emulators.cosmos.edges import Edge, Edges
+from outbox_emulators.cosmos.physical_partitions import Partition
 
 LAG_S = 0.1
 

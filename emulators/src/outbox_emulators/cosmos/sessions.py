@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from outbox_emulators.cosmos.catalog import Partition
 from outbox_emulators.cosmos.errors import READ_SESSION_NOT_AVAILABLE, BadRequest, NotFound
+from outbox_emulators.cosmos.physical_partitions import Partition
 
 HEADER = "x-ms-session-token"
 
