@@ -150,16 +150,16 @@ def test_a_property_is_read_whose_name_an_expression_yields(text: str) -> None:
 def test_a_moment_of_a_rule_is_compared_to_the_tick() -> None:
     whole, later = Moment(1_593_940_333_123 * TICKS_PER_MS), Moment(1_593_940_333_123 * TICKS_PER_MS + 1)
     sent = a_message(properties={"at": timestamp(1_593_940_333_123)})
-    sent_by_dotnet = a_message(
+    by_dotnet = a_message(
         properties={"at": Described(symbol("com.microsoft:datetime-offset"), later.ticks + UNIX_EPOCH_TICKS)}
     )
 
     assert [CorrelationFilter({}, {"at": each}).matches(sent) for each in (whole, later)] == [True, False]
-    assert [CorrelationFilter({}, {"at": each}).matches(sent_by_dotnet) for each in (whole, later)] == [
+    assert [CorrelationFilter({}, {"at": each}).matches(by_dotnet) for each in (whole, later)] == [
         False,
         True,
     ]
-    for text, message in (("at = @whole AND at < @later AND @later > at", sent), ("at > @whole", sent_by_dotnet)):
+    for text, message in (("at = @whole AND at < @later AND @later > at", sent), ("at > @whole", by_dotnet)):
         assert parse_filter(text, {"@whole": whole, "@later": later}).matches(message)
 
 

@@ -17,6 +17,7 @@ def dead_letter(entry: Entry, reason: str | None, description: str | None, sourc
         entry.sequence_number,
         entry.enqueued_sequence_number,
         entry.enqueued_ms,
+        order=entry.order,
         ttl_ms=entry.ttl_ms,
         delivery_count=entry.delivery_count,
         dead_letter_source=source,

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX
 from outbox_emulators.servicebus.duplicates import DuplicateHistory
+from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.entity_types import ManagementSettings, Receiving, Sending
 from outbox_emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound, Refused
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import QueueSettings
-from outbox_emulators.servicebus.ready_queue import ReadyQueueFactory
+from outbox_emulators.servicebus.ready_queue import ready_queue_factory
 from outbox_emulators.servicebus.session_queue import SessionQueue
 from outbox_emulators.servicebus.status import Status
 from outbox_emulators.servicebus.timers import TimerQueue
@@ -118,7 +119,9 @@ class Outlet:
 
     def update(self, receiving: Receiving, default_ttl_ms: int | None) -> None:
         """Apply other settings; they hold for messages and locks from now on."""
-        self.messages.settings, self.dead_letters.settings = _settings(self.path, receiving, default_ttl_ms)
+        self.messages.settings, self.dead_letters.settings = _settings(
+            self.path, receiving, default_ttl_ms, partitioned=self.messages.settings.partitioned
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -131,7 +134,9 @@ class Outlet:
         self.dead_letters.clear()
 
 
-def _settings(path: str, receiving: Receiving, default_ttl_ms: int | None) -> tuple[QueueSettings, QueueSettings]:
+def _settings(
+    path: str, receiving: Receiving, default_ttl_ms: int | None, *, partitioned: bool
+) -> tuple[QueueSettings, QueueSettings]:
     """Return the settings of a queue, and those of its dead-letter queue."""
     known = [ttl for ttl in (receiving.default_ttl_ms, default_ttl_ms) if ttl is not None]
     live = QueueSettings(
@@ -141,6 +146,7 @@ def _settings(path: str, receiving: Receiving, default_ttl_ms: int | None) -> tu
         default_ttl_ms=min(known) if known else None,
         dead_letter_on_expiry=receiving.dead_letter_on_expiry,
         requires_session=receiving.requires_session,
+        partitioned=partitioned,
     )
     dead = QueueSettings(
         path + DEAD_LETTER_SUFFIX,
@@ -149,21 +155,26 @@ def _settings(path: str, receiving: Receiving, default_ttl_ms: int | None) -> tu
         default_ttl_ms=None,
         dead_letter_on_expiry=False,
         counts_deliveries=False,
+        partitioned=partitioned,
     )
     return live, dead
 
 
 def make_outlet(
-    path: str, receiving: Receiving, default_ttl_ms: int | None, timers: TimerQueue, ready_queue: ReadyQueueFactory
+    path: str,
+    receiving: Receiving,
+    default_ttl_ms: int | None,
+    timers: TimerQueue,
+    edges: Edges | None,
+    *,
+    partitioned: bool,
 ) -> Outlet:
-    """Make the receiving side of a queue or subscription; the shorter of two times to live applies.
-
-    `ready_queue` makes the queue of ready messages where sessions are not required.
-    """
-    live, dead = _settings(path, receiving, default_ttl_ms)
+    """Make the receiving side of a queue or subscription; the shorter of two times to live applies."""
+    live, dead = _settings(path, receiving, default_ttl_ms, partitioned=partitioned)
     dead_letters = MessageQueue(dead, timers)
     if receiving.requires_session:
         return Outlet(path, SessionQueue(live, timers, dead_letters), dead_letters)
+    ready_queue = ready_queue_factory(edges, partitioned=partitioned)
     return Outlet(path, MessageQueue(live, timers, dead_letters, ready_queue=ready_queue), dead_letters)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from outbox_emulators.properties import Problems, Reader
+from outbox_emulators.servicebus.authorization import AuthorizationRule
 from outbox_emulators.servicebus.entity_types import (
     DAY_MS,
     DEFAULT_RULE,
@@ -52,6 +53,7 @@ class Entities:
     queues: tuple[QueueEntity, ...] = ()
     topics: tuple[TopicEntity, ...] = ()
     namespace: str = "sbemulatorns"
+    authorization: tuple[AuthorizationRule, ...] = ()
 
     @classmethod
     def from_file(cls, path: Path | str) -> Entities:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from outbox_emulators.servicebus.authorization import AuthorizationRule
 from outbox_emulators.servicebus.filters import Rule, TrueFilter
 
 DEFAULT_RULE = Rule("$Default", TrueFilter())
@@ -55,6 +56,7 @@ class ManagementSettings:
     ordering: bool = True
     user_metadata: str | None = None
     dead_letter_on_filter_errors: bool = True
+    authorization: tuple[AuthorizationRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

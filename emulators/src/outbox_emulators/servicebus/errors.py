@@ -2,6 +2,7 @@
 
     ServiceBusError
     ├── NotFound                 amqp:not-found
+    ├── AlreadyExists            com.microsoft:entity-already-exists
     ├── Unauthorized             amqp:unauthorized-access
     ├── NotAllowed               amqp:not-allowed
     ├── NotImplementedHere       amqp:not-implemented
@@ -55,6 +56,21 @@ class NotFound(ServiceBusError):
 
     condition = "amqp:not-found"
     status = 404
+
+    @classmethod
+    def entity(cls, address: str) -> NotFound:
+        """The error for an address, as the service words it (azure-service-bus issues 304 and 451)."""
+        return cls(
+            f"The messaging entity '{address}' could not be found. To know more visit "
+            "https://aka.ms/sbResourceMgrExceptions."
+        )
+
+
+class AlreadyExists(ServiceBusError):
+    """There is an entity, or a rule, of this name already."""
+
+    condition = "com.microsoft:entity-already-exists"
+    status = 409
 
 
 class Unauthorized(ServiceBusError):

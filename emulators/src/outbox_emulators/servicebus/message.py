@@ -16,6 +16,7 @@ from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.errors import ArgumentInvalid
 from outbox_emulators.servicebus.sections import (
     APPLICATION_PROPERTIES,
+    DATA,
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
@@ -142,6 +143,11 @@ class Message:
         section = encode_section(PROPERTIES, codec.encode_list(encoded))
         bare = section + (self.bare[current.end :] if current else self.bare)
         return replace(self, bare=bare, properties=tuple(values))
+
+    def without_body(self) -> Message:
+        """Return the message with nothing after its properties."""
+        body = (section.start for section in sections(self.bare) if section.code >= DATA)
+        return replace(self, bare=self.bare[: next(body, len(self.bare))])
 
     def encode(self, delivery_count: int, ttl_ms: int | None, annotations: Sequence[bytes]) -> bytes:
         """Encode the message for delivery.

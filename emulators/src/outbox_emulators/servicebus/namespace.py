@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from outbox_emulators.servicebus.authorization import AuthorizationRule
 from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.ends import Entity, Inlet, Outlet
@@ -32,13 +34,14 @@ class Source:
     """What a receiver attaches to: a queue, a subscription, or the dead letters of one."""
 
     path: str
+    address: str
     queue: MessageQueue
     outlet: Outlet
 
     def check(self) -> None:
         """Raise EntityDisabled unless the entity may be received from, NotFound when it was deleted."""
         if self.outlet.deleted:
-            raise NotFound(f"The messaging entity '{self.path}' could not be found.")
+            raise NotFound.entity(self.address)
         if not self.outlet.status.receives:
             raise EntityDisabled(f"Messaging entity '{self.path}' is currently disabled.")
 
@@ -51,15 +54,36 @@ class Namespace:
         self._edges = edges
         self.name = entities.namespace
         self.created_ms = timers.now()
+        self.endpoint = f"sb://{entities.namespace}/"
+        self.authorization = entities.authorization
         self.queues = {entity.name.lower(): Queue(entity, timers, edges) for entity in entities.queues}
         self.topics = {entity.name.lower(): Topic(entity, timers, edges) for entity in entities.topics}
+
+    def address(self, path: str) -> str:
+        """Return the full address of a path, as errors have it."""
+        return self.endpoint + path
+
+    def missing(self, path: str) -> NotFound:
+        """The error for a path where there is no entity."""
+        return NotFound.entity(self.address(path))
+
+    def rules_of(self, path: str) -> Iterator[tuple[str, AuthorizationRule]]:
+        """Yield the authorization rules that apply to a path, each with the path of its entity ("": all)."""
+        for rule in self.authorization:
+            yield "", rule
+        parts = path.lower().split("/")
+        for end in range(1, len(parts) + 1):
+            name = "/".join(parts[:end])
+            entity = self.queues.get(name) or self.topics.get(name)
+            for rule in entity.management.authorization if entity else ():
+                yield name, rule
 
     def destination(self, address: str) -> Destination:
         """Find what an address sends to. Raises NotFound."""
         name = path_of(address).lower()
         found: Destination | None = self.queues.get(name) or self.topics.get(name)
         if found is None:
-            raise self._not_found(address)
+            raise self.missing(path_of(address))
         return found
 
     def source(self, address: str) -> Source:
@@ -69,7 +93,7 @@ class Namespace:
         if path.lower().endswith(DEAD_LETTER_SUFFIX.lower()):
             entity, dead = path[: -len(DEAD_LETTER_SUFFIX)], True
         outlet = self.outlet(entity)
-        return Source(path, outlet.dead_letters if dead else outlet.messages, outlet)
+        return Source(path, self.address(path), outlet.dead_letters if dead else outlet.messages, outlet)
 
     def outlet(self, path: str) -> Outlet:
         """Find a queue or subscription by its path. Raises NotFound."""
@@ -85,7 +109,7 @@ class Namespace:
         for subscription in topic.subscriptions if topic else ():
             if subscription.name.lower() == name:
                 return subscription
-        raise self._not_found(path)
+        raise self.missing(path)
 
     def has(self, path: str) -> bool:
         """Return whether there is an entity of any kind at a path."""
@@ -136,10 +160,10 @@ class Namespace:
         for topic in self.topics.values():
             topic.clear()
 
+    def paths(self) -> list[str]:
+        """The paths of all queues and topics."""
+        return [*self.queues, *self.topics]
+
     def inlets(self) -> list[Inlet]:
         queues = [queue.inlet for queue in self.queues.values()]
         return queues + [topic.inlet for topic in self.topics.values()]
-
-    @staticmethod
-    def _not_found(address: str) -> NotFound:
-        return NotFound(f"The messaging entity '{path_of(address)}' could not be found.")

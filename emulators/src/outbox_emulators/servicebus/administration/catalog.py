@@ -90,8 +90,7 @@ class Catalog:
         return _sorted(self.known_subscription(topic, subscription).rules, lambda rule: rule.name)
 
     def rule(self, topic: str, subscription: str, name: str) -> Rule | None:
-        rules = self.known_subscription(topic, subscription).rules
-        return next((rule for rule in rules if rule.name.lower() == name.lower()), None)
+        return self.known_subscription(topic, subscription).rule(name)
 
     # Creating and changing
 
@@ -163,11 +162,11 @@ class Catalog:
         _check_kind(description, "RuleDescription")
         if found is None:
             rule = read_rule(description, name, self._now())
-            owner.rules = (*owner.rules, rule)
+            owner.add_rule(rule)
         else:
             created = owner.times.created_ms if found.created_ms is None else found.created_ms
             rule = read_rule(description, found.name, created)
-            owner.rules = tuple(rule if each is found else each for each in owner.rules)
+            owner.replace_rule(found, rule)
         return rule
 
     # Deleting
@@ -185,11 +184,10 @@ class Catalog:
 
     def delete_rule(self, topic: str, subscription: str, name: str) -> None:
         """Delete a rule. Raises EntityNotFound."""
-        found = self.rule(topic, subscription, name)
-        if found is None:
-            raise EntityNotFound(f"The rule '{name}' of the subscription '{subscription}' does not exist.")
-        owner = self.known_subscription(topic, subscription)
-        owner.rules = tuple(rule for rule in owner.rules if rule is not found)
+        try:
+            self.known_subscription(topic, subscription).remove_rule(name)
+        except NotFound as error:
+            raise EntityNotFound(f"The rule '{name}' of '{topic}/{subscription}' does not exist.") from error
 
     # What they have in common
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from uuid import UUID
 
-from outbox_emulators.servicebus.codec.types import UNIX_EPOCH_TICKS, DESCRIBED, CodecError, Moment, Symbol, Value
+from outbox_emulators.servicebus.codec.types import DESCRIBED, UNIX_EPOCH_TICKS, CodecError, Moment, Symbol, Value
 
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
