@@ -33,11 +33,18 @@ def blocking_management_client(server: ServiceBusServer) -> BlockingAdministrati
 
 
 async def requested(
-    server: ServiceBusServer, method: str, path: str, *, body: str | None = None, status: int = 200
+    server: ServiceBusServer,
+    method: str,
+    path: str,
+    *,
+    body: str | None = None,
+    status: int = 200,
+    name: str = KEY_NAME,
+    key: str = DEFAULT_KEY,
 ) -> str:
     """What the management API answers to a request as other clients than the SDK send it."""
     expiry = int(time.time()) + 60
-    token = generate_sas_token(f"http://127.0.0.1/{path}", KEY_NAME, DEFAULT_KEY, expiry)  # type: ignore[no-untyped-call]
+    token = generate_sas_token(f"http://127.0.0.1/{path}", name, key, expiry)  # type: ignore[no-untyped-call]
     address = f"http://127.0.0.1:{server.admin_port}/{path}?api-version=2021-05"
     headers = {"Authorization": token}
     async with (

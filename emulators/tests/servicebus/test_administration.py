@@ -272,7 +272,7 @@ async def test_what_is_set_on_creation_cannot_be_changed(management: Any, field:
         ({"status": "Renaming"}, ["Status", "Renaming"]),
         (
             {"authorization_rules": [AuthorizationRule(type="SharedAccessAuthorizationRule", key_name="k")]},
-            ["AuthorizationRules", "not supported"],
+            ["AuthorizationRules", "'k'", "at least one right"],
         ),
     ],
     ids=lambda value: next(iter(value)),

@@ -6,7 +6,7 @@ control with Shared Access Signatures", learn.microsoft.com).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Flag
 
 MOST_RULES = 12
@@ -48,8 +48,8 @@ class AuthorizationRule:
 
     name: str
     rights: Right
-    primary_key: str
-    secondary_key: str
+    primary_key: str = field(repr=False)
+    secondary_key: str = field(repr=False)
     created_ms: int = 0
     modified_ms: int = 0
 

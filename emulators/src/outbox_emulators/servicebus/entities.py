@@ -1,10 +1,11 @@
 """The entities of a namespace, read from a file in the format of the official Service Bus emulator.
 
 The format is its `Config.json` (github.com/Azure/azure-service-bus-emulator-installer, its JSON schema). This
-broker adds two properties that the format lacks, named as in ARM templates: `EnablePartitioning` and, on a Premium
-namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not forbid further properties, but the emulator
-has no partitioned entities: a file meant for both leaves them out. A property that is left out has the schema's
-default. The emulator's limits on durations are not enforced, only the service's, as tests need short locks.
+broker adds properties that the format lacks, named as in ARM templates: `EnablePartitioning`,
+`AuthorizationRules` and, on a Premium namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not
+forbid further properties, but the emulator has no partitioned entities: a file meant for both leaves them out. A
+property that is left out has the schema's default. The emulator's limits on durations are not enforced, only the
+service's, as tests need short locks.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from typing import Any, TypeVar
 
 from outbox_emulators.properties import Problems, Reader
 from outbox_emulators.servicebus.authorization import AuthorizationRule
+from outbox_emulators.servicebus.entities_authorization import read_rules
 from outbox_emulators.servicebus.entity_types import (
     DAY_MS,
     DEFAULT_RULE,
     MINUTE_MS,
     DuplicateDetection,
+    ManagementSettings,
     QueueEntity,
     Receiving,
     Sending,
@@ -122,9 +125,10 @@ def _read_document(document: Reader) -> Entities:
     name = namespace.string("Name", required=True)
     queues = tuple(_read_queue(queue) for queue in namespace.children("Queues"))
     topics = tuple(_read_topic(topic) for topic in namespace.children("Topics"))
+    authorization = read_rules(namespace)
     namespace.done()
     document.done()
-    entities = Entities(queues, topics, name)
+    entities = Entities(queues, topics, name, authorization)
     _check_names(namespace, "Queues and Topics", entities.names)
     return entities
 
@@ -140,7 +144,7 @@ def _check_names(reader: Reader, what: str, names: list[str]) -> None:
 def _read_queue(queue: Reader) -> QueueEntity:
     name = _read_name(queue)
     properties = queue.child("Properties")
-    entity = QueueEntity(name, _read_sending(properties), _read_receiving(properties))
+    entity = QueueEntity(name, _read_sending(properties), _read_receiving(properties), _read_upkeep(properties))
     properties.done()
     queue.done()
     return entity
@@ -151,11 +155,16 @@ def _read_topic(topic: Reader) -> TopicEntity:
     properties = topic.child("Properties")
     sending = _read_sending(properties)
     default_ttl = _read_ttl(properties)
+    upkeep = _read_upkeep(properties)
     subscriptions = tuple(_read_subscription(each) for each in topic.children("Subscriptions"))
     properties.done()
     topic.done()
     _check_names(topic, "Subscriptions", [subscription.name for subscription in subscriptions])
-    return TopicEntity(name, sending, default_ttl, subscriptions)
+    return TopicEntity(name, sending, default_ttl, subscriptions, upkeep)
+
+
+def _read_upkeep(properties: Reader) -> ManagementSettings:
+    return ManagementSettings(authorization=read_rules(properties))
 
 
 def _read_subscription(subscription: Reader) -> SubscriptionEntity:

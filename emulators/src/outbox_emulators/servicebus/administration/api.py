@@ -12,12 +12,14 @@ from outbox_emulators.servicebus.administration.catalog import Catalog
 from outbox_emulators.servicebus.administration.errors import ApiError, BadRequest, MethodNotAllowed, NotAuthorized
 from outbox_emulators.servicebus.administration.resources import Resources
 from outbox_emulators.servicebus.administration.targets import Context, Target, target_of
+from outbox_emulators.servicebus.authorization import Right
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.errors import Unauthorized
 
 _OLDEST_VERSION = "2017-04"
 _VERSION = re.compile(r"\d{4}-\d{2}")
 _LARGEST_PAGE = 100
+_NEEDED = {"GET": "EntityRead", "DELETE": "EntityDelete"}
 
 
 class ManagementApi:
@@ -46,9 +48,12 @@ class ManagementApi:
         if not token:
             raise NotAuthorized("MissingToken: The authorization header was not found.")
         try:
-            self._broker.access.check(token, path)
+            claim = self._broker.access.check(token, path)
         except Unauthorized as error:
             raise NotAuthorized(error.description) from error
+        if not claim.rights & Right.MANAGE:
+            needed = _NEEDED.get(request.method, "EntityWrite")
+            raise NotAuthorized(f"Manage,{needed} claims required for this operation.")
 
     def _context(self, request: web.Request) -> Context:
         version = request.query.get("api-version", _OLDEST_VERSION)

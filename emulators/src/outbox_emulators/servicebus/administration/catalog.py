@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 from xml.etree.ElementTree import Element
 
-from outbox_emulators.servicebus.administration import atom, fields
+from outbox_emulators.servicebus.administration import atom, authorization, fields
 from outbox_emulators.servicebus.administration.descriptions import (
     QUEUE,
     SUBSCRIPTION,
@@ -194,10 +194,12 @@ class Catalog:
     def _read(
         self, description: Element, known: Iterable[fields.Field], current: fields.Values | None, version: str
     ) -> dict[str, Any]:
-        rules = description.find(atom.name("AuthorizationRules"))
-        if rules is not None and len(rules):
-            raise BadRequest("AuthorizationRules are not supported by the local Service Bus: there is one key.")
-        return fields.read(description, known, current, version=version, premium=self.premium)
+        values = fields.read(description, known, current, version=version, premium=self.premium)
+        before = () if current is None else current.get(authorization.NAME, ())
+        values[authorization.NAME] = authorization.read_rules(description, before, self._now())
+        if known is SUBSCRIPTION and values[authorization.NAME]:
+            raise BadRequest(f"A subscription has no {authorization.NAME}: those of its topic apply.")
+        return values
 
     def _finish(self, entity: Entity, values: fields.Values) -> None:
         entity.times.updated_ms = self._now()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from outbox_emulators.servicebus.administration import authorization
 from outbox_emulators.servicebus.administration.fields import (
     BOOLEAN,
     DURATION,
@@ -153,6 +154,7 @@ def _upkeep(values: Values) -> ManagementSettings:
         express=values.get("EnableExpress", plain.express),
         ordering=values.get("SupportOrdering", plain.ordering),
         user_metadata=values["UserMetadata"],
+        authorization=values.get(authorization.NAME, plain.authorization),
         dead_letter_on_filter_errors=values.get(_DEAD_ON_FILTER.name, plain.dead_letter_on_filter_errors),
     )
 
@@ -228,4 +230,5 @@ def _upkeep_values(management: ManagementSettings) -> dict[str, Any]:
         "EnableBatchedOperations": management.batched_operations,
         "AutoDeleteOnIdle": management.auto_delete_on_idle_ms,
         "UserMetadata": management.user_metadata,
+        authorization.NAME: management.authorization,
     }

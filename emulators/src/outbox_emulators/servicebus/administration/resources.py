@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.etree.ElementTree import Element
 
 from outbox_emulators.servicebus.administration import atom, fields, xml
+from outbox_emulators.servicebus.administration.authorization import write_rules
 from outbox_emulators.servicebus.administration.descriptions import (
     QUEUE,
     SUBSCRIPTION,
@@ -38,7 +39,8 @@ class Resources:
         values = queue_values(queue, premium=self._premium)
         counts = _counts(queue.outlet)
         children: _Children = [
-            *fields.write(values, QUEUE, version=self._version),
+            *self._properties(values, QUEUE),
+            write_rules(queue.management.authorization),
             ("SizeInBytes", str(queue.outlet.size_bytes)),
             ("MessageCount", str(sum(counts))),
             *_common(queue, *counts),
@@ -48,7 +50,8 @@ class Resources:
     def topic(self, topic: Topic) -> atom.Entry:
         values = topic_values(topic, premium=self._premium)
         children: _Children = [
-            *fields.write(values, TOPIC, version=self._version),
+            *self._properties(values, TOPIC),
+            write_rules(topic.management.authorization),
             ("SizeInBytes", str(topic.size_bytes)),
             *_common(topic, 0, 0, topic.scheduled),
             ("SubscriptionCount", str(len(topic.subscriptions))),
@@ -64,7 +67,7 @@ class Resources:
     def subscription(self, subscription: Subscription) -> atom.Entry:
         counts = _counts(subscription.outlet)
         children: _Children = [
-            *fields.write(subscription_values(subscription), SUBSCRIPTION, version=self._version),
+            *self._properties(subscription_values(subscription), SUBSCRIPTION),
             ("MessageCount", str(sum(counts))),
             *_common(subscription, *counts),
         ]
@@ -88,6 +91,9 @@ class Resources:
         ]
         described = atom.element("NamespaceInfo", children)
         return atom.Entry(name, f"{self._base}/$namespaceinfo", created_ms, created_ms, described)
+
+    def _properties(self, values: fields.Values, known: tuple[fields.Field, ...]) -> list[Element]:
+        return fields.write(values, known, version=self._version)
 
     def _entry(self, title: str, entity: Entity, description: Element) -> atom.Entry:
         times = entity.times
