@@ -267,8 +267,10 @@ async def test_what_is_set_on_creation_cannot_be_changed(management: Any, field:
         ({"default_message_time_to_live": timedelta(0)}, ["DefaultMessageTimeToLive", "from PT1S"]),
         ({"user_metadata": "x" * 1025}, ["UserMetadata", "1024 characters"]),
         ({"max_message_size_in_kilobytes": 2048}, ["MaxMessageSizeInKilobytes", "Premium"]),
-        ({"forward_to": "orders"}, ["ForwardTo", "not supported"]),
-        ({"forward_dead_lettered_messages_to": "orders"}, ["ForwardDeadLetteredMessagesTo", "not supported"]),
+        ({"forward_to": "no"}, ["SubCode=40400", "destination entity 'no' does not exist"]),
+        ({"forward_dead_lettered_messages_to": "no"}, ["SubCode=40400", "destination entity 'no'"]),
+        ({"forward_to": "events/Subscriptions/all"}, ["SubCode=40400", "events/Subscriptions/all"]),
+        ({"forward_to": "orders", "requires_session": True}, ["requires sessions"]),
         ({"status": "Renaming"}, ["Status", "Renaming"]),
         (
             {"authorization_rules": [AuthorizationRule(type="SharedAccessAuthorizationRule", key_name="k")]},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from proton import Link, Receiver, Sender, Terminus
+from proton import Link, Receiver, Sender, Terminus, symbol
 
 from outbox_emulators.servicebus.authorization import Right
 from outbox_emulators.servicebus.cbs import cbs_endpoint
@@ -18,12 +18,20 @@ from outbox_emulators.servicebus.publishing import PublishEndpoint
 from outbox_emulators.servicebus.requests import request_endpoint
 from outbox_emulators.servicebus.session_consuming import consume_endpoint
 
+_TRANSFER_DESTINATION = symbol("com.microsoft:transfer-destination-address")
+"""The property of a link that sends by way of its target, which is for transactions across entities."""
+
 
 def attach(connection: AmqpConnection, link: Link) -> LinkEndpoint:
     """Make the broker's end of a link. Raises the ServiceBusError that forbids it."""
     terminus = link.remote_target if link.is_receiver else link.remote_source
     if terminus.type == Terminus.COORDINATOR:
         raise NotImplementedHere("Transactions are not supported by the local Service Bus.")
+    destination = (link.remote_properties or {}).get(_TRANSFER_DESTINATION)
+    if destination is not None:
+        raise NotImplementedHere(
+            f"Sending to '{destination}' by way of another entity is not supported by the local Service Bus."
+        )
     if not terminus.address:
         raise NotFound("The link names no address.")
     path = path_of(terminus.address)

@@ -130,7 +130,20 @@ def _read_document(document: Reader) -> Entities:
     document.done()
     entities = Entities(queues, topics, name, authorization)
     _check_names(namespace, "Queues and Topics", entities.names)
+    _check_forwarding(namespace, entities)
     return entities
+
+
+def _check_forwarding(reader: Reader, entities: Entities) -> None:
+    known = {name.lower() for name in entities.names}
+    receiving = [(queue.name, queue.receiving) for queue in entities.queues]
+    receiving += [(each.name, each.receiving) for topic in entities.topics for each in topic.subscriptions]
+    for name, each in receiving:
+        for destination in (each.forward_to, each.forward_dead_letters_to):
+            if destination is not None and destination.lower() not in known:
+                reader.wrong("", f"has '{name}' forward to '{destination}', which is no queue or topic of it")
+            elif destination == name and name in entities.names:
+                reader.wrong("", f"has '{name}' forward to itself")
 
 
 def _check_names(reader: Reader, what: str, names: list[str]) -> None:
@@ -191,16 +204,19 @@ def _read_ttl(properties: Reader) -> int | None:
 
 
 def _read_receiving(properties: Reader) -> Receiving:
-    for name in ("ForwardTo", "ForwardDeadLetteredMessagesTo"):
-        if properties.string(name):
-            properties.wrong(name, "is not supported by the local Service Bus: leave it empty")
+    requires_session = properties.boolean("RequiresSession")
+    forward_to = properties.string("ForwardTo") or None
+    if forward_to and requires_session:
+        properties.wrong("ForwardTo", "is not supported for an entity that requires sessions")
     lock_ms = properties.duration("LockDuration", 1, 5 * MINUTE_MS)
     return Receiving(
-        requires_session=properties.boolean("RequiresSession"),
+        requires_session=requires_session,
         lock_ms=MINUTE_MS if lock_ms is None else lock_ms,
         max_delivery_count=properties.integer("MaxDeliveryCount", _DEFAULT_MAX_DELIVERY_COUNT, 1, 2000),
         default_ttl_ms=_read_ttl(properties),
         dead_letter_on_expiry=properties.boolean("DeadLetteringOnMessageExpiration"),
+        forward_to=forward_to,
+        forward_dead_letters_to=properties.string("ForwardDeadLetteredMessagesTo") or None,
     )
 
 

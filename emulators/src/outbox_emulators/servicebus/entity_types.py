@@ -22,13 +22,18 @@ class DuplicateDetection:
 
 @dataclass(frozen=True, slots=True)
 class Receiving:
-    """How a queue or subscription delivers messages. Durations are milliseconds."""
+    """How a queue or subscription delivers messages. Durations are milliseconds.
+
+    It forwards messages, or dead letters, to the path of a queue or topic.
+    """
 
     requires_session: bool = False
     lock_ms: int = MINUTE_MS
     max_delivery_count: int = 10
     default_ttl_ms: int | None = None
     dead_letter_on_expiry: bool = False
+    forward_to: str | None = None
+    forward_dead_letters_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@
     ├── MessageNotFound          com.microsoft:message-not-found
     ├── SessionLockLost          com.microsoft:session-lock-lost
     ├── SessionCannotBeLocked    com.microsoft:session-cannot-be-locked
+    ├── TooManyHops              never sent: the reason of a dead letter
     └── Refused                  any condition, by an injected fault
         └── RefusedWithLink
 
@@ -206,6 +207,15 @@ class SessionCannotBeLocked(ServiceBusError):
 
     condition = "com.microsoft:session-cannot-be-locked"
     status = 409
+
+
+class TooManyHops(ServiceBusError):
+    """A message was forwarded as often as it may be.
+
+    ("Overview of Service Bus dead-letter queues", learn.microsoft.com, has the reason and its description.)
+    """
+
+    condition = "MaxTransferHopCountExceeded"
 
 
 class Refused(ServiceBusError):

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from outbox_emulators.servicebus.authorization import AuthorizationRule
-from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX
+from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.ends import Entity, Inlet, Outlet
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.entity_types import QueueEntity, TopicEntity
-from outbox_emulators.servicebus.errors import EntityDisabled, NotFound
+from outbox_emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound
+from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.status import Status
 from outbox_emulators.servicebus.timers import TimerQueue
@@ -38,12 +39,18 @@ class Source:
     queue: MessageQueue
     outlet: Outlet
 
-    def check(self) -> None:
-        """Raise EntityDisabled unless the entity may be received from, NotFound when it was deleted."""
+    def check(self, client: str = "receiver") -> None:
+        """Raise a ServiceBusError unless a receiver or browser may be created here.
+
+        NotFound when the entity was deleted, EntityDisabled, or NotAllowed where it forwards
+        (azure-service-bus-dotnet issue 626).
+        """
         if self.outlet.deleted:
             raise NotFound.entity(self.address)
         if not self.outlet.status.receives:
             raise EntityDisabled(f"Messaging entity '{self.path}' is currently disabled.")
+        if self.queue.settings.forward_to is not None:
+            raise NotAllowed(f"Cannot create a message {client} on an entity with auto-forwarding enabled.")
 
 
 class Namespace:
@@ -56,8 +63,12 @@ class Namespace:
         self.created_ms = timers.now()
         self.endpoint = f"sb://{entities.namespace}/"
         self.authorization = entities.authorization
-        self.queues = {entity.name.lower(): Queue(entity, timers, edges) for entity in entities.queues}
-        self.topics = {entity.name.lower(): Topic(entity, timers, edges) for entity in entities.topics}
+        self.queues = {
+            entity.name.lower(): Queue(entity, timers, edges, self.forward) for entity in entities.queues
+        }
+        self.topics = {
+            entity.name.lower(): Topic(entity, timers, edges, self.forward) for entity in entities.topics
+        }
 
     def address(self, path: str) -> str:
         """Return the full address of a path, as errors have it."""
@@ -86,14 +97,24 @@ class Namespace:
             raise self.missing(path_of(address))
         return found
 
+    def forward(self, destination: str, message: Message) -> None:
+        """Send a message on to a queue or topic. Raises ServiceBusError where it cannot be sent."""
+        found = self.destination(destination)
+        found.publish([message])
+        found.inlet.accessed_ms = self.timers.now()
+
     def source(self, address: str) -> Source:
         """Find what an address receives from. Raises NotFound."""
         path = path_of(address)
-        entity, dead = path, False
+        address = self.address(path)
+        if path.lower().endswith(TRANSFER_SUFFIX.lower()):
+            outlet = self.outlet(path[: -len(TRANSFER_SUFFIX)])
+            return Source(path, address, outlet.transfer_dead_letters, outlet)
         if path.lower().endswith(DEAD_LETTER_SUFFIX.lower()):
-            entity, dead = path[: -len(DEAD_LETTER_SUFFIX)], True
-        outlet = self.outlet(entity)
-        return Source(path, self.address(path), outlet.dead_letters if dead else outlet.messages, outlet)
+            outlet = self.outlet(path[: -len(DEAD_LETTER_SUFFIX)])
+            return Source(path, address, outlet.dead_letters, outlet)
+        outlet = self.outlet(path)
+        return Source(path, address, outlet.messages, outlet)
 
     def outlet(self, path: str) -> Outlet:
         """Find a queue or subscription by its path. Raises NotFound."""
@@ -138,12 +159,12 @@ class Namespace:
 
     def add_queue(self, entity: QueueEntity) -> Queue:
         """Make a queue, empty, for a name that is free."""
-        queue = self.queues[entity.name.lower()] = Queue(entity, self.timers, self._edges)
+        queue = self.queues[entity.name.lower()] = Queue(entity, self.timers, self._edges, self.forward)
         return queue
 
     def add_topic(self, entity: TopicEntity) -> Topic:
         """Make a topic, empty, for a name that is free."""
-        topic = self.topics[entity.name.lower()] = Topic(entity, self.timers, self._edges)
+        topic = self.topics[entity.name.lower()] = Topic(entity, self.timers, self._edges, self.forward)
         return topic
 
     def remove(self, entity: Entity) -> None:

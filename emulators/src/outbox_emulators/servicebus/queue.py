@@ -12,6 +12,7 @@ from outbox_emulators.servicebus.dead_letters import dead_letter
 from outbox_emulators.servicebus.deadlines import Deadlines
 from outbox_emulators.servicebus.entry import Entry, Lock, State
 from outbox_emulators.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
+from outbox_emulators.servicebus.forwarding import Forward, on_its_way
 from outbox_emulators.servicebus.journal import Fate, Journal
 from outbox_emulators.servicebus.locks import LockTable
 from outbox_emulators.servicebus.message import Message
@@ -34,10 +35,15 @@ class MessageQueue:
         timers: TimerQueue,
         dead_letters: MessageQueue | None = None,
         *,
+        transfer_dead_letters: MessageQueue | None = None,
+        forward: Forward | None = None,
         ready_queue: ReadyQueueFactory = ReadyQueue,
     ) -> None:
+        """`forward` sends on what the settings say is to be forwarded; `transfer_dead_letters` takes the rest."""
         self.settings = settings
         self.dead_letters = dead_letters
+        self._transfer_dead_letters = transfer_dead_letters
+        self._forward = forward
         self.journal = Journal()
         self._timers = timers
         self._messages = MessageStore()
@@ -69,8 +75,15 @@ class MessageQueue:
 
     def _new_entry(self, message: Message, enqueued_sequence_number: int | None = None) -> Entry:
         number = self._numbers.next(message.routing_key)
-        now = self._timers.now()
-        return Entry(message, number, enqueued_sequence_number or number, now, order=next(self._orders))
+        trail = message.trail
+        return Entry(
+            message,
+            number,
+            trail.enqueued_sequence_number if trail else enqueued_sequence_number or number,
+            self._timers.now(),
+            dead_letter_source=trail.dead_letter_source if trail else None,
+            order=next(self._orders),
+        )
 
     def cancel_scheduled(self, sequence_numbers: Iterable[int]) -> None:
         """Drop scheduled messages. Raises MessageNotFound, dropping none, if one is not scheduled here."""
@@ -103,7 +116,7 @@ class MessageQueue:
         """Dead-letter a message that this queue cannot take."""
         entry = self._new_entry(message)
         if self.dead_letters is not None:
-            self.dead_letters.add_dead_letter(dead_letter(entry, reason, description, self.settings.path))
+            self.dead_letters.add_dead_letter(dead_letter(entry, reason, description))
 
     def add_dead_letter(self, entry: Entry) -> None:
         """Add a message from the queue whose dead-letter queue this is."""
@@ -128,12 +141,39 @@ class MessageQueue:
         return min(known) if known else None
 
     def _make_ready(self, entry: Entry) -> None:
-        self._ready.append(entry)
-        self.wake_waiting()
+        if not self._is_forwarded(entry):
+            self._ready.append(entry)
+            self.wake_waiting()
 
     def _requeue(self, entry: Entry) -> None:
-        self._ready.requeue(entry)
-        self.wake_waiting()
+        if not self._is_forwarded(entry):
+            self._ready.requeue(entry)
+            self.wake_waiting()
+
+    # Forward
+
+    def forward_waiting(self) -> None:
+        """Forward the messages that wait, after the settings were changed."""
+        if self.settings.forward_to is not None:
+            for entry in sorted((each for each in self._messages if each.waiting), key=lambda each: each.order):
+                self._remove_ready(entry)
+                self._is_forwarded(entry)
+
+    def _is_forwarded(self, entry: Entry) -> bool:
+        """Send a message on to where this queue forwards; return False where it does not forward."""
+        destination, forward = self.settings.forward_to, self._forward
+        if destination is None or forward is None:
+            return False
+        try:
+            forward(destination, on_its_way(entry, self.settings.dead_letters_of))
+        except ServiceBusError as error:
+            self._end(entry, Fate.DEAD_LETTERED, error.condition)
+            if self._transfer_dead_letters is not None:
+                refused = dead_letter(entry, error.condition, error.description)
+                self._transfer_dead_letters.add_dead_letter(refused)
+        else:
+            self._end(entry, Fate.FORWARDED)
+        return True
 
     # Receive
 
@@ -269,7 +309,7 @@ class MessageQueue:
             self._unlock(entry)
             return
         self._end(entry, Fate.DEAD_LETTERED, reason)
-        self.dead_letters.add_dead_letter(dead_letter(entry, reason, description, self.settings.path))
+        self.dead_letters.add_dead_letter(dead_letter(entry, reason, description))
 
     def _consume(self, entry: Entry) -> None:
         if entry.lock is None:  # received and deleted

@@ -11,6 +11,7 @@ from outbox_emulators.servicebus.entity_types import QueueEntity, SubscriptionEn
 from outbox_emulators.servicebus.entry import Entry, State
 from outbox_emulators.servicebus.errors import AlreadyExists, MessageNotFound, NotAllowed, NotFound
 from outbox_emulators.servicebus.filters import Rule, copies
+from outbox_emulators.servicebus.forwarding import Forward
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.partitions import SequenceNumbers
 from outbox_emulators.servicebus.timers import TimerQueue
@@ -31,11 +32,17 @@ class Destination(Protocol):
 class Queue(Entity):
     """A queue."""
 
-    def __init__(self, entity: QueueEntity, timers: TimerQueue, edges: Edges | None = None) -> None:
+    def __init__(
+        self,
+        entity: QueueEntity,
+        timers: TimerQueue,
+        edges: Edges | None = None,
+        forward: Forward | None = None,
+    ) -> None:
         self.entity = entity
         self.inlet = Inlet(entity.name, entity.sending, timers)
         self.outlet = make_outlet(
-            entity.name, entity.receiving, None, timers, edges, partitioned=entity.sending.partitioned
+            entity.name, entity.receiving, None, timers, edges, forward, partitioned=entity.sending.partitioned
         )
         self._requires_session = entity.receiving.requires_session
         super().__init__(entity.name, entity.management, timers, self.inlet, self.outlet)
@@ -66,14 +73,25 @@ class Subscription(Entity):
     """One subscription of a topic."""
 
     def __init__(
-        self, topic: TopicEntity, entity: SubscriptionEntity, timers: TimerQueue, edges: Edges | None = None
+        self,
+        topic: TopicEntity,
+        entity: SubscriptionEntity,
+        timers: TimerQueue,
+        edges: Edges | None = None,
+        forward: Forward | None = None,
     ) -> None:
         self.entity = entity
         self.name = entity.name
         self.rules = entity.rules
         path = f"{topic.name}/Subscriptions/{entity.name}"
         self.outlet = make_outlet(
-            path, entity.receiving, topic.default_ttl_ms, timers, edges, partitioned=topic.sending.partitioned
+            path,
+            entity.receiving,
+            topic.default_ttl_ms,
+            timers,
+            edges,
+            forward,
+            partitioned=topic.sending.partitioned,
         )
         self._requires_session = entity.receiving.requires_session
         super().__init__(path, entity.management, timers, self.outlet)
@@ -120,12 +138,19 @@ class Subscription(Entity):
 class Topic(Entity):
     """A topic. Scheduled messages wait in it; when they come due they go to the subscriptions."""
 
-    def __init__(self, entity: TopicEntity, timers: TimerQueue, edges: Edges | None = None) -> None:
+    def __init__(
+        self,
+        entity: TopicEntity,
+        timers: TimerQueue,
+        edges: Edges | None = None,
+        forward: Forward | None = None,
+    ) -> None:
         self.entity = entity
         self.inlet = Inlet(entity.name, entity.sending, timers)
-        self.subscriptions = [Subscription(entity, each, timers, edges) for each in entity.subscriptions]
+        self.subscriptions = [Subscription(entity, each, timers, edges, forward) for each in entity.subscriptions]
         self._timers = timers
         self._edges = edges
+        self._forward = forward
         self._numbers = SequenceNumbers(partitioned=entity.sending.partitioned)
         self._scheduled: dict[int, Message] = {}
         super().__init__(entity.name, entity.management, timers, self.inlet)
@@ -145,7 +170,7 @@ class Topic(Entity):
 
     def subscribe(self, entity: SubscriptionEntity) -> Subscription:
         """Create a subscription; it gets messages that are sent from now on."""
-        subscription = Subscription(self.entity, entity, self._timers, self._edges)
+        subscription = Subscription(self.entity, entity, self._timers, self._edges, self._forward)
         self.subscriptions.append(subscription)
         return subscription
 

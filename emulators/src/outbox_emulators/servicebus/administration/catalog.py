@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 
 from outbox_emulators.servicebus.administration import atom, authorization, fields
 from outbox_emulators.servicebus.administration.descriptions import (
+    FORWARDS,
     QUEUE,
     SUBSCRIPTION,
     TOPIC,
@@ -19,7 +20,7 @@ from outbox_emulators.servicebus.administration.descriptions import (
     topic_entity,
     topic_values,
 )
-from outbox_emulators.servicebus.administration.errors import BadRequest, Conflict, EntityNotFound
+from outbox_emulators.servicebus.administration.errors import BadRequest, Conflict, EntityNotFound, NoDestination
 from outbox_emulators.servicebus.administration.idle import IdleWatch
 from outbox_emulators.servicebus.administration.rules import read_rule
 from outbox_emulators.servicebus.broker import Broker
@@ -109,6 +110,7 @@ class Catalog:
     def _put_queue(self, name: str, description: Element, queue: Queue | None, version: str) -> Queue:
         current = None if queue is None else queue_values(queue, premium=self.premium)
         values = self._read(description, QUEUE, current, version)
+        self._check_forwarding(name, values)
         entity = queue_entity(name if queue is None else queue.inlet.name, values)
         if queue is None:
             queue = self._namespace.add_queue(entity)
@@ -140,6 +142,7 @@ class Catalog:
         values = self._read(
             description, SUBSCRIPTION, None if found is None else subscription_values(found), version
         )
+        self._check_forwarding(f"{topic_name}/Subscriptions/{name}", values)
         if found is None:
             found = topic.subscribe(subscription_entity(name, values, (self._first_rule(description),)))
         else:
@@ -200,6 +203,15 @@ class Catalog:
         if known is SUBSCRIPTION and values[authorization.NAME]:
             raise BadRequest(f"A subscription has no {authorization.NAME}: those of its topic apply.")
         return values
+
+    def _check_forwarding(self, path: str, values: fields.Values) -> None:
+        for destination in (values[name] for name in FORWARDS if values[name] is not None):
+            if self.entity(destination) is None:
+                raise NoDestination(destination)
+            if destination.lower() == path.lower():
+                raise BadRequest(f"'{path}' cannot forward to itself.")
+        if values["ForwardTo"] is not None and values["RequiresSession"]:
+            raise BadRequest("Auto-forwarding is not supported for an entity that requires sessions.")
 
     def _finish(self, entity: Entity, values: fields.Values) -> None:
         entity.times.updated_ms = self._now()

@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 from outbox_emulators.servicebus.administration import atom, fields, xml
 from outbox_emulators.servicebus.administration.authorization import write_rules
 from outbox_emulators.servicebus.administration.descriptions import (
+    FORWARDS,
     QUEUE,
     SUBSCRIPTION,
     TOPIC,
@@ -93,25 +94,34 @@ class Resources:
         return atom.Entry(name, f"{self._base}/$namespaceinfo", created_ms, created_ms, described)
 
     def _properties(self, values: fields.Values, known: tuple[fields.Field, ...]) -> list[Element]:
-        return fields.write(values, known, version=self._version)
+        host = self._base.partition("://")[2]
+        found = {name: f"sb://{host}/{values[name]}" for name in FORWARDS if values.get(name) is not None}
+        return fields.write({**values, **found}, known, version=self._version)
 
     def _entry(self, title: str, entity: Entity, description: Element) -> atom.Entry:
         times = entity.times
         return atom.Entry(title, f"{self._base}/{entity.path}", times.created_ms, times.updated_ms, description)
 
 
-def _counts(outlet: Outlet) -> tuple[int, int, int]:
-    """Return how many messages are active (locked and deferred ones included), dead-lettered and scheduled."""
-    live, dead = outlet.messages.counts(), outlet.dead_letters.counts()
-    return live.active + live.locked + live.deferred, dead.active + dead.locked + dead.deferred, live.scheduled
+def _counts(outlet: Outlet) -> tuple[int, int, int, int]:
+    """Return how many messages are active, dead-lettered, scheduled, and could not be forwarded.
+
+    Locked and deferred ones are included.
+    """
+    live = outlet.messages.counts()
+    dead, transfer = (
+        counts.active + counts.locked + counts.deferred
+        for counts in (outlet.dead_letters.counts(), outlet.transfer_dead_letters.counts())
+    )
+    return live.active + live.locked + live.deferred, dead, live.scheduled, transfer
 
 
-def _common(entity: Entity, active: int, dead: int, scheduled: int) -> _Children:
+def _common(entity: Entity, active: int, dead: int, scheduled: int, transfer: int = 0) -> _Children:
     counts = [
         ("ActiveMessageCount", str(active)),
         ("DeadLetterMessageCount", str(dead)),
         ("ScheduledMessageCount", str(scheduled)),
-        ("TransferDeadLetterMessageCount", "0"),
+        ("TransferDeadLetterMessageCount", str(transfer)),
         ("TransferMessageCount", "0"),
     ]
     details = atom.element("CountDetails")

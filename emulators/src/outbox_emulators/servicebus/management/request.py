@@ -35,7 +35,7 @@ class Request:
     def queue(self) -> MessageQueue:
         """Return the messages of the entity. Raises NotFound, EntityDisabled or NotAllowed."""
         source = self.broker.namespace.source(self.path)
-        source.check()
+        source.check("browser")
         return source.queue
 
     def sessions(self) -> SessionQueue:
