@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 from proton import Message
@@ -48,6 +49,31 @@ class Management:
         self._sender.send(request)
         answer = self._receiver.receive(WAIT_S)
         return Answer(answer)
+
+
+class Nodes:
+    """The management nodes of entities on one connection, for code that must not block."""
+
+    def __init__(self, connection: BlockingConnection) -> None:
+        self.connection = connection
+        self._nodes: dict[str, Management] = {}
+
+    async def ask(self, path: str, operation: str, **body: Any) -> Answer:
+        """Send a request to the node of an entity."""
+        return await asyncio.to_thread(self._ask, path, operation, body)
+
+    def _ask(self, path: str, operation: str, body: Mapping[str, Any]) -> Answer:
+        if path not in self._nodes:
+            self._nodes[path] = Management(self.connection, path)
+        return self._nodes[path].ask(operation, **body)
+
+
+@asynccontextmanager
+async def management_nodes(server: ServiceBusServer, *rule: str) -> AsyncIterator[Nodes]:
+    """Management nodes over a connection with the name and key of an authorization rule."""
+    connection = connected(server, *rule)
+    yield Nodes(await asyncio.to_thread(connection.__enter__))
+    await asyncio.to_thread(connection.__exit__, None, None, None)
 
 
 class Answer:
