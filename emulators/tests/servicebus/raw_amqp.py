@@ -72,8 +72,10 @@ class Nodes:
 async def management_nodes(server: ServiceBusServer, *rule: str) -> AsyncIterator[Nodes]:
     """Management nodes over a connection with the name and key of an authorization rule."""
     connection = connected(server, *rule)
-    yield Nodes(await asyncio.to_thread(connection.__enter__))
-    await asyncio.to_thread(connection.__exit__, None, None, None)
+    try:
+        yield Nodes(await asyncio.to_thread(connection.__enter__))
+    finally:
+        await asyncio.to_thread(connection.__exit__, None, None, None)
 
 
 class Answer:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.management import CorrelationRuleFilter
 from proton import Described, int32, symbol, timestamp, ulong
 
-from emulators.tests.servicebus.raw_amqp import Answer, Management, connected
+from emulators.tests.servicebus.plain_http import management_client
+from emulators.tests.servicebus.raw_amqp import Answer, Management, connected, management_nodes
 from outbox_emulators.servicebus.codec import UNIX_EPOCH_TICKS
 from outbox_emulators.servicebus.server import ServiceBusServer
 
@@ -75,6 +78,20 @@ async def test_rules_are_added_listed_and_removed(server: ServiceBusServer, clie
             await sender.send_messages(ServiceBusMessage(str(price), application_properties={"price": price}))
         [message] = await receiver.receive_messages(2, max_wait_time=0.5)
     assert (str(message), message.application_properties) == ("11", {b"price": 11, b"dear": True})
+
+
+async def test_a_rule_added_over_amqp_is_described_over_http(server: ServiceBusServer) -> None:
+    properties = {"at": timestamp(1_593_940_333_123), "n": int32(1), "yes": True, "text": "t"}
+
+    async with management_nodes(server) as nodes, management_client(server) as management:
+        described = {"correlation-filter": {"label": "l", "properties": properties}}
+        await nodes.ask(NAMED, "add-rule", rule_name="both", rule_description=described)
+        rule = await management.get_rule("events", "named", "both")
+
+    assert isinstance(rule.filter, CorrelationRuleFilter)
+    assert rule.filter.label == "l"
+    moment = datetime(2020, 7, 5, 9, 12, 13, 123_000, UTC)
+    assert rule.filter.properties == {"at": moment, "n": 1, "yes": True, "text": "t"}
 
 
 async def test_rules_come_in_pages_and_the_true_filter_as_such(server: ServiceBusServer) -> None:

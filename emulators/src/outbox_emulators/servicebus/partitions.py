@@ -33,9 +33,14 @@ class SequenceNumbers:
 
     def next(self, key: str | None) -> int:
         """Return the number of the next message with a session id or partition key."""
-        partition = next(self._turns) if key is None else partition_of(key, len(self._last))
+        partition = self._partition(key)
         self._last[partition] += 1
         return (partition << _COUNT_BITS) + self._last[partition]
+
+    def _partition(self, key: str | None) -> int:
+        if len(self._last) == 1:
+            return 0
+        return next(self._turns) if key is None else partition_of(key)
 
 
 def partition_in(sequence_number: int) -> int:

@@ -62,7 +62,7 @@ class MessageQueue:
     def enqueue(self, message: Message, enqueued_sequence_number: int | None = None) -> Entry:
         """Accept a message, now or, if it says so, at its scheduled time. Returns its entry."""
         now = self._timers.now()
-        entry = self._new_entry(message, enqueued_sequence_number)
+        entry = self._new_entry(message, now, enqueued_sequence_number)
         if message.scheduled_ms is not None and message.scheduled_ms > now:
             entry.state = State.SCHEDULED
             self._add(entry)
@@ -73,14 +73,14 @@ class MessageQueue:
             self._activate(entry, now)
         return entry
 
-    def _new_entry(self, message: Message, enqueued_sequence_number: int | None = None) -> Entry:
+    def _new_entry(self, message: Message, now: int, enqueued_sequence_number: int | None = None) -> Entry:
         number = self._numbers.next(message.routing_key)
         trail = message.trail
         return Entry(
             message,
             number,
             trail.enqueued_sequence_number if trail else enqueued_sequence_number or number,
-            self._timers.now(),
+            now,
             dead_letter_source=trail.dead_letter_source if trail else None,
             order=next(self._orders),
         )
@@ -114,7 +114,7 @@ class MessageQueue:
 
     def dead_letter_new(self, message: Message, reason: str, description: str) -> None:
         """Dead-letter a message that this queue cannot take."""
-        entry = self._new_entry(message)
+        entry = self._new_entry(message, self._timers.now())
         if self.dead_letters is not None:
             self.dead_letters.add_dead_letter(dead_letter(entry, reason, description))
 

@@ -212,9 +212,10 @@ def _write_value(value: Any) -> tuple[str, str]:
     if isinstance(value, _Duration):
         return "duration", write_duration(value)
     if isinstance(value, int):
-        return "int" if -_INT32_END <= value < _INT32_END else "long", str(value)
+        # One that came over AMQP has a type of its own, which writes itself in another way.
+        return "int" if -_INT32_END <= value < _INT32_END else "long", str(int(value))
     if isinstance(value, float):
-        return "double", repr(value)
+        return "double", repr(float(value))
     return "string", str(value)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from proton import Described, timestamp, ulong
 
-from outbox_emulators.servicebus.codec import UNIX_EPOCH_TICKS, Moment
+from outbox_emulators.servicebus.codec import TICKS_PER_MS, UNIX_EPOCH_TICKS, Moment
 from outbox_emulators.servicebus.errors import ArgumentInvalid
 from outbox_emulators.servicebus.filters import CorrelationFilter, FalseFilter, Filter, Rule, TrueFilter
 from outbox_emulators.servicebus.message import Property
@@ -74,6 +74,8 @@ def _read_correlation(name: str, fields: Any) -> CorrelationFilter:
 
 
 def _read_value(value: Any) -> Any:
+    if isinstance(value, timestamp):
+        return Moment(value * TICKS_PER_MS)
     if not isinstance(value, Described):
         return value
     plain: Any = value.value
