@@ -79,6 +79,15 @@ class Reader:
             return ""
         return value
 
+    def strings(self, name: str) -> list[str]:
+        value = self._pop(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            self.wrong(name, "must be a list of strings")
+            return []
+        return list(value)
+
     def boolean(self, name: str) -> bool:
         value = self._pop(name)
         if value is not None and not isinstance(value, bool):

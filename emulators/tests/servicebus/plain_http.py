@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import aiohttp
+from azure.servicebus._pyamqp.utils import generate_sas_token
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
 
+from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing.administration import administration_client, async_administration_client
 
@@ -26,3 +30,26 @@ def management_client(server: ServiceBusServer, **options: Any) -> ServiceBusAdm
 def blocking_management_client(server: ServiceBusServer) -> BlockingAdministrationClient:
     """The same for threads of their own."""
     return administration_client(management_connection_string(server), retry_total=0)
+
+
+async def requested(
+    server: ServiceBusServer,
+    method: str,
+    path: str,
+    *,
+    body: str | None = None,
+    status: int = 200,
+    name: str = KEY_NAME,
+    key: str = DEFAULT_KEY,
+) -> str:
+    """What the management API answers to a request as other clients than the SDK send it."""
+    expiry = int(time.time()) + 60
+    token = generate_sas_token(f"http://127.0.0.1/{path}", name, key, expiry)  # type: ignore[no-untyped-call]
+    address = f"http://127.0.0.1:{server.admin_port}/{path}?api-version=2021-05"
+    headers = {"Authorization": token}
+    async with (
+        aiohttp.ClientSession() as http,
+        http.request(method, address, headers=headers, data=body) as answer,
+    ):
+        assert answer.status == status, await answer.text()
+        return await answer.text()

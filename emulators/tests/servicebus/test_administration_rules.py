@@ -18,7 +18,8 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from emulators.tests.servicebus.plain_http import management_client
+from emulators.tests.servicebus.plain_http import management_client, requested
+from outbox_emulators.servicebus.administration.atom import CONNECT
 from outbox_emulators.servicebus.server import ServiceBusServer
 
 VALUES: dict[str, Any] = {
@@ -133,6 +134,23 @@ async def test_a_moment_in_a_rule_is_compared_with_that_of_a_message(
     found = await matching(client, "new", *sent)
 
     assert [message.application_properties[b"at"] for message in found] == [int(moment.timestamp() * 1000)]
+
+
+async def test_a_moment_in_a_rule_is_kept_to_the_tick(server: ServiceBusServer) -> None:
+    """The SDK has microseconds at most: .NET, which has ticks, is stood in for by its request."""
+    path = "events/Subscriptions/named/Rules/to-the-tick"
+    moment = "2020-07-05T11:12:13.1234567Z"
+    body = (
+        '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">'
+        f'<RuleDescription xmlns="{CONNECT}"><Filter i:type="CorrelationFilter" '
+        'xmlns:i="http://www.w3.org/2001/XMLSchema-instance"><Properties><KeyValueOfstringanyType><Key>at</Key>'
+        f'<Value i:type="d6p1:dateTime" xmlns:d6p1="http://www.w3.org/2001/XMLSchema">{moment}</Value>'
+        "</KeyValueOfstringanyType></Properties></Filter></RuleDescription></content></entry>"
+    )
+
+    assert await requested(server, "PUT", path, body=body, status=201)
+
+    assert f">{moment}</Value>" in await requested(server, "GET", path)
 
 
 async def test_a_rule_of_a_taken_name_is_a_conflict(management: Any) -> None:

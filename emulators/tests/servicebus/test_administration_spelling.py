@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
-import aiohttp
-from azure.servicebus._pyamqp.utils import generate_sas_token
-
-from emulators.tests.servicebus.plain_http import management_client
+from emulators.tests.servicebus.plain_http import management_client, requested
 from outbox_emulators.servicebus.administration.atom import CONNECT
-from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
 from outbox_emulators.servicebus.server import ServiceBusServer
 
 
@@ -19,9 +13,9 @@ async def test_names_are_spelled_as_clients_that_look_for_their_spelling_expect(
     async with management_client(server) as management:
         await management.create_queue("letters", user_metadata="a < b & c")
 
-    queue = await described(server, "letters")
-    topic = await described(server, "events/Subscriptions/named")
-    rule = await described(server, "events/Subscriptions/named/Rules/by-label")
+    queue = await requested(server, "GET", "letters")
+    topic = await requested(server, "GET", "events/Subscriptions/named")
+    rule = await requested(server, "GET", "events/Subscriptions/named/Rules/by-label")
 
     for document, description in ((queue, "QueueDescription"), (topic, "SubscriptionDescription")):
         assert document.startswith('<entry xmlns="http://www.w3.org/2005/Atom"><id>')
@@ -34,13 +28,3 @@ async def test_names_are_spelled_as_clients_that_look_for_their_spelling_expect(
         assert document.count("xmlns:d2p1=") == 1
     assert "<UserMetadata>a &lt; b &amp; c</UserMetadata>" in queue
     assert '<Filter xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:type="CorrelationFilter">' in rule
-
-
-async def described(server: ServiceBusServer, path: str) -> str:
-    """One description as it is sent."""
-    expiry = int(time.time()) + 60
-    token = generate_sas_token(f"http://127.0.0.1/{path}", KEY_NAME, DEFAULT_KEY, expiry)  # type: ignore[no-untyped-call]
-    address = f"http://127.0.0.1:{server.admin_port}/{path}?api-version=2021-05"
-    async with aiohttp.ClientSession() as http, http.get(address, headers={"Authorization": token}) as answer:
-        assert answer.status == 200
-        return await answer.text()

@@ -95,7 +95,7 @@ def test_everything_wrong_is_named_in_one_error() -> None:
                     "Subscriptions": [
                         {
                             "Name": "s",
-                            "Properties": {"ForwardTo": "q"},
+                            "Properties": {"ForwardTo": "no"},
                             "Rules": [
                                 {"Name": "1", "Properties": {"FilterType": "Magic"}},
                                 {"Name": "2", "Properties": {"FilterType": "Correlation"}},
@@ -120,7 +120,7 @@ def test_everything_wrong_is_named_in_one_error() -> None:
         "has 'Q' more than once",
         "'-bad-'",
         "Queues[3].Name is missing",
-        "ForwardTo is not supported",
+        "forward to 'no', which is no queue",
         "Rules[0].Properties.FilterType is 'Magic'",
         "Rules[1].Properties.CorrelationFilter must have at least one",
         "Rules[2].Properties.SqlFilter.SqlExpression is not a valid filter",

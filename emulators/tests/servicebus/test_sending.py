@@ -19,6 +19,7 @@ from azure.servicebus.exceptions import (
 from emulators.tests.servicebus.support import answered_as_missing
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.partitions import partition_of
 from outbox_emulators.servicebus.publishing import PublishEndpoint
 from outbox_emulators.servicebus.server import ServiceBusServer
 
@@ -125,6 +126,30 @@ async def test_a_partitioned_queue_detects_duplicates_by_key_and_id(client: Serv
             await sender.send_messages(ServiceBusMessage(key, message_id="1", partition_key=key))
 
         assert [message.partition_key for message in await received(receiver, 2)] == ["a", "b"]
+
+
+async def test_sequence_numbers_of_a_partitioned_queue_have_the_partition_in_their_top_bits(
+    client: ServiceBusClient,
+) -> None:
+    async with client.get_queue_sender("spread") as sender, client.get_queue_receiver("spread") as receiver:
+        for key in ("a", "b", "a", None, None):
+            await sender.send_messages(ServiceBusMessage(key or "", partition_key=key))
+        later = datetime.now(UTC) + timedelta(hours=1)
+        [scheduled] = await sender.schedule_messages(ServiceBusMessage("later", partition_key="b"), later)
+        peeked = await receiver.peek_messages(10)
+        await sender.cancel_scheduled_messages(scheduled)
+        messages = await receiver.receive_messages(5, max_wait_time=WAIT_S)
+        await receiver.abandon_message(messages[0])
+        [again] = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+
+    a, b = partition_of("a") << 48, partition_of("b") << 48
+    assert a != b
+    assert [message.sequence_number for message in messages] == [a + 1, b + 1, a + 2, 1, (1 << 48) + 1]
+    assert scheduled == b + 2
+    assert [message.sequence_number for message in peeked] == sorted(
+        [a + 1, b + 1, a + 2, b + 2, 1, (1 << 48) + 1]
+    )
+    assert again.sequence_number == messages[0].sequence_number
 
 
 async def test_a_sql_rule_filters_and_its_action_changes_the_copy(client: ServiceBusClient) -> None:

@@ -9,6 +9,7 @@ import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import (
+    MessageSizeExceededError,
     OperationTimeoutError,
     ServiceBusError,
     SessionCannotBeLockedError,
@@ -145,6 +146,14 @@ async def test_the_state_of_a_session_is_kept_until_taken_away(client: ServiceBu
         assert await receiver.session.get_state() == b"half way"
         await receiver.session.set_state(None)
         assert await receiver.session.get_state() is None
+
+
+async def test_a_session_state_may_be_as_large_as_a_message(client: ServiceBusClient) -> None:
+    async with client.get_queue_receiver("chats", session_id="a") as receiver:
+        await receiver.session.set_state(b"x" * 256 * 1024)
+        with pytest.raises(MessageSizeExceededError, match="262145 bytes; the limit is 262144"):
+            await receiver.session.set_state(b"x" * (256 * 1024 + 1))
+        assert await receiver.session.get_state() == b"x" * 256 * 1024
 
 
 async def test_a_session_lock_is_renewed_by_hand_and_by_the_renewer(client: ServiceBusClient) -> None:

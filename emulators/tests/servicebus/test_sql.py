@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from proton import Described, symbol, timestamp
 
 from emulators.tests.servicebus.fakes import a_message
+from outbox_emulators.servicebus.codec import TICKS_PER_MS, UNIX_EPOCH_TICKS, Moment
 from outbox_emulators.servicebus.filters import CorrelationFilter, Rule, TrueFilter, copies
 from outbox_emulators.servicebus.message import Message, Property
 from outbox_emulators.servicebus.sql import SqlError, parse_action, parse_filter
@@ -127,3 +129,39 @@ def test_rules_without_an_action_make_one_copy_and_each_with_one_makes_its_own(m
     found = copies(rules, message)
 
     assert [copy.application_properties.get("copied") for copy in found] == [None, True]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PROPERTY(@name) = 1 AND p(@Name) = 1",
+        "property(pointer) = 1",
+        "p ('te' + 'xt') = 'te_st%'",
+        "p = 'named p' AND [property] IS NULL AND property IS NULL",
+        "PROPERTY('missing') IS NULL AND PROPERTY(a) IS NULL",
+    ],
+)
+def test_a_property_is_read_whose_name_an_expression_yields(text: str) -> None:
+    message = a_message(properties={"a": 1, "pointer": "a", "text": "te_st%", "p": "named p"})
+
+    assert parse_filter(text, {"@name": "a"}).matches(message)
+
+
+def test_a_moment_of_a_rule_is_compared_to_the_tick() -> None:
+    whole, later = Moment(1_593_940_333_123 * TICKS_PER_MS), Moment(1_593_940_333_123 * TICKS_PER_MS + 1)
+    sent = a_message(properties={"at": timestamp(1_593_940_333_123)})
+    by_dotnet = a_message(
+        properties={"at": Described(symbol("com.microsoft:datetime-offset"), later.ticks + UNIX_EPOCH_TICKS)}
+    )
+
+    assert [CorrelationFilter({}, {"at": each}).matches(sent) for each in (whole, later)] == [True, False]
+    assert [CorrelationFilter({}, {"at": each}).matches(by_dotnet) for each in (whole, later)] == [
+        False,
+        True,
+    ]
+    for text, message in (("at = @whole AND at < @later AND @later > at", sent), ("at > @whole", by_dotnet)):
+        assert parse_filter(text, {"@whole": whole, "@later": later}).matches(message)
+
+
+def test_a_number_does_not_equal_a_truth_value() -> None:
+    assert not CorrelationFilter({}, {"yes": 1}).matches(a_message(properties={"yes": True}))

@@ -11,7 +11,7 @@
     ├─ idle_links                 ends links and connections that idle
     ├─ attach                     the address of a link → its endpoint
     │   ├─ cbs                    $cbs: tokens                                 → requests
-    │   ├─ management             $management: peek, schedule, defer, renew    → requests
+    │   ├─ management/            $management: peek, schedule, defer, rules    → requests
     │   ├─ publishing             links from senders                           → acknowledgements, delayed_answers
     │   ├─ consuming              links to receivers                           → settlement, delayed_answers
     │   └─ session_consuming      links to receivers of a session
@@ -26,21 +26,23 @@
         └─ topic                  queues, topics, subscriptions                → ends, filters, sql/
             ├─ ends               the sending and the receiving side           → duplicates
             ├─ session_queue      messages by session                          → sessions
-            ├─ queue              enqueue, receive, settle, expire             → message_store, ready_queue,
-            │                                                                    locks, deadlines, dead_letters
+            ├─ queue              enqueue, receive, settle, expire, forward    → message_store, ready_queue,
+            │                                                                    locks, deadlines, dead_letters,
+            │                                                                    forwarding, partitions
             └─ entry              a message in a queue
                 └─ message        a message as it was sent                     → parsing, sections, codec/
 
-Used by all of them: entities and entity_types (how entities are set up, from a Config.json file), timers (one
-timer queue), errors (AMQP conditions), edges (what varies, drawn from a seed and counted), fault_plans (injected
-faults). Imports go down this list; nothing imports upwards.
+Used by all of them: entities and entity_types (how entities are set up, from a Config.json file), authorization
+(keys and their rights), timers (one timer queue), errors (AMQP conditions), edges (what varies, drawn from a seed
+and counted), fault_plans (injected faults). Imports go down this list; nothing imports upwards.
 
-Served: queues, topics and subscriptions with SQL and correlation rules; sessions with state; peek-lock and
-receive-and-delete; complete, abandon, defer, dead-letter; renewal of locks; scheduled messages; peek; duplicate
-detection; partitioned entities; time to live; batches; limits of the Standard and Premium tiers; shared access
-signatures and SASL; creating, changing and deleting entities over HTTP.
+Served: queues, topics and subscriptions with SQL and correlation rules; forwarding; sessions with state; peek-lock
+and receive-and-delete; complete, abandon, defer, dead-letter, delete in batches; renewal of locks; scheduled
+messages; peek; duplicate detection; partitioned entities; time to live; batches; limits of the Standard and
+Premium tiers; shared access signatures, authorization rules and SASL; creating, changing and deleting entities
+over HTTP.
 
-Not served, and answered with the service's kind of error: transactions, forwarding, authorization rules (there is
-one key), rules and deletion in batches over $management. Absent: TLS, AMQP over WebSockets, Microsoft Entra ID,
-quotas on the size of an entity, replication, messages on disk. Throttling and failures are only injected.
+Not served, and answered with the service's kind of error: transactions, sends by way of another entity. Absent:
+TLS, AMQP over WebSockets, Microsoft Entra ID, quotas on the size of an entity, replication, messages on disk.
+Throttling and failures are only injected.
 """

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import cast
 
-from proton import Link, Receiver, Sender, Terminus
+from proton import Link, Receiver, Sender, Terminus, symbol
 
+from outbox_emulators.servicebus.authorization import Right
 from outbox_emulators.servicebus.cbs import cbs_endpoint
 from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.errors import NotFound, NotImplementedHere, Unauthorized
 from outbox_emulators.servicebus.fault_plans import FaultKind
 from outbox_emulators.servicebus.links import LinkEndpoint
-from outbox_emulators.servicebus.management import ManagementNode
+from outbox_emulators.servicebus.management.node import ManagementNode
 from outbox_emulators.servicebus.namespace import CBS, MANAGEMENT_SUFFIX, path_of
 from outbox_emulators.servicebus.publishing import PublishEndpoint
 from outbox_emulators.servicebus.requests import request_endpoint
 from outbox_emulators.servicebus.session_consuming import consume_endpoint
+
+_TRANSFER_DESTINATION = symbol("com.microsoft:transfer-destination-address")
+"""The property of a link that sends by way of its target, which is for transactions across entities."""
 
 
 def attach(connection: AmqpConnection, link: Link) -> LinkEndpoint:
@@ -23,18 +27,24 @@ def attach(connection: AmqpConnection, link: Link) -> LinkEndpoint:
     terminus = link.remote_target if link.is_receiver else link.remote_source
     if terminus.type == Terminus.COORDINATOR:
         raise NotImplementedHere("Transactions are not supported by the local Service Bus.")
+    destination = (link.remote_properties or {}).get(_TRANSFER_DESTINATION)
+    if destination is not None:
+        raise NotImplementedHere(
+            f"Sending to '{destination}' by way of another entity is not supported by the local Service Bus."
+        )
     if not terminus.address:
         raise NotFound("The link names no address.")
     path = path_of(terminus.address)
     if path == CBS:
         return cbs_endpoint(connection, link)
-    connection.claims.check(path)
+    management = path.lower().endswith(MANAGEMENT_SUFFIX)
+    connection.claims.check(path, Right.ANY if management else Right.SEND if link.is_receiver else Right.LISTEN)
     if connection.broker.faults.find(lambda plan: plan.matches(FaultKind.REFUSE_TOKEN, path)):
         raise Unauthorized(f"Unauthorized access. Links are refused for now. Resource: '{path}'.")
     namespace = connection.broker.namespace
-    if path.lower().endswith(MANAGEMENT_SUFFIX):
+    if management:
         if not namespace.has(path[: -len(MANAGEMENT_SUFFIX)]):
-            raise NotFound(f"The messaging entity '{path}' could not be found.")
+            raise namespace.missing(path)
         endpoint = request_endpoint(connection, link, path, ManagementNode(path).answer)
         endpoint.path = path
         return endpoint

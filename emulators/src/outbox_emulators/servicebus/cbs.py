@@ -53,10 +53,7 @@ def _check_entity(connection: AmqpConnection, audience: str) -> None:
     entity = path[: -len(MANAGEMENT_SUFFIX)] if path.lower().endswith(MANAGEMENT_SUFFIX) else path
     if entity and not connection.broker.namespace.has(entity):
         connection.broker.edges.meet(Edge.ENTITY_NOT_FOUND_AT_TOKEN)
-        raise NotFound(
-            f"The messaging entity '{audience}' could not be found. To know more visit "
-            "https://aka.ms/sbResourceMgrExceptions."
-        )
+        raise NotFound.entity(audience)
 
 
 def _check_later(connection: AmqpConnection, claim: Claim) -> None:

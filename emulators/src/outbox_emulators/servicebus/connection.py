@@ -41,7 +41,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def __init__(self, broker: Broker, attach: Attach) -> None:
         self.broker = broker
-        self.claims = Claims(lambda: broker.namespace.timers.now() / 1000)
+        self.claims = Claims(lambda: broker.namespace.timers.now() / 1000, broker.namespace.address)
         self.writable = True
         self.gone = asyncio.Event()
         self._engine = Engine()
@@ -93,7 +93,8 @@ class AmqpConnection(asyncio.Protocol):
 
     def _accepts_key(self, name: str, key: str) -> bool:
         try:
-            self.claims.put("", self.broker.access.check_key(name, key))
+            for claim in self.broker.access.check_key(name, key, self.broker.namespace.paths()):
+                self.claims.put(claim.path, claim)
         except Unauthorized:
             return False
         return True

@@ -9,6 +9,7 @@ from uuid import UUID
 from proton import Delivery, Link, Sender
 
 from outbox_emulators.servicebus import settlement
+from outbox_emulators.servicebus.authorization import Right
 from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
 from outbox_emulators.servicebus.edges import Edge
@@ -27,6 +28,7 @@ class ConsumeEndpoint(LinkEndpoint):
     """Delivers the messages of a queue to one receiver."""
 
     role = Role.RECEIVER
+    needed = Right.LISTEN
     faults: LinkFaults
 
     def __init__(self, connection: AmqpConnection, link: Sender, source: Source) -> None:

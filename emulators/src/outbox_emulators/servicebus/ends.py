@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX
+from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
 from outbox_emulators.servicebus.duplicates import DuplicateHistory
+from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.entity_types import ManagementSettings, Receiving, Sending
 from outbox_emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound, Refused
+from outbox_emulators.servicebus.forwarding import Forward
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import QueueSettings
-from outbox_emulators.servicebus.ready_queue import ReadyQueueFactory
+from outbox_emulators.servicebus.ready_queue import ready_queue_factory
 from outbox_emulators.servicebus.session_queue import SessionQueue
 from outbox_emulators.servicebus.status import Status
 from outbox_emulators.servicebus.timers import TimerQueue
@@ -107,32 +109,47 @@ class Inlet:
 
 @dataclass(slots=True)
 class Outlet:
-    """The receiving side of a queue or subscription: its messages and its dead letters."""
+    """The receiving side of a queue or subscription.
+
+    It has messages, dead letters, and dead letters that could not be forwarded ("transfer").
+    """
 
     path: str
     messages: MessageQueue
     dead_letters: MessageQueue
+    transfer_dead_letters: MessageQueue
     status: Status = Status.ACTIVE
     deleted: bool = False
     accessed_ms: int | None = None
 
     def update(self, receiving: Receiving, default_ttl_ms: int | None) -> None:
         """Apply other settings; they hold for messages and locks from now on."""
-        self.messages.settings, self.dead_letters.settings = _settings(self.path, receiving, default_ttl_ms)
+        partitioned = self.messages.settings.partitioned
+        self.messages.settings, self.dead_letters.settings, self.transfer_dead_letters.settings = _settings(
+            self.path, receiving, default_ttl_ms, partitioned=partitioned
+        )
+        self.messages.forward_waiting()
+        self.dead_letters.forward_waiting()
 
     @property
     def size_bytes(self) -> int:
         """The size of all messages, dead letters included."""
-        return self.messages.size_bytes + self.dead_letters.size_bytes
+        return sum(queue.size_bytes for queue in self._queues)
 
     def clear(self) -> None:
         """Delete every message, and the sessions."""
-        self.messages.clear()
-        self.dead_letters.clear()
+        for queue in self._queues:
+            queue.clear()
+
+    @property
+    def _queues(self) -> tuple[MessageQueue, ...]:
+        return self.messages, self.dead_letters, self.transfer_dead_letters
 
 
-def _settings(path: str, receiving: Receiving, default_ttl_ms: int | None) -> tuple[QueueSettings, QueueSettings]:
-    """Return the settings of a queue, and those of its dead-letter queue."""
+def _settings(
+    path: str, receiving: Receiving, default_ttl_ms: int | None, *, partitioned: bool
+) -> tuple[QueueSettings, QueueSettings, QueueSettings]:
+    """Return the settings of a queue, of its dead-letter queue, and of the queue of what it could not forward."""
     known = [ttl for ttl in (receiving.default_ttl_ms, default_ttl_ms) if ttl is not None]
     live = QueueSettings(
         path,
@@ -141,6 +158,8 @@ def _settings(path: str, receiving: Receiving, default_ttl_ms: int | None) -> tu
         default_ttl_ms=min(known) if known else None,
         dead_letter_on_expiry=receiving.dead_letter_on_expiry,
         requires_session=receiving.requires_session,
+        partitioned=partitioned,
+        forward_to=receiving.forward_to,
     )
     dead = QueueSettings(
         path + DEAD_LETTER_SUFFIX,
@@ -149,22 +168,38 @@ def _settings(path: str, receiving: Receiving, default_ttl_ms: int | None) -> tu
         default_ttl_ms=None,
         dead_letter_on_expiry=False,
         counts_deliveries=False,
+        partitioned=partitioned,
+        forward_to=receiving.forward_dead_letters_to,
+        dead_letters_of=path,
     )
-    return live, dead
+    return live, dead, replace(dead, path=path + TRANSFER_SUFFIX, forward_to=None, dead_letters_of=None)
 
 
 def make_outlet(
-    path: str, receiving: Receiving, default_ttl_ms: int | None, timers: TimerQueue, ready_queue: ReadyQueueFactory
+    path: str,
+    receiving: Receiving,
+    default_ttl_ms: int | None,
+    timers: TimerQueue,
+    edges: Edges | None,
+    forward: Forward | None,
+    *,
+    partitioned: bool,
 ) -> Outlet:
-    """Make the receiving side of a queue or subscription; the shorter of two times to live applies.
-
-    `ready_queue` makes the queue of ready messages where sessions are not required.
-    """
-    live, dead = _settings(path, receiving, default_ttl_ms)
-    dead_letters = MessageQueue(dead, timers)
+    """Make the receiving side of a queue or subscription; the shorter of two times to live applies."""
+    live, dead, transfer = _settings(path, receiving, default_ttl_ms, partitioned=partitioned)
+    refused = MessageQueue(transfer, timers)
+    dead_letters = MessageQueue(dead, timers, transfer_dead_letters=refused, forward=forward)
     if receiving.requires_session:
-        return Outlet(path, SessionQueue(live, timers, dead_letters), dead_letters)
-    return Outlet(path, MessageQueue(live, timers, dead_letters, ready_queue=ready_queue), dead_letters)
+        return Outlet(path, SessionQueue(live, timers, dead_letters), dead_letters, refused)
+    messages = MessageQueue(
+        live,
+        timers,
+        dead_letters,
+        transfer_dead_letters=refused,
+        forward=forward,
+        ready_queue=ready_queue_factory(edges, partitioned=partitioned),
+    )
+    return Outlet(path, messages, dead_letters, refused)
 
 
 @dataclass(slots=True)

@@ -1,10 +1,11 @@
 """The entities of a namespace, read from a file in the format of the official Service Bus emulator.
 
 The format is its `Config.json` (github.com/Azure/azure-service-bus-emulator-installer, its JSON schema). This
-broker adds two properties that the format lacks, named as in ARM templates: `EnablePartitioning` and, on a Premium
-namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not forbid further properties, but the emulator
-has no partitioned entities: a file meant for both leaves them out. A property that is left out has the schema's
-default. The emulator's limits on durations are not enforced, only the service's, as tests need short locks.
+broker adds properties that the format lacks, named as in ARM templates: `EnablePartitioning`,
+`AuthorizationRules` and, on a Premium namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not
+forbid further properties, but the emulator has no partitioned entities: a file meant for both leaves them out. A
+property that is left out has the schema's default. The emulator's limits on durations are not enforced, only the
+service's, as tests need short locks.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from outbox_emulators.properties import Problems, Reader
+from outbox_emulators.servicebus.authorization import AuthorizationRule
+from outbox_emulators.servicebus.entities_authorization import read_rules
 from outbox_emulators.servicebus.entity_types import (
     DAY_MS,
     DEFAULT_RULE,
     MINUTE_MS,
     DuplicateDetection,
+    ManagementSettings,
     QueueEntity,
     Receiving,
     Sending,
@@ -52,6 +56,7 @@ class Entities:
     queues: tuple[QueueEntity, ...] = ()
     topics: tuple[TopicEntity, ...] = ()
     namespace: str = "sbemulatorns"
+    authorization: tuple[AuthorizationRule, ...] = ()
 
     @classmethod
     def from_file(cls, path: Path | str) -> Entities:
@@ -120,11 +125,25 @@ def _read_document(document: Reader) -> Entities:
     name = namespace.string("Name", required=True)
     queues = tuple(_read_queue(queue) for queue in namespace.children("Queues"))
     topics = tuple(_read_topic(topic) for topic in namespace.children("Topics"))
+    authorization = read_rules(namespace)
     namespace.done()
     document.done()
-    entities = Entities(queues, topics, name)
+    entities = Entities(queues, topics, name, authorization)
     _check_names(namespace, "Queues and Topics", entities.names)
+    _check_forwarding(namespace, entities)
     return entities
+
+
+def _check_forwarding(reader: Reader, entities: Entities) -> None:
+    known = {name.lower() for name in entities.names}
+    receiving = [(queue.name, queue.receiving) for queue in entities.queues]
+    receiving += [(each.name, each.receiving) for topic in entities.topics for each in topic.subscriptions]
+    for name, each in receiving:
+        for destination in (each.forward_to, each.forward_dead_letters_to):
+            if destination is not None and destination.lower() not in known:
+                reader.wrong("", f"has '{name}' forward to '{destination}', which is no queue or topic of it")
+            elif destination == name and name in entities.names:
+                reader.wrong("", f"has '{name}' forward to itself")
 
 
 def _check_names(reader: Reader, what: str, names: list[str]) -> None:
@@ -138,7 +157,7 @@ def _check_names(reader: Reader, what: str, names: list[str]) -> None:
 def _read_queue(queue: Reader) -> QueueEntity:
     name = _read_name(queue)
     properties = queue.child("Properties")
-    entity = QueueEntity(name, _read_sending(properties), _read_receiving(properties))
+    entity = QueueEntity(name, _read_sending(properties), _read_receiving(properties), _read_upkeep(properties))
     properties.done()
     queue.done()
     return entity
@@ -149,11 +168,16 @@ def _read_topic(topic: Reader) -> TopicEntity:
     properties = topic.child("Properties")
     sending = _read_sending(properties)
     default_ttl = _read_ttl(properties)
+    upkeep = _read_upkeep(properties)
     subscriptions = tuple(_read_subscription(each) for each in topic.children("Subscriptions"))
     properties.done()
     topic.done()
     _check_names(topic, "Subscriptions", [subscription.name for subscription in subscriptions])
-    return TopicEntity(name, sending, default_ttl, subscriptions)
+    return TopicEntity(name, sending, default_ttl, subscriptions, upkeep)
+
+
+def _read_upkeep(properties: Reader) -> ManagementSettings:
+    return ManagementSettings(authorization=read_rules(properties))
 
 
 def _read_subscription(subscription: Reader) -> SubscriptionEntity:
@@ -180,16 +204,19 @@ def _read_ttl(properties: Reader) -> int | None:
 
 
 def _read_receiving(properties: Reader) -> Receiving:
-    for name in ("ForwardTo", "ForwardDeadLetteredMessagesTo"):
-        if properties.string(name):
-            properties.wrong(name, "is not supported by the local Service Bus: leave it empty")
+    requires_session = properties.boolean("RequiresSession")
+    forward_to = properties.string("ForwardTo") or None
+    if forward_to and requires_session:
+        properties.wrong("ForwardTo", "is not supported for an entity that requires sessions")
     lock_ms = properties.duration("LockDuration", 1, 5 * MINUTE_MS)
     return Receiving(
-        requires_session=properties.boolean("RequiresSession"),
+        requires_session=requires_session,
         lock_ms=MINUTE_MS if lock_ms is None else lock_ms,
         max_delivery_count=properties.integer("MaxDeliveryCount", _DEFAULT_MAX_DELIVERY_COUNT, 1, 2000),
         default_ttl_ms=_read_ttl(properties),
         dead_letter_on_expiry=properties.boolean("DeadLetteringOnMessageExpiration"),
+        forward_to=forward_to,
+        forward_dead_letters_to=properties.string("ForwardDeadLetteredMessagesTo") or None,
     )
 
 

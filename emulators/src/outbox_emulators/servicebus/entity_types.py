@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from outbox_emulators.servicebus.authorization import AuthorizationRule
 from outbox_emulators.servicebus.filters import Rule, TrueFilter
 
 DEFAULT_RULE = Rule("$Default", TrueFilter())
@@ -21,13 +22,18 @@ class DuplicateDetection:
 
 @dataclass(frozen=True, slots=True)
 class Receiving:
-    """How a queue or subscription delivers messages. Durations are milliseconds."""
+    """How a queue or subscription delivers messages. Durations are milliseconds.
+
+    It forwards messages, or dead letters, to the path of a queue or topic.
+    """
 
     requires_session: bool = False
     lock_ms: int = MINUTE_MS
     max_delivery_count: int = 10
     default_ttl_ms: int | None = None
     dead_letter_on_expiry: bool = False
+    forward_to: str | None = None
+    forward_dead_letters_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class ManagementSettings:
     ordering: bool = True
     user_metadata: str | None = None
     dead_letter_on_filter_errors: bool = True
+    authorization: tuple[AuthorizationRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,10 @@ class Lock:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A message in one queue. Times are milliseconds since the Unix epoch, durations milliseconds."""
+    """A message in one queue. Times are milliseconds since the Unix epoch, durations milliseconds.
+
+    `order` is its place in the queue, whatever its partition.
+    """
 
     message: Message
     sequence_number: int
@@ -46,9 +49,11 @@ class Entry:
     dead_letter_source: str | None = None
     waiting: bool = False
     size: int = 0
+    order: int = 0
 
-    def encode(self, locked_until_ms: int | None = None) -> bytes:
+    def encode(self, locked_until_ms: int | None = None, *, omit_body: bool = False) -> bytes:
         """Encode the message for delivery, with the broker's annotations."""
+        message = self.message.without_body() if omit_body else self.message
         annotations = [
             _SEQUENCE_NUMBER + codec.encode_long(self.sequence_number),
             _ENQUEUED_SEQUENCE_NUMBER + codec.encode_long(self.enqueued_sequence_number),
@@ -59,7 +64,7 @@ class Entry:
             annotations.append(_LOCKED_UNTIL + codec.encode_timestamp(locked_until_ms))
         if self.dead_letter_source is not None:
             annotations.append(_DEAD_LETTER_SOURCE + codec.encode_string(self.dead_letter_source))
-        return self.message.encode(self.delivery_count, self.ttl_ms, annotations)
+        return message.encode(self.delivery_count, self.ttl_ms, annotations)
 
 
 _SEQUENCE_NUMBER = codec.encode_symbol("x-opt-sequence-number")

@@ -2,6 +2,7 @@
 
     ServiceBusError
     ├── NotFound                 amqp:not-found
+    ├── AlreadyExists            com.microsoft:entity-already-exists
     ├── Unauthorized             amqp:unauthorized-access
     ├── NotAllowed               amqp:not-allowed
     ├── NotImplementedHere       amqp:not-implemented
@@ -19,6 +20,7 @@
     ├── MessageNotFound          com.microsoft:message-not-found
     ├── SessionLockLost          com.microsoft:session-lock-lost
     ├── SessionCannotBeLocked    com.microsoft:session-cannot-be-locked
+    ├── TooManyHops              never sent: the reason of a dead letter
     └── Refused                  any condition, by an injected fault
         └── RefusedWithLink
 
@@ -55,6 +57,21 @@ class NotFound(ServiceBusError):
 
     condition = "amqp:not-found"
     status = 404
+
+    @classmethod
+    def entity(cls, address: str) -> NotFound:
+        """The error for an address, as the service words it (azure-service-bus issues 304 and 451)."""
+        return cls(
+            f"The messaging entity '{address}' could not be found. To know more visit "
+            "https://aka.ms/sbResourceMgrExceptions."
+        )
+
+
+class AlreadyExists(ServiceBusError):
+    """There is an entity, or a rule, of this name already."""
+
+    condition = "com.microsoft:entity-already-exists"
+    status = 409
 
 
 class Unauthorized(ServiceBusError):
@@ -190,6 +207,15 @@ class SessionCannotBeLocked(ServiceBusError):
 
     condition = "com.microsoft:session-cannot-be-locked"
     status = 409
+
+
+class TooManyHops(ServiceBusError):
+    """A message was forwarded as often as it may be.
+
+    ("Overview of Service Bus dead-letter queues", learn.microsoft.com, has the reason and its description.)
+    """
+
+    condition = "MaxTransferHopCountExceeded"
 
 
 class Refused(ServiceBusError):

@@ -58,7 +58,12 @@ class CorrelationFilter:
         if not self.user:
             return True
         properties = message.application_properties
-        return all(name in properties and properties[name] == wanted for name, wanted in self.user.items())
+        return all(name in properties and _equal(properties[name], wanted) for name, wanted in self.user.items())
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    """Return whether values are equal; a truth value and a number are not."""
+    return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)
 
 
 @dataclass(frozen=True, slots=True)

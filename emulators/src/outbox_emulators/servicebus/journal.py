@@ -20,6 +20,8 @@ class Fate(StrEnum):
     COMPLETED = "completed"
     DEAD_LETTERED = "dead-lettered"
     EXPIRED = "expired"
+    DELETED = "deleted"
+    FORWARDED = "forwarded"
 
 
 @dataclass(slots=True)

@@ -88,7 +88,7 @@ class LinkTable:
             if endpoint.path is None:
                 continue
             try:
-                claims.check(endpoint.path)
+                claims.check(endpoint.path, endpoint.needed)
             except Unauthorized:
                 self.detach(link, Unauthorized("ExpiredToken: The token is expired."))
 

@@ -6,6 +6,7 @@ import asyncio
 
 from proton import Delivery, Link
 
+from outbox_emulators.servicebus.authorization import Right
 from outbox_emulators.servicebus.link_faults import LinkFaults
 from outbox_emulators.servicebus.role import Role
 
@@ -15,10 +16,12 @@ DETACHED = "The link was detached by the broker."
 class LinkEndpoint:
     """The broker's end of one link.
 
-    `path` is what its token must cover; `role` is the client's where the link carries messages of an entity.
+    `path` is what its token must cover, with one of the rights `needed`; `role` is the client's where the link
+    carries messages of an entity.
     """
 
     path: str | None = None
+    needed = Right.ANY
     role: Role | None = None
     faults: LinkFaults | None = None
 

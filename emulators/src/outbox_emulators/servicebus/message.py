@@ -16,6 +16,7 @@ from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.errors import ArgumentInvalid
 from outbox_emulators.servicebus.sections import (
     APPLICATION_PROPERTIES,
+    DATA,
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
@@ -45,6 +46,21 @@ class Property(IntEnum):
     REPLY_TO_GROUP_ID = 12
 
 
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """Where a forwarded message comes from.
+
+    Attributes:
+        hops: How often it was forwarded.
+        enqueued_sequence_number: Its number where it was sent first.
+        dead_letter_source: The queue or subscription that dead-lettered it, if it was forwarded since.
+    """
+
+    hops: int
+    enqueued_sequence_number: int
+    dead_letter_source: str | None
+
+
 @dataclass(frozen=True)
 class Message:
     """One message's content, shared by every subscription that holds it.
@@ -61,6 +77,7 @@ class Message:
     annotation_count: int
     partition_key: str | None
     scheduled_ms: int | None
+    trail: Trail | None = None
 
     @property
     def message_id(self) -> str | None:
@@ -142,6 +159,15 @@ class Message:
         section = encode_section(PROPERTIES, codec.encode_list(encoded))
         bare = section + (self.bare[current.end :] if current else self.bare)
         return replace(self, bare=bare, properties=tuple(values))
+
+    def sent_on(self, trail: Trail) -> Message:
+        """Return the message as it is forwarded."""
+        return replace(self, trail=trail)
+
+    def without_body(self) -> Message:
+        """Return the message with nothing after its properties."""
+        body = (section.start for section in sections(self.bare) if section.code >= DATA)
+        return replace(self, bare=self.bare[: next(body, len(self.bare))])
 
     def encode(self, delivery_count: int, ttl_ms: int | None, annotations: Sequence[bytes]) -> bytes:
         """Encode the message for delivery.

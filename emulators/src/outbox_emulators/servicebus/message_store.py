@@ -47,11 +47,11 @@ class MessageStore:
         entry.state = State.DEFERRED
         self._deferred.add(entry.sequence_number)
 
-    def activate(self, entry: Entry, sequence_number: int) -> None:
-        """Make a scheduled message active, under a new sequence number."""
+    def activate(self, entry: Entry, sequence_number: int, order: int) -> None:
+        """Make a scheduled message active, under a new sequence number and at another place."""
         del self._entries[entry.sequence_number]
         self._scheduled.discard(entry.sequence_number)
-        entry.sequence_number = sequence_number
+        entry.sequence_number, entry.order = sequence_number, order
         entry.state = State.ACTIVE
         self._entries[sequence_number] = entry
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX
+from outbox_emulators.servicebus.authorization import AuthorizationRule
+from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.ends import Entity, Inlet, Outlet
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.entity_types import QueueEntity, TopicEntity
-from outbox_emulators.servicebus.errors import EntityDisabled, NotFound
+from outbox_emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound
+from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.status import Status
 from outbox_emulators.servicebus.timers import TimerQueue
@@ -32,15 +35,22 @@ class Source:
     """What a receiver attaches to: a queue, a subscription, or the dead letters of one."""
 
     path: str
+    address: str
     queue: MessageQueue
     outlet: Outlet
 
-    def check(self) -> None:
-        """Raise EntityDisabled unless the entity may be received from, NotFound when it was deleted."""
+    def check(self, client: str = "receiver") -> None:
+        """Raise a ServiceBusError unless a receiver or browser may be created here.
+
+        NotFound when the entity was deleted, EntityDisabled, or NotAllowed where it forwards
+        (azure-service-bus-dotnet issue 626).
+        """
         if self.outlet.deleted:
-            raise NotFound(f"The messaging entity '{self.path}' could not be found.")
+            raise NotFound.entity(self.address)
         if not self.outlet.status.receives:
             raise EntityDisabled(f"Messaging entity '{self.path}' is currently disabled.")
+        if self.queue.settings.forward_to is not None:
+            raise NotAllowed(f"Cannot create a message {client} on an entity with auto-forwarding enabled.")
 
 
 class Namespace:
@@ -51,25 +61,60 @@ class Namespace:
         self._edges = edges
         self.name = entities.namespace
         self.created_ms = timers.now()
-        self.queues = {entity.name.lower(): Queue(entity, timers, edges) for entity in entities.queues}
-        self.topics = {entity.name.lower(): Topic(entity, timers, edges) for entity in entities.topics}
+        self.endpoint = f"sb://{entities.namespace}/"
+        self.authorization = entities.authorization
+        self.queues = {
+            entity.name.lower(): Queue(entity, timers, edges, self.forward) for entity in entities.queues
+        }
+        self.topics = {
+            entity.name.lower(): Topic(entity, timers, edges, self.forward) for entity in entities.topics
+        }
+
+    def address(self, path: str) -> str:
+        """Return the full address of a path, as errors have it."""
+        return self.endpoint + path
+
+    def missing(self, path: str) -> NotFound:
+        """The error for a path where there is no entity."""
+        return NotFound.entity(self.address(path))
+
+    def rules_of(self, path: str) -> Iterator[tuple[str, AuthorizationRule]]:
+        """Yield the authorization rules that apply to a path, each with the path of its entity ("": all)."""
+        for rule in self.authorization:
+            yield "", rule
+        parts = path.lower().split("/")
+        for end in range(1, len(parts) + 1):
+            name = "/".join(parts[:end])
+            entity = self.queues.get(name) or self.topics.get(name)
+            for rule in entity.management.authorization if entity else ():
+                yield name, rule
 
     def destination(self, address: str) -> Destination:
         """Find what an address sends to. Raises NotFound."""
         name = path_of(address).lower()
         found: Destination | None = self.queues.get(name) or self.topics.get(name)
         if found is None:
-            raise self._not_found(address)
+            raise self.missing(path_of(address))
         return found
+
+    def forward(self, destination: str, message: Message) -> None:
+        """Send a message on to a queue or topic. Raises ServiceBusError where it cannot be sent."""
+        found = self.destination(destination)
+        found.publish([message])
+        found.inlet.accessed_ms = self.timers.now()
 
     def source(self, address: str) -> Source:
         """Find what an address receives from. Raises NotFound."""
         path = path_of(address)
-        entity, dead = path, False
+        address = self.address(path)
+        if path.lower().endswith(TRANSFER_SUFFIX.lower()):
+            outlet = self.outlet(path[: -len(TRANSFER_SUFFIX)])
+            return Source(path, address, outlet.transfer_dead_letters, outlet)
         if path.lower().endswith(DEAD_LETTER_SUFFIX.lower()):
-            entity, dead = path[: -len(DEAD_LETTER_SUFFIX)], True
-        outlet = self.outlet(entity)
-        return Source(path, outlet.dead_letters if dead else outlet.messages, outlet)
+            outlet = self.outlet(path[: -len(DEAD_LETTER_SUFFIX)])
+            return Source(path, address, outlet.dead_letters, outlet)
+        outlet = self.outlet(path)
+        return Source(path, address, outlet.messages, outlet)
 
     def outlet(self, path: str) -> Outlet:
         """Find a queue or subscription by its path. Raises NotFound."""
@@ -85,7 +130,7 @@ class Namespace:
         for subscription in topic.subscriptions if topic else ():
             if subscription.name.lower() == name:
                 return subscription
-        raise self._not_found(path)
+        raise self.missing(path)
 
     def has(self, path: str) -> bool:
         """Return whether there is an entity of any kind at a path."""
@@ -114,12 +159,12 @@ class Namespace:
 
     def add_queue(self, entity: QueueEntity) -> Queue:
         """Make a queue, empty, for a name that is free."""
-        queue = self.queues[entity.name.lower()] = Queue(entity, self.timers, self._edges)
+        queue = self.queues[entity.name.lower()] = Queue(entity, self.timers, self._edges, self.forward)
         return queue
 
     def add_topic(self, entity: TopicEntity) -> Topic:
         """Make a topic, empty, for a name that is free."""
-        topic = self.topics[entity.name.lower()] = Topic(entity, self.timers, self._edges)
+        topic = self.topics[entity.name.lower()] = Topic(entity, self.timers, self._edges, self.forward)
         return topic
 
     def remove(self, entity: Entity) -> None:
@@ -136,10 +181,10 @@ class Namespace:
         for topic in self.topics.values():
             topic.clear()
 
+    def paths(self) -> list[str]:
+        """The paths of all queues and topics."""
+        return [*self.queues, *self.topics]
+
     def inlets(self) -> list[Inlet]:
         queues = [queue.inlet for queue in self.queues.values()]
         return queues + [topic.inlet for topic in self.topics.values()]
-
-    @staticmethod
-    def _not_found(address: str) -> NotFound:
-        return NotFound(f"The messaging entity '{path_of(address)}' could not be found.")

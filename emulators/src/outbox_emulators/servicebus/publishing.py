@@ -9,12 +9,14 @@ from proton import Delivery, Receiver, symbol, ulong
 
 from outbox_emulators.servicebus import settlement
 from outbox_emulators.servicebus.acknowledgements import Acknowledgements, Outcome
+from outbox_emulators.servicebus.authorization import Right
 from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
 from outbox_emulators.servicebus.edges import Edge, Oversized
 from outbox_emulators.servicebus.errors import (
     DetachForced,
     MessageTooLarge,
+    NotFound,
     PropertiesTooLarge,
     RefusedWithLink,
     ServiceBusError,
@@ -37,6 +39,8 @@ class PublishEndpoint(LinkEndpoint):
     """Takes messages and batches for a queue or topic."""
 
     role = Role.SENDER
+    needed = Right.SEND
+    path: str
     faults: LinkFaults
 
     def __init__(self, connection: AmqpConnection, link: Receiver, destination: Destination, path: str) -> None:
@@ -59,6 +63,8 @@ class PublishEndpoint(LinkEndpoint):
         return self._acknowledgements.pending or self._delayed.pending
 
     def check(self) -> None:
+        if self.destination.inlet.deleted:
+            raise NotFound.entity(self.connection.broker.namespace.address(self.path))
         self.destination.inlet.check(())
 
     def open(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
@@ -11,10 +12,12 @@ from outbox_emulators.servicebus.dead_letters import dead_letter
 from outbox_emulators.servicebus.deadlines import Deadlines
 from outbox_emulators.servicebus.entry import Entry, Lock, State
 from outbox_emulators.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
+from outbox_emulators.servicebus.forwarding import Forward, on_its_way
 from outbox_emulators.servicebus.journal import Fate, Journal
 from outbox_emulators.servicebus.locks import LockTable
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.message_store import MessageStore
+from outbox_emulators.servicebus.partitions import SequenceNumbers
 from outbox_emulators.servicebus.queue_settings import Consumer, QueueSettings
 from outbox_emulators.servicebus.ready_queue import ReadyQueue, ReadyQueueFactory
 from outbox_emulators.servicebus.timers import Alarm, TimerQueue
@@ -32,14 +35,20 @@ class MessageQueue:
         timers: TimerQueue,
         dead_letters: MessageQueue | None = None,
         *,
+        transfer_dead_letters: MessageQueue | None = None,
+        forward: Forward | None = None,
         ready_queue: ReadyQueueFactory = ReadyQueue,
     ) -> None:
+        """`forward` sends on what the settings say is to be forwarded; `transfer_dead_letters` takes the rest."""
         self.settings = settings
         self.dead_letters = dead_letters
+        self._transfer_dead_letters = transfer_dead_letters
+        self._forward = forward
         self.journal = Journal()
         self._timers = timers
         self._messages = MessageStore()
-        self._last_sequence_number = 0
+        self._numbers = SequenceNumbers(partitioned=settings.partitioned)
+        self._orders = itertools.count(1)
         self._new_ready_queue = ready_queue
         self._ready = ready_queue()
         self._waiting: dict[Consumer, None] = {}
@@ -50,24 +59,31 @@ class MessageQueue:
 
     # Enqueue
 
-    def next_sequence_number(self) -> int:
-        self._last_sequence_number += 1
-        return self._last_sequence_number
-
     def enqueue(self, message: Message, enqueued_sequence_number: int | None = None) -> Entry:
         """Accept a message, now or, if it says so, at its scheduled time. Returns its entry."""
         now = self._timers.now()
-        number = self.next_sequence_number()
-        entry = Entry(message, number, enqueued_sequence_number or number, now)
+        entry = self._new_entry(message, now, enqueued_sequence_number)
         if message.scheduled_ms is not None and message.scheduled_ms > now:
             entry.state = State.SCHEDULED
             self._add(entry)
-            self._schedule.add(message.scheduled_ms, number)
+            self._schedule.add(message.scheduled_ms, entry.sequence_number)
             self._alarm.set(message.scheduled_ms)
         else:
             self._add(entry)
             self._activate(entry, now)
         return entry
+
+    def _new_entry(self, message: Message, now: int, enqueued_sequence_number: int | None = None) -> Entry:
+        number = self._numbers.next(message.routing_key)
+        trail = message.trail
+        return Entry(
+            message,
+            number,
+            trail.enqueued_sequence_number if trail else enqueued_sequence_number or number,
+            now,
+            dead_letter_source=trail.dead_letter_source if trail else None,
+            order=next(self._orders),
+        )
 
     def cancel_scheduled(self, sequence_numbers: Iterable[int]) -> None:
         """Drop scheduled messages. Raises MessageNotFound, dropping none, if one is not scheduled here."""
@@ -78,11 +94,29 @@ class MessageQueue:
             if entry is not None:
                 self._drop(entry)
 
+    def delete_messages(self, limit: int, before_ms: int, session_id: str | None = None) -> int:
+        """Delete the oldest messages that wait to be received, up to `limit`; returns how many.
+
+        Those that were enqueued before a moment, and of one session if it is given. Locked ones stay; so do
+        deferred and scheduled ones, of which the documentation says nothing.
+        """
+        found = [
+            entry
+            for entry in sorted(self._messages, key=lambda entry: entry.enqueued_ms)
+            if entry.waiting
+            and entry.enqueued_ms < before_ms
+            and (session_id is None or entry.message.session_id == session_id)
+        ][:limit]
+        for entry in found:
+            self._remove_ready(entry)
+            self._end(entry, Fate.DELETED)
+        return len(found)
+
     def dead_letter_new(self, message: Message, reason: str, description: str) -> None:
         """Dead-letter a message that this queue cannot take."""
-        entry = Entry(message, number := self.next_sequence_number(), number, self._timers.now())
+        entry = self._new_entry(message, self._timers.now())
         if self.dead_letters is not None:
-            self.dead_letters.add_dead_letter(dead_letter(entry, reason, description, self.settings.path))
+            self.dead_letters.add_dead_letter(dead_letter(entry, reason, description))
 
     def add_dead_letter(self, entry: Entry) -> None:
         """Add a message from the queue whose dead-letter queue this is."""
@@ -107,12 +141,39 @@ class MessageQueue:
         return min(known) if known else None
 
     def _make_ready(self, entry: Entry) -> None:
-        self._ready.append(entry)
-        self.wake_waiting()
+        if not self._is_forwarded(entry):
+            self._ready.append(entry)
+            self.wake_waiting()
 
     def _requeue(self, entry: Entry) -> None:
-        self._ready.requeue(entry)
-        self.wake_waiting()
+        if not self._is_forwarded(entry):
+            self._ready.requeue(entry)
+            self.wake_waiting()
+
+    # Forward
+
+    def forward_waiting(self) -> None:
+        """Forward the messages that wait, after the settings were changed."""
+        if self.settings.forward_to is not None:
+            for entry in sorted((each for each in self._messages if each.waiting), key=lambda each: each.order):
+                self._remove_ready(entry)
+                self._is_forwarded(entry)
+
+    def _is_forwarded(self, entry: Entry) -> bool:
+        """Send a message on to where this queue forwards; return False where it does not forward."""
+        destination, forward = self.settings.forward_to, self._forward
+        if destination is None or forward is None:
+            return False
+        try:
+            forward(destination, on_its_way(entry, self.settings.dead_letters_of))
+        except ServiceBusError as error:
+            self._end(entry, Fate.DEAD_LETTERED, error.condition)
+            if self._transfer_dead_letters is not None:
+                refused = dead_letter(entry, error.condition, error.description)
+                self._transfer_dead_letters.add_dead_letter(refused)
+        else:
+            self._end(entry, Fate.FORWARDED)
+        return True
 
     # Receive
 
@@ -248,7 +309,7 @@ class MessageQueue:
             self._unlock(entry)
             return
         self._end(entry, Fate.DEAD_LETTERED, reason)
-        self.dead_letters.add_dead_letter(dead_letter(entry, reason, description, self.settings.path))
+        self.dead_letters.add_dead_letter(dead_letter(entry, reason, description))
 
     def _consume(self, entry: Entry) -> None:
         if entry.lock is None:  # received and deleted
@@ -342,7 +403,8 @@ class MessageQueue:
             entry = self._messages.get(number)
             if entry is not None:
                 # It joins the end of the queue under a new number ("Message sequencing and timestamps").
-                self._messages.activate(entry, self.next_sequence_number())
+                number = self._numbers.next(entry.message.routing_key)
+                self._messages.activate(entry, number, next(self._orders))
                 entry.enqueued_ms = now
                 self._activate(entry, now)
 

@@ -17,7 +17,7 @@ class Consumer(Protocol):
 class QueueSettings:
     """How a queue or subscription behaves. Durations are milliseconds; None is without a limit.
 
-    `counts_deliveries` is false for dead-letter queues.
+    `counts_deliveries` is false for dead-letter queues, whose queue `dead_letters_of` names.
     """
 
     path: str
@@ -27,3 +27,6 @@ class QueueSettings:
     dead_letter_on_expiry: bool
     requires_session: bool = False
     counts_deliveries: bool = True
+    partitioned: bool = False
+    forward_to: str | None = None
+    dead_letters_of: str | None = None

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from outbox_emulators.servicebus.edges import Edge, Edges
 from outbox_emulators.servicebus.entry import Entry
-from outbox_emulators.servicebus.partitions import PARTITIONS, partition_of
+from outbox_emulators.servicebus.partitions import PARTITIONS, partition_in
 
 
 class ReadyQueue:
-    """The messages that wait to be received, in order of their sequence numbers.
+    """The messages that wait to be received, in the order in which they came.
 
     New ones are added at the end; one that is requeued returns to its place.
     """
@@ -28,16 +28,16 @@ class ReadyQueue:
         return self._length
 
     def append(self, entry: Entry) -> None:
-        """Add an entry whose sequence number is higher than all before."""
+        """Add an entry that comes after all before."""
         entry.waiting = True
         self._length += 1
         self._fresh.append(entry)
 
     def requeue(self, entry: Entry) -> None:
-        """Add an entry at the place of its sequence number."""
+        """Add an entry at its place."""
         entry.waiting = True
         self._length += 1
-        heapq.heappush(self._returned, (entry.sequence_number, next(self._ties), entry))
+        heapq.heappush(self._returned, (entry.order, next(self._ties), entry))
 
     def remove(self, entry: Entry) -> None:
         """Remove an entry wherever it is; no harm if it does not wait here."""
@@ -70,14 +70,11 @@ class ReadyQueue:
     def _returned_is_next(self) -> bool:
         if not self._returned:
             return False
-        return not self._fresh or self._returned[0][0] < self._fresh[0].sequence_number
+        return not self._fresh or self._returned[0][0] < self._fresh[0].order
 
 
 class PartitionedReadyQueue(ReadyQueue):
-    """The messages of a partitioned entity: in order within each partition only.
-
-    Messages without a session id or partition key go to the partitions in turn.
-    """
+    """The messages of a partitioned entity: in order within each partition only."""
 
     def __init__(self, edges: Edges) -> None:
         self._edges = edges
@@ -97,7 +94,7 @@ class PartitionedReadyQueue(ReadyQueue):
 
     def head(self) -> Entry | None:
         heads = [head for partition in self._partitions if (head := partition.head()) is not None]
-        return min(heads, key=lambda head: head.sequence_number, default=None)
+        return min(heads, key=lambda head: head.order, default=None)
 
     def take(self) -> Entry | None:
         """Remove and return the first entry of any partition."""
@@ -110,9 +107,7 @@ class PartitionedReadyQueue(ReadyQueue):
         return entry
 
     def _of(self, entry: Entry) -> ReadyQueue:
-        key = entry.message.routing_key
-        number = entry.sequence_number % PARTITIONS if key is None else partition_of(key)
-        return self._partitions[number]
+        return self._partitions[partition_in(entry.sequence_number)]
 
 
 ReadyQueueFactory = Callable[[], ReadyQueue]

@@ -11,7 +11,7 @@ from proton import Delivery, Link, Message, ProtonException, Receiver, Sender, i
 
 from outbox_emulators.servicebus import settlement
 from outbox_emulators.servicebus.connection import AmqpConnection
-from outbox_emulators.servicebus.errors import DecodeFailed, NotFound, ServiceBusError
+from outbox_emulators.servicebus.errors import DecodeFailed, ServiceBusError
 from outbox_emulators.servicebus.links import LinkEndpoint
 from outbox_emulators.servicebus.namespace import MANAGEMENT_SUFFIX
 
@@ -33,7 +33,7 @@ class NodeEndpoint(LinkEndpoint):
         if self.path is not None:
             entity = self.path[: -len(MANAGEMENT_SUFFIX)]
             if not self.connection.broker.namespace.has(entity):
-                raise NotFound(f"The messaging entity '{entity}' could not be found.")
+                raise self.connection.broker.namespace.missing(self.path)
 
 
 class RequestEndpoint(NodeEndpoint):
@@ -120,5 +120,10 @@ def properties_of(request: Message) -> Mapping[str, Any]:
 
 def failure(error: ServiceBusError) -> Message:
     """The answer to a management request that was refused."""
-    condition = {"errorCondition": symbol(error.condition)}
-    return response("statusCode", "statusDescription", error.status, error.description, condition)
+    return management_response(error.status, error.description, error.condition)
+
+
+def management_response(status: int, description: str, condition: str | None = None) -> Message:
+    """The answer of a management node."""
+    more = EMPTY if condition is None else {"errorCondition": symbol(condition)}
+    return response("statusCode", "statusDescription", status, description, more)

@@ -11,6 +11,7 @@ from aiohttp import web
 from outbox_emulators.servicebus.admin import Admin
 from outbox_emulators.servicebus.attach import attach
 from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, SharedAccess
+from outbox_emulators.servicebus.authorization import AuthorizationRule, Right
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.edges import DEFAULT_SEED, Edges
@@ -55,9 +56,11 @@ class ServiceBusServer:
         self._timers = TimerQueue(clock)
         self._runner = TimerRunner(self._timers)
         chosen = Edges(edges)
+        namespace = Namespace(entities, self._timers, chosen)
+        namespace.authorization = (AuthorizationRule(KEY_NAME, Right.ANY, key, key), *entities.authorization)
         self.broker = Broker(
-            Namespace(entities, self._timers, chosen),
-            SharedAccess(key, lambda: clock() / 1000),
+            namespace,
+            SharedAccess(namespace.rules_of, lambda: clock() / 1000),
             chosen,
             tier=tier,
             ack_delay_ms=ack_delay_ms,
@@ -75,6 +78,7 @@ class ServiceBusServer:
             lambda: AmqpConnection(self.broker, attach), self._host, self._port
         )
         self._port = self._server.sockets[0].getsockname()[1]
+        self.broker.namespace.endpoint = f"sb://{self._host}:{self._port}/"
         self._web = web.AppRunner(Admin(self.broker).application(), access_log=None)
         await self._web.setup()
         site = web.TCPSite(self._web, self._host, self._admin_port)

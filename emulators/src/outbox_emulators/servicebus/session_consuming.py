@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proton import Data, Sender, symbol
 
+from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.consuming import ConsumeEndpoint
 from outbox_emulators.servicebus.entry import Entry, Lock
@@ -16,9 +17,6 @@ SESSION_FILTER = "com.microsoft:session-filter"
 SESSION_LOCKED_UNTIL = "com.microsoft:locked-until-utc"
 ACCEPT_TIMEOUT = "com.microsoft:timeout"
 DEFAULT_ACCEPT_TIMEOUT_MS = 60_000
-
-_TICKS_PER_MS = 10_000
-_UNIX_EPOCH_TICKS = 621_355_968_000_000_000
 
 
 class SessionEndpoint(ConsumeEndpoint):
@@ -68,7 +66,7 @@ class SessionEndpoint(ConsumeEndpoint):
         chosen = link.source.filter
         chosen.clear()
         chosen.put_dict({symbol(SESSION_FILTER): session.id})
-        ticks = session.locked_until_ms * _TICKS_PER_MS + _UNIX_EPOCH_TICKS
+        ticks = session.locked_until_ms * codec.TICKS_PER_MS + codec.UNIX_EPOCH_TICKS
         link.properties = {symbol(SESSION_LOCKED_UNTIL): ticks}
         link.open()
         self.connection.schedule_flush()

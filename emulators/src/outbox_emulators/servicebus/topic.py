@@ -9,10 +9,11 @@ from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.ends import Entity, Inlet, make_outlet
 from outbox_emulators.servicebus.entity_types import QueueEntity, SubscriptionEntity, TopicEntity
 from outbox_emulators.servicebus.entry import Entry, State
-from outbox_emulators.servicebus.errors import MessageNotFound, NotAllowed
-from outbox_emulators.servicebus.filters import copies
+from outbox_emulators.servicebus.errors import AlreadyExists, MessageNotFound, NotAllowed, NotFound
+from outbox_emulators.servicebus.filters import Rule, copies
+from outbox_emulators.servicebus.forwarding import Forward
 from outbox_emulators.servicebus.message import Message
-from outbox_emulators.servicebus.ready_queue import ready_queue_factory
+from outbox_emulators.servicebus.partitions import SequenceNumbers
 from outbox_emulators.servicebus.timers import TimerQueue
 
 
@@ -31,11 +32,18 @@ class Destination(Protocol):
 class Queue(Entity):
     """A queue."""
 
-    def __init__(self, entity: QueueEntity, timers: TimerQueue, edges: Edges | None = None) -> None:
+    def __init__(
+        self,
+        entity: QueueEntity,
+        timers: TimerQueue,
+        edges: Edges | None = None,
+        forward: Forward | None = None,
+    ) -> None:
         self.entity = entity
         self.inlet = Inlet(entity.name, entity.sending, timers)
-        ready_queue = ready_queue_factory(edges, partitioned=entity.sending.partitioned)
-        self.outlet = make_outlet(entity.name, entity.receiving, None, timers, ready_queue)
+        self.outlet = make_outlet(
+            entity.name, entity.receiving, None, timers, edges, forward, partitioned=entity.sending.partitioned
+        )
         self._requires_session = entity.receiving.requires_session
         super().__init__(entity.name, entity.management, timers, self.inlet, self.outlet)
 
@@ -65,14 +73,26 @@ class Subscription(Entity):
     """One subscription of a topic."""
 
     def __init__(
-        self, topic: TopicEntity, entity: SubscriptionEntity, timers: TimerQueue, edges: Edges | None = None
+        self,
+        topic: TopicEntity,
+        entity: SubscriptionEntity,
+        timers: TimerQueue,
+        edges: Edges | None = None,
+        forward: Forward | None = None,
     ) -> None:
         self.entity = entity
         self.name = entity.name
         self.rules = entity.rules
         path = f"{topic.name}/Subscriptions/{entity.name}"
-        ready_queue = ready_queue_factory(edges, partitioned=topic.sending.partitioned)
-        self.outlet = make_outlet(path, entity.receiving, topic.default_ttl_ms, timers, ready_queue)
+        self.outlet = make_outlet(
+            path,
+            entity.receiving,
+            topic.default_ttl_ms,
+            timers,
+            edges,
+            forward,
+            partitioned=topic.sending.partitioned,
+        )
         self._requires_session = entity.receiving.requires_session
         super().__init__(path, entity.management, timers, self.outlet)
 
@@ -80,6 +100,27 @@ class Subscription(Entity):
         """Apply a new description; what can be set only on creation stays, and so do the rules."""
         self.entity, self.management = entity, entity.management
         self.outlet.update(entity.receiving, topic.default_ttl_ms)
+
+    def rule(self, name: str) -> Rule | None:
+        """Return the rule of a name, whatever its case."""
+        return next((rule for rule in self.rules if rule.name.lower() == name.lower()), None)
+
+    def add_rule(self, rule: Rule) -> None:
+        """Add a rule; it holds for what is sent from now on. Raises AlreadyExists."""
+        if self.rule(rule.name) is not None:
+            raise AlreadyExists(f"The rule '{rule.name}' of the subscription '{self.path}' already exists.")
+        self.rules = (*self.rules, rule)
+
+    def replace_rule(self, old: Rule, new: Rule) -> None:
+        """Put a rule in the place of another."""
+        self.rules = tuple(new if rule is old else rule for rule in self.rules)
+
+    def remove_rule(self, name: str) -> None:
+        """Remove a rule. Raises NotFound."""
+        found = self.rule(name)
+        if found is None:
+            raise NotFound(f"The rule '{name}' of the subscription '{self.path}' could not be found.")
+        self.rules = tuple(rule for rule in self.rules if rule is not found)
 
     def offer(self, message: Message, sequence_number: int) -> None:
         """Enqueue a copy of a message that was sent to the topic, if a rule matches."""
@@ -97,13 +138,20 @@ class Subscription(Entity):
 class Topic(Entity):
     """A topic. Scheduled messages wait in it; when they come due they go to the subscriptions."""
 
-    def __init__(self, entity: TopicEntity, timers: TimerQueue, edges: Edges | None = None) -> None:
+    def __init__(
+        self,
+        entity: TopicEntity,
+        timers: TimerQueue,
+        edges: Edges | None = None,
+        forward: Forward | None = None,
+    ) -> None:
         self.entity = entity
         self.inlet = Inlet(entity.name, entity.sending, timers)
-        self.subscriptions = [Subscription(entity, each, timers, edges) for each in entity.subscriptions]
+        self.subscriptions = [Subscription(entity, each, timers, edges, forward) for each in entity.subscriptions]
         self._timers = timers
         self._edges = edges
-        self._last_sequence_number = 0
+        self._forward = forward
+        self._numbers = SequenceNumbers(partitioned=entity.sending.partitioned)
         self._scheduled: dict[int, Message] = {}
         super().__init__(entity.name, entity.management, timers, self.inlet)
 
@@ -122,7 +170,7 @@ class Topic(Entity):
 
     def subscribe(self, entity: SubscriptionEntity) -> Subscription:
         """Create a subscription; it gets messages that are sent from now on."""
-        subscription = Subscription(self.entity, entity, self._timers, self._edges)
+        subscription = Subscription(self.entity, entity, self._timers, self._edges, self._forward)
         self.subscriptions.append(subscription)
         return subscription
 
@@ -131,8 +179,7 @@ class Topic(Entity):
         return [self._accept(message) if self.inlet.admit(message) else 0 for message in messages]
 
     def _accept(self, message: Message) -> int:
-        self._last_sequence_number += 1
-        number = self._last_sequence_number
+        number = self._numbers.next(message.routing_key)
         due = message.scheduled_ms
         if due is not None and due > self._timers.now():
             self._scheduled[number] = message
@@ -144,8 +191,7 @@ class Topic(Entity):
     def _enqueue_scheduled(self, number: int) -> None:
         message = self._scheduled.pop(number, None)
         if message is not None:
-            self._last_sequence_number += 1
-            self._fan_out(message, self._last_sequence_number)
+            self._fan_out(message, self._numbers.next(message.routing_key))
 
     def _fan_out(self, message: Message, number: int) -> None:
         for subscription in self.subscriptions:

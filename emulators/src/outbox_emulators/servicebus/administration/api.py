@@ -12,12 +12,20 @@ from outbox_emulators.servicebus.administration.catalog import Catalog
 from outbox_emulators.servicebus.administration.errors import ApiError, BadRequest, MethodNotAllowed, NotAuthorized
 from outbox_emulators.servicebus.administration.resources import Resources
 from outbox_emulators.servicebus.administration.targets import Context, Target, target_of
+from outbox_emulators.servicebus.authorization import Right
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.errors import Unauthorized
+from outbox_emulators.servicebus.namespace import path_of
 
 _OLDEST_VERSION = "2017-04"
 _VERSION = re.compile(r"\d{4}-\d{2}")
 _LARGEST_PAGE = 100
+_FORWARD_HEADERS = {
+    "ForwardTo": "ServiceBusSupplementaryAuthorization",
+    "ForwardDeadLetteredMessagesTo": "ServiceBusDlqSupplementaryAuthorization",
+}
+"""The headers with tokens for what an entity is to forward to, which clients send beside their own."""
+_NEEDED = {"GET": "EntityRead", "DELETE": "EntityDelete"}
 
 
 class ManagementApi:
@@ -41,14 +49,17 @@ class ManagementApi:
         except ApiError as error:
             return _xml(error.body(self._broker.namespace.name), error.status, "application/xml")
 
-    def _authorize(self, request: web.Request, path: str) -> None:
-        token = request.headers.get("Authorization")
+    def _authorize(self, request: web.Request, path: str, header: str = "Authorization") -> None:
+        token = request.headers.get(header)
         if not token:
-            raise NotAuthorized("MissingToken: The authorization header was not found.")
+            raise NotAuthorized(f"MissingToken: The {header} header was not found.")
         try:
-            self._broker.access.check(token, path)
+            claim = self._broker.access.check(token, path)
         except Unauthorized as error:
             raise NotAuthorized(error.description) from error
+        if not claim.rights & Right.MANAGE:
+            needed = _NEEDED.get(request.method, "EntityWrite")
+            raise NotAuthorized(f"Manage,{needed} claims required for this operation.")
 
     def _context(self, request: web.Request) -> Context:
         version = request.query.get("api-version", _OLDEST_VERSION)
@@ -62,7 +73,11 @@ class ManagementApi:
             return self._get(request, target)
         if request.method == "PUT":
             update = request.headers.get("If-Match") is not None
-            entry = target.put(atom.read_description(body), update=update)
+            description = atom.read_description(body)
+            for name, header in _FORWARD_HEADERS.items():
+                if destination := atom.text_of(description, name):
+                    self._authorize(request, path_of(destination), header)
+            entry = target.put(description, update=update)
             return self._entry(entry, 200 if update else 201)
         if request.method == "DELETE":
             target.delete()

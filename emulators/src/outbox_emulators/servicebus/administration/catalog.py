@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 from xml.etree.ElementTree import Element
 
-from outbox_emulators.servicebus.administration import atom, fields
+from outbox_emulators.servicebus.administration import atom, authorization, fields
 from outbox_emulators.servicebus.administration.descriptions import (
+    FORWARDS,
     QUEUE,
     SUBSCRIPTION,
     TOPIC,
@@ -19,7 +20,7 @@ from outbox_emulators.servicebus.administration.descriptions import (
     topic_entity,
     topic_values,
 )
-from outbox_emulators.servicebus.administration.errors import BadRequest, Conflict, EntityNotFound
+from outbox_emulators.servicebus.administration.errors import BadRequest, Conflict, EntityNotFound, NoDestination
 from outbox_emulators.servicebus.administration.idle import IdleWatch
 from outbox_emulators.servicebus.administration.rules import read_rule
 from outbox_emulators.servicebus.broker import Broker
@@ -90,8 +91,7 @@ class Catalog:
         return _sorted(self.known_subscription(topic, subscription).rules, lambda rule: rule.name)
 
     def rule(self, topic: str, subscription: str, name: str) -> Rule | None:
-        rules = self.known_subscription(topic, subscription).rules
-        return next((rule for rule in rules if rule.name.lower() == name.lower()), None)
+        return self.known_subscription(topic, subscription).rule(name)
 
     # Creating and changing
 
@@ -110,6 +110,7 @@ class Catalog:
     def _put_queue(self, name: str, description: Element, queue: Queue | None, version: str) -> Queue:
         current = None if queue is None else queue_values(queue, premium=self.premium)
         values = self._read(description, QUEUE, current, version)
+        self._check_forwarding(name, values)
         entity = queue_entity(name if queue is None else queue.inlet.name, values)
         if queue is None:
             queue = self._namespace.add_queue(entity)
@@ -141,6 +142,7 @@ class Catalog:
         values = self._read(
             description, SUBSCRIPTION, None if found is None else subscription_values(found), version
         )
+        self._check_forwarding(f"{topic_name}/Subscriptions/{name}", values)
         if found is None:
             found = topic.subscribe(subscription_entity(name, values, (self._first_rule(description),)))
         else:
@@ -163,11 +165,11 @@ class Catalog:
         _check_kind(description, "RuleDescription")
         if found is None:
             rule = read_rule(description, name, self._now())
-            owner.rules = (*owner.rules, rule)
+            owner.add_rule(rule)
         else:
             created = owner.times.created_ms if found.created_ms is None else found.created_ms
             rule = read_rule(description, found.name, created)
-            owner.rules = tuple(rule if each is found else each for each in owner.rules)
+            owner.replace_rule(found, rule)
         return rule
 
     # Deleting
@@ -185,21 +187,31 @@ class Catalog:
 
     def delete_rule(self, topic: str, subscription: str, name: str) -> None:
         """Delete a rule. Raises EntityNotFound."""
-        found = self.rule(topic, subscription, name)
-        if found is None:
-            raise EntityNotFound(f"The rule '{name}' of the subscription '{subscription}' does not exist.")
-        owner = self.known_subscription(topic, subscription)
-        owner.rules = tuple(rule for rule in owner.rules if rule is not found)
+        try:
+            self.known_subscription(topic, subscription).remove_rule(name)
+        except NotFound as error:
+            raise EntityNotFound(f"The rule '{name}' of '{topic}/{subscription}' does not exist.") from error
 
     # What they have in common
 
     def _read(
         self, description: Element, known: Iterable[fields.Field], current: fields.Values | None, version: str
     ) -> dict[str, Any]:
-        rules = description.find(atom.name("AuthorizationRules"))
-        if rules is not None and len(rules):
-            raise BadRequest("AuthorizationRules are not supported by the local Service Bus: there is one key.")
-        return fields.read(description, known, current, version=version, premium=self.premium)
+        values = fields.read(description, known, current, version=version, premium=self.premium)
+        before = () if current is None else current.get(authorization.NAME, ())
+        values[authorization.NAME] = authorization.read_rules(description, before, self._now())
+        if known is SUBSCRIPTION and values[authorization.NAME]:
+            raise BadRequest(f"A subscription has no {authorization.NAME}: those of its topic apply.")
+        return values
+
+    def _check_forwarding(self, path: str, values: fields.Values) -> None:
+        for destination in (values[name] for name in FORWARDS if values[name] is not None):
+            if self.entity(destination) is None:
+                raise NoDestination(destination)
+            if destination.lower() == path.lower():
+                raise BadRequest(f"'{path}' cannot forward to itself.")
+        if values["ForwardTo"] is not None and values["RequiresSession"]:
+            raise BadRequest("Auto-forwarding is not supported for an entity that requires sessions.")
 
     def _finish(self, entity: Entity, values: fields.Values) -> None:
         entity.times.updated_ms = self._now()

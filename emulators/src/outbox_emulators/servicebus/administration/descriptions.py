@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from outbox_emulators.servicebus.administration import authorization
 from outbox_emulators.servicebus.administration.fields import (
     BOOLEAN,
     DURATION,
+    ENTITY,
     INTEGER,
     STATUS,
     TEXT,
@@ -47,9 +49,10 @@ _ORDERING = Field("SupportOrdering", BOOLEAN, True)
 _IDLE = Field("AutoDeleteOnIdle", DURATION, low=5 * MINUTE_MS)
 _PARTITIONING = Field("EnablePartitioning", BOOLEAN, False, fixed=True)
 _EXPRESS = Field("EnableExpress", BOOLEAN, False)
-_FORWARD = Field("ForwardTo", TEXT, unsupported=True)
+_FORWARD = Field("ForwardTo", ENTITY)
 _METADATA = Field("UserMetadata", TEXT, high=1_024)
-_FORWARD_DEAD = Field("ForwardDeadLetteredMessagesTo", TEXT, unsupported=True)
+_FORWARD_DEAD = Field("ForwardDeadLetteredMessagesTo", ENTITY)
+FORWARDS = (_FORWARD.name, _FORWARD_DEAD.name)
 _MESSAGE_SIZE = Field(
     "MaxMessageSizeInKilobytes", INTEGER, low=1024, high=100 * _KIB, premium=True, since="2021-05"
 )
@@ -140,19 +143,23 @@ def _receiving(values: Values) -> Receiving:
         max_delivery_count=values["MaxDeliveryCount"],
         default_ttl_ms=values["DefaultMessageTimeToLive"],
         dead_letter_on_expiry=values["DeadLetteringOnMessageExpiration"],
+        forward_to=values[_FORWARD.name],
+        forward_dead_letters_to=values[_FORWARD_DEAD.name],
     )
 
 
 def _upkeep(values: Values) -> ManagementSettings:
     plain = ManagementSettings()
     return ManagementSettings(
-        auto_delete_on_idle_ms=values["AutoDeleteOnIdle"],
+        # An entity that forwards is never idle: the service sets the longest duration.
+        auto_delete_on_idle_ms=None if values.get(_FORWARD.name) else values["AutoDeleteOnIdle"],
         window_ms=values.get("DuplicateDetectionHistoryTimeWindow", plain.window_ms),
         max_size_megabytes=values.get("MaxSizeInMegabytes", plain.max_size_megabytes),
         batched_operations=values["EnableBatchedOperations"],
         express=values.get("EnableExpress", plain.express),
         ordering=values.get("SupportOrdering", plain.ordering),
         user_metadata=values["UserMetadata"],
+        authorization=values.get(authorization.NAME, plain.authorization),
         dead_letter_on_filter_errors=values.get(_DEAD_ON_FILTER.name, plain.dead_letter_on_filter_errors),
     )
 
@@ -219,6 +226,8 @@ def _receiving_values(receiving: Receiving, management: ManagementSettings) -> d
         "DefaultMessageTimeToLive": receiving.default_ttl_ms,
         "DeadLetteringOnMessageExpiration": receiving.dead_letter_on_expiry,
         "MaxDeliveryCount": receiving.max_delivery_count,
+        _FORWARD.name: receiving.forward_to,
+        _FORWARD_DEAD.name: receiving.forward_dead_letters_to,
         **_upkeep_values(management),
     }
 
@@ -228,4 +237,5 @@ def _upkeep_values(management: ManagementSettings) -> dict[str, Any]:
         "EnableBatchedOperations": management.batched_operations,
         "AutoDeleteOnIdle": management.auto_delete_on_idle_ms,
         "UserMetadata": management.user_metadata,
+        authorization.NAME: management.authorization,
     }

@@ -38,6 +38,15 @@ class BadRequest(ApiError):
         super().__init__(f"SubCode=40000. Bad Request. {what} {_MORE}")
 
 
+class NoDestination(ApiError):
+    """What is to be forwarded to does not exist (azure-service-bus issue 203)."""
+
+    status = 400
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"SubCode=40400. The auto forwarding destination entity '{name}' does not exist. {_MORE}")
+
+
 class NotAuthorized(ApiError):
     """There is no valid token."""
 

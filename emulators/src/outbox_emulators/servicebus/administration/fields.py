@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 from outbox_emulators.properties import parse_duration
 from outbox_emulators.servicebus.administration import atom
 from outbox_emulators.servicebus.administration.errors import BadRequest
+from outbox_emulators.servicebus.namespace import path_of
 from outbox_emulators.servicebus.status import Status
 
 Values = Mapping[str, Any]
@@ -59,6 +60,7 @@ BOOLEAN = Type("boolean", _read_boolean, lambda value: "true" if value else "fal
 INTEGER = Type("integer", int, str)
 DURATION = Type("ISO 8601 duration", _read_duration, write_duration)
 TEXT = Type("text", str, str)
+ENTITY = Type("entity", path_of, str)
 STATUS = Type("status", Status, lambda value: str(value.value))
 
 

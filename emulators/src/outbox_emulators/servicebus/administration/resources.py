@@ -5,7 +5,9 @@ from __future__ import annotations
 from xml.etree.ElementTree import Element
 
 from outbox_emulators.servicebus.administration import atom, fields, xml
+from outbox_emulators.servicebus.administration.authorization import write_rules
 from outbox_emulators.servicebus.administration.descriptions import (
+    FORWARDS,
     QUEUE,
     SUBSCRIPTION,
     TOPIC,
@@ -38,7 +40,8 @@ class Resources:
         values = queue_values(queue, premium=self._premium)
         counts = _counts(queue.outlet)
         children: _Children = [
-            *fields.write(values, QUEUE, version=self._version),
+            *self._properties(values, QUEUE),
+            write_rules(queue.management.authorization),
             ("SizeInBytes", str(queue.outlet.size_bytes)),
             ("MessageCount", str(sum(counts))),
             *_common(queue, *counts),
@@ -48,7 +51,8 @@ class Resources:
     def topic(self, topic: Topic) -> atom.Entry:
         values = topic_values(topic, premium=self._premium)
         children: _Children = [
-            *fields.write(values, TOPIC, version=self._version),
+            *self._properties(values, TOPIC),
+            write_rules(topic.management.authorization),
             ("SizeInBytes", str(topic.size_bytes)),
             *_common(topic, 0, 0, topic.scheduled),
             ("SubscriptionCount", str(len(topic.subscriptions))),
@@ -64,7 +68,7 @@ class Resources:
     def subscription(self, subscription: Subscription) -> atom.Entry:
         counts = _counts(subscription.outlet)
         children: _Children = [
-            *fields.write(subscription_values(subscription), SUBSCRIPTION, version=self._version),
+            *self._properties(subscription_values(subscription), SUBSCRIPTION),
             ("MessageCount", str(sum(counts))),
             *_common(subscription, *counts),
         ]
@@ -89,23 +93,35 @@ class Resources:
         described = atom.element("NamespaceInfo", children)
         return atom.Entry(name, f"{self._base}/$namespaceinfo", created_ms, created_ms, described)
 
+    def _properties(self, values: fields.Values, known: tuple[fields.Field, ...]) -> list[Element]:
+        host = self._base.partition("://")[2]
+        found = {name: f"sb://{host}/{values[name]}" for name in FORWARDS if values.get(name) is not None}
+        return fields.write({**values, **found}, known, version=self._version)
+
     def _entry(self, title: str, entity: Entity, description: Element) -> atom.Entry:
         times = entity.times
         return atom.Entry(title, f"{self._base}/{entity.path}", times.created_ms, times.updated_ms, description)
 
 
-def _counts(outlet: Outlet) -> tuple[int, int, int]:
-    """Return how many messages are active (locked and deferred ones included), dead-lettered and scheduled."""
-    live, dead = outlet.messages.counts(), outlet.dead_letters.counts()
-    return live.active + live.locked + live.deferred, dead.active + dead.locked + dead.deferred, live.scheduled
+def _counts(outlet: Outlet) -> tuple[int, int, int, int]:
+    """Return how many messages are active, dead-lettered, scheduled, and could not be forwarded.
+
+    Locked and deferred ones are included.
+    """
+    live = outlet.messages.counts()
+    dead, transfer = (
+        counts.active + counts.locked + counts.deferred
+        for counts in (outlet.dead_letters.counts(), outlet.transfer_dead_letters.counts())
+    )
+    return live.active + live.locked + live.deferred, dead, live.scheduled, transfer
 
 
-def _common(entity: Entity, active: int, dead: int, scheduled: int) -> _Children:
+def _common(entity: Entity, active: int, dead: int, scheduled: int, transfer: int = 0) -> _Children:
     counts = [
         ("ActiveMessageCount", str(active)),
         ("DeadLetterMessageCount", str(dead)),
         ("ScheduledMessageCount", str(scheduled)),
-        ("TransferDeadLetterMessageCount", "0"),
+        ("TransferDeadLetterMessageCount", str(transfer)),
         ("TransferMessageCount", "0"),
     ]
     details = atom.element("CountDetails")

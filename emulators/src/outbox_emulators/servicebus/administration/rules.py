@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from outbox_emulators.properties import parse_duration
 from outbox_emulators.servicebus.administration import atom, xml
 from outbox_emulators.servicebus.administration.errors import BadRequest
 from outbox_emulators.servicebus.administration.fields import write_duration
-from outbox_emulators.servicebus.codec import Timestamp
+from outbox_emulators.servicebus.codec import Moment
 from outbox_emulators.servicebus.filters import (
     CORRELATION_PROPERTIES,
     CorrelationFilter,
@@ -25,12 +26,9 @@ from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, 
 _COMPATIBILITY = "20"
 _INT32_END = 2**31
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class _LocalTimestamp(Timestamp):
-    """A moment that was given without a zone, and is shown without one."""
-
-    __slots__ = ()
+_TICKS_PER_S = 10_000_000
+# A fraction of up to seven digits: what .NET's DateTime has, and Python's has not.
+_MOMENT = re.compile(r"(?P<seconds>[^.+Z]+?)(?:\.(?P<fraction>\d{1,7}))?(?P<zone>Z|[+-]\d\d:\d\d|)")
 
 
 class _Duration(int):
@@ -132,12 +130,15 @@ def _read_value(key: str, value: Element) -> Any:
     )
 
 
-def _read_moment(text: str) -> Timestamp:
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        # It is read as UTC, as the timestamps of messages are.
-        return _LocalTimestamp((found.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1))
-    return Timestamp((found - _EPOCH) // timedelta(milliseconds=1))
+def _read_moment(text: str) -> Moment:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    found = datetime.fromisoformat(match["seconds"] + match["zone"])
+    # Without a zone it is read as UTC, as the timestamps of messages are.
+    moment = found if match["zone"] else found.replace(tzinfo=UTC)
+    seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    return Moment(seconds * _TICKS_PER_S + int((match["fraction"] or "").ljust(7, "0")), local=not match["zone"])
 
 
 # Writing
@@ -206,13 +207,20 @@ def _write_key_values(tag: str, values: Mapping[str, Any]) -> Element:
 def _write_value(value: Any) -> tuple[str, str]:
     if isinstance(value, bool):
         return "boolean", "true" if value else "false"
-    if isinstance(value, Timestamp):
-        text = (_EPOCH + timedelta(milliseconds=value)).replace(tzinfo=None).isoformat()
-        return "dateTime", text if isinstance(value, _LocalTimestamp) else text + "Z"
+    if isinstance(value, Moment):
+        return "dateTime", _write_moment(value)
     if isinstance(value, _Duration):
         return "duration", write_duration(value)
     if isinstance(value, int):
-        return "int" if -_INT32_END <= value < _INT32_END else "long", str(value)
+        # One that came over AMQP has a type of its own, which writes itself in another way.
+        return "int" if -_INT32_END <= value < _INT32_END else "long", str(int(value))
     if isinstance(value, float):
-        return "double", repr(value)
+        return "double", repr(float(value))
     return "string", str(value)
+
+
+def _write_moment(moment: Moment) -> str:
+    seconds, fraction = divmod(moment.ticks, _TICKS_PER_S)
+    text = (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
+    digits = f".{fraction:07d}".rstrip("0") if fraction else ""
+    return text + digits + ("" if moment.local else "Z")

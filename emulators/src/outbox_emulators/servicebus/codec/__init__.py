@@ -20,13 +20,26 @@ from outbox_emulators.servicebus.codec.encoding import (
     encode_uint,
     encode_value,
 )
-from outbox_emulators.servicebus.codec.types import DESCRIBED, NULL, CodecError, Symbol, Timestamp, Value
+from outbox_emulators.servicebus.codec.types import (
+    DESCRIBED,
+    NULL,
+    TICKS_PER_MS,
+    UNIX_EPOCH_TICKS,
+    CodecError,
+    Moment,
+    Symbol,
+    Timestamp,
+    Value,
+)
 
 __all__ = [
     "DECODE_ERRORS",
     "DESCRIBED",
     "NULL",
+    "TICKS_PER_MS",
+    "UNIX_EPOCH_TICKS",
     "CodecError",
+    "Moment",
     "Symbol",
     "Timestamp",
     "Value",

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from uuid import UUID
 
-from outbox_emulators.servicebus.codec.types import DESCRIBED, CodecError, Symbol, Value
+from outbox_emulators.servicebus.codec.types import DESCRIBED, UNIX_EPOCH_TICKS, CodecError, Moment, Symbol, Value
 
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
@@ -24,6 +24,7 @@ _MOST_EMPTY_ITEMS = 65536
 _LAST_CHARACTER = 0x10FFFF
 
 _NULL = 0x40
+_DATETIME_OFFSET = "com.microsoft:datetime-offset"
 
 
 _Reader = Callable[[bytes, int], tuple[Value, int]]
@@ -225,14 +226,20 @@ def _reader(code: int) -> _Reader:
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Value, int]:
-    """Decode the value at `at`; return it and the offset after it. Descriptors are skipped.
+    """Decode the value at `at`; return it and the offset after it.
+
+    Descriptors are skipped, but for that of .NET's DateTimeOffset, which Service Bus has as ticks ("AMQP 1.0
+    protocol guide", learn.microsoft.com).
 
     Raises one of `DECODE_ERRORS` when the bytes are not valid.
     """
     code = data[at]
     if code == DESCRIBED:
-        _, at = decode(data, at + 1)
-        return decode(data, at)
+        descriptor, at = decode(data, at + 1)
+        value, at = decode(data, at)
+        if descriptor == _DATETIME_OFFSET and isinstance(value, int):
+            value = Moment(value - UNIX_EPOCH_TICKS)
+        return value, at
     return _reader(code)(data, at + 1)
 
 

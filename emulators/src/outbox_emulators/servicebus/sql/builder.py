@@ -181,8 +181,18 @@ class Builder(Transformer[Token, Any]):
     def newid(self, parts: list[Any]) -> Node:
         return Node(lambda message: str(uuid4()))
 
-    def property_function(self, parts: list[Any]) -> PropertyName:
-        return PropertyName(unquote(str(parts[0])), system=False)
+    def property_function(self, parts: list[Any]) -> Node:
+        """Read the property whose name an expression yields; any expression of a string is valid."""
+        name = expression(self._value(parts[0]))
+
+        def evaluate(message: Message) -> Any:
+            found = name(message)
+            if not isinstance(found, str):
+                return None
+            value = PropertyName(found, system=False).read(message)
+            return None if value is MISSING else value
+
+        return Node(evaluate)
 
     def parameter(self, parts: list[Any]) -> Node:
         name = str(parts[0]).lower()

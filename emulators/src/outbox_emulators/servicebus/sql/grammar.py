@@ -40,7 +40,7 @@ _GRAMMAR = r"""
 
     exists: "EXISTS"i "(" property ")"
     newid: "NEWID"i "(" ")"
-    property_function: ("PROPERTY"i | "P"i) "(" STRING ")"
+    property_function: _PROPERTY "(" _or ")"
     parameter: "@" NAME
     constant: STRING -> string
             | INTEGER -> integer
@@ -50,6 +50,7 @@ _GRAMMAR = r"""
     property: (SCOPE ".")? (NAME | DELIMITED | QUOTED)
 
     SCOPE.5: /(sys|user)(?=\s*\.)/i
+    _PROPERTY.5: /(property|p)(?=\s*\()/i
     _SEPARATOR: "," | ";"
     EQUALS: "="
     COMPARE: "<>" | "!=" | ">=" | "<=" | ">" | "<"

@@ -1,0 +1,123 @@
+"""Operations on messages: peek, schedule, delete, receive deferred ones, settle them, renew locks."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from proton import Data, int32, timestamp
+
+from outbox_emulators.servicebus.entry import Entry, Lock
+from outbox_emulators.servicebus.errors import ArgumentInvalid, NotAllowed
+from outbox_emulators.servicebus.limits import Limits
+from outbox_emulators.servicebus.management.request import Request, Result, array, elements
+from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.session_queue import SessionQueue
+
+
+def renew_locks(request: Request) -> Result:
+    queue = request.queue()
+    if isinstance(queue, SessionQueue):
+        raise NotAllowed("The lock of a message of a session cannot be renewed: renew that of the session.")
+    moments = [timestamp(queue.renew_lock(token)) for token in _tokens(request)]
+    return {"expirations": array(Data.TIMESTAMP, moments)}
+
+
+def receive_by_sequence_number(request: Request) -> Result:
+    queue = request.queue()
+    numbers = _numbers(request)
+    delete = int(request.body["receiver-settle-mode"]) == 0
+    if isinstance(queue, SessionQueue):
+        session_id = str(request.body["session-id"])
+        queue.check_held(session_id, request.owned())
+        taken = queue.receive_deferred(numbers, delete=delete, session_id=session_id)
+    else:
+        taken = queue.receive_deferred(numbers, delete=delete)
+    return {"messages": [_locked_message(entry, lock) for entry, lock in taken]}
+
+
+def update_disposition(request: Request) -> Result:
+    queue, body = request.queue(), request.body
+    status = str(body["disposition-status"])
+    changes = {str(name): value for name, value in (body.get("properties-to-modify") or {}).items()}
+    for token in _tokens(request):
+        if status == "completed":
+            queue.complete(token)
+        elif status == "abandoned":
+            queue.abandon(token, changes)
+        elif status == "defered":
+            queue.defer(token, changes)
+        elif status == "suspended":
+            queue.dead_letter(token, body.get("deadletter-reason"), body.get("deadletter-description"), changes)
+        else:
+            raise ArgumentInvalid(f"The disposition status '{status}' is not supported.")
+    return {}
+
+
+def peek(request: Request) -> Result:
+    """Peek; with `omit-message-body`, which azure-sdk-for-js sends, without what the messages carry."""
+    body = request.body
+    start, limit = int(body["from-sequence-number"]), int(body["message-count"])
+    topic = request.broker.namespace.topics.get(request.path.lower())
+    if topic is not None:
+        entries = topic.peek(start, limit)
+    else:
+        entries = request.queue().peek(start, limit, body.get("session-id"))
+    if not entries:
+        return None
+    omits = bool(body.get("omit-message-body"))
+    return {"messages": [{"message": entry.encode(omit_body=omits)} for entry in entries]}
+
+
+def schedule(request: Request) -> Result:
+    destination = request.broker.namespace.destination(request.path)
+    limit = request.broker.limits(destination.inlet.settings).message
+    messages = []
+    for each in request.body["messages"]:
+        data = bytes(each["message"])
+        if len(data) > limit:
+            raise ArgumentInvalid(f"A message takes {len(data)} bytes; the limit is {limit}.")
+        message = parse(data).identified()
+        if message.scheduled_ms is None:
+            raise ArgumentInvalid("A message to schedule has no x-opt-scheduled-enqueue-time.")
+        messages.append(message)
+    return {"sequence-numbers": array(Data.LONG, destination.publish(messages))}
+
+
+def cancel_scheduled(request: Request) -> Result:
+    request.broker.namespace.destination(request.path).cancel_scheduled(_numbers(request))
+    return {}
+
+
+def delete_messages(request: Request) -> Result:
+    """Delete messages that were enqueued before a moment ("Batch delete messages", learn.microsoft.com).
+
+    The fields are those of azure-sdk-for-js and -go. Not for partitioned entities, and limited by the tier.
+    """
+    queue, body = request.queue(), request.body
+    limit, before_ms = int(body["message-count"]), int(body["enqueued-time-utc"])
+    largest = Limits.of(request.broker.tier).deletion
+    if not 1 <= limit <= largest:
+        raise ArgumentInvalid(f"The message-count is {limit}; it must be from 1 to {largest}.")
+    if queue.settings.partitioned:
+        raise NotAllowed(f"Messages of the partitioned entity '{request.path}' cannot be deleted in a batch.")
+    session_id = None
+    if isinstance(queue, SessionQueue):
+        session_id = str(body["session-id"])
+        queue.check_held(session_id, request.owned())
+    deleted = queue.delete_messages(limit, before_ms, session_id)
+    return {"message-count": int32(deleted)} if deleted else None
+
+
+def _tokens(request: Request) -> list[UUID]:
+    return [UUID(str(token)) for token in elements(request.body["lock-tokens"])]
+
+
+def _numbers(request: Request) -> list[int]:
+    return [int(number) for number in elements(request.body["sequence-numbers"])]
+
+
+def _locked_message(entry: Entry, lock: Lock | None) -> dict[str, Any]:
+    if lock is None:
+        return {"message": entry.encode()}
+    return {"lock-token": lock.token, "message": entry.encode(lock.until_ms)}
