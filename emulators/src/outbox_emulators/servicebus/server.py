@@ -137,14 +137,16 @@ class ServiceBusServer:
     @property
     def connection_string(self) -> str:
         """What a ServiceBusClient needs to reach this broker."""
-        return f"{self._endpoint(self._port)}UseDevelopmentEmulator=true;"
+        return f"{self._endpoint(self._host, self._port)}UseDevelopmentEmulator=true;"
 
     @property
     def secure_connection_strings(self) -> tuple[str, str] | None:
         """The same with TLS, and what administration clients and those over WebSockets need; None without TLS."""
         if self._secured is None:
             return None
-        return self._endpoint(self._secured.port), self._endpoint(self._secured.https_port)
+        # Not an IP address, which clients may not ask for by the name of the server (RFC 6066, section 3).
+        ports = self._secured.port, self._secured.https_port
+        return self._endpoint("localhost", ports[0]), self._endpoint("localhost", ports[1])
 
-    def _endpoint(self, port: int) -> str:
-        return f"Endpoint=sb://{self._host}:{port};SharedAccessKeyName={KEY_NAME};SharedAccessKey={self._key};"
+    def _endpoint(self, host: str, port: int) -> str:
+        return f"Endpoint=sb://{host}:{port};SharedAccessKeyName={KEY_NAME};SharedAccessKey={self._key};"
