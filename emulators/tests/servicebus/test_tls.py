@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import ClientConnectorCertificateError, WSServerHandshakeError
+from aiohttp import ClientConnectorCertificateError, WSMsgType, WSServerHandshakeError
 from azure.servicebus import ServiceBusMessage, TransportType
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
@@ -50,17 +50,23 @@ def client_of(server: ServiceBusServer, kind: TransportType, **options: Any) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_messages_of_every_size_pass(secure: ServiceBusServer, kind: TransportType) -> None:
-    bodies = [b"small", bytes(200_000)]
-    async with client_of(secure, kind, socket_timeout=2) as client:
-        async with client.get_queue_sender("orders") as sender:
+    # Together they are more than what is kept for a client that has yet to read.
+    bodies = [b"small", *([bytes(200_000)] * 8)]
+    received: list[bytes] = []
+    async with (
+        client_of(secure, kind, socket_timeout=2) as client,
+        client.get_queue_sender("orders") as sender,
+        client.get_queue_receiver("orders", prefetch_count=20) as receiver,
+    ):
+        for total in (len(bodies), 2 * len(bodies)):
             for body in bodies:
                 await sender.send_messages(ServiceBusMessage(body))
-        async with client.get_queue_receiver("orders") as receiver:
-            received = await receiver.receive_messages(max_message_count=2, max_wait_time=5)
-            for message in received:
-                await receiver.complete_message(message)
+            while len(received) < total:
+                for message in await receiver.receive_messages(max_message_count=20, max_wait_time=5):
+                    await receiver.complete_message(message)
+                    received.append(b"".join(message.body))
 
-    assert [b"".join(message.body) for message in received] == bodies
+    assert received == bodies * 2
     assert secure.broker.namespace.outlet("orders").messages.counts().active == 0
 
 
@@ -146,6 +152,25 @@ async def test_a_client_without_the_subprotocol_or_with_text_is_refused(secure: 
             for connection in secure.broker.connections:
                 await asyncio.wait_for(connection.gone.wait(), 5)
     assert not secure.broker.connections
+
+
+@pytest.mark.parametrize(("ends", "code"), [("close", 1000), ("abort", 1006)])
+async def test_a_websocket_that_is_cut_ends_without_a_close_frame(
+    secure: ServiceBusServer, ends: str, code: int
+) -> None:
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{secure.admin_port}") as session,
+        session.ws_connect(WEBSOCKET, protocols=["AMQPWSB10"]) as socket,
+    ):
+        [connection] = secure.broker.connections
+        if ends == "abort":
+            connection.abort()
+        else:
+            connection.close(None)
+        while (await socket.receive(5)).type is WSMsgType.BINARY:
+            pass
+        assert socket.close_code == code
+        await asyncio.wait_for(connection.gone.wait(), 5)
 
 
 async def test_neither_is_served_unless_it_is_asked_for(server: ServiceBusServer) -> None:

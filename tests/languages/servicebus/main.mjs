@@ -18,6 +18,8 @@ import "./topics.mjs";
 import "./rules.mjs";
 import "./subscribing.mjs";
 import "./errors.mjs";
+import "./access.mjs";
+import "./forwarding.mjs";
 import "./administration.mjs";
 import "./secure.mjs";
 import { main } from "./harness.mjs";

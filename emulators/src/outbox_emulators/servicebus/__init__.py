@@ -1,7 +1,8 @@
 """A Service Bus namespace on a laptop: an AMQP 1.0 broker with the semantics of Service Bus, in memory.
 
     command                       the broker as a process
-    server.ServiceBusServer       start, stop, ports, connection string
+    server.ServiceBusServer       start, stop, connection strings
+    listeners                     ports, plain and with TLS                      → certificates
     │
     │ HTTP
     ├─ admin                      health, counts, statuses, refusals, edges    → fault_api, fault_injection
@@ -15,6 +16,7 @@
     │   ├─ publishing             links from senders                           → acknowledgements, delayed_answers
     │   ├─ consuming              links to receivers                           → settlement, delayed_answers
     │   └─ session_consuming      links to receivers of a session
+    ├─ websockets                 WebSocket ↔ connection
     ├─ connection                 socket ↔ engine ↔ links                      → engine, frames, sasl, frame_faults
     ├─ broker                     what connections share                       → auth, limits
     ├─ connections                all that are open, and what ends them
@@ -38,9 +40,9 @@ faults). Imports go down this list; nothing imports upwards.
 Served: queues, topics and subscriptions with SQL and correlation rules; sessions with state; peek-lock and
 receive-and-delete; complete, abandon, defer, dead-letter; renewal of locks; scheduled messages; peek; duplicate
 detection; partitioned entities; time to live; batches; limits of the Standard and Premium tiers; shared access
-signatures and SASL; creating, changing and deleting entities over HTTP.
+signatures and SASL; TLS and AMQP over WebSockets; creating, changing and deleting entities over HTTP.
 
 Not served, and answered with the service's kind of error: transactions, forwarding, authorization rules (there is
-one key), rules and deletion in batches over $management. Absent: TLS, AMQP over WebSockets, Microsoft Entra ID,
-quotas on the size of an entity, replication, messages on disk. Throttling and failures are only injected.
+one key), rules and deletion in batches over $management. Absent: Microsoft Entra ID, quotas on the
+size of an entity, replication, messages on disk. Throttling and failures are only injected.
 """

@@ -103,7 +103,7 @@ def servicebus_namespace(
         entities: What it has from the start: `entities_of(…)`, or `Entities.from_file(…)`; nothing by default.
         seed: Where the behaviour that the service leaves open is drawn from; None for its usual behaviour.
         loop: Where to serve; a loop of its own by default.
-        options: Those of `ServiceBusServer`: `tier`, `ack_delay_ms`, `idle_ms`.
+        options: Those of `ServiceBusServer`: `tier`, `ack_delay_ms`, `idle_ms`, `tls`, `websockets`.
     """
     server = ServiceBusServer(entities or Entities(), edges=seed, **options)
     with background_loop() if loop is None else nullcontext(loop) as serving:
