@@ -1,7 +1,23 @@
 // Dead-letter queues, and the ways into them.
-import { assert, bodies, check, client, counts, deadLetters, eventually, failure, queue, receive, remaining, send } from "./harness.mjs";
+import {
+  assert,
+  bodies,
+  check,
+  client,
+  counts,
+  deadLetters,
+  eventually,
+  failure,
+  queue,
+  receive,
+  remaining,
+  send,
+} from "./harness.mjs";
 
-async function deadLettered(options = {}, settings = { deadLetterReason: "why", deadLetterErrorDescription: "because" }) {
+async function deadLettered(
+  options = {},
+  settings = { deadLetterReason: "why", deadLetterErrorDescription: "because" },
+) {
   const name = await queue(options);
   await send(name, { body: "x", messageId: "m", applicationProperties: { kept: 1 } });
   const receiver = client.createReceiver(name);
@@ -72,7 +88,10 @@ check("dead letters are peeked", async () => {
 
 check("dead letters are received and deleted", async () => {
   const name = await deadLettered();
-  const receiver = client.createReceiver(name, { subQueueType: "deadLetter", receiveMode: "receiveAndDelete" });
+  const receiver = client.createReceiver(name, {
+    subQueueType: "deadLetter",
+    receiveMode: "receiveAndDelete",
+  });
   assert.deepEqual(bodies(await receive(receiver)), ["x"]);
   assert.equal((await counts(name)).dead_letter, 0);
 });
@@ -85,7 +104,10 @@ check("too many deliveries dead-letter a message", async () => {
   assert.deepEqual(await remaining(receiver), []);
   const [message] = await receive(deadLetters(name));
   assert.equal(message.deadLetterReason, "MaxDeliveryCountExceeded");
-  assert.match(message.deadLetterErrorDescription, /Message could not be (be )?consumed after 2 delivery attempts/);
+  assert.match(
+    message.deadLetterErrorDescription,
+    /Message could not be (be )?consumed after 2 delivery attempts/,
+  );
 });
 
 check("an expired message is dead-lettered where the queue asks for it", async () => {

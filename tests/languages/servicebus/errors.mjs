@@ -1,10 +1,28 @@
 // What goes wrong has the code that the service's errors have.
-import { administration, assert, bodies, check, client, connect, connectionStrings, failure, fails, queue, receive, send, topic } from "./harness.mjs";
+import {
+  administration,
+  assert,
+  bodies,
+  check,
+  client,
+  connect,
+  connectionStrings,
+  failure,
+  fails,
+  queue,
+  receive,
+  send,
+  topic,
+} from "./harness.mjs";
 
 const NOT_FOUND = "MessagingEntityNotFound";
 
 check("a sender to a queue that is not there", async () => {
-  await fails(client.createSender("no-such").sendMessages({ body: "x" }), NOT_FOUND, /no-such' could not be found/);
+  await fails(
+    client.createSender("no-such").sendMessages({ body: "x" }),
+    NOT_FOUND,
+    /no-such' could not be found/,
+  );
 });
 
 check("a receiver of a queue that is not there", async () => {
@@ -20,7 +38,10 @@ check("peeking in a queue that is not there", async () => {
 });
 
 check("scheduling on a queue that is not there", async () => {
-  await fails(client.createSender("no-such").scheduleMessages({ body: "x" }, new Date(Date.now() + 60_000)), NOT_FOUND);
+  await fails(
+    client.createSender("no-such").scheduleMessages({ body: "x" }, new Date(Date.now() + 60_000)),
+    NOT_FOUND,
+  );
 });
 
 check("accepting a session of a queue that is not there", async () => {
@@ -38,7 +59,9 @@ check("a queue that is deleted under a sender", async () => {
 });
 
 check("a wrong key", async () => {
-  const stranger = connect({ connectionString: connectionStrings.plain.replace("SharedAccessKey=", "SharedAccessKey=no") });
+  const stranger = connect({
+    connectionString: connectionStrings.plain.replace("SharedAccessKey=", "SharedAccessKey=no"),
+  });
   await fails(stranger.createSender(await queue()).sendMessages({ body: "x" }), "UnauthorizedAccess");
   await stranger.close();
 });

@@ -1,5 +1,18 @@
 // What an application sees when the network or the service fails.
-import { assert, bodies, check, client, connect, counts, eventually, fails, inject, queue, receive, send } from "./harness.mjs";
+import {
+  assert,
+  bodies,
+  check,
+  client,
+  connect,
+  counts,
+  eventually,
+  fails,
+  inject,
+  queue,
+  receive,
+  send,
+} from "./harness.mjs";
 
 // A send in flight when the connection is cut waits for all of its timeout before it is repeated.
 const RETRY = { maxRetries: 4, timeoutInMs: 3_000 };
@@ -19,7 +32,8 @@ check("a send is repeated when its acknowledgement is lost, and a duplicate drop
     assert.equal(await fault.applied(), 1);
     const { accepted, active, duplicates_dropped: dropped } = await counts(name);
     assert.deepEqual({ active, dropped }, { active: 1, dropped: 1 }, `accepted ${accepted}`);
-  }));
+  }),
+);
 
 check("a send is repeated when the connection is cut before it", () =>
   apart(async (own) => {
@@ -28,7 +42,8 @@ check("a send is repeated when the connection is cut before it", () =>
     await own.createSender(name).sendMessages({ body: "x" });
     assert.equal(await fault.applied(), 1);
     assert.equal((await counts(name)).active, 1);
-  }));
+  }),
+);
 
 check("a send without retries fails when the connection is cut", () =>
   apart(
@@ -39,7 +54,8 @@ check("a send without retries fails when the connection is cut", () =>
       assert.equal((await counts(name)).active, 0);
     },
     { timeoutInMs: 1_000 },
-  ));
+  ),
+);
 
 check("a throttled send is repeated", () =>
   apart(async (own) => {
@@ -48,14 +64,16 @@ check("a throttled send is repeated", () =>
     await own.createSender(name).sendMessages({ body: "x" });
     assert.equal(await fault.applied(), 2);
     assert.equal((await counts(name)).active, 1);
-  }));
+  }),
+);
 
 check("a throttled send without retries says that the service is busy", () =>
   apart(async (own) => {
     const name = await queue();
     await inject("server-busy", name);
     await fails(own.createSender(name).sendMessages({ body: "x" }), "ServiceBusy");
-  }, {}));
+  }, {}),
+);
 
 check("a detached link is opened again", () =>
   apart(async (own) => {
@@ -64,19 +82,23 @@ check("a detached link is opened again", () =>
     await own.createSender(name).sendMessages({ body: "x" });
     assert.equal(await fault.applied(), 1);
     assert.equal((await counts(name)).active, 1);
-  }));
+  }),
+);
 
 check("a subscription goes on after its connection was cut", () =>
   apart(async (own) => {
     const name = await queue();
     const found = [];
-    own.createReceiver(name).subscribe({ processMessage: async ({ body }) => found.push(body), processError: async () => {} });
+    own
+      .createReceiver(name)
+      .subscribe({ processMessage: async ({ body }) => found.push(body), processError: async () => {} });
     await send(name, "before");
     await eventually(async () => (await counts(name)).completed === 1);
     await inject("cut-receiver", name);
     await send(name, "after");
     await eventually(() => found.includes("after"));
-  }));
+  }),
+);
 
 check("messages of a cut connection come again once their locks end", () =>
   apart(async (own) => {
@@ -87,7 +109,8 @@ check("messages of a cut connection come again once their locks end", () =>
     await inject("expire-locks", name);
     const [again] = await receive(own.createReceiver(name));
     assert.deepEqual([again.body, again.deliveryCount], ["x", 1]);
-  }));
+  }),
+);
 
 check("a session is free again after its receiver's connection was cut", () =>
   apart(async (own) => {
@@ -97,4 +120,5 @@ check("a session is free again after its receiver's connection was cut", () =>
     await inject("cut-receiver", name);
     const session = await client.acceptSession(name, "s");
     assert.deepEqual(bodies(await receive(session)), ["x"]);
-  }));
+  }),
+);

@@ -1,5 +1,18 @@
 // Entities that forward what they get.
-import { administration, assert, bodies, check, client, counts, fails, queue, receive, send, topic, unique } from "./harness.mjs";
+import {
+  administration,
+  assert,
+  bodies,
+  check,
+  client,
+  counts,
+  fails,
+  queue,
+  receive,
+  send,
+  topic,
+  unique,
+} from "./harness.mjs";
 
 check("a queue forwards what it gets", async () => {
   const target = await queue();
@@ -37,7 +50,8 @@ check("a queue is read with where it forwards to", async () => {
   const name = unique("queue");
   await administration.createQueue(name, { forwardTo: target, forwardDeadLetteredMessagesTo: target });
   const { forwardTo, forwardDeadLetteredMessagesTo } = await administration.getQueue(name);
-  for (const found of [forwardTo, forwardDeadLetteredMessagesTo]) assert.ok(found.endsWith(`/${target}`), found);
+  for (const found of [forwardTo, forwardDeadLetteredMessagesTo])
+    assert.ok(found.endsWith(`/${target}`), found);
 });
 
 check("a queue cannot forward to what is not there", async () => {

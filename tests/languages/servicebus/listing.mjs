@@ -10,7 +10,10 @@ async function all(iterator) {
 check("queues are listed, with those that were made", async () => {
   const made = [await queue(), await queue()];
   const listed = (await all(administration.listQueues())).map(({ name }) => name);
-  assert.deepEqual(made.filter((name) => !listed.includes(name)), []);
+  assert.deepEqual(
+    made.filter((name) => !listed.includes(name)),
+    [],
+  );
 });
 
 check("queues are listed page by page", async () => {
@@ -20,7 +23,10 @@ check("queues are listed page by page", async () => {
     assert.ok(page.length <= 50);
     listed.push(...page.map(({ name }) => name));
   }
-  assert.deepEqual(made.filter((name) => !listed.includes(name)), []);
+  assert.deepEqual(
+    made.filter((name) => !listed.includes(name)),
+    [],
+  );
 });
 
 check("queues are listed with their counts", async () => {
@@ -39,9 +45,15 @@ check("topics are listed, with their counts", async () => {
 check("the subscriptions of a topic are listed, with their counts", async () => {
   const name = await topic({ a: {}, b: {}, c: {} });
   const listed = await all(administration.listSubscriptions(name));
-  assert.deepEqual(listed.map((each) => each.subscriptionName), ["a", "b", "c"]);
+  assert.deepEqual(
+    listed.map((each) => each.subscriptionName),
+    ["a", "b", "c"],
+  );
   const found = await all(administration.listSubscriptionsRuntimeProperties(name));
-  assert.deepEqual(found.map((each) => each.totalMessageCount), [0, 0, 0]);
+  assert.deepEqual(
+    found.map((each) => each.totalMessageCount),
+    [0, 0, 0],
+  );
 });
 
 check("a subscription has a rule that takes everything", async () => {
@@ -53,7 +65,10 @@ check("a subscription has a rule that takes everything", async () => {
 
 check("an SQL rule is read as it was made", async () => {
   const name = await topic();
-  const filter = { sqlExpression: "price > @least AND name = @name", sqlParameters: { "@least": 3, "@name": "Zoë" } };
+  const filter = {
+    sqlExpression: "price > @least AND name = @name",
+    sqlParameters: { "@least": 3, "@name": "Zoë" },
+  };
   await administration.createRule(name, "all", "sql", filter, { sqlExpression: "SET dear = 1" });
   const rule = await administration.getRule(name, "all", "sql");
   assert.equal(rule.filter.sqlExpression, filter.sqlExpression);
@@ -72,7 +87,13 @@ check("a correlation rule is read as it was made", async () => {
     sessionId: "i",
     replyToSessionId: "j",
     contentType: "text/plain",
-    applicationProperties: { text: "Zoë", whole: 3, part: 1.5, yes: true, when: new Date("2020-02-03T04:05:06Z") },
+    applicationProperties: {
+      text: "Zoë",
+      whole: 3,
+      part: 1.5,
+      yes: true,
+      when: new Date("2020-02-03T04:05:06Z"),
+    },
   };
   await administration.createRule(name, "all", "correlation", filter);
   assert.deepEqual((await administration.getRule(name, "all", "correlation")).filter, filter);
@@ -89,9 +110,15 @@ check("a rule is deleted", async () => {
   const name = await topic();
   await administration.createRule(name, "all", "more", { sqlExpression: "1=1" });
   await administration.deleteRule(name, "all", "$Default");
-  assert.deepEqual((await all(administration.listRules(name, "all"))).map((rule) => rule.name), ["more"]);
+  assert.deepEqual(
+    (await all(administration.listRules(name, "all"))).map((rule) => rule.name),
+    ["more"],
+  );
 });
 
 check("a rule with an SQL expression that is wrong is not made", async () => {
-  await fails(administration.createRule(await topic(), "all", "wrong", { sqlExpression: "price >" }), "ServiceError");
+  await fails(
+    administration.createRule(await topic(), "all", "wrong", { sqlExpression: "price >" }),
+    "ServiceError",
+  );
 });

@@ -15,7 +15,11 @@ check("peeking goes on where it stopped", async () => {
   const name = await queue();
   await send(name, 1, 2, 3, 4);
   const receiver = client.createReceiver(name);
-  const found = [bodies(await receiver.peekMessages(2)), bodies(await receiver.peekMessages(5)), await receiver.peekMessages(1)];
+  const found = [
+    bodies(await receiver.peekMessages(2)),
+    bodies(await receiver.peekMessages(5)),
+    await receiver.peekMessages(1),
+  ];
   assert.deepEqual(found, [[1, 2], [3, 4], []]);
 });
 
@@ -23,7 +27,10 @@ check("peeking begins at a sequence number", async () => {
   const name = await queue();
   await send(name, 1, 2, 3);
   const receiver = client.createReceiver(name);
-  assert.deepEqual(bodies(await receiver.peekMessages(5, { fromSequenceNumber: Long.fromNumber(2) })), [2, 3]);
+  assert.deepEqual(
+    bodies(await receiver.peekMessages(5, { fromSequenceNumber: Long.fromNumber(2) })),
+    [2, 3],
+  );
 });
 
 check("locked and deferred messages are peeked too", async () => {
@@ -33,11 +40,14 @@ check("locked and deferred messages are peeked too", async () => {
   const [, second] = await receive(receiver, 2);
   await receiver.deferMessage(second);
   const peeked = await client.createReceiver(name).peekMessages(5);
-  assert.deepEqual(peeked.map(({ body, state }) => [body, state]), [
-    ["locked", "active"],
-    ["deferred", "deferred"],
-    ["free", "active"],
-  ]);
+  assert.deepEqual(
+    peeked.map(({ body, state }) => [body, state]),
+    [
+      ["locked", "active"],
+      ["deferred", "deferred"],
+      ["free", "active"],
+    ],
+  );
 });
 
 check("an empty queue has nothing to peek", async () => {

@@ -1,5 +1,17 @@
 // Receiving in both modes.
-import { assert, bodies, check, client, counts, eventually, fails, queue, receive, remaining, send } from "./harness.mjs";
+import {
+  assert,
+  bodies,
+  check,
+  client,
+  counts,
+  eventually,
+  fails,
+  queue,
+  receive,
+  remaining,
+  send,
+} from "./harness.mjs";
 
 check("a received message is locked for others", async () => {
   const name = await queue();

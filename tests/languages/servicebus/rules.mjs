@@ -31,7 +31,11 @@ check("the rule manager adds a correlation rule that takes effect", async () => 
   const { name, manager } = await managed();
   await manager.deleteRule("$Default");
   await manager.createRule("red", { subject: "red", applicationProperties: { size: 1 } });
-  await send(name, { body: 1, subject: "red" }, { body: 2, subject: "red", applicationProperties: { size: 1 } });
+  await send(
+    name,
+    { body: 1, subject: "red" },
+    { body: 2, subject: "red", applicationProperties: { size: 1 } },
+  );
   assert.deepEqual(bodies(await receive(client.createReceiver(name, "all"))), [2]);
 });
 

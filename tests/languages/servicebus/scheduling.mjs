@@ -1,6 +1,18 @@
 // Messages that are enqueued later.
 import Long from "long";
-import { assert, bodies, check, client, counts, fails, queue, receive, remaining, send, topic } from "./harness.mjs";
+import {
+  assert,
+  bodies,
+  check,
+  client,
+  counts,
+  fails,
+  queue,
+  receive,
+  remaining,
+  send,
+  topic,
+} from "./harness.mjs";
 
 const later = (ms = 60_000) => new Date(Date.now() + ms);
 
@@ -20,8 +32,14 @@ check("scheduled messages are peeked with their state and time", async () => {
   const numbers = await client.createSender(name).scheduleMessages([{ body: 1 }, { body: 2 }], due);
   const peeked = await client.createReceiver(name).peekMessages(5);
   assert.deepEqual(bodies(peeked), [1, 2]);
-  assert.deepEqual(peeked.map((message) => message.state), ["scheduled", "scheduled"]);
-  assert.deepEqual(peeked.map((message) => String(message.sequenceNumber)), numbers.map(String));
+  assert.deepEqual(
+    peeked.map((message) => message.state),
+    ["scheduled", "scheduled"],
+  );
+  assert.deepEqual(
+    peeked.map((message) => String(message.sequenceNumber)),
+    numbers.map(String),
+  );
   assert.equal(peeked[0].scheduledEnqueueTimeUtc.getTime(), due.getTime());
 });
 
@@ -49,7 +67,11 @@ check("cancelling a message that is not there is an error", async () => {
 
 check("a message is scheduled by its property too", async () => {
   const name = await queue();
-  await send(name, { body: "later", scheduledEnqueueTimeUtc: later() }, { body: "soon", scheduledEnqueueTimeUtc: later(50) });
+  await send(
+    name,
+    { body: "later", scheduledEnqueueTimeUtc: later() },
+    { body: "soon", scheduledEnqueueTimeUtc: later(50) },
+  );
   assert.deepEqual(bodies(await receive(client.createReceiver(name))), ["soon"]);
   assert.equal((await counts(name)).scheduled, 1);
 });
@@ -70,7 +92,9 @@ check("a scheduled message keeps its properties", async () => {
   const name = await queue();
   const sent = { body: { a: 1 }, messageId: "m", subject: "s", correlationId: "c" };
   await client.createSender(name).scheduleMessages({ ...sent, applicationProperties: { n: 1 } }, later(100));
-  const [{ body, messageId, subject, correlationId, applicationProperties }] = await receive(client.createReceiver(name));
+  const [{ body, messageId, subject, correlationId, applicationProperties }] = await receive(
+    client.createReceiver(name),
+  );
   assert.deepEqual({ body, messageId, subject, correlationId }, sent);
   assert.deepEqual({ ...applicationProperties }, { n: 1 });
 });

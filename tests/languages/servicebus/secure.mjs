@@ -1,6 +1,7 @@
 // TLS and WebSockets, with the certificate that the emulator made: NODE_EXTRA_CA_CERTS names its authority.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { fileURLToPath } from "node:url";
 import WebSocket from "ws";
 import { assert, bodies, check, connect, connectionStrings, queue, receive } from "./harness.mjs";
 
@@ -19,10 +20,14 @@ async function exchanged(options) {
 check("messages pass with TLS", () => exchanged({ connectionString: connectionStrings.secure }));
 
 check("messages pass over WebSockets", () =>
-  exchanged({ connectionString: connectionStrings.https, webSocketOptions: { webSocket: WebSocket } }));
+  exchanged({ connectionString: connectionStrings.https, webSocketOptions: { webSocket: WebSocket } }),
+);
 
 check("a session is accepted over WebSockets", async () => {
-  const own = connect({ connectionString: connectionStrings.https, webSocketOptions: { webSocket: WebSocket } });
+  const own = connect({
+    connectionString: connectionStrings.https,
+    webSocketOptions: { webSocket: WebSocket },
+  });
   const name = await queue({ requiresSession: true });
   await own.createSender(name).sendMessages({ body: "x", sessionId: "s" });
   const session = await own.acceptNextSession(name);
@@ -35,9 +40,14 @@ check("a client that does not know the certificate does not connect", async () =
   const program = `
     const { ServiceBusClient } = require("@azure/service-bus");
     const client = new ServiceBusClient(process.env.SECURE, { retryOptions: { maxRetries: 0 } });
-    client.createSender("any").sendMessages({ body: "x" }).catch((error) => { console.log(error.message); process.exit(); });`;
+    const sent = client.createSender("any").sendMessages({ body: "x" });
+    sent.catch((error) => { console.log(error.message); process.exit(); });`;
   const { NODE_EXTRA_CA_CERTS: _, ...env } = process.env;
-  const child = spawn(process.execPath, ["--eval", program], { env, cwd: import.meta.dirname, stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(process.execPath, ["--eval", program], {
+    env,
+    cwd: fileURLToPath(new URL(".", import.meta.url)),
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   let printed = "";
   child.stdout.on("data", (data) => (printed += data));
   await once(child, "close");

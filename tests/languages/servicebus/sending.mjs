@@ -1,5 +1,17 @@
 // What is sent arrives as it was sent.
-import { assert, bodies, check, client, counts, fails, queue, receive, remaining, send, topic } from "./harness.mjs";
+import {
+  assert,
+  bodies,
+  check,
+  client,
+  counts,
+  fails,
+  queue,
+  receive,
+  remaining,
+  send,
+  topic,
+} from "./harness.mjs";
 
 async function roundTrip(message) {
   const name = await queue();
@@ -71,7 +83,10 @@ check("application properties keep their types", async () => {
 
 check("a large whole number in the application properties is exact", async () => {
   const applicationProperties = { large: 2 ** 40, negative: -(2 ** 40) };
-  assert.deepEqual((await roundTrip({ body: "x", applicationProperties })).applicationProperties, applicationProperties);
+  assert.deepEqual(
+    (await roundTrip({ body: "x", applicationProperties })).applicationProperties,
+    applicationProperties,
+  );
 });
 
 check("a message id that is a number is received as sent", async () => {
@@ -104,15 +119,23 @@ check("sequence numbers follow the order of sending", async () => {
   await send(name, "a", "b", "c");
   const received = await receive(client.createReceiver(name), 3);
   assert.deepEqual(bodies(received), ["a", "b", "c"]);
-  assert.deepEqual(received.map((message) => message.sequenceNumber.toNumber()), [1, 2, 3]);
+  assert.deepEqual(
+    received.map((message) => message.sequenceNumber.toNumber()),
+    [1, 2, 3],
+  );
 });
 
 check("an array of messages is sent as one batch", async () => {
   const name = await queue();
   const sender = client.createSender(name);
-  await sender.sendMessages(Array.from({ length: 20 }, (_, index) => ({ body: index, messageId: `m-${index}` })));
+  await sender.sendMessages(
+    Array.from({ length: 20 }, (_, index) => ({ body: index, messageId: `m-${index}` })),
+  );
   const received = await receive(client.createReceiver(name, { receiveMode: "receiveAndDelete" }), 20);
-  assert.deepEqual(bodies(received), Array.from({ length: 20 }, (_, index) => index));
+  assert.deepEqual(
+    bodies(received),
+    Array.from({ length: 20 }, (_, index) => index),
+  );
   assert.equal(received[19].messageId, "m-19");
 });
 
@@ -120,11 +143,15 @@ check("a batch is sent with what was added to it", async () => {
   const name = await queue();
   const sender = client.createSender(name);
   const batch = await sender.createMessageBatch();
-  for (const body of ["a", "b", "c"]) assert.equal(batch.tryAddMessage({ body, applicationProperties: { body } }), true);
+  for (const body of ["a", "b", "c"])
+    assert.equal(batch.tryAddMessage({ body, applicationProperties: { body } }), true);
   assert.equal(batch.count, 3);
   await sender.sendMessages(batch);
   const received = await receive(client.createReceiver(name), 3);
-  assert.deepEqual(received.map((message) => message.applicationProperties.body), ["a", "b", "c"]);
+  assert.deepEqual(
+    received.map((message) => message.applicationProperties.body),
+    ["a", "b", "c"],
+  );
 });
 
 check("many sends at once on one sender all arrive", async () => {
@@ -132,7 +159,10 @@ check("many sends at once on one sender all arrive", async () => {
   const sender = client.createSender(name);
   await Promise.all(Array.from({ length: 200 }, (_, index) => sender.sendMessages({ body: index })));
   const received = await receive(client.createReceiver(name, { receiveMode: "receiveAndDelete" }), 200);
-  assert.deepEqual(bodies(received), Array.from({ length: 200 }, (_, index) => index));
+  assert.deepEqual(
+    bodies(received),
+    Array.from({ length: 200 }, (_, index) => index),
+  );
 });
 
 check("a message to a topic without subscriptions is accepted", async () => {
@@ -143,7 +173,11 @@ check("a message to a topic without subscriptions is accepted", async () => {
 
 check("a queue with sessions refuses a message without a session", async () => {
   const name = await queue({ requiresSession: true });
-  await fails(client.createSender(name).sendMessages({ body: "x" }), "GeneralError", /^InvalidOperationError: .*[Ss]ession/);
+  await fails(
+    client.createSender(name).sendMessages({ body: "x" }),
+    "GeneralError",
+    /^InvalidOperationError: .*[Ss]ession/,
+  );
 });
 
 check("a batch without a session is refused by a queue with sessions", async () => {
@@ -159,7 +193,12 @@ check("a queue without sessions takes messages with a session id", async () => {
 
 check("a duplicate is dropped where duplicates are detected", async () => {
   const name = await queue({ requiresDuplicateDetection: true });
-  await send(name, { body: "first", messageId: "a" }, { body: "second", messageId: "a" }, { body: "b", messageId: "b" });
+  await send(
+    name,
+    { body: "first", messageId: "a" },
+    { body: "second", messageId: "a" },
+    { body: "b", messageId: "b" },
+  );
   assert.deepEqual(bodies(await receive(client.createReceiver(name), 2)), ["first", "b"]);
   assert.equal((await counts(name)).duplicates_dropped, 1);
 });
@@ -175,7 +214,9 @@ check("a duplicate is dropped after the first was completed", async () => {
 
 check("duplicates within one batch are dropped", async () => {
   const name = await queue({ requiresDuplicateDetection: true });
-  await client.createSender(name).sendMessages(["a", "b", "a"].map((messageId) => ({ body: messageId, messageId })));
+  await client
+    .createSender(name)
+    .sendMessages(["a", "b", "a"].map((messageId) => ({ body: messageId, messageId })));
   assert.deepEqual(bodies(await receive(client.createReceiver(name), 2)), ["a", "b"]);
   assert.equal((await counts(name)).duplicates_dropped, 1);
 });

@@ -1,5 +1,21 @@
 // Sessions: who has them, and in which order their messages come.
-import { assert, bodies, check, client, connect, counts, eventually, failure, fails, inject, queue, receive, remaining, send, topic } from "./harness.mjs";
+import {
+  assert,
+  bodies,
+  check,
+  client,
+  connect,
+  counts,
+  eventually,
+  failure,
+  fails,
+  inject,
+  queue,
+  receive,
+  remaining,
+  send,
+  topic,
+} from "./harness.mjs";
 
 const ofSession = (sessionId, ...found) => found.map((body) => ({ body, sessionId }));
 
@@ -81,13 +97,22 @@ check("an abandoned message is the next of its session", async () => {
   await session.abandonMessage(message);
   const found = await receive(session, 3);
   assert.deepEqual(bodies(found), [1, 2, 3]);
-  assert.deepEqual(found.map(({ deliveryCount }) => deliveryCount), [1, 0, 0]);
+  assert.deepEqual(
+    found.map(({ deliveryCount }) => deliveryCount),
+    [1, 0, 0],
+  );
 });
 
 check("two sessions are received side by side", async () => {
   const name = await chats(...ofSession("a", 1, 2), ...ofSession("b", 3, 4));
   const [a, b] = [await client.acceptSession(name, "a"), await client.acceptSession(name, "b")];
-  assert.deepEqual([bodies(await receive(b, 2)), bodies(await receive(a, 2))], [[3, 4], [1, 2]]);
+  assert.deepEqual(
+    [bodies(await receive(b, 2)), bodies(await receive(a, 2))],
+    [
+      [3, 4],
+      [1, 2],
+    ],
+  );
 });
 
 check("a session is received and deleted", async () => {

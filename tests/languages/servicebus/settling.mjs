@@ -1,6 +1,19 @@
 // Complete, abandon, defer, and what delivery counts show of it.
 import Long from "long";
-import { assert, bodies, check, client, counts, eventually, fails, inject, queue, receive, remaining, send } from "./harness.mjs";
+import {
+  assert,
+  bodies,
+  check,
+  client,
+  counts,
+  eventually,
+  fails,
+  inject,
+  queue,
+  receive,
+  remaining,
+  send,
+} from "./harness.mjs";
 
 async function received(options = {}, message = "x") {
   const name = await queue(options);

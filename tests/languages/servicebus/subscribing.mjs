@@ -3,7 +3,9 @@ import { assert, check, client, counts, eventually, queue, send, sleep } from ".
 
 async function filled(count, options) {
   const name = await queue(options);
-  await client.createSender(name).sendMessages(Array.from({ length: count }, (_, index) => ({ body: index })));
+  await client
+    .createSender(name)
+    .sendMessages(Array.from({ length: count }, (_, index) => ({ body: index })));
   return name;
 }
 
@@ -37,14 +39,24 @@ check("a handler that throws abandons its message, up to the limit", async () =>
   const processMessage = async () => {
     throw new Error("no");
   };
-  const found = await handled(name, { processMessage, done: async () => (await counts(name)).dead_letter === 1 });
+  const found = await handled(name, {
+    processMessage,
+    done: async () => (await counts(name)).dead_letter === 1,
+  });
   assert.deepEqual(found.bodies, [0, 0, 0]);
-  assert.deepEqual(found.errors.map(({ error, errorSource }) => [error.message, errorSource]), Array(3).fill(["no", "processMessageCallback"]));
+  assert.deepEqual(
+    found.errors.map(({ error, errorSource }) => [error.message, errorSource]),
+    Array(3).fill(["no", "processMessageCallback"]),
+  );
 });
 
 check("messages stay locked without autoCompleteMessages", async () => {
   const name = await filled(2);
-  const found = await handled(name, { autoCompleteMessages: false, maxConcurrentCalls: 2, done: ({ bodies }) => bodies.length === 2 });
+  const found = await handled(name, {
+    autoCompleteMessages: false,
+    maxConcurrentCalls: 2,
+    done: ({ bodies }) => bodies.length === 2,
+  });
   assert.equal(found.errors.length, 0);
   assert.equal((await counts(name)).locked, 2);
 });
@@ -53,7 +65,10 @@ check("a handler settles by itself", async () => {
   const name = await filled(2);
   const processMessage = (message, receiver) =>
     message.body ? receiver.completeMessage(message) : receiver.deadLetterMessage(message);
-  await handled(name, { processMessage, done: async () => (await counts(name)).completed === 1 && (await counts(name)).dead_letter === 1 });
+  await handled(name, {
+    processMessage,
+    done: async () => (await counts(name)).completed === 1 && (await counts(name)).dead_letter === 1,
+  });
 });
 
 check("no more handlers run at once than maxConcurrentCalls", async () => {
@@ -65,7 +80,11 @@ check("no more handlers run at once than maxConcurrentCalls", async () => {
     await sleep(20);
     running -= 1;
   };
-  await handled(name, { processMessage, maxConcurrentCalls: 4, done: async () => (await counts(name)).completed === 12 });
+  await handled(name, {
+    processMessage,
+    maxConcurrentCalls: 4,
+    done: async () => (await counts(name)).completed === 12,
+  });
   assert.equal(most, 4);
 });
 
@@ -85,7 +104,10 @@ check("after it is closed a subscription gets nothing", async () => {
 
 check("200 messages are handled once each", async () => {
   const name = await filled(200);
-  const found = await handled(name, { maxConcurrentCalls: 20, done: async () => (await counts(name)).completed === 200 });
+  const found = await handled(name, {
+    maxConcurrentCalls: 20,
+    done: async () => (await counts(name)).completed === 200,
+  });
   assert.equal(new Set(found.bodies).size, 200);
   assert.equal(found.bodies.length, 200);
 });

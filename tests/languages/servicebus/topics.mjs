@@ -1,7 +1,22 @@
 // Topics: what their subscriptions take, and what rules do with it.
-import { administration, assert, bodies, check, client, counts, deadLetters, eventually, receive, remaining, send, topic } from "./harness.mjs";
+import {
+  administration,
+  assert,
+  bodies,
+  check,
+  client,
+  counts,
+  deadLetters,
+  eventually,
+  receive,
+  remaining,
+  send,
+  topic,
+} from "./harness.mjs";
 
-const sql = (sqlExpression, sqlParameters) => ({ filter: { sqlExpression, ...(sqlParameters && { sqlParameters }) } });
+const sql = (sqlExpression, sqlParameters) => ({
+  filter: { sqlExpression, ...(sqlParameters && { sqlParameters }) },
+});
 const correlation = (filter) => ({ filter });
 
 // The bodies that a subscription with these rules takes of the messages.
@@ -45,7 +60,10 @@ check("a correlation filter matches an application property", async () => {
 
 check("a correlation filter needs all of its conditions", async () => {
   const rules = { one: correlation({ subject: "s", correlationId: "c" }) };
-  const messages = [{ body: 1, subject: "s" }, { body: 2, subject: "s", correlationId: "c" }];
+  const messages = [
+    { body: 1, subject: "s" },
+    { body: 2, subject: "s", correlationId: "c" },
+  ];
   assert.deepEqual(bodies(await taken(rules, ...messages)), [2]);
 });
 
@@ -59,8 +77,14 @@ check("an SQL filter compares a number", async () => {
 });
 
 check("an SQL filter reads broker properties", async () => {
-  const messages = [{ body: 1, subject: "a", messageId: "x" }, { body: 2, subject: "a" }];
-  assert.deepEqual(bodies(await taken({ one: sql("sys.Label = 'a' AND sys.MessageId = 'x'") }, ...messages)), [1]);
+  const messages = [
+    { body: 1, subject: "a", messageId: "x" },
+    { body: 2, subject: "a" },
+  ];
+  assert.deepEqual(
+    bodies(await taken({ one: sql("sys.Label = 'a' AND sys.MessageId = 'x'") }, ...messages)),
+    [1],
+  );
 });
 
 check("an SQL filter has LIKE, IN, EXISTS and IS NULL", async () => {
@@ -74,7 +98,10 @@ check("an SQL filter has LIKE, IN, EXISTS and IS NULL", async () => {
     "EXISTS(region)": ["north", "south"],
     "region IS NULL": ["none"],
   };
-  const subscriptions = Object.keys(expected).map((expression, index) => [`s${index}`, { rules: { one: sql(expression) } }]);
+  const subscriptions = Object.keys(expected).map((expression, index) => [
+    `s${index}`,
+    { rules: { one: sql(expression) } },
+  ]);
   const name = await topic(Object.fromEntries(subscriptions));
   await send(name, ...messages);
   for (const [index, found] of Object.values(expected).entries()) {
@@ -87,7 +114,9 @@ check("an SQL filter does not match where the property is missing", async () => 
 });
 
 check("an SQL filter takes parameters", async () => {
-  assert.deepEqual(bodies(await taken({ one: sql("price = @wanted", { "@wanted": 150 }) }, ...priced)), [150]);
+  assert.deepEqual(bodies(await taken({ one: sql("price = @wanted", { "@wanted": 150 }) }, ...priced)), [
+    150,
+  ]);
 });
 
 check("the false filter takes nothing", async () => {
