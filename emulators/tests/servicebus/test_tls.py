@@ -15,11 +15,13 @@ from azure.servicebus import ServiceBusMessage, TransportType
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.exceptions import ServiceBusError
+from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
 
 from outbox_emulators.servicebus.certificates import issue
 from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.listeners import Secured, Tls
+from outbox_emulators.servicebus.listeners import Secured
 from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_emulators.testing import Tls, servicebus_namespace
 
 KINDS = [TransportType.Amqp, TransportType.AmqpOverWebsocket]
 WEBSOCKET = "/$servicebus/websocket"
@@ -178,6 +180,16 @@ async def test_neither_is_served_unless_it_is_asked_for(server: ServiceBusServer
     async with aiohttp.ClientSession(f"http://127.0.0.1:{server.admin_port}") as session:
         with pytest.raises(WSServerHandshakeError):
             await session.ws_connect(WEBSOCKET, protocols=["AMQPWSB10"])
+
+
+def test_a_namespace_for_tests_has_tls_on_request() -> None:
+    with servicebus_namespace(tls=Tls()) as namespace:
+        assert namespace.secured is not None
+        assert namespace.secure_connection_strings is not None
+        with BlockingAdministrationClient.from_connection_string(
+            namespace.secure_connection_strings[1], connection_verify=str(namespace.secured.ca_file)
+        ) as administration:
+            assert administration.get_namespace_properties().messaging_sku == "Standard"
 
 
 async def test_a_certificate_is_valid_for_its_names_alone(tmp_path: Path, entities: Entities) -> None:

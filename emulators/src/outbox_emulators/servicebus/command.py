@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tls-name",
+        type=_host_name,
         action="append",
         default=[],
         metavar="NAME",
@@ -120,6 +121,12 @@ def _window_ms(text: str) -> int:
     return milliseconds
 
 
+def _host_name(text: str) -> str:
+    if not text or not text.isascii():
+        raise argparse.ArgumentTypeError(f"must be a host name in ASCII, not '{text}'")
+    return text
+
+
 def _milliseconds(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"must be a whole number of milliseconds above 0, not '{text}'")
@@ -128,6 +135,9 @@ def _milliseconds(text: str) -> int:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal; returns the exit code: 0, or 1 with a line on standard error if it cannot start."""
+    if not arguments.tls and (arguments.ca_file or arguments.tls_name):
+        print("servicebus: --ca-file and --tls-name are options of a certificate: add --tls", file=sys.stderr)
+        return 1
     try:
         return await _serve(arguments, _entities(arguments))
     except (EntitiesError, OSError) as error:
