@@ -11,7 +11,7 @@ _COMMANDS = {
     "servicebus": ("outbox_emulators.servicebus.command", "start a Service Bus namespace"),
     "functions": ("outbox_emulators.functions.command", "run a function app's Cosmos DB triggers"),
 }
-_EXTRAS = {"proton": "servicebus", "azure": "functions", "dotenv": "functions"}
+_EXTRAS = {"proton": "servicebus", "cryptography": "tls", "azure": "functions", "dotenv": "functions"}
 """By imported package, the extra that installs it."""
 
 

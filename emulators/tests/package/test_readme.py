@@ -20,7 +20,10 @@ from emulators.tests.package.projects import SLOW, run_pytest, run_python
 pytestmark = SLOW
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-PORTS = {"cosmos": ["--port", "0"], "servicebus": ["--port", "0", "--admin-port", "0"]}
+PORTS = {
+    "cosmos": ["--port", "0"],
+    "servicebus": ["--port", "0", "--admin-port", "0", "--tls-port", "0", "--https-port", "0"],
+}
 
 
 def blocks(language: str) -> list[str]:
@@ -33,12 +36,14 @@ def block_with(text: str, language: str = "python") -> str:
 
 
 @contextmanager
-def started(line: str) -> Iterator[dict[str, Any]]:
-    """Start an emulator as a line of the README does; yields what its READY line says."""
+def started(line: str, folder: Path | None = None) -> Iterator[dict[str, Any]]:
+    """Start an emulator in a folder as a line of the README does; yields what its READY line says."""
     program, part, *options = shlex.split(line)
     assert program == "outbox-emulators"
     command = [sys.executable, "-m", "outbox_emulators", part, *options, *PORTS[part]]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder
+    ) as process:
         try:
             assert process.stdout is not None
             yield json.loads(process.stdout.readline().removeprefix("READY "))
@@ -90,6 +95,19 @@ def test_partitions_are_split_and_merged_from_the_shell(emulators: dict[str, str
             answers.append(json.load(response))
 
     assert answers == [{"split": "0", "into": ["4", "5"]}, {"merged": ["1", "2"], "into": "6"}]
+
+
+def test_clients_connect_with_tls_as_in_the_readme(tmp_path: Path) -> None:
+    with started(block_with("--tls", "sh"), tmp_path) as namespace:
+        addresses = {
+            "localhost:5671": f"localhost:{namespace['tls_port']}",
+            "localhost:5443": f"localhost:{namespace['https_port']}",
+        }
+        ended = run_python(tmp_path, "-c", with_ports(block_with("CA_FILE ="), addresses))
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "sent with TLS\n"
+    assert namespace["ca_file"] == str(tmp_path / "servicebus-ca.pem")
 
 
 def test_the_pytest_example_passes(tmp_path: Path) -> None:

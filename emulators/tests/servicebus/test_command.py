@@ -15,7 +15,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 
-from outbox_emulators.servicebus.command import add_arguments
+from outbox_emulators.servicebus.command import add_arguments, run
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 
@@ -87,6 +87,7 @@ def test_edges_are_on_unless_they_are_turned_off() -> None:
         (["--edges", "on"], "a whole number or 'off'"),
         (["--idle-ms", "0"], "above 0"),
         (["--idle-ms", "-1"], "--idle-ms"),
+        (["--tls", "--tls-name", "münchen"], "a host name in ASCII"),
     ],
 )
 def test_an_option_that_is_wrong_is_named(
@@ -99,6 +100,15 @@ def test_an_option_that_is_wrong_is_named(
         parser.parse_args(options)
 
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [["--ca-file", "ca.pem"], ["--tls-name", "servicebus"]])
+async def test_a_certificate_is_made_with_tls_only(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+
+    assert await run(parser.parse_args(options)) == 1
+    assert "add --tls" in capsys.readouterr().err
 
 
 async def test_a_port_that_is_taken_is_an_error_and_leaves_nothing_open(entities: Entities) -> None:

@@ -124,7 +124,7 @@ async def test_what_cannot_be_done_with_a_rule_is_refused_with_the_reason(server
             assert taken[:2] == (409, "com.microsoft:entity-already-exists")
             missing = refused(NAMED, "remove-rule", rule_name="no")
             assert missing[:2] == (404, "amqp:not-found")
-            assert "'no'" in missing[2]
+            assert f"'{NAMED}/Rules/no' could not be found" in missing[2]
             assert refused("orders", "enumerate-rules", skip=0, top=1)[:2] == (400, "amqp:not-allowed")
             for description, words in (
                 ({"sql-filter": {"expression": "a ="}}, "not valid"),

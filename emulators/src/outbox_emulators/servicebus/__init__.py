@@ -1,7 +1,8 @@
 """A Service Bus namespace on a laptop: an AMQP 1.0 broker with the semantics of Service Bus, in memory.
 
     command                       the broker as a process
-    server.ServiceBusServer       start, stop, ports, connection string
+    server.ServiceBusServer       start, stop, connection strings
+    listeners                     ports, plain and with TLS                      → certificates
     │
     │ HTTP
     ├─ admin                      health, counts, statuses, refusals, edges    → fault_api, fault_injection
@@ -15,6 +16,7 @@
     │   ├─ publishing             links from senders                           → acknowledgements, delayed_answers
     │   ├─ consuming              links to receivers                           → settlement, delayed_answers
     │   └─ session_consuming      links to receivers of a session
+    ├─ websockets                 WebSocket ↔ connection
     ├─ connection                 socket ↔ engine ↔ links                      → engine, frames, sasl, frame_faults
     ├─ broker                     what connections share                       → auth, limits
     ├─ connections                all that are open, and what ends them
@@ -39,10 +41,10 @@ and counted), fault_plans (injected faults). Imports go down this list; nothing 
 Served: queues, topics and subscriptions with SQL and correlation rules; forwarding; sessions with state; peek-lock
 and receive-and-delete; complete, abandon, defer, dead-letter, delete in batches; renewal of locks; scheduled
 messages; peek; duplicate detection; partitioned entities; time to live; batches; limits of the Standard and
-Premium tiers; shared access signatures, authorization rules and SASL; creating, changing and deleting entities
-over HTTP.
+Premium tiers; shared access signatures, authorization rules and SASL; TLS and AMQP over WebSockets; creating,
+changing and deleting entities over HTTP.
 
 Not served, and answered with the service's kind of error: transactions, sends by way of another entity. Absent:
-TLS, AMQP over WebSockets, Microsoft Entra ID, quotas on the size of an entity, replication, messages on disk.
-Throttling and failures are only injected.
+Microsoft Entra ID, quotas on the size of an entity, replication, messages on disk. Throttling and failures are
+only injected.
 """

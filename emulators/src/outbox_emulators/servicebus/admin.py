@@ -6,7 +6,7 @@ All other paths are those of the management API, which clients expect at the roo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from aiohttp import web
@@ -32,7 +32,8 @@ class Admin:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def application(self) -> web.Application:
+    def application(self, more: Iterable[web.RouteDef] = ()) -> web.Application:
+        """Make the application, with more routes than its own."""
         app = web.Application(middlewares=[_errors])
         app.add_routes(
             [
@@ -46,6 +47,7 @@ class Admin:
                 web.get("/admin/edges", self.edges),
                 *FaultApi(self._broker).routes(),
                 web.route("*", "/admin/{rest:.*}", self.unknown),
+                *more,
                 *ManagementApi(self._broker).routes(),
             ]
         )

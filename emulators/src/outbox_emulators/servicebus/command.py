@@ -11,6 +11,7 @@ from outbox_emulators.properties import parse_duration
 from outbox_emulators.servicebus.edges import DEFAULT_SEED, parse_seed
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from outbox_emulators.servicebus.entity_types import DAY_MS
+from outbox_emulators.servicebus.listeners import Tls
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.shorthand import entities_of
 
@@ -23,6 +24,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("--port", type=int, default=5672, help="AMQP port, 0 for any free one")
     parser.add_argument("--admin-port", type=int, default=5300, help="HTTP port, 0 for any free one")
+    parser.add_argument(
+        "--tls", action="store_true", help="listen with TLS too, with a certificate made at the start"
+    )
+    parser.add_argument("--tls-port", type=int, default=5671, help="AMQP port with TLS, 0 for any free one")
+    parser.add_argument("--https-port", type=int, default=5443, help="HTTP port with TLS, 0 for any free one")
+    parser.add_argument(
+        "--ca-file",
+        type=Path,
+        metavar="FILE",
+        help="where to write the certificate that clients trust (default: a temporary file)",
+    )
+    parser.add_argument(
+        "--tls-name",
+        type=_host_name,
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a host name or IP address in the certificate besides those of this machine; may be repeated",
+    )
+    parser.add_argument(
+        "--websockets",
+        action="store_true",
+        help="serve AMQP over WebSockets on the HTTP ports: most clients want the one with TLS",
+    )
     parser.add_argument(
         "--entities",
         type=Path,
@@ -96,6 +121,12 @@ def _window_ms(text: str) -> int:
     return milliseconds
 
 
+def _host_name(text: str) -> str:
+    if not text or not text.isascii():
+        raise argparse.ArgumentTypeError(f"must be a host name in ASCII, not '{text}'")
+    return text
+
+
 def _milliseconds(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"must be a whole number of milliseconds above 0, not '{text}'")
@@ -104,6 +135,9 @@ def _milliseconds(text: str) -> int:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal; returns the exit code: 0, or 1 with a line on standard error if it cannot start."""
+    if not arguments.tls and (arguments.ca_file or arguments.tls_name):
+        print("servicebus: --ca-file and --tls-name are options of a certificate: add --tls", file=sys.stderr)
+        return 1
     try:
         return await _serve(arguments, _entities(arguments))
     except (EntitiesError, OSError) as error:
@@ -125,6 +159,12 @@ def _entities(arguments: argparse.Namespace) -> Entities:
     return entities
 
 
+def _tls(arguments: argparse.Namespace) -> Tls | None:
+    if not arguments.tls:
+        return None
+    return Tls(arguments.tls_port, arguments.https_port, arguments.ca_file, tuple(arguments.tls_name))
+
+
 async def _serve(arguments: argparse.Namespace, entities: Entities) -> int:
     server = ServiceBusServer(
         entities,
@@ -134,6 +174,8 @@ async def _serve(arguments: argparse.Namespace, entities: Entities) -> int:
         ack_delay_ms=arguments.ack_delay_ms,
         edges=arguments.edges,
         idle_ms=arguments.idle_ms,
+        tls=_tls(arguments),
+        websockets=arguments.websockets,
     )
     async with server:
         process.announce(
@@ -142,6 +184,7 @@ async def _serve(arguments: argparse.Namespace, entities: Entities) -> int:
                 "connection_string": server.connection_string,
                 "port": server.port,
                 "admin_port": server.admin_port,
+                **_secured(server),
                 "duplicate_windows_s": {
                     topic.name: topic.sending.duplicates.window_ms // 1000
                     for topic in entities.topics
@@ -154,8 +197,34 @@ async def _serve(arguments: argparse.Namespace, entities: Entities) -> int:
             {
                 "Connection string": server.connection_string,
                 "Administration": f"http://127.0.0.1:{server.admin_port}",
+                **_explained(server),
                 "Entities": ", ".join(entities.names) or "none: create them with the administration client",
             },
         )
         await process.until_stopped(exit_with_stdin=arguments.exit_with_stdin)
     return 0
+
+
+def _secured(server: ServiceBusServer) -> dict[str, object]:
+    strings, secured = server.secure_connection_strings, server.secured
+    if strings is None or secured is None:
+        return {}
+    return {
+        "tls_connection_string": strings[0],
+        "https_connection_string": strings[1],
+        "tls_port": secured.port,
+        "https_port": secured.https_port,
+        "ca_file": str(secured.ca_file),
+    }
+
+
+def _explained(server: ServiceBusServer) -> dict[str, object]:
+    found = _secured(server)
+    return found and {
+        "With TLS": found["tls_connection_string"],
+        "With HTTPS": found["https_connection_string"],
+        "Trust": found["ca_file"],
+        "  Node": f"NODE_EXTRA_CA_CERTS={found['ca_file']}",
+        "  Python": f"connection_verify={str(found['ca_file'])!r}",
+        "  .NET, Go": f"SSL_CERT_FILE={found['ca_file']}",
+    }

@@ -6,8 +6,6 @@ import asyncio
 import logging
 from types import TracebackType
 
-from aiohttp import web
-
 from outbox_emulators.servicebus.admin import Admin
 from outbox_emulators.servicebus.attach import attach
 from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, SharedAccess
@@ -19,8 +17,10 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.errors import ConnectionForced
 from outbox_emulators.servicebus.idle_links import IdleLinks, default_idle_ms
 from outbox_emulators.servicebus.limits import Tier
+from outbox_emulators.servicebus.listeners import Listeners, Secured, Tls
 from outbox_emulators.servicebus.namespace import Namespace
 from outbox_emulators.servicebus.timers import Clock, TimerQueue, TimerRunner, system_clock
+from outbox_emulators.servicebus.websockets import WebSockets
 
 LOG = logging.getLogger(__name__)
 
@@ -32,7 +32,8 @@ class ServiceBusServer:
 
     Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement;
     `edges` is the seed of the behaviour that varies, None for the usual one; `idle_ms` is how long a link may idle
-    (see `idle_links`). Messages are kept in memory and are gone when it stops.
+    (see `idle_links`); `tls` adds ports with TLS; `websockets` serves AMQP over WebSockets on the HTTP ports.
+    Messages are kept in memory and are gone when it stops.
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class ServiceBusServer:
         ack_delay_ms: int = 0,
         edges: int | None = DEFAULT_SEED,
         idle_ms: int | None = None,
+        tls: Tls | None = None,
+        websockets: bool = False,
         clock: Clock = system_clock,
     ) -> None:
         self._host = host
@@ -66,42 +69,38 @@ class ServiceBusServer:
             ack_delay_ms=ack_delay_ms,
         )
         self._idle = IdleLinks(self.broker, default_idle_ms(edges) if idle_ms is None else idle_ms)
-        self._server: asyncio.Server | None = None
-        self._web: web.AppRunner | None = None
+        self._tls = tls
+        self._websockets = websockets
+        self._listeners: Listeners | None = None
+        self._secured: Secured | None = None
 
     async def start(self) -> None:
         """Listen. Raises OSError when a port is taken."""
-        loop = asyncio.get_running_loop()
         self._runner.start()
         self._idle.start()
-        self._server = await loop.create_server(
-            lambda: AmqpConnection(self.broker, attach), self._host, self._port
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
-        self.broker.namespace.endpoint = f"sb://{self._host}:{self._port}/"
-        self._web = web.AppRunner(Admin(self.broker).application(), access_log=None)
-        await self._web.setup()
-        site = web.TCPSite(self._web, self._host, self._admin_port)
+        sockets = WebSockets(self._connection).routes() if self._websockets else []
+        self._listeners = Listeners(self._host, self._connection, Admin(self.broker).application(sockets))
         try:
-            await site.start()
-        except OSError:
+            opened = await self._listeners.open(self._port, self._admin_port, self._tls)
+        except (OSError, ImportError):
             await self.stop()
             raise
-        self._admin_port = self._web.addresses[0][1]
+        self._port, self._admin_port, self._secured = opened
+        self.broker.namespace.endpoint = f"sb://{self._host}:{self._port}/"
         LOG.info("serving AMQP on %s:%s, admin on %s:%s", self._host, self._port, self._host, self._admin_port)
+
+    def _connection(self) -> AmqpConnection:
+        return AmqpConnection(self.broker, attach)
 
     async def stop(self) -> None:
         """Close the connections and the ports."""
         self._runner.stop()
         self._idle.stop()
-        if self._server is not None:
-            self._server.close()
+        if self._listeners is not None:
+            self._listeners.stop_accepting()
             await self._close_connections()
-            await self._server.wait_closed()
-            self._server = None
-        if self._web is not None:
-            await self._web.cleanup()
-            self._web = None
+            await self._listeners.close()
+            self._listeners = None
 
     async def _close_connections(self) -> None:
         connections = list(self.broker.connections)
@@ -135,9 +134,23 @@ class ServiceBusServer:
         return self._admin_port
 
     @property
+    def secured(self) -> Secured | None:
+        """The ports with TLS and the certificate to trust, known once started; None without TLS."""
+        return self._secured
+
+    @property
     def connection_string(self) -> str:
         """What a ServiceBusClient needs to reach this broker."""
-        return (
-            f"Endpoint=sb://{self._host}:{self._port};SharedAccessKeyName={KEY_NAME};"
-            f"SharedAccessKey={self._key};UseDevelopmentEmulator=true;"
-        )
+        return f"{self._endpoint(self._host, self._port)}UseDevelopmentEmulator=true;"
+
+    @property
+    def secure_connection_strings(self) -> tuple[str, str] | None:
+        """The same with TLS, and what administration clients and those over WebSockets need; None without TLS."""
+        if self._secured is None:
+            return None
+        # Not an IP address, which clients may not ask for by the name of the server (RFC 6066, section 3).
+        ports = self._secured.port, self._secured.https_port
+        return self._endpoint("localhost", ports[0]), self._endpoint("localhost", ports[1])
+
+    def _endpoint(self, host: str, port: int) -> str:
+        return f"Endpoint=sb://{host}:{port};SharedAccessKeyName={KEY_NAME};SharedAccessKey={self._key};"

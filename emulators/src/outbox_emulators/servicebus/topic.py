@@ -119,7 +119,7 @@ class Subscription(Entity):
         """Remove a rule. Raises NotFound."""
         found = self.rule(name)
         if found is None:
-            raise NotFound(f"The rule '{name}' of the subscription '{self.path}' could not be found.")
+            raise NotFound.entity(f"{self.path}/Rules/{name}")
         self.rules = tuple(rule for rule in self.rules if rule is not found)
 
     def offer(self, message: Message, sequence_number: int) -> None:

@@ -2,6 +2,7 @@
 
 cosmos_account           a Cosmos DB account for the length of a `with` block, on a thread of this process
 servicebus_namespace     a Service Bus namespace likewise (`outbox-emulators[servicebus]`)
+Tls                      TLS for a namespace: servicebus_namespace(tls=Tls()) (`outbox-emulators[tls]`)
 entities_of              the entities of a namespace, written in a line each
 ManualClock              time that a test controls
 FaultClient              faults, from asynchronous code, of an emulator anywhere
@@ -14,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from outbox_emulators.faults import InvalidFault
+from outbox_emulators.servicebus.listeners import Tls
 from outbox_emulators.servicebus.shorthand import entities_of
 from outbox_emulators.testing.background import BackgroundLoop, background_loop
 from outbox_emulators.testing.clock import ManualClock
@@ -36,6 +38,7 @@ __all__ = [
     "ManualClock",
     "RawClient",
     "ServiceBusNamespace",
+    "Tls",
     "background_loop",
     "cosmos_account",
     "entities_of",

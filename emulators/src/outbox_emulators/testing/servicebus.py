@@ -10,6 +10,7 @@ import aiohttp
 
 from outbox_emulators.servicebus.edges import DEFAULT_SEED
 from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.listeners import Secured
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing.background import BackgroundLoop, background_loop
 from outbox_emulators.testing.faults import Fault, FaultClient
@@ -38,6 +39,16 @@ class ServiceBusNamespace:
         """For administration clients, which a namespace on one machine serves on another port."""
         port, admin_port = self._server.port, self._server.admin_port
         return self.connection_string.replace(f":{port};", f":{admin_port};", 1)
+
+    @property
+    def secured(self) -> Secured | None:
+        """The ports with TLS and the certificate to trust; None without TLS."""
+        return self._server.secured
+
+    @property
+    def secure_connection_strings(self) -> tuple[str, str] | None:
+        """With TLS: for clients that send and receive, and for administration clients; None without TLS."""
+        return self._server.secure_connection_strings
 
     @property
     def admin_endpoint(self) -> str:
@@ -103,7 +114,7 @@ def servicebus_namespace(
         entities: What it has from the start: `entities_of(…)`, or `Entities.from_file(…)`; nothing by default.
         seed: Where the behaviour that the service leaves open is drawn from; None for its usual behaviour.
         loop: Where to serve; a loop of its own by default.
-        options: Those of `ServiceBusServer`: `tier`, `ack_delay_ms`, `idle_ms`.
+        options: Those of `ServiceBusServer`: `tier`, `ack_delay_ms`, `idle_ms`, `tls`, `websockets`.
     """
     server = ServiceBusServer(entities or Entities(), edges=seed, **options)
     with background_loop() if loop is None else nullcontext(loop) as serving:
