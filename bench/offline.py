@@ -34,6 +34,7 @@ class AcceptingSenders:
 
     topic = TOPIC
     size = IN_FLIGHT
+    known_limits = _LIMITS
 
     def __init__(self) -> None:
         self.accepted: list[Transfer] = []
