@@ -14,9 +14,7 @@ from relay.settings import Settings
 if TYPE_CHECKING:
     from relay.servicebus.pipelined.lanes import PipelinedSenders
 
-# Partition keys that send at a time. On one link, each has a transfer in flight; in the pool, each is a
-# connection, of which a namespace takes some thousands.
-_PIPELINED = 256
+# Partition keys that send at a time. In the pool, each is a connection, of which a namespace takes some thousands.
 _POOLED = 32
 
 logger = logging.getLogger(__name__)
@@ -64,9 +62,9 @@ def senders(settings: Settings) -> Senders:
     if found := differences():
         _warn("; ".join(found))
         return pool
-    from relay.servicebus.pipelined.lanes import PipelinedSenders
+    from relay.servicebus.pipelined import lanes, link
 
-    return _WithFallback(PipelinedSenders(client, topic, settings.senders or _PIPELINED), pool)
+    return _WithFallback(lanes.PipelinedSenders(client, topic, settings.senders or link.IN_FLIGHT), pool)
 
 
 class _WithFallback:
