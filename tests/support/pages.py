@@ -20,7 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("docs/**/*.md")})
+PAGES = sorted(
+    {
+        *ROOT.glob("*.md"),
+        *ROOT.glob("*/README.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("emulators/docs/*.md"),
+    }
+)
 
 SHELL = "sh"
 RUN, RUN_WITH, RUN_BY, NOT_RUN = "run", "run with", "run by", "not run"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.partitions import partition_of
 from outbox_emulators.servicebus.publishing import PublishEndpoint
 from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.shorthand import entities_of
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 WAIT_S = 5
@@ -296,6 +298,22 @@ async def test_many_senders_at_once_lose_nothing(client: ServiceBusClient) -> No
     assert len(set(found)) == 200
     for number in range(10):
         assert [each for each in found if each.startswith(f"{number}-")] == [f"{number}-{n}" for n in range(20)]
+
+
+async def test_eleven_connections_and_51_queues_are_served() -> None:
+    """One more than the quotas of the official emulator, which this one does not have.
+
+    https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator#usage-quotas
+    """
+    names = [f"queue-{number}" for number in range(51)]
+    async with ServiceBusServer(entities_of(names)) as server, AsyncExitStack() as stack:
+        for name in names[-11:]:
+            client = ServiceBusClient.from_connection_string(server.connection_string)
+            await stack.enter_async_context(client)
+            sender = await stack.enter_async_context(client.get_queue_sender(name))
+            await sender.send_messages(ServiceBusMessage("acknowledged"))
+
+        assert len(server.broker.connections) == 11
 
 
 async def test_a_sender_that_goes_before_its_delayed_acknowledgement_affects_no_other(entities: Entities) -> None:
