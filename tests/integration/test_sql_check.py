@@ -66,6 +66,7 @@ async def test_a_sound_deployment_is_all_ok(environment: dict[str, str], sql: Sq
     assert run.code == 0
     assert [line.removeprefix("ok       ") for line in about if line.startswith("ok ")] == [
         "the settings are complete and well-formed",
+        "events are sent over one connection",
         "SQL is a database of PostgreSQL that can be reached",
         f"the schema changefeed has version {len(migrations('postgresql'))}",
         f"SQL_FEED '{TABLE}' is set up",
