@@ -89,8 +89,10 @@ def in_batches(events: Sequence[Event], message_of: Contract, limit: int) -> Ite
         payload = encoding.encode(message)
         added = encoding.size_in_batch(payload)
         if held and size + added > limit:
-            yield _whole(held, messages, encoded)
+            whole = _whole(held, messages, encoded)
+            # Before it is sent: what it is made of takes as much memory again.
             held, messages, encoded = [], [], []
+            yield whole
         if not held:
             size = len(encoding.envelope(message))
         held.append(event)
@@ -98,7 +100,9 @@ def in_batches(events: Sequence[Event], message_of: Contract, limit: int) -> Ite
         encoded.append(payload)
         size += added
     if held:
-        yield _whole(held, messages, encoded)
+        whole = _whole(held, messages, encoded)
+        encoded.clear()
+        yield whole
 
 
 def _whole(events: list[Event], messages: list[Message], encoded: list[bytes]) -> Transfer:
