@@ -18,7 +18,8 @@ SEED ?=
 CHAOS ?=
 UP ?=
 
-COVERING := tests/integration/test_sql_*.py tests/contracts/test_*.py tests/unit/relay/test_*.py tests/unit/test_function_app.py
+COVERING := tests/integration/test_sql_*.py tests/integration/test_pipelin*.py tests/integration/test_console_topic.py \
+	tests/contracts/test_*.py tests/unit/relay/test_*.py tests/unit/test_function_app.py
 
 FUZZ_EXAMPLES ?= 100000
 MUTANTS ?=

@@ -28,7 +28,7 @@ class Turn:
     """One relayed backlog.
 
     Attributes:
-        rate: Events a second, counted at the topic.
+        rate: Events a second, counted at the topic; NaN where all were accepted between two counts.
         shares: The part of one core that each process used: `outbox`, `broker`, `host 1`, ….
     """
 
@@ -93,7 +93,7 @@ class Group:
         shares = use.shares()
         self._written += events
         await self._testbed.until_accepted(self._written, within_s=_RELAYED_WITHIN_S)
-        return Turn((after - before) / (ended - began) if ended > began else float("nan"), shares)
+        return Turn((after - before) / (ended - began) if after > before else float("nan"), shares)
 
     async def _reached(self, count: float) -> tuple[float, int]:
         """When the topic's count was first seen at `count` or above, and the count."""

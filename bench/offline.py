@@ -13,6 +13,7 @@ from unittest import mock
 from local.stack.environment import TOPIC
 from relay.assembly import CosmosRelay, assemble
 from relay.servicebus import encoding, publisher
+from relay.servicebus.messages import Message
 from relay.servicebus.pipelined.link import IN_FLIGHT
 from relay.servicebus.transfers import LinkLimits, Transfer
 from relay.settings import Settings
@@ -74,9 +75,9 @@ def offline_relay() -> Iterator[tuple[CosmosRelay, AcceptingSenders]]:
         yield assemble(Settings.from_environment(ENVIRONMENT)), senders
 
 
-def encode_again(transfers: Sequence[Transfer]) -> None:
-    """Encode the messages of these transfers once more, as the relay has encoded them."""
-    for transfer in transfers:
-        encoded = [encoding.encode(message) for message in transfer.messages]
-        if transfer.is_batch:
-            encoding.encode_batch(transfer.messages[0], encoded)
+def encode_again(transfers: Sequence[Sequence[Message]]) -> None:
+    """Encode the messages of transfers once more, as the relay has encoded them."""
+    for messages in transfers:
+        encoded = [encoding.encode(message) for message in messages]
+        if len(messages) > 1:
+            encoding.encode_batch(encoding.envelope(messages[0].id, messages[0].partition_key), encoded)

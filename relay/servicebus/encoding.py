@@ -105,9 +105,9 @@ def _data_header(length: int) -> bytes:
     return _DATA_8[length] if length < 256 else _DATA_32 + length.to_bytes(4, "big")
 
 
-def envelope(first: Message) -> bytes:
+def envelope(identifier: str, partition_key: str) -> bytes:
     """What begins a batch: the first message's id and session id, as the SDK sets them."""
-    properties = _string(first.id) + _NULL * 9 + _known_string(first.partition_key) + _NULL * 2
+    properties = _string(identifier) + _NULL * 9 + _known_string(partition_key) + _NULL * 2
     return _PROPERTIES + _list(properties, 13)
 
 
@@ -117,9 +117,9 @@ def size_in_batch(encoded: bytes) -> int:
     return size + (5 if size < 256 else 8)
 
 
-def encode_batch(first: Message, encoded: Sequence[bytes]) -> bytes:
-    """A batch of encoded messages, the first of which is `first`'s."""
-    parts = [envelope(first)]
+def encode_batch(envelope: bytes, encoded: Sequence[bytes]) -> bytes:
+    """A batch of encoded messages, of which `envelope` is the first one's."""
+    parts = [envelope]
     for each in encoded:
         parts.append(_data_header(len(each)))
         parts.append(each)

@@ -157,10 +157,10 @@ async def _for_sdk(transfer: Transfer, link: ServiceBusSender) -> AmqpAnnotatedM
     sent.
     """
     if not transfer.is_batch:
-        return annotated(transfer.messages[0])
+        return annotated(next(transfer.messages()))
     batch = await link.create_message_batch()
     try:
-        for message in transfer.messages:
+        for message in transfer.messages():
             batch.add_message(annotated(message))
     except MessageSizeExceededError as error:
         # The link is another one than the batch was made for, and takes less.

@@ -25,13 +25,13 @@ class Transfer:
 
     Attributes:
         events: What the messages are of, in order; one partition key's.
-        messages: One each.
+        message_of: Their contract.
         payload: As it is transferred.
         message_format: 0 for a message, `encoding.BATCH_FORMAT` for a batch.
     """
 
     events: Sequence[Event]
-    messages: Sequence[Message]
+    message_of: Contract
     payload: bytes
     message_format: int
 
@@ -39,19 +39,23 @@ class Transfer:
     def is_batch(self) -> bool:
         return self.message_format != 0
 
+    def messages(self) -> Iterator[Message]:
+        """The messages, made anew: hundreds of transfers are held at a time, and bodies would be half of them."""
+        return map(self.message_of, self.events)
+
 
 class Sender(Protocol):
     """A partition key's access to the topic, for as long as its turn takes. One send at a time."""
 
     @property
     def known_limits(self) -> LinkLimits | None:
-        """The limits of the link, if it is open."""
+        """The limits of the link, if it is open and takes more transfers."""
 
     async def limits(self, timeout_s: float) -> LinkLimits:
-        """The limits of the link, which is opened where it is not open.
+        """The limits of the link, which is opened where it is not open, once it takes more transfers.
 
         Raises:
-            RetryableError, ConfigurationError: The link could not be opened within `timeout_s` seconds.
+            RetryableError, ConfigurationError: It was not so far within `timeout_s` seconds.
         """
 
     async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
@@ -69,9 +73,9 @@ class Sender(Protocol):
         """
 
 
-def alone(event: Event, message: Message) -> Transfer:
+def alone(event: Event, message_of: Contract) -> Transfer:
     """One message outside a batch: a link may take larger messages than batches."""
-    return Transfer((event,), (message,), encoding.encode(message), 0)
+    return Transfer((event,), message_of, encoding.encode(message_of(event)), 0)
 
 
 def in_batches(events: Sequence[Event], message_of: Contract, limit: int) -> Iterator[Transfer]:
@@ -80,32 +84,29 @@ def in_batches(events: Sequence[Event], message_of: Contract, limit: int) -> Ite
     An event without a neighbour that fits is sent outside a batch. Messages are encoded when their turn comes.
     """
     held: list[Event] = []
-    messages: list[Message] = []
     encoded: list[bytes] = []
+    envelope = b""
     size = 0
 
+    def whole() -> Transfer:
+        payload = encoded[0] if len(held) == 1 else encoding.encode_batch(envelope, encoded)
+        return Transfer(held, message_of, payload, 0 if len(held) == 1 else encoding.BATCH_FORMAT)
+
     for event in events:
-        message = message_of(event)
-        payload = encoding.encode(message)
+        payload = encoding.encode(message_of(event))
         added = encoding.size_in_batch(payload)
         if held and size + added > limit:
-            whole = _whole(held, messages, encoded)
+            full = whole()
             # Before it is sent: what it is made of takes as much memory again.
-            held, messages, encoded = [], [], []
-            yield whole
+            held, encoded = [], []
+            yield full
         if not held:
-            size = len(encoding.envelope(message))
+            envelope = encoding.envelope(event.id, event.partition_key)
+            size = len(envelope)
         held.append(event)
-        messages.append(message)
         encoded.append(payload)
         size += added
     if held:
-        whole = _whole(held, messages, encoded)
+        last = whole()
         encoded.clear()
-        yield whole
-
-
-def _whole(events: list[Event], messages: list[Message], encoded: list[bytes]) -> Transfer:
-    if len(events) == 1:
-        return Transfer(events, messages, encoded[0], 0)
-    return Transfer(events, messages, encoding.encode_batch(messages[0], encoded), encoding.BATCH_FORMAT)
+        yield last

@@ -112,7 +112,7 @@ class Turn:
             if self._stopped:
                 return
             if len(half) == 1:
-                await self._send_alone(alone(half[0], self._message_of(half[0])), await self._limits())
+                await self._send_alone(alone(half[0], self._message_of), await self._limits())
             else:
                 await self.send_in_order(half)
 

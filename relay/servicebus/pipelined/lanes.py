@@ -107,11 +107,19 @@ class PipelinedSender:
     def known_limits(self) -> LinkLimits | None:
         """As `transfers.Sender`."""
         link = self._lanes.shared.open_link
-        return None if link is None else link.limits
+        return link.limits if link is not None and link.has_room.is_set() else None
 
     async def limits(self, timeout_s: float) -> LinkLimits:
         """As `transfers.Sender`."""
-        return (await self._lanes.shared.link(timeout_s)).limits
+        link = await self._lanes.shared.link(timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not link.has_room.is_set():
+                    # All that wait go on at once, and the first may take the room there is.
+                    await link.has_room.wait()
+        except TimeoutError as error:
+            raise classify(error) from error
+        return link.limits
 
     async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
         """As `transfers.Sender`."""

@@ -28,6 +28,8 @@ _HANDLE = 0
 # Transfers that the peer may send us on this session: it sends none.
 _INCOMING_WINDOW = 1
 _WRITE_BYTES = 32_768
+# Of transfers that are not settled: enough to keep a link busy, and little beside a batch for each key.
+_HELD_BYTES = 4_194_304
 _KEEP_ALIVE_S = 1.0
 _SERIAL = 2**32
 
@@ -81,6 +83,10 @@ class Link:
         self._unsettled: dict[int, _Delivery] = {}
         self._waiting: deque[_Delivery] = deque()
         self._waiting_bytes = 0
+        self._held_bytes = 0
+        self.has_room = asyncio.Event()
+        """Whether more transfers should be encoded for it: those that are not settled take memory."""
+        self.has_room.set()
         self._frames: deque[bytes] = deque()
         self._pump_is_due = False
         self._is_draining = False
@@ -143,6 +149,7 @@ class Link:
         self._idle.clear()
         self._waiting.append(delivery)
         self._waiting_bytes += len(transfer.payload)
+        self._hold(len(transfer.payload))
         if self._waiting_bytes >= _WRITE_BYTES:
             self._pump()
         elif not self._pump_is_due:
@@ -158,6 +165,8 @@ class Link:
                 self._waiting.remove(delivery)
             self._note_idle()
             raise
+        finally:
+            self._hold(-len(transfer.payload))
 
     def retire(self) -> None:
         """Take no new deliveries. Those in flight may still be settled."""
@@ -261,8 +270,11 @@ class Link:
             while self._lost is None:
                 await asyncio.sleep(_KEEP_ALIVE_S)
                 await self._connection.keep_alive()
-        except (SendError, OSError) as error:
-            self._lose(error if isinstance(error, SendError) else LinkLostError(str(error), by_peer=False))
+        except SendError as error:
+            self._lose(error)
+        except Exception as error:
+            self._lose(LinkLostError(f"the connection could not be kept: {error!r}", by_peer=False))
+            raise
 
     # What comes in
 
@@ -366,6 +378,13 @@ class Link:
             ids = ((first + number) % _SERIAL for number in range(further + 1))
             return [each for each in ids if each in self._unsettled]
         return [each for each in self._unsettled if (each - first) % _SERIAL <= further]
+
+    def _hold(self, more_bytes: int) -> None:
+        self._held_bytes += more_bytes
+        if self._held_bytes >= _HELD_BYTES:
+            self.has_room.clear()
+        else:
+            self.has_room.set()
 
     def _note_idle(self) -> None:
         if not self._unsettled and not self._waiting:

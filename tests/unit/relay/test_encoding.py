@@ -81,10 +81,10 @@ def test_a_batch_is_encoded_as_the_sdk_does_and_has_the_size_of_its_parts(messag
         batch.add_message(annotated(message))
     parts = [encoding.encode(message) for message in messages]
 
-    made = encoding.encode_batch(first, parts)
+    made = encoding.encode_batch(_envelope(first), parts)
 
     assert made == encoded(batch)
-    assert len(made) == len(encoding.envelope(first)) + sum(map(encoding.size_in_batch, parts))
+    assert len(made) == len(_envelope(first)) + sum(map(encoding.size_in_batch, parts))
 
 
 @pytest.mark.parametrize("size", [*range(120, 134), *range(248, 260)])
@@ -94,9 +94,13 @@ def test_the_sizes_of_a_batch_add_up_around_every_border(size: int) -> None:
     parts = [encoding.encode(message)] * 3
 
     assert len(parts[0]) == size
-    assert len(encoding.encode_batch(message, parts)) == len(encoding.envelope(message)) + 3 * (
+    assert len(encoding.encode_batch(_envelope(message), parts)) == len(_envelope(message)) + 3 * (
         encoding.size_in_batch(parts[0])
     )
+
+
+def _envelope(message: Message) -> bytes:
+    return encoding.envelope(message.id, message.partition_key)
 
 
 def _of(source: Event) -> Message:
@@ -122,19 +126,22 @@ def test_events_leave_in_order_each_once_in_batches_as_full_as_the_limit_allows(
 
     assert [each for transfer in made for each in transfer.events] == source
     for transfer in made:
-        assert [message.id for message in transfer.messages] == [each.id for each in transfer.events]
+        assert [message.id for message in transfer.messages()] == [each.id for each in transfer.events]
         assert transfer.is_batch == (len(transfer.events) > 1)
         if transfer.is_batch:
             assert len(transfer.payload) <= limit
         else:
-            assert transfer.payload == alone(transfer.events[0], transfer.messages[0]).payload
+            assert transfer.payload == alone(transfer.events[0], _of).payload
     for transfer, following in pairwise(made):
-        assert len(_with(transfer, following.messages[0])) > limit
+        assert len(_with(transfer, next(following.messages()))) > limit
 
 
 def _with(transfer: Transfer, one_more: Message) -> bytes:
-    messages = [*transfer.messages, one_more]
-    return encoding.encode_batch(messages[0], [encoding.encode(message) for message in messages])
+    messages = [*transfer.messages(), one_more]
+    return encoding.encode_batch(
+        _envelope(messages[0]),
+        [encoding.encode(message) for message in messages],
+    )
 
 
 def test_no_event_is_encoded_before_its_turn() -> None:

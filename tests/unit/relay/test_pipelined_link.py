@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,11 +16,15 @@ import pytest
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.entities import Entities
 from relay.errors import ConfigurationError, PoisonError, RetryableError, SendError
+from relay.events import Event
+from relay.ledger import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.client import servicebus_client
 from relay.servicebus.pipelined import link as links
 from relay.servicebus.pipelined import sdk
+from relay.servicebus.pipelined.lanes import PipelinedSenders
 from relay.servicebus.pipelined.link import Link, LinkLostError
+from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.transfers import Transfer, alone
 from relay.settings import Connection
 from tests.support import amqp_peer
@@ -60,7 +65,7 @@ async def link(peer: Peer) -> AsyncIterator[Link]:
 
 def transfer(identifier: str, size: int = 0) -> Transfer:
     made = event(identifier, size=size)
-    return alone(made, messages.plain(made))
+    return alone(made, messages.plain)
 
 
 class Sends:
@@ -557,3 +562,56 @@ async def test_a_token_that_cannot_be_renewed_ends_the_link(peer: Peer, monkeypa
         with pytest.raises(SendError, match="no identity endpoint"):
             async with asyncio.timeout(WAIT_S):
                 await in_flight
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_connection_that_cannot_be_kept_is_lost(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(peer) as link:
+        peer.flow(100)
+        in_flight = asyncio.create_task(link.send(transfer("a"), 60, lambda: None))
+        await peer.delivery()
+
+        # As if the SDK had changed inside: nobody renews the token any more.
+        monkeypatch.setattr(link._connection._sdk, "_remote_idle_timeout", "soon")
+
+        with pytest.raises(LinkLostError, match="could not be kept: TypeError"):
+            async with asyncio.timeout(WAIT_S):
+                await in_flight
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["the link is open", "it is not"])
+async def test_few_batches_are_held_until_they_are_settled(peer: Peer, is_open: bool) -> None:
+    made: list[str] = []
+    begun = asyncio.Event()
+
+    def message_of(source: Event) -> messages.Message:
+        made.append(source.id)
+        begun.set()
+        return messages.plain(source)
+
+    size, keys = 200_000, 40
+    bound = math.ceil(links._HELD_BYTES / size)
+    assert bound < keys
+    client = servicebus_client(Connection(peer.connection_string), retry_total=0)
+    senders = PipelinedSenders(client, TOPIC, keys)
+    publisher = ServiceBusPublisher(senders, message_of, AcceptedLedger(), send_timeout_s=30, attempt_timeout_s=60)
+    each_one = {f"k{number}": [event(f"e{number}", f"k{number}", size=size)] for number in range(keys)}
+    try:
+        async with asyncio.timeout(WAIT_S):
+            if is_open:
+                await senders.shared.link(WAIT_S)
+            publishing = asyncio.create_task(publisher.publish(each_one))
+            await begun.wait()
+            assert await all_read(peer) == 0
+            assert len(made) <= bound
+            peer.flow(keys)
+            for settled in range(keys):
+                delivery = await peer.delivery()
+                assert len(made) - settled <= bound
+                peer.settle(delivery.id)
+            outcomes = await publishing
+    finally:
+        await senders.close()
+        await client.close()
+
+    assert [outcome.published for outcome in outcomes] == [1] * keys
