@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from proton import Event
@@ -39,17 +37,13 @@ async def later() -> float:
     return asyncio.get_running_loop().time()
 
 
-def handle(links: LinkTable, kind: object, link: FakeLink) -> None:
-    links.handle(cast(Event, SimpleNamespace(type=kind, link=link)))
-
-
 async def test_a_connection_is_active_when_a_link_is_attached_carries_something_or_ends(links: LinkTable) -> None:
     link = FakeLink()
 
     for kind in (Event.LINK_REMOTE_OPEN, Event.LINK_FLOW, Event.LINK_REMOTE_CLOSE):
         before = await later()
         assert links.active_s < before
-        handle(links, kind, link)
+        links.handle(kind, link)
         assert links.active_s >= before
 
     assert links.items() == []

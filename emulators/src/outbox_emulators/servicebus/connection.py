@@ -141,7 +141,7 @@ class AmqpConnection(asyncio.Protocol):
                 # A client that ends a session goes on to detach its links: the engine takes that for an error.
                 LOG.debug("transport error: %s", self._engine.error)
             else:
-                self.links.handle(event)
+                self.links.handle(event.type, event.subject)
             self._engine.pop_event()
 
     def _tick(self) -> None:

@@ -2,12 +2,61 @@
 
 from __future__ import annotations
 
-from proton import Collector, Condition, Connection, Event, Transport
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from cproton import (
+    isnull,
+    pn_collector_peek,
+    pn_event_delivery,
+    pn_event_link,
+    pn_event_session,
+    pn_event_type,
+)
+from proton import Collector, Condition, Connection, Delivery, Event, EventType, Link, Session, Transport
 
 CONTAINER = "local-servicebus"
 MAX_FRAME_BYTES = 65536
 IDLE_TIMEOUT_S = 480.0
 """The engine announces half of it, four minutes, as the service does."""
+
+
+class Happening(NamedTuple):
+    """An event of the engine: its type, and the session, link or delivery that it is about."""
+
+    type: EventType
+    subject: Any
+
+
+def _session(event: Any) -> Any:
+    return Session.wrap(pn_event_session(event))  # type: ignore[no-untyped-call]
+
+
+def _link(event: Any) -> Any:
+    return Link.wrap(pn_event_link(event))  # type: ignore[no-untyped-call]
+
+
+def _delivery(event: Any) -> Any:
+    return Delivery.wrap(pn_event_delivery(event))  # type: ignore[no-untyped-call]
+
+
+def _nothing(event: Any) -> Any:
+    return None
+
+
+_SUBJECTS: dict[EventType, Callable[[Any], Any]] = {
+    Event.CONNECTION_REMOTE_OPEN: _nothing,
+    Event.CONNECTION_REMOTE_CLOSE: _nothing,
+    Event.TRANSPORT_ERROR: _nothing,
+    Event.SESSION_REMOTE_OPEN: _session,
+    Event.SESSION_REMOTE_CLOSE: _session,
+    Event.LINK_REMOTE_OPEN: _link,
+    Event.LINK_REMOTE_CLOSE: _link,
+    Event.LINK_REMOTE_DETACH: _link,
+    Event.LINK_FLOW: _link,
+    Event.DELIVERY: _delivery,
+}
+_OF_INTEREST = {kind.number: (kind, subject) for kind, subject in _SUBJECTS.items()}
 
 
 class Engine:
@@ -30,9 +79,15 @@ class Engine:
             self._transport.push(frame[at : at + capacity])
             at += capacity
 
-    def peek_event(self) -> Event | None:
-        """Return the next event; it stays the next one until `pop_event`."""
-        return self._collector.peek()
+    def peek_event(self) -> Happening | None:
+        """Return the next event of interest; it stays the next one until `pop_event`."""
+        # Collector.peek makes Python objects of everything around an event, which takes longer than to handle it.
+        while not isnull(event := pn_collector_peek(self._collector._impl)):
+            if known := _OF_INTEREST.get(pn_event_type(event)):
+                kind, subject = known
+                return Happening(kind, subject(event))
+            self._collector.pop()
+        return None
 
     def pop_event(self) -> None:
         self._collector.pop()

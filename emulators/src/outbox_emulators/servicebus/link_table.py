@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import cast
+from typing import Any
 
-from proton import Delivery, Event, Link, Session, Terminus
+from proton import Delivery, Event, EventType, Link, Session, Terminus
 
 from outbox_emulators.servicebus.auth import Claims
 from outbox_emulators.servicebus.errors import ServiceBusError, Unauthorized
@@ -46,11 +46,9 @@ class LinkTable:
     def endpoints(self) -> list[LinkEndpoint]:
         return list(self._endpoints.values())
 
-    def handle(self, event: Event) -> None:
-        """Handle an event of a session, a link or a delivery; all others are ignored."""
-        handler = _HANDLERS.get(event.type)
-        if handler is not None:
-            handler(self, event)
+    def handle(self, kind: EventType, subject: Any) -> None:
+        """Handle an event of a session, a link or a delivery."""
+        _HANDLERS[kind](self, subject)
 
     def pump(self) -> None:
         """Have every link send what it has to send."""
@@ -113,18 +111,16 @@ class LinkTable:
             self._changed_s = asyncio.get_running_loop().time()
             endpoint.closed()
 
-    def _session_opened(self, event: Event) -> None:
-        cast(Session, event.session).open()
+    def _session_opened(self, session: Session) -> None:
+        session.open()
 
-    def _session_closed(self, event: Event) -> None:
-        session = cast(Session, event.session)
+    def _session_closed(self, session: Session) -> None:
         for link in list(self._endpoints):
             if link.session == session:
                 self._end(link)
         session.close()
 
-    def _link_opened(self, event: Event) -> None:
-        link = cast(Link, event.link)
+    def _link_opened(self, link: Link) -> None:
         try:
             endpoint = self._attach(link)
             self._changed_s = endpoint.active_s
@@ -133,31 +129,28 @@ class LinkTable:
         except ServiceBusError as error:
             self.refuse(link, error)
 
-    def _link_closed(self, event: Event) -> None:
-        link = cast(Link, event.link)
+    def _link_closed(self, link: Link) -> None:
         self._end(link)
         link.close()
 
-    def _link_detached(self, event: Event) -> None:
-        link = cast(Link, event.link)
+    def _link_detached(self, link: Link) -> None:
         self._end(link)
         link.detach()
 
-    def _link_flow(self, event: Event) -> None:
-        endpoint = self._endpoints.get(cast(Link, event.link))
+    def _link_flow(self, link: Link) -> None:
+        endpoint = self._endpoints.get(link)
         if endpoint is not None:
             endpoint.touch()
             endpoint.pump()
 
-    def _delivery(self, event: Event) -> None:
-        delivery = cast(Delivery, event.delivery)
+    def _delivery(self, delivery: Delivery) -> None:
         endpoint = self._endpoints.get(delivery.link)
         if endpoint is not None:
             endpoint.touch()
             endpoint.on_delivery(delivery, self._deliveries.message_format)
 
 
-_HANDLERS: dict[object, Callable[[LinkTable, Event], None]] = {
+_HANDLERS: dict[EventType, Callable[[LinkTable, Any], None]] = {
     Event.SESSION_REMOTE_OPEN: LinkTable._session_opened,
     Event.SESSION_REMOTE_CLOSE: LinkTable._session_closed,
     Event.LINK_REMOTE_OPEN: LinkTable._link_opened,

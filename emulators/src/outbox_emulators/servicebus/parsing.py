@@ -55,7 +55,9 @@ def parse(data: bytes) -> Message:
             if code == HEADER:
                 durable, priority, ttl_ms = _parse_header(codec.decode(data, value)[0])
             elif code == MESSAGE_ANNOTATIONS:
-                annotations = _parse_annotations(data, value)
+                section = bytes(data[value:end])
+                parsed = _known_annotations if len(section) <= _SHORT_BYTES else _parse_annotations
+                annotations = parsed(section)
             elif code == PROPERTIES:
                 bare_start = start
                 properties = tuple(codec.decode(data, value)[0])
@@ -99,8 +101,8 @@ class _Annotations:
 _NO_ANNOTATIONS = _Annotations()
 
 
-def _parse_annotations(data: bytes, at: int) -> _Annotations:
-    encoded = list(codec.items(data, at)) if data[at] != codec.NULL[0] else []
+def _parse_annotations(section: bytes) -> _Annotations:
+    encoded = list(codec.items(section, 0)) if section != codec.NULL else []
     kept: list[bytes] = []
     partition_key, scheduled_ms = None, None
     for key, value in zip(encoded[::2], encoded[1::2], strict=True):
@@ -114,6 +116,11 @@ def _parse_annotations(data: bytes, at: int) -> _Annotations:
             scheduled_ms = codec.decode(value)[0]
         kept += (key, value)
     return _Annotations(b"".join(kept), len(kept) // 2, partition_key, scheduled_ms)
+
+
+# A sender's messages of one partition key have the same ones.
+_SHORT_BYTES = 512
+_known_annotations = lru_cache(maxsize=4096)(_parse_annotations)
 
 
 @lru_cache(maxsize=256)

@@ -126,11 +126,12 @@ def _list(wide: bool) -> _Reader:
         items: list[Value] = []
         for _ in range(count):
             # Most fields of most lists are null.
-            if data[at] == _NULL:
+            code = data[at]
+            if code == _NULL:
                 items.append(None)
                 at += 1
             else:
-                item, at = decode(data, at)
+                item, at = _READERS[code](data, at + 1) if code in _READERS else decode(data, at)
                 items.append(item)
         return items, end
 
