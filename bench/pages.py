@@ -19,19 +19,23 @@ def write(report: Report, folder: Path) -> list[Path]:
 
 
 def publish(report: Report, root: Path = ROOT) -> list[Path]:
-    """Write the results, the chart, docs/benchmarks.md, and the curves of docs/capacity.md; returns the files.
+    """Write what a full run publishes; returns the files.
+
+    These are the results, the chart, docs/benchmarks.md, the curves of docs/capacity.md and the headlines of
+    README.md.
 
     Raises:
         KeyError: A curve of docs/capacity.md was not measured.
     """
     folder, docs = root / "bench" / "results", root / "docs"
-    page, capacity = docs / "benchmarks.md", docs / "capacity.md"
+    page, capacity, readme = docs / "benchmarks.md", docs / "capacity.md", root / "README.md"
     drawn = curves.rendered(capacity.read_text(encoding="utf-8"), report.curves)
     capacity.write_text(drawn, encoding="utf-8")
+    readme.write_text(report.headlined(readme.read_text(encoding="utf-8")), encoding="utf-8")
     results = folder / "latest.json"
     results.write_text(report.to_json(), encoding="utf-8")
     page.write_text(report.to_markdown(chart="../bench/results/latest.svg"), encoding="utf-8")
-    return [results, _chart(report, folder), page, capacity]
+    return [results, _chart(report, folder), page, capacity, readme]
 
 
 def published(root: Path = ROOT) -> Report:

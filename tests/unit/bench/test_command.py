@@ -52,6 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("bench/results", "docs"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "docs" / "capacity.md").write_text("<!-- curve: keys -->\n<!-- end -->\n")
+    (tmp_path / "README.md").write_text("<!-- headlines -->\n<!-- end -->\n")
     publish(tmp_path, report())
     return tmp_path
 
@@ -63,7 +64,7 @@ def publish(folder: Path, found: Report) -> None:
 def written(folder: Path) -> set[str]:
     """Beside what the fixture made."""
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    return files - {"bench/results/latest.json", "docs/capacity.md"}
+    return files - {"README.md", "bench/results/latest.json", "docs/capacity.md"}
 
 
 def test_a_quick_run_leaves_the_published_results_alone(folder: Path) -> None:
@@ -77,6 +78,7 @@ def test_a_full_run_publishes_results_and_both_pages(folder: Path) -> None:
 
     assert written(folder) == {"bench/results/latest.svg", "docs/benchmarks.md"}
     assert "| 100 | 1,000 |" in (folder / "docs" / "capacity.md").read_text()
+    assert "| what | measured |" in (folder / "README.md").read_text()
     assert json.loads((folder / "bench" / "results" / "latest.json").read_text())["run"]["full"] is True
 
 

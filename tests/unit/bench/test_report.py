@@ -11,7 +11,7 @@ import pytest
 from bench.benchmark import TIMES, Bound, Target
 from bench.contention import Usage
 from bench.pages import published
-from bench.report import HEADLINES, Report, compared_table, targets_table
+from bench.report import Report, compared_table, targets_table
 from local.stack.parts import ROOT
 from tests.unit.bench.support import report
 
@@ -74,12 +74,22 @@ def test_the_published_page_is_rendered_from_the_published_results() -> None:
 
 
 def test_headlines_are_few_and_stand_between_markers() -> None:
-    targets = [Target(f"t{n}", (1.0,), TIMES, Bound.AT_LEAST, 1.0, headline=True) for n in range(9)]
-    page = replace(report(), targets=tuple(targets)).to_markdown(chart="latest.svg")
+    targets = [Target(f"t{n}", (1.0,), TIMES, Bound.AT_LEAST, 1.0, headline=n > 0) for n in range(9)]
+    page = "# Page\n\n<!-- headlines -->\nold\n<!-- end -->\n\nMore.\n"
 
-    (between,) = re.findall(r"<!-- headlines -->\n(.*?)\n<!-- end -->", page, re.DOTALL)
-    assert len(between.splitlines()) == 2 + HEADLINES
-    assert "| t4 |" in between
+    written = replace(report(), targets=tuple(targets)).headlined(page)
+
+    assert written.startswith("# Page\n\n<!-- headlines -->\n| what | measured |\n")
+    assert written.endswith("\n<!-- end -->\n\nMore.\n")
+    assert re.findall(r"\| (t\d) \|", written) == ["t1", "t2", "t3", "t4"]
+    assert "old" not in written
+
+
+def test_the_readme_has_the_published_headlines() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert page.count("<!-- headlines -->") == 1
+    assert published().headlined(page) == page
 
 
 @pytest.mark.parametrize(
