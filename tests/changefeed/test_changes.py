@@ -117,6 +117,8 @@ def test_a_reader_that_waits_is_woken_soon_after_the_commit(swept: Service) -> N
 
 def test_a_reader_that_waits_asks_only_when_it_is_woken(swept: Service) -> None:
     reader = changefeed.Changes(swept.session)
+    # It listens from here on.
+    assert not reader.wait(FEED, 0, 0, 0.01)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(reader.wait, FEED, 0, 0, 1.5)
         watched = _statements_seen(swept, swept.pid(swept.session), 1.0)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -179,10 +179,12 @@ def end_processes_of(folder: Path) -> None:
     """End the processes that work in this folder: those that a block has left in the background."""
     left = [each for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(folder)]
     for process in left:
-        process.terminate()
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
     _, alive = psutil.wait_procs(left, timeout=20)
     for process in alive:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 @contextmanager
