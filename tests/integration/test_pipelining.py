@@ -6,22 +6,31 @@ Each guarantee is broken once, by taking out what it rests on: the test must not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.servicebus import TransportType
+from azure.servicebus.aio import ServiceBusClient
 
 from outbox_emulators.servicebus.edges import Edge, Odds
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.listeners import Tls
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import PublishError
 from relay.events import Event
+from relay.ledger import AcceptedLedger
 from relay.servicebus import publisher
+from relay.servicebus.messages import plain
 from relay.servicebus.pipelined import lanes
+from relay.servicebus.pipelined.lanes import PipelinedSenders
 from relay.servicebus.pipelined.link import Link
+from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.turn import Turn
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import answer_oversized, inject, topic_counts
-from tests.support.outbox import event, events
+from tests.support.outbox import event, events, sound
 from tests.support.subscriber import Subscriber
 
 
@@ -127,3 +136,46 @@ async def test_a_transfer_that_ends_the_link_holds_up_no_other_key(
         await relay.handle(documents, "i1")
 
     assert ("of 1 partition key(s)" in str(raised.value)) is apart
+
+
+@pytest.fixture
+async def over_tls(entities: Entities, tmp_path: Path) -> AsyncIterator[tuple[ServiceBusServer, ServiceBusClient]]:
+    """A broker that speaks TLS, as the service always does, and a client of it."""
+    async with ServiceBusServer(entities, tls=Tls(ca_file=tmp_path / "ca.pem")) as server:
+        assert server.secured is not None
+        assert server.secure_connection_strings is not None
+        client = ServiceBusClient.from_connection_string(
+            server.secure_connection_strings[0],
+            # With TLS, the SDK takes a port other than the service's as a custom endpoint only.
+            custom_endpoint_address=f"sb://localhost:{server.secured.port}",
+            transport_type=TransportType.Amqp,
+            connection_verify=str(server.secured.ca_file),
+            retry_total=0,
+        )
+        async with client:
+            yield server, client
+
+
+async def test_batches_of_every_size_pass_over_tls(over_tls: tuple[ServiceBusServer, ServiceBusClient]) -> None:
+    server, client = over_tls
+    sizes = [10, 3_000, 60_000, 120_000, 240_000] * 12
+    each_one = {
+        f"k{number}": [sound(event(f"e{number}-{at}", f"k{number}", text="x" * size)) for at in range(3)]
+        for number, size in enumerate(sizes)
+    }
+    senders = PipelinedSenders(client, "domain-events", len(sizes))
+    publisher = ServiceBusPublisher(senders, plain, AcceptedLedger(), send_timeout_s=30, attempt_timeout_s=60)
+    try:
+        outcomes = await publisher.publish(each_one)
+    finally:
+        await senders.close()
+
+    assert [outcome.error for outcome in outcomes] == [None] * len(sizes)
+    assert (await topic_counts(server.admin_port))["accepted"] == 3 * len(sizes)
+    held = server.broker.namespace.outlet("domain-events/Subscriptions/all").messages.peek(1, 1_000)
+    ids = [entry.message.message_id or "" for entry in held]
+    assert sorted(ids) == sorted(each.id for events in each_one.values() for each in events)
+    assert all(
+        [each for each in ids if each.startswith(f"e{number}-")] == [f"e{number}-{at}" for at in range(3)]
+        for number in range(len(sizes))
+    )

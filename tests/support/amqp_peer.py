@@ -9,16 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from azure.servicebus import TransportType
+from azure.servicebus.aio import ServiceBusClient
+
 from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.certificates import issue
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.frames import FrameReader, encode_frame, performative
 from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.servicebus.client import servicebus_client
+from relay.settings import Connection
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x24, 0x28)
@@ -78,8 +85,10 @@ class Peer:
         message_limit: What the link says that it takes.
     """
 
-    def __init__(self, entities: Entities) -> None:
+    def __init__(self, entities: Entities, *, secure: bool = False) -> None:
+        """`secure`: whether it speaks TLS, as the service always does."""
         self._emulator = ServiceBusServer(entities)
+        self._issued = issue() if secure else None
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._frames: asyncio.Queue[Frame] = asyncio.Queue()
@@ -100,7 +109,8 @@ class Peer:
         listening = socket.create_server(("127.0.0.1", 0))
         # What is not read stays with the sender, but for a little.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
-        self._server = await asyncio.start_server(self._serve, sock=listening)
+        context = None if self._issued is None else self._issued.context
+        self._server = await asyncio.start_server(self._serve, sock=listening, ssl=context)
         return self
 
     async def __aexit__(
@@ -113,12 +123,23 @@ class Peer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._emulator.stop()
 
-    @property
-    def connection_string(self) -> str:
-        """What a ServiceBusClient needs to reach it."""
+    def client(self) -> ServiceBusClient:
+        """A client that reaches it."""
         assert self._server is not None
         port = self._server.sockets[0].getsockname()[1]
-        return self._emulator.connection_string.replace(f":{self._emulator.port};", f":{port};")
+        string = self._emulator.connection_string
+        if self._issued is None:
+            return servicebus_client(
+                Connection(string.replace(f":{self._emulator.port};", f":{port};")), retry_total=0
+            )
+        # With TLS, the SDK takes a port other than the service's as a custom endpoint only.
+        return ServiceBusClient.from_connection_string(
+            string.replace("UseDevelopmentEmulator=true;", ""),
+            custom_endpoint_address=f"sb://localhost:{port}",
+            transport_type=TransportType.Amqp,
+            ssl_context=ssl.create_default_context(cadata=self._issued.authority.decode()),
+            retry_total=0,
+        )
 
     # What the test does
 

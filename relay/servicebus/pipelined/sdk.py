@@ -41,6 +41,7 @@ REJECTED = "rejected"
 """As `decode` names outcomes, each with its fields."""
 
 _CHUNK_BYTES = 65_536
+_LOOK_S = 0.002
 _EMPTY_FRAME = bytes((0, 0, 0, 8, 2, 0, 0, 0))
 _CLOSE_TIMEOUT_S = 5.0
 
@@ -158,8 +159,9 @@ class Connection:
         transport = self._sdk._transport
         self._reader, self._writer = transport.reader, transport.writer
         self._buffer += transport._read_buffer.read()
-        # `drained` waits until nothing is left in this process.
-        self._writer.transport.set_write_buffer_limits(high=0)
+        # Over TLS, asyncio has a second buffer, of what is encrypted and was not taken by the socket.
+        is_secure = self._writer.get_extra_info("ssl_object") is not None
+        self._below = self._writer.transport._ssl_protocol if is_secure else None  # type: ignore[attr-defined]
 
     @property
     def target(self) -> str:
@@ -179,11 +181,19 @@ class Connection:
     @property
     def is_drained(self) -> bool:
         """Whether everything that was written has left this process."""
-        return not self._writer.transport.get_write_buffer_size()
+        if self._writer.transport.get_write_buffer_size():
+            return False
+        below = None if self._below is None else self._below._transport
+        return below is None or not below.get_write_buffer_size()
 
     async def drained(self) -> None:
         """Wait for that. Raises OSError once the connection is lost."""
         await self._writer.drain()
+        # A transport that pauses its writer as soon as anything is left would save this. With TLS (CPython 3.11 to
+        # 3.14) such a limit pauses the writer for good, and does not hold for the buffer below.
+        while not self.is_drained:
+            await asyncio.sleep(_LOOK_S)
+            await self._writer.drain()
 
     async def read(self) -> list[bytes]:
         """The next frames, each with its header of eight bytes or more; empty frames are left out.
