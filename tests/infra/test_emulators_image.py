@@ -135,11 +135,13 @@ def test_each_service_gives_options_that_the_command_line_has(name: str, service
     assert {option: getattr(arguments, option) for option in PORTS[name]} == PORTS[name]
 
 
-def test_each_service_is_on_the_network_of_the_host_where_docker_publishes_no_port(
-    name: str, service: dict[str, Any]
+def test_each_service_listens_outside_its_container_and_is_published_to_the_host_alone(
+    name: str, service: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert service["network_mode"] == "host"
-    assert "ports" not in service
+    monkeypatch.setenv("EMULATORS_HOST", environment()["EMULATORS_HOST"])
+
+    assert parsed(service["command"]).host == "0.0.0.0"
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}" for port in PORTS[name].values()]
     assert (FOLDER / service["build"] / "Dockerfile").is_file()
     health = service.get("environment", {}).get("HEALTH_URL", environment()["HEALTH_URL"])
     assert health == HEALTH[name]

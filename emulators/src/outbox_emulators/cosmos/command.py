@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from outbox_emulators.addresses import add_host, elsewhere
 from outbox_emulators.cosmos.edges import DEFAULT_SEED, OFF, seed_of
 from outbox_emulators.cosmos.offers import RU_PER_PARTITION
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
@@ -14,7 +15,13 @@ from outbox_emulators.process import announce, explain, until_stopped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_host(parser)
     parser.add_argument("--port", type=int, default=8081, help="port to listen on, 0 for any free one")
+    parser.add_argument(
+        "--public-endpoint",
+        metavar="URL",
+        help="endpoint that the account names to clients (default: the one that a client asked)",
+    )
     parser.add_argument(
         "--data", default=IN_MEMORY, metavar="FILE", help="keep all data in this file; in memory by default"
     )
@@ -59,7 +66,9 @@ async def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal; returns the exit code: 0, or 1 with a line on standard error if it cannot start."""
     try:
         server = CosmosServer(
+            host=arguments.host,
             port=arguments.port,
+            public_endpoint=arguments.public_endpoint,
             database=arguments.data,
             key=arguments.key,
             physical_partitions=arguments.partitions,
@@ -82,7 +91,12 @@ async def run(arguments: argparse.Namespace) -> int:
         )
         explain(
             "The Cosmos DB emulator is ready.",
-            {"Endpoint": server.endpoint, "Key": server.key, "Connection string": server.connection_string},
+            {
+                "Endpoint": server.endpoint,
+                "Key": server.key,
+                "Connection string": server.connection_string,
+                **elsewhere(arguments.host),
+            },
         )
         await until_stopped(exit_with_stdin=arguments.exit_with_stdin)
     except ValueError as error:

@@ -40,6 +40,8 @@ _AMBIGUOUS = (
 )
 
 Handler = Callable[[Account, Request], Reply | Awaitable[Reply]]
+Endpoint = Callable[[str | None], str]
+"""The account's endpoint for a client, by the Host header of its request."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,9 +53,7 @@ _NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "clientencr
 class Gateway:
     """Answers every request. An exception inside becomes the service's own kind of error."""
 
-    def __init__(
-        self, account: Account, authorization: Authorization, endpoint: Callable[[], str], faults: Faults
-    ) -> None:
+    def __init__(self, account: Account, authorization: Authorization, endpoint: Endpoint, faults: Faults) -> None:
         self._account = account
         self._authorization = authorization
         self._endpoint = endpoint
@@ -126,7 +126,7 @@ class Gateway:
 
     async def _answer(self, request: Request) -> Reply:
         if not request.segments and request.method == "GET":
-            return catalog_api.read_account(self._endpoint())
+            return catalog_api.read_account(self._endpoint(request.headers.get("host")))
         reply = _handler(request)(self._account, request)
         return reply if isinstance(reply, Reply) else await reply
 

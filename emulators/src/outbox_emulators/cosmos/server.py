@@ -1,4 +1,4 @@
-"""A Cosmos DB account on 127.0.0.1."""
+"""A Cosmos DB account on an address of this machine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from outbox_emulators.addresses import LOOPBACK, reachable
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.authorization import EMULATOR_KEY, Authorization
 from outbox_emulators.cosmos.clock import Clock
@@ -34,6 +36,9 @@ _log = logging.getLogger(__name__)
 class CosmosServer:
     """Serves an account over plain HTTP, on the running asyncio loop.
 
+    `host` is the address to listen on. Clients go on to the endpoint that the account names, which is the one that
+    they asked (the Host header of their request), so that a mapped port or a machine's name needs no setting.
+    `public_endpoint`, such as "https://cosmos.test:8443/", names another: that of a proxy that ends TLS.
     `database` is a file that is kept between runs, or ":memory:". New containers have `physical_partitions`,
     or more if they have more than `ru_per_partition` request units per second for each.
     `clock` gives seconds since 1970; a test may control it. `edges` is the seed from which the behaviour is drawn
@@ -43,8 +48,9 @@ class CosmosServer:
     def __init__(
         self,
         *,
-        host: str = "127.0.0.1",
+        host: str = LOOPBACK,
         port: int = 0,
+        public_endpoint: str | None = None,
         database: str | Path = IN_MEMORY,
         key: str = DEFAULT_KEY,
         physical_partitions: int = 4,
@@ -57,6 +63,7 @@ class CosmosServer:
         if ru_per_partition < 1:
             raise ValueError(f"ru_per_partition is {ru_per_partition}; it must be at least 1.")
         self._host = host
+        self._public_endpoint = None if public_endpoint is None else _endpoint(public_endpoint)
         self._requested_port = port
         self._database = database
         self._key = key
@@ -77,7 +84,7 @@ class CosmosServer:
             self._database, self._clock, self._physical_partitions, Edges(self._edges), self._ru_per_partition
         )
         self._faults = Faults()
-        gateway = Gateway(self._account, self._authorization, lambda: self.endpoint, self._faults)
+        gateway = Gateway(self._account, self._authorization, self._endpoint_of, self._faults)
         self._runner = web.ServerRunner(
             web.Server(gateway, access_log=None, max_line_size=_MAX_LINE, max_field_size=_MAX_LINE)
         )
@@ -125,7 +132,12 @@ class CosmosServer:
 
     @property
     def endpoint(self) -> str:
-        return f"http://{self._host}:{self.port}/"
+        """Where clients on this machine reach the account, or the public endpoint."""
+        return self._public_endpoint or f"http://{reachable(self._host)}:{self.port}/"
+
+    def _endpoint_of(self, requested: str | None) -> str:
+        """The endpoint for a client that sent this Host header. It has the client's own name for the account."""
+        return f"http://{requested}/" if requested and not self._public_endpoint else self.endpoint
 
     @property
     def key(self) -> str:
@@ -146,3 +158,14 @@ class CosmosServer:
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
             account.items.remove_expired(_SWEEP_ITEMS)
+
+
+def _endpoint(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.path not in ("", "/") or parts.query or parts.fragment or parts.username:
+        raise ValueError(f"The public endpoint is '{text}'; write it as https://cosmos.test:8443/")
+    return f"{parts.scheme}://{parts.netloc}/"

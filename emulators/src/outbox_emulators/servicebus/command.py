@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from outbox_emulators import process
+from outbox_emulators.addresses import add_host, elsewhere
 from outbox_emulators.properties import parse_duration
 from outbox_emulators.servicebus.edges import DEFAULT_SEED, parse_seed
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
@@ -22,6 +23,13 @@ _MAX_WINDOW_MS = 7 * DAY_MS
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
+    add_host(parser)
+    parser.add_argument(
+        "--public-host",
+        type=_host_name,
+        metavar="NAME",
+        help="host name or IP address that connection strings and the certificate have, for clients elsewhere",
+    )
     parser.add_argument("--port", type=int, default=5672, help="AMQP port, 0 for any free one")
     parser.add_argument("--admin-port", type=int, default=5300, help="HTTP port, 0 for any free one")
     parser.add_argument(
@@ -168,6 +176,8 @@ def _tls(arguments: argparse.Namespace) -> Tls | None:
 async def _serve(arguments: argparse.Namespace, entities: Entities) -> int:
     server = ServiceBusServer(
         entities,
+        host=arguments.host,
+        public_host=arguments.public_host,
         port=arguments.port,
         admin_port=arguments.admin_port,
         tier=arguments.tier,
@@ -196,8 +206,9 @@ async def _serve(arguments: argparse.Namespace, entities: Entities) -> int:
             "The Service Bus emulator is ready.",
             {
                 "Connection string": server.connection_string,
-                "Administration": f"http://127.0.0.1:{server.admin_port}",
+                "Administration": server.admin_endpoint,
                 **_explained(server),
+                **elsewhere(arguments.host),
                 "Entities": ", ".join(entities.names) or "none: create them with the administration client",
             },
         )

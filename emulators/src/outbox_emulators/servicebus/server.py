@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from types import TracebackType
 
+from outbox_emulators.addresses import LOOPBACK, is_local, reachable
 from outbox_emulators.servicebus.admin import Admin
 from outbox_emulators.servicebus.attach import attach
 from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, SharedAccess
@@ -30,7 +32,8 @@ CLOSE_TIMEOUT_S = 1.0
 class ServiceBusServer:
     """An AMQP 1.0 broker with Service Bus semantics, on the running asyncio loop.
 
-    Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement;
+    `host` is the address to listen on; `public_host` is the name that connection strings and the certificate have
+    instead. Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement;
     `edges` is the seed of the behaviour that varies, None for the usual one; `idle_ms` is how long a link may idle
     (see `idle_links`); `tls` adds ports with TLS; `websockets` serves AMQP over WebSockets on the HTTP ports.
     Messages are kept in memory and are gone when it stops.
@@ -40,7 +43,8 @@ class ServiceBusServer:
         self,
         entities: Entities,
         *,
-        host: str = "127.0.0.1",
+        host: str = LOOPBACK,
+        public_host: str | None = None,
         port: int = 0,
         admin_port: int = 0,
         key: str = DEFAULT_KEY,
@@ -53,6 +57,7 @@ class ServiceBusServer:
         clock: Clock = system_clock,
     ) -> None:
         self._host = host
+        self._public_host = public_host
         self._port = port
         self._admin_port = admin_port
         self._key = key
@@ -69,7 +74,7 @@ class ServiceBusServer:
             ack_delay_ms=ack_delay_ms,
         )
         self._idle = IdleLinks(self.broker, default_idle_ms(edges) if idle_ms is None else idle_ms)
-        self._tls = tls
+        self._tls = None if tls is None else replace(tls, names=(*tls.names, self._name))
         self._websockets = websockets
         self._listeners: Listeners | None = None
         self._secured: Secured | None = None
@@ -86,7 +91,7 @@ class ServiceBusServer:
             await self.stop()
             raise
         self._port, self._admin_port, self._secured = opened
-        self.broker.namespace.endpoint = f"sb://{self._host}:{self._port}/"
+        self.broker.namespace.endpoint = f"sb://{self._address}:{self._port}/"
         LOG.info("serving AMQP on %s:%s, admin on %s:%s", self._host, self._port, self._host, self._admin_port)
 
     def _connection(self) -> AmqpConnection:
@@ -141,16 +146,29 @@ class ServiceBusServer:
     @property
     def connection_string(self) -> str:
         """What a ServiceBusClient needs to reach this broker."""
-        return f"{self._endpoint(self._host, self._port)}UseDevelopmentEmulator=true;"
+        return f"{self._endpoint(self._address, self._port)}UseDevelopmentEmulator=true;"
 
     @property
     def secure_connection_strings(self) -> tuple[str, str] | None:
         """The same with TLS, and what administration clients and those over WebSockets need; None without TLS."""
         if self._secured is None:
             return None
-        # Not an IP address, which clients may not ask for by the name of the server (RFC 6066, section 3).
-        ports = self._secured.port, self._secured.https_port
-        return self._endpoint("localhost", ports[0]), self._endpoint("localhost", ports[1])
+        host, ports = reachable(self._name), (self._secured.port, self._secured.https_port)
+        return self._endpoint(host, ports[0]), self._endpoint(host, ports[1])
+
+    @property
+    def admin_endpoint(self) -> str:
+        """The address of the administration API and of the emulator's own, known once started."""
+        return f"http://{self._address}:{self._admin_port}"
+
+    @property
+    def _address(self) -> str:
+        return reachable(self._public_host or self._host)
+
+    @property
+    def _name(self) -> str:
+        """The name for TLS: no IP address where there is a name, as clients may not ask for one (RFC 6066, 3)."""
+        return self._public_host or ("localhost" if is_local(self._host) else self._host)
 
     def _endpoint(self, host: str, port: int) -> str:
         return f"Endpoint=sb://{host}:{port};SharedAccessKeyName={KEY_NAME};SharedAccessKey={self._key};"

@@ -53,7 +53,7 @@ class ServiceBusNamespace:
     @property
     def admin_endpoint(self) -> str:
         """The emulator's own HTTP endpoint."""
-        return f"http://127.0.0.1:{self._server.admin_port}"
+        return self._server.admin_endpoint
 
     def administration_client(self, **options: Any) -> ServiceBusAdministrationClient:
         """A client that creates, changes and deletes entities; needs azure-servicebus."""
