@@ -88,9 +88,11 @@ class Reader:
             return []
         return list(value)
 
-    def boolean(self, name: str) -> bool:
+    def boolean(self, name: str, *, default: bool = False) -> bool:
         value = self._pop(name)
-        if value is not None and not isinstance(value, bool):
+        if value is None:
+            return default
+        if not isinstance(value, bool):
             self.wrong(name, "must be true or false")
         return value is True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from proton import Described, symbol, timestamp
 
@@ -9,7 +11,7 @@ from emulators.tests.servicebus.fakes import a_message
 from outbox_emulators.servicebus.codec import TICKS_PER_MS, UNIX_EPOCH_TICKS, Moment
 from outbox_emulators.servicebus.filters import CorrelationFilter, Rule, TrueFilter, copies
 from outbox_emulators.servicebus.message import Message, Property
-from outbox_emulators.servicebus.sql import SqlError, parse_action, parse_filter
+from outbox_emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
 
 
 @pytest.fixture
@@ -46,6 +48,9 @@ def message() -> Message:
         "newid() IS NOT NULL",
         "(a = 1)",
         "half = 25E-1",
+        "half / 0 > 1E300 AND -half / 0 < -1E300",
+        "-7.5 % 2 = -1.5 AND 7 % 2.5 = 2",
+        "a = 1 OR a / 0 = 1",
         "system = 1 OR a = 1",
     ],
 )
@@ -64,17 +69,42 @@ def test_true_predicates_match(text: str, message: Message) -> None:
         "missing NOT IN (1)",
         "missing NOT LIKE 'x'",
         "a NOT IN (2, missing)",
-        "a = '1'",
-        "yes = 1",
         "text = 'TE_ST%'",
         "missing + 1 = 1",
-        "a / 0 = 1",
-        "a % 0 = 1",
+        "missing / 0 = 1",
+        "a IN ('1')",
+        "a LIKE '1'",
+        "text LIKE missing",
+        "half / 0 < 0",
+        "half % 0 = 0",
+        "a = 2 AND a / 0 = 1",
         "missing = 1 AND a = 1",
     ],
 )
 def test_false_and_unknown_predicates_do_not_match(text: str, message: Message) -> None:
     assert not parse_filter(text).matches(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a / 0 = 1", "Attempted to divide by zero."),
+        ("a % 0 = 1", "Attempted to divide by zero."),
+        ("a / 0 = 1 OR a = 1", "Attempted to divide by zero."),
+        ("a = '1'", "Operator '=' cannot be applied to operands of type 'long' and 'string'"),
+        ("text > 5", "Operator '>' cannot be applied to operands of type 'string' and 'long'"),
+        ("yes = 1", "Operator '=' cannot be applied to operands of type 'bool' and 'long'"),
+        ("text * half = 1", "Operator '*' cannot be applied to operands of type 'string' and 'double'"),
+        ("-text = 1", "Operator '-' cannot be applied"),
+        ("text LIKE a", "The pattern of LIKE is not a string"),
+        ("text LIKE 'x' ESCAPE '!!'", "The escape character of LIKE is not a string of length 1"),
+    ],
+)
+def test_what_has_no_value_is_an_error_of_the_evaluation(text: str, complaint: str, message: Message) -> None:
+    with pytest.raises(EvaluationError, match=re.escape(complaint)):
+        parse_filter(text).matches(message)
+    with pytest.raises(EvaluationError, match="divide by zero"):
+        parse_action("SET b = a; SET c = b / 0").apply(message)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +156,9 @@ def test_rules_without_an_action_make_one_copy_and_each_with_one_makes_its_own(m
     action = parse_action("SET copied = TRUE")
     rules = (Rule("1", TrueFilter()), Rule("2", TrueFilter()), Rule("3", TrueFilter(), action))
 
-    found = copies(rules, message)
+    found, failure = copies(rules, message)
 
+    assert failure is None
     assert [copy.application_properties.get("copied") for copy in found] == [None, True]
 
 

@@ -149,6 +149,16 @@ check("an action sets and removes properties", async () => {
   assert.deepEqual({ ...message.applicationProperties }, { doubled: 400 });
 });
 
+check("a message for which a filter fails is dead-lettered unless that is off", async () => {
+  const rules = { one: sql("price > 100") };
+  const name = await topic({ on: { rules }, off: { rules, deadLetteringOnFilterEvaluationExceptions: false } });
+  await send(name, { body: 1, applicationProperties: { price: "dear" } });
+  const [message] = await receive(deadLetters(name, "on"));
+  assert.equal(message.deadLetterReason, "FilterException");
+  assert.equal((await counts(`${name}/Subscriptions/off`)).active, 0);
+  assert.deepEqual(await remaining(deadLetters(name, "off")), []);
+});
+
 check("a subscription without rules takes nothing", async () => {
   const name = await topic({ bare: {}, all: {} });
   await administration.deleteRule(name, "bare", "$Default");

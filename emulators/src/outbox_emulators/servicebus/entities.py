@@ -2,9 +2,10 @@
 
 The format is its `Config.json` (github.com/Azure/azure-service-bus-emulator-installer, its JSON schema). This
 broker adds properties that the format lacks, named as in ARM templates: `EnablePartitioning`,
-`AuthorizationRules` and, on a Premium namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not
-forbid further properties, but the emulator has no partitioned entities: a file meant for both leaves them out. A
-property that is left out has the schema's default. The emulator's limits on durations are not enforced, only the
+`AuthorizationRules`, `DeadLetteringOnFilterEvaluationExceptions` (true by default, as in the SDKs) and, on a
+Premium namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not forbid further properties, but the
+emulator has no partitioned entities: a file meant for both leaves them out. A property that is left out has the
+schema's default. The emulator's limits on durations are not enforced, only the
 service's, as tests need short locks.
 """
 
@@ -185,10 +186,12 @@ def _read_subscription(subscription: Reader) -> SubscriptionEntity:
     properties = subscription.child("Properties")
     receiving = _read_receiving(properties)
     rules = tuple(_read_rule(rule) for rule in subscription.children("Rules"))
+    on_errors = properties.boolean("DeadLetteringOnFilterEvaluationExceptions", default=True)
     properties.done()
     subscription.done()
     _check_names(subscription, "Rules", [rule.name for rule in rules])
-    return SubscriptionEntity(name, receiving, rules or (DEFAULT_RULE,))
+    upkeep = ManagementSettings(dead_letter_on_filter_errors=on_errors)
+    return SubscriptionEntity(name, receiving, rules or (DEFAULT_RULE,), upkeep)
 
 
 def _read_name(reader: Reader) -> str:

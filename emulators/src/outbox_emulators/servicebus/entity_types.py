@@ -47,10 +47,10 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class ManagementSettings:
-    """What only the management API sets. It affects no message, but an idle entity may be deleted.
+    """What the management API sets besides: no message is affected, but by the deletion of an idle entity.
 
-    `window_ms` is the duplicate detection window that is shown where duplicates are not detected. No filter fails
-    here: one that cannot be evaluated for a message does not match it.
+    `window_ms` is the duplicate detection window that is shown where duplicates are not detected. With
+    `dead_letter_on_filter_errors` a subscription dead-letters a message for which a rule fails.
     """
 
     auto_delete_on_idle_ms: int | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from outbox_emulators.servicebus.message import Message, Property
-from outbox_emulators.servicebus.sql import SqlAction, SqlExpression
+from outbox_emulators.servicebus.sql import EvaluationError, SqlAction, SqlExpression
 
 
 class Filter(Protocol):
@@ -79,20 +79,40 @@ class Rule:
     created_ms: int | None = None
 
 
-def copies(rules: tuple[Rule, ...], message: Message) -> list[Message]:
-    """Return what a subscription with these rules gets of a message.
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a rule could not be evaluated for a message, as a dead letter has it.
+
+    The reason is the name of the service's exception, the description its message ("Service Bus messaging
+    exceptions", and until 2020 "Overview of Service Bus dead-letter queues", learn.microsoft.com).
+    """
+
+    reason: str
+    description: str
+
+
+def copies(rules: tuple[Rule, ...], message: Message) -> tuple[list[Message], Failure | None]:
+    """Return what a subscription with these rules gets of a message, and the first failure of a rule.
 
     One copy for all the matching rules without an action, and one of its own for each that has one ("Topic
-    filters and actions", learn.microsoft.com).
+    filters and actions", learn.microsoft.com). A rule that fails lets nothing through.
     """
     found: list[Message] = []
+    failure: Failure | None = None
     plain = False
     for rule in rules:
-        if not rule.filter.matches(message):
+        try:
+            if not rule.filter.matches(message):
+                continue
+        except EvaluationError as error:
+            failure = failure or Failure("FilterException", str(error))
             continue
         if rule.action is not None:
-            found.append(rule.action.apply(message))
+            try:
+                found.append(rule.action.apply(message))
+            except EvaluationError as error:
+                failure = failure or Failure("RuleActionException", str(error))
         elif not plain:
             plain = True
             found.append(message)
-    return found
+    return found, failure

@@ -113,7 +113,7 @@ class MessageQueue:
         return len(found)
 
     def dead_letter_new(self, message: Message, reason: str, description: str) -> None:
-        """Dead-letter a message that this queue cannot take."""
+        """Dead-letter a message that never was in this queue."""
         entry = self._new_entry(message, self._timers.now())
         if self.dead_letters is not None:
             self.dead_letters.add_dead_letter(dead_letter(entry, reason, description))

@@ -123,8 +123,11 @@ class Subscription(Entity):
         self.rules = tuple(rule for rule in self.rules if rule is not found)
 
     def offer(self, message: Message, sequence_number: int) -> None:
-        """Enqueue a copy of a message that was sent to the topic, if a rule matches."""
-        for copy in copies(self.rules, message):
+        """Enqueue a copy of a message sent to the topic if a rule matches, and dead-letter it if one fails."""
+        found, failure = copies(self.rules, message)
+        if failure is not None and self.management.dead_letter_on_filter_errors:
+            self.outlet.messages.dead_letter_new(message, failure.reason, failure.description)
+        for copy in found:
             if self._requires_session and copy.session_id is None:
                 self.outlet.messages.dead_letter_new(
                     copy,

@@ -2,12 +2,12 @@
 
 The language is that of "Subscription rule SQL filter syntax" and "SQL action syntax" (learn.microsoft.com,
 service-bus-messaging-sql-filter and -rule-actions): three-valued logic, where a property that is not there is
-unknown, and a message matches only what is true.
+unknown, and a message matches only what is true. Operators are those of C#: what it
+cannot apply to the operands, or a division of integers by zero, is an error of the evaluation.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,9 +17,9 @@ from lark.exceptions import LarkError, VisitError
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.sql.builder import Builder
 from outbox_emulators.servicebus.sql.grammar import parser
-from outbox_emulators.servicebus.sql.terms import Node, SqlError
+from outbox_emulators.servicebus.sql.terms import EvaluationError, Node, SqlError
 
-__all__ = ["SqlAction", "SqlError", "SqlExpression", "parse_action", "parse_filter"]
+__all__ = ["EvaluationError", "SqlAction", "SqlError", "SqlExpression", "parse_action", "parse_filter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class SqlExpression:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def matches(self, message: Message) -> bool:
-        """Return whether the predicate is true of a message: not false, not unknown, and not an error."""
+        """Return whether the predicate is true of a message: neither false nor unknown. Raises EvaluationError."""
         try:
             return self.node.evaluate(message) is True
-        except (ArithmeticError, re.error):
-            return False
+        except ArithmeticError as error:
+            raise EvaluationError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,12 @@ class SqlAction:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def apply(self, message: Message) -> Message:
-        for step in self.steps:
-            message = step(message)
+        """Return the message as it is after the statements. Raises EvaluationError."""
+        try:
+            for step in self.steps:
+                message = step(message)
+        except ArithmeticError as error:
+            raise EvaluationError(str(error)) from error
         return message
 
 

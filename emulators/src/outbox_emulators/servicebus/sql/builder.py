@@ -15,6 +15,7 @@ from outbox_emulators.servicebus.sql.terms import (
     COMPARISONS,
     MISSING,
     SYSTEM_PROPERTIES,
+    EvaluationError,
     Node,
     PropertyName,
     SqlError,
@@ -23,6 +24,7 @@ from outbox_emulators.servicebus.sql.terms import (
     invert,
     is_number,
     like_to_regex,
+    mismatched,
     predicate,
     unquote,
 )
@@ -100,8 +102,10 @@ class Builder(Transformer[Token, Any]):
 
         def evaluate(message: Message) -> bool | None:
             first, second = left(message), right(message)
-            if first is None or second is None or not comparable(first, second):
+            if first is None or second is None:
                 return None
+            if not comparable(first, second):
+                raise mismatched(str(sign), first, second)
             return compare(first, second)
 
         return Node(evaluate, predicate=True)
@@ -139,7 +143,13 @@ class Builder(Transformer[Token, Any]):
         def evaluate(message: Message) -> bool | None:
             text, wanted = value(message), pattern(message)
             mark = escape(message) if escape else None
-            if not isinstance(text, str) or not isinstance(wanted, str) or (escape and mark is None):
+            if text is None or wanted is None or (escape and mark is None):
+                return None
+            if not isinstance(wanted, str):
+                raise EvaluationError("The pattern of LIKE is not a string.")
+            if mark is not None and (not isinstance(mark, str) or len(mark) != 1):
+                raise EvaluationError("The escape character of LIKE is not a string of length 1.")
+            if not isinstance(text, str):
                 return None
             return re.fullmatch(like_to_regex(wanted, mark), text, re.DOTALL) is not None
 
@@ -155,9 +165,13 @@ class Builder(Transformer[Token, Any]):
 
         def evaluate(message: Message) -> Any:
             first, second = left(message), right(message)
+            if first is None or second is None:
+                return None
             numbers = is_number(first) and is_number(second)
             strings = sign == "+" and isinstance(first, str) and isinstance(second, str)
-            return calculate(first, second) if numbers or strings else None
+            if not numbers and not strings:
+                raise mismatched(str(sign), first, second)
+            return calculate(first, second)
 
         return Node(evaluate)
 
@@ -168,8 +182,10 @@ class Builder(Transformer[Token, Any]):
 
         def evaluate(message: Message) -> Any:
             number = value(message)
-            if not is_number(number):
+            if number is None:
                 return None
+            if not is_number(number):
+                raise EvaluationError(f"Operator '{parts[0]}' cannot be applied to an operand that is no number")
             return -number if negative else number
 
         return Node(evaluate)

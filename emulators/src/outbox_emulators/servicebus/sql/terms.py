@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -26,6 +27,10 @@ MISSING = object()
 
 class SqlError(ValueError):
     """The expression of a rule is not valid."""
+
+
+class EvaluationError(Exception):
+    """An expression has no value for a message, not even an unknown one: a filter or an action fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +85,21 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _divide(left: Any, right: Any) -> Any:
+    """Divide as C# does: integers towards zero, and numbers with a fraction by zero too."""
     if isinstance(left, int) and isinstance(right, int):
+        if not right:
+            raise EvaluationError("Attempted to divide by zero.")
         quotient = abs(left) // abs(right)
         return quotient if (left < 0) == (right < 0) else -quotient
-    return left / right
+    if right:
+        return left / right
+    return math.copysign(math.inf, left) * math.copysign(1.0, right) if left and left == left else math.nan
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    return left - right * _divide(left, right) if isinstance(left, int) else left % right
+    if isinstance(left, int) and isinstance(right, int):
+        return left - right * _divide(left, right)
+    return math.fmod(left, right) if right and math.isfinite(left) else math.nan
 
 
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
@@ -109,6 +121,15 @@ def comparable(left: Any, right: Any) -> bool:
         or type(left) is type(right)
         or (isinstance(left, str) and isinstance(right, str))
     )
+
+
+def mismatched(sign: str, left: Any, right: Any) -> EvaluationError:
+    """The error for operands that C# has no such operator for, in the words of its binder."""
+    types = " and ".join(f"'{_TYPES.get(type(each), type(each).__name__)}'" for each in (left, right))
+    return EvaluationError(f"Operator '{sign}' cannot be applied to operands of type {types}")
+
+
+_TYPES = {bool: "bool", int: "long", float: "double", str: "string"}
 
 
 def expression(node: Node) -> Callable[[Message], Any]:
