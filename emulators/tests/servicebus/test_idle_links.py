@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 
@@ -11,7 +12,10 @@ import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusConnectionError, ServiceBusError
+from proton import Message
+from proton.utils import LinkDetached
 
+from emulators.tests.servicebus.raw_amqp import connected
 from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entities import Entities
@@ -91,7 +95,7 @@ async def test_what_has_an_answer_to_come_does_not_idle(entities: Entities) -> N
 
 async def test_a_receiver_that_waits_for_a_session_does_not_idle(entities: Entities) -> None:
     async with (
-        ServiceBusServer(entities, edges=None, idle_ms=100) as server,
+        ServiceBusServer(entities, edges=None, idle_ms=400) as server,
         ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
     ):
         waiting = client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1)
@@ -138,6 +142,29 @@ async def test_a_link_in_use_does_not_idle(entities: Entities) -> None:
             await send(sender, "x")
 
         assert server.broker.edges.met == {}
+
+
+async def test_a_connection_with_a_link_in_use_is_not_closed_for_those_that_idle(entities: Entities) -> None:
+    idle = 8
+
+    def use(server: ServiceBusServer) -> int:
+        with connected(server) as connection:
+            sender = connection.create_sender("orders")
+            for number in range(idle):
+                connection.create_receiver("slow", credit=0, name=f"idle-{number}")
+            detached, until = 0, time.monotonic() + 10
+            while detached < idle and time.monotonic() < until:
+                try:
+                    sender.send(Message(body="x"))
+                except LinkDetached:
+                    detached += 1
+        return detached
+
+    async with ServiceBusServer(entities, edges=3, idle_ms=300) as server:
+        assert await asyncio.to_thread(use, server) == idle
+
+        met = server.broker.edges.met
+        assert met[Edge.IDLE_LINK_DETACHED] + met[Edge.IDLE_LINK_DETACHED_WITH_ERROR] == idle
 
 
 async def test_the_seed_decides_how_what_idles_ends_and_draws_all_of_it(entities: Entities) -> None:

@@ -33,7 +33,8 @@ class Edge(StrEnum):
     IDLE_LINK_DETACHED = "idle-link-detached"
     """It is detached without a reason, which AMQP 1.0 allows (part 2, section 2.7.7): `error` is optional."""
     IDLE_CONNECTION_CLOSED_WITH_ERROR = "idle-connection-closed-with-error"
-    """A connection that idles is closed with `amqp:connection:forced` (azure-service-bus-java issue 408)."""
+    """A connection without active links is closed with `amqp:connection:forced` (azure-service-bus-java issue 408,
+    and azure-sdk-for-java issue 42987, whose text says that it had none)."""
     IDLE_CONNECTION_CLOSED = "idle-connection-closed"
     """It is closed without a reason, which AMQP 1.0 allows (part 2, section 2.7.9)."""
     LITTLE_CREDIT = "little-credit"
@@ -65,7 +66,7 @@ SEND_CREDIT = 1000
 _LITTLE_CREDIT = (1, 3, 20)
 
 _IDLE_CONNECTION = (Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR, Edge.IDLE_CONNECTION_CLOSED)
-_IDLE_LINK = (Edge.IDLE_LINK_DETACHED_WITH_ERROR, Edge.IDLE_LINK_DETACHED, *_IDLE_CONNECTION)
+_IDLE_LINK = (Edge.IDLE_LINK_DETACHED_WITH_ERROR, Edge.IDLE_LINK_DETACHED)
 
 _OVERSIZED = (*Oversized, Oversized.REJECTED_THEN_DETACHED)
 """What was seen of the service itself is drawn twice as often as each of the others."""
@@ -122,9 +123,11 @@ class Edges:
         """Choose how the next oversized transfer is answered."""
         return Oversized.REJECTED_THEN_DETACHED if self.seed is None else self._oversized.choice(_OVERSIZED)
 
-    def idle_link(self) -> Edge:
-        """Choose how an idle link ends; its whole connection may be closed."""
-        return Edge.IDLE_LINK_DETACHED_WITH_ERROR if self.seed is None else self._idle.choice(_IDLE_LINK)
+    def idle_link(self, *, alone: bool) -> Edge:
+        """Choose how an idle link ends; its whole connection may be closed if no other link of it is in use."""
+        if self.seed is None:
+            return Edge.IDLE_LINK_DETACHED_WITH_ERROR
+        return self._idle.choice((*_IDLE_LINK, *_IDLE_CONNECTION) if alone else _IDLE_LINK)
 
     def idle_connection(self) -> Edge:
         """Choose how an idle connection is closed."""

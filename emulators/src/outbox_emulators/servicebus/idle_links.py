@@ -57,7 +57,9 @@ class IdleLinks:
             self._end(connection, None, self._broker.edges.idle_connection())
         for link, endpoint in links:
             if not endpoint.is_busy and now - endpoint.active_s >= self._idle_s:
-                self._end(connection, (link, endpoint), self._broker.edges.idle_link())
+                others = (other for other in connection.links.endpoints() if other is not endpoint)
+                alone = all(not other.is_busy and now - other.active_s >= self._idle_s / 2 for other in others)
+                self._end(connection, (link, endpoint), self._broker.edges.idle_link(alone=alone))
                 if not connection.is_open:
                     return
 
