@@ -1,6 +1,7 @@
 """The checks of tests/languages/servicebus: Microsoft's Service Bus client for JavaScript against the emulator.
 
-One process of Node runs them all, against one emulator; each is a test here.
+One process of Node runs them all, against one emulator; each is a test here. The behaviour that varies is drawn
+from the default seed, as users have it. Only redelivery is off: what a slow machine completes late comes twice.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import pytest_asyncio
 
+from outbox_emulators.servicebus.edges import ODDS
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.listeners import Tls
 from outbox_emulators.servicebus.server import ServiceBusServer
@@ -62,7 +64,8 @@ def _missing() -> str | None:
 async def outcomes() -> AsyncIterator[Outcomes]:
     if reason := _missing():
         pytest.skip(reason)
-    async with ServiceBusServer(Entities(), edges=None, tls=Tls(), websockets=True) as server:
+    async with ServiceBusServer(Entities(), tls=Tls(), websockets=True) as server:
+        server.broker.edges.odds = replace(ODDS, redelivered=0)
         yield await _run(server)
 
 
