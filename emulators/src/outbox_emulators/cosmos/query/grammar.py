@@ -1,0 +1,94 @@
+"""The grammar of queries.
+
+Source: https://learn.microsoft.com/azure/cosmos-db/nosql/query/select, without subqueries.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from lark import Lark
+
+_GRAMMAR = r"""
+query: "SELECT"i [distinct] [top] projection [from_clause] [where] [group_by] [order_by] [page]
+condition: from_clause where
+
+distinct: "DISTINCT"i
+top: "TOP"i count
+projection: "*" -> everything
+          | "VALUE"i source -> single_value
+          | column ("," column)* -> columns
+column: source [_AS NAME] | source NAME -> aliased
+from_clause: "FROM"i origin join*
+origin: NAME -> from_alias
+      | NAME _AS NAME -> from_aliased
+      | NAME NAME -> from_aliased
+      | NAME _IN source -> from_elements
+join: _JOIN NAME _IN source
+where: "WHERE"i source
+group_by: _GROUP "BY"i source ("," source)*
+order_by: "ORDER"i "BY"i sort_key ("," sort_key)*
+sort_key: source [SORT_DIRECTION]
+page: "OFFSET"i count "LIMIT"i count
+?count: NUMBER -> number | PARAMETER -> parameter
+
+source: expression
+?expression: coalesced | coalesced "?" expression ":" expression -> conditional
+?coalesced: disjunction | coalesced COALESCE disjunction -> binary
+?disjunction: conjunction | conjunction (OR conjunction)+ -> logical
+?conjunction: negation | negation (AND negation)+ -> logical
+?negation: comparison | NOT negation -> unary
+?comparison: concatenation
+           | concatenation COMPARE concatenation -> binary
+           | concatenation [NOT] _IN "(" expression ("," expression)* ")" -> in_list
+           | concatenation [NOT] "BETWEEN"i concatenation AND concatenation -> between
+           | concatenation [NOT] "LIKE"i concatenation ["ESCAPE"i STRING] -> like
+?concatenation: sum | concatenation CONCAT sum -> binary
+?sum: product | sum (PLUS | MINUS) product -> binary
+?product: signed | product (STAR | SLASH | PERCENT) signed -> binary
+?signed: primary | (MINUS | PLUS) signed -> unary
+?primary: NUMBER -> number
+        | STRING -> string
+        | PARAMETER -> parameter
+        | CONSTANT -> constant
+        | NAME -> name
+        | NAME "(" [expression ("," expression)*] ")" -> call
+        | primary "." NAME -> member
+        | primary "[" expression "]" -> element
+        | "(" expression ")"
+        | "[" [expression ("," expression)*] "]" -> array
+        | "{" [pair ("," pair)*] "}" -> object
+pair: (STRING | NAME) ":" expression
+
+_AS.2: /AS\b/i
+_IN.2: /IN\b/i
+_JOIN.2: /JOIN\b/i
+_GROUP.2: /GROUP\b/i
+COALESCE: "??"
+OR.2: /OR\b/i
+AND.2: /AND\b/i
+NOT.2: /NOT\b/i
+COMPARE: "=" | "!=" | "<>" | "<=" | ">=" | "<" | ">"
+CONCAT: "||"
+PLUS: "+"
+MINUS: "-"
+STAR: "*"
+SLASH: "/"
+PERCENT: "%"
+CONSTANT.2: /(true|false|null|undefined)\b/i
+SORT_DIRECTION.2: /(ASC|DESC)\b/i
+NUMBER: /(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?/
+STRING: /"([^"\\]|\\.)*"|'([^'\\]|\\.)*'/
+PARAMETER: /@[A-Za-z_][A-Za-z0-9_]*/
+NAME: /[A-Za-z_$][A-Za-z0-9_$]*/
+%import common.WS
+%ignore WS
+"""
+
+
+@functools.cache
+def parser() -> Lark:
+    """The parser, made when the first query needs it."""
+    return Lark(
+        _GRAMMAR, parser="lalr", start=["query", "condition"], propagate_positions=True, maybe_placeholders=True
+    )
