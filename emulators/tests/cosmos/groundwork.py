@@ -23,8 +23,8 @@ from emulators.tests.cosmos.recordings import (
     numbers_in,
     of_series,
 )
-from outbox_emulators.cosmos import catalog
-from outbox_emulators.cosmos.catalog import Container
+from outbox_emulators.cosmos import resource_names
+from outbox_emulators.cosmos.containers import Container
 from outbox_emulators.cosmos.documents import Document, raw_resource_id
 from outbox_emulators.cosmos.jsontext import Part
 from outbox_emulators.cosmos.physical_partitions import Partition
@@ -47,7 +47,7 @@ class RecordedRandomness:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._tails: deque[bytes] = deque()
-        monkeypatch.setattr(catalog, "secrets", self)
+        monkeypatch.setattr(resource_names, "secrets", self)
 
     def expect(self, rid: str) -> None:
         """Have the next resource get this `_rid`."""

@@ -11,11 +11,11 @@
     │   ├─ catalog_api         databases, containers      → catalog, container_definition
     │   └─ offers_api          throughput                 → offers
     └─ account                 the state: catalog, items, change feed and offers in one storage, edges, clock
-        ├─ catalog             databases, containers, physical partitions → partitioning, unique_keys
+        ├─ catalog             databases, containers, physical partitions → containers, repartitioning
         ├─ items               documents and commits      → documents, replicas
         └─ changefeed          pages of changes           → edges
 
 Not served, and refused as the service refuses what an account has not enabled: stored procedures, triggers,
 user-defined functions, users and permissions, the change feed of all versions and deletes, vector and full-text
-search, JOIN, GROUP BY and subqueries. Throttling and splits of physical partitions happen on request only.
+search, and subqueries. Throttling happens on request only.
 """

@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from outbox_emulators.cosmos.catalog import Catalog, Container, Database
+from outbox_emulators.cosmos.catalog import Catalog
 from outbox_emulators.cosmos.changefeed import ChangeFeed
 from outbox_emulators.cosmos.clock import Clock
+from outbox_emulators.cosmos.containers import Container, Database
 from outbox_emulators.cosmos.edges import Edge, Edges
 from outbox_emulators.cosmos.errors import COLLECTION_RID_MISMATCH, PARTITION_KEY_RANGE_GONE, BadRequest, Gone
 from outbox_emulators.cosmos.items import Items
 from outbox_emulators.cosmos.messages import Request
 from outbox_emulators.cosmos.offers import RU_PER_PARTITION, Offers, Throughput
 from outbox_emulators.cosmos.physical_partitions import Partition
+from outbox_emulators.cosmos.repartitioning import merge_partitions, split_partition
 from outbox_emulators.cosmos.sessions import SessionNotAvailable, check_session
 from outbox_emulators.cosmos.storage import NOT_EXPIRED, Storage
 
@@ -125,12 +127,12 @@ class Account:
         """
         found = self.catalog.container(database, container)
         first, second = (partition_by_id(found, range_id) for range_id in range_ids)
-        merged = self.catalog.merge_partitions(found, first, second)
+        merged = merge_partitions(self.storage, found, first, second)
         self.edges.met(Edge.PARTITION_MERGED)
         return {"merged": [first.id, second.id], "into": merged.id}
 
     def _split(self, container: Container, partition: Partition) -> list[Partition]:
-        children = self.catalog.split_partition(container, partition)
+        children = split_partition(self.storage, container, partition)
         self.edges.met(Edge.PARTITION_SPLIT)
         return children
 

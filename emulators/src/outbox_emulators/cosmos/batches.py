@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from outbox_emulators.cosmos import hybridrow, jsontext, operations
-from outbox_emulators.cosmos.catalog import Container
+from outbox_emulators.cosmos.containers import Container
 from outbox_emulators.cosmos.documents import MAX_ITEM_BYTES, Document, Item, check_id
 from outbox_emulators.cosmos.errors import PARTITION_KEY_RANGE_GONE, BadRequest, CosmosError, Gone, TooLarge
 from outbox_emulators.cosmos.hybridrow import ResultRow

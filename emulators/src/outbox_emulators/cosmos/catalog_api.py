@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from outbox_emulators.cosmos.account import Account
-from outbox_emulators.cosmos.catalog import Container, Database
+from outbox_emulators.cosmos.containers import Container, Database
 from outbox_emulators.cosmos.errors import PreconditionFailed
 from outbox_emulators.cosmos.listings import Listing
 from outbox_emulators.cosmos.messages import Reply, Request, json_reply

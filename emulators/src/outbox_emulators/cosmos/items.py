@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from outbox_emulators.cosmos.catalog import Container
 from outbox_emulators.cosmos.clock import Clock
+from outbox_emulators.cosmos.containers import Container
 from outbox_emulators.cosmos.documents import INDEX_BITS, Document, Item, expiry, raw_resource_id
 from outbox_emulators.cosmos.edges import Edges
 from outbox_emulators.cosmos.partitioning import PartitionKey

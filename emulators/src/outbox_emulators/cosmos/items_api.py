@@ -7,7 +7,7 @@ from collections.abc import Callable
 from outbox_emulators.cosmos import hybridrow, operations
 from outbox_emulators.cosmos.account import Account, partition_by_id
 from outbox_emulators.cosmos.batches import BatchResult, execute_batch, execute_each, parse_batch
-from outbox_emulators.cosmos.catalog import Container
+from outbox_emulators.cosmos.containers import Container
 from outbox_emulators.cosmos.documents import MAX_ITEM_BYTES, Document, Item
 from outbox_emulators.cosmos.errors import BadRequest, NotFound, TooLarge
 from outbox_emulators.cosmos.items import Commit

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outbox_emulators.cosmos import jsontext
-from outbox_emulators.cosmos.catalog import Container
+from outbox_emulators.cosmos.containers import Container
 from outbox_emulators.cosmos.documents import Item
 from outbox_emulators.cosmos.errors import BadRequest, CosmosError, TooManyRequests
 from outbox_emulators.cosmos.operations import NotModified, Precondition

@@ -10,7 +10,7 @@ from typing import Any
 
 from outbox_emulators.cosmos import charges
 from outbox_emulators.cosmos.account import Account
-from outbox_emulators.cosmos.catalog import Container
+from outbox_emulators.cosmos.containers import Container
 from outbox_emulators.cosmos.documents import Item, raw_resource_id
 from outbox_emulators.cosmos.errors import (
     CROSS_PARTITION_QUERY_NOT_SERVABLE,

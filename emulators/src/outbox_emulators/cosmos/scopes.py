@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outbox_emulators.cosmos.account import partition_by_id
-from outbox_emulators.cosmos.catalog import Container
+from outbox_emulators.cosmos.containers import Container
 from outbox_emulators.cosmos.messages import Request
 from outbox_emulators.cosmos.partitioning import KeyRange, PartitionKey
 from outbox_emulators.cosmos.physical_partitions import Partition

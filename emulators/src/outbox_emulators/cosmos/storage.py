@@ -73,6 +73,12 @@ class Storage:
             self._connection.close()
             raise RuntimeError(f"Cannot open {database}: {error}. Maybe another server uses the file.") from error
 
+    def insert(self, statement: str, values: tuple[object, ...]) -> int:
+        """Insert a row; returns its number."""
+        number = self.execute(statement, values).lastrowid
+        assert number is not None
+        return number
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the block as one SQLite transaction."""
