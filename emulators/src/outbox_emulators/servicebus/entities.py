@@ -5,14 +5,12 @@ broker adds properties that the format lacks, named as in ARM templates: `Enable
 `AuthorizationRules`, `DeadLetteringOnFilterEvaluationExceptions` (true by default, as in the SDKs) and, on a
 Premium namespace, `MaxMessageSizeInKilobytes`. The emulator's schema does not forbid further properties, but the
 emulator has no partitioned entities: a file meant for both leaves them out. A property that is left out has the
-schema's default. The emulator's limits on durations are not enforced, only the
-service's, as tests need short locks.
+schema's default. The emulator's limits on durations are not enforced, only the service's, as tests need short
+locks.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +18,7 @@ from typing import Any, TypeVar
 from outbox_emulators.properties import Problems, Reader
 from outbox_emulators.servicebus.authorization import AuthorizationRule
 from outbox_emulators.servicebus.entities_authorization import read_rules
+from outbox_emulators.servicebus.entities_rules import read_name, read_rule
 from outbox_emulators.servicebus.entity_types import (
     DAY_MS,
     DEFAULT_RULE,
@@ -32,11 +31,8 @@ from outbox_emulators.servicebus.entity_types import (
     SubscriptionEntity,
     TopicEntity,
 )
-from outbox_emulators.servicebus.filters import CORRELATION_PROPERTIES, CorrelationFilter, Filter, Rule, TrueFilter
 from outbox_emulators.servicebus.jsonc import JsonError, load
-from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
 
-_NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][\w\-./]*[A-Za-z0-9]")
 _DEFAULT_TTL_MS = 60 * MINUTE_MS
 _DEFAULT_WINDOW_MS = 20_000
 _DEFAULT_MAX_DELIVERY_COUNT = 3
@@ -156,7 +152,7 @@ def _check_names(reader: Reader, what: str, names: list[str]) -> None:
 
 
 def _read_queue(queue: Reader) -> QueueEntity:
-    name = _read_name(queue)
+    name = read_name(queue)
     properties = queue.child("Properties")
     entity = QueueEntity(name, _read_sending(properties), _read_receiving(properties), _read_upkeep(properties))
     properties.done()
@@ -165,7 +161,7 @@ def _read_queue(queue: Reader) -> QueueEntity:
 
 
 def _read_topic(topic: Reader) -> TopicEntity:
-    name = _read_name(topic)
+    name = read_name(topic)
     properties = topic.child("Properties")
     sending = _read_sending(properties)
     default_ttl = _read_ttl(properties)
@@ -182,23 +178,16 @@ def _read_upkeep(properties: Reader) -> ManagementSettings:
 
 
 def _read_subscription(subscription: Reader) -> SubscriptionEntity:
-    name = _read_name(subscription)
+    name = read_name(subscription)
     properties = subscription.child("Properties")
     receiving = _read_receiving(properties)
-    rules = tuple(_read_rule(rule) for rule in subscription.children("Rules"))
+    rules = tuple(read_rule(rule) for rule in subscription.children("Rules"))
     on_errors = properties.boolean("DeadLetteringOnFilterEvaluationExceptions", default=True)
     properties.done()
     subscription.done()
     _check_names(subscription, "Rules", [rule.name for rule in rules])
     upkeep = ManagementSettings(dead_letter_on_filter_errors=on_errors)
     return SubscriptionEntity(name, receiving, rules or (DEFAULT_RULE,), upkeep)
-
-
-def _read_name(reader: Reader) -> str:
-    name = reader.string("Name", required=True)
-    if name and not _NAME.fullmatch(name) and name != DEFAULT_RULE.name:
-        reader.wrong("Name", f"'{name}' may hold letters, digits and -_./ between letters or digits")
-    return name
 
 
 def _read_ttl(properties: Reader) -> int | None:
@@ -232,52 +221,3 @@ def _read_sending(properties: Reader) -> Sending:
         partitioned=properties.boolean("EnablePartitioning"),
         max_message_bytes=kilobytes * 1024 or None,
     )
-
-
-def _read_rule(rule: Reader) -> Rule:
-    name = _read_name(rule)
-    properties = rule.child("Properties", required=True)
-    kind = properties.string("FilterType", required=True)
-    correlation, sql = properties.child("CorrelationFilter"), properties.child("SqlFilter")
-    chosen: Filter | SqlExpression = TrueFilter()
-    if kind.lower() == "correlation":
-        chosen = _read_correlation(correlation)
-    elif kind.lower() == "sql":
-        chosen = _read_sql_filter(sql)
-    elif kind:
-        properties.wrong("FilterType", f"is '{kind}'; it must be 'Correlation' or 'Sql'")
-    action = _read_action(properties.child("Action"))
-    properties.done()
-    rule.done()
-    return Rule(name, chosen, action)
-
-
-def _read_correlation(reader: Reader) -> CorrelationFilter:
-    system = {
-        property_: value for name, property_ in CORRELATION_PROPERTIES.items() if (value := reader.string(name))
-    }
-    user: Mapping[str, Any] = reader.mapping("Properties")
-    if not system and not user:
-        reader.wrong("", "must have at least one property to compare")
-    reader.done()
-    return CorrelationFilter(system, user)
-
-
-def _read_sql_filter(reader: Reader) -> Filter | SqlExpression:
-    text = reader.string("SqlExpression", required=True)
-    reader.done()
-    try:
-        return parse_filter(text) if text else TrueFilter()
-    except SqlError as error:
-        reader.wrong("SqlExpression", f"is not a valid filter: {error}")
-        return TrueFilter()
-
-
-def _read_action(reader: Reader) -> SqlAction | None:
-    text = reader.string("SqlExpression")
-    reader.done()
-    try:
-        return parse_action(text) if text else None
-    except SqlError as error:
-        reader.wrong("SqlExpression", f"is not a valid action: {error}")
-        return None
