@@ -6,6 +6,7 @@ deliver a message and to settle it, so it is made only where an outcome has fiel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cproton import (
@@ -23,6 +24,15 @@ from proton import Delivery, Sender
 CDelivery = Any
 """A delivery of the engine, valid until it is settled: two of them are equal when they are the same delivery."""
 
+is_updated: Callable[[CDelivery], bool] = pn_delivery_updated
+"""Whether the client has changed the state of a delivery, or settled it."""
+
+is_settled: Callable[[CDelivery], bool] = pn_delivery_settled
+"""Whether the client has settled a delivery."""
+
+state_of: Callable[[CDelivery], int] = pn_delivery_remote_state
+"""The state that the client has given a delivery, 0 for none."""
+
 
 def send(sender: Sender, tag: bytes, data: bytes) -> CDelivery:
     """Begin a delivery and hand all of it to the engine."""
@@ -31,21 +41,6 @@ def send(sender: Sender, tag: bytes, data: bytes) -> CDelivery:
     pn_link_send(link, data)
     pn_link_advance(link)
     return delivery
-
-
-def is_updated(delivery: CDelivery) -> bool:
-    """Return whether the client has changed the state of a delivery, or settled it."""
-    return bool(pn_delivery_updated(delivery))
-
-
-def is_settled(delivery: CDelivery) -> bool:
-    """Return whether the client has settled a delivery."""
-    return bool(pn_delivery_settled(delivery))
-
-
-def state_of(delivery: CDelivery) -> int:
-    """Return the state that the client has given a delivery, 0 for none."""
-    return int(pn_delivery_remote_state(delivery))
 
 
 def settle(delivery: CDelivery, state: int | None = None) -> None:

@@ -186,7 +186,7 @@ class MessageQueue:
 
         When there is none, the consumer is woken when one comes.
         """
-        entry = self._next_live(self._ready)
+        entry = self._next_live(self._ready, self._timers.now())
         if entry is None:
             self._waiting[consumer] = None
             return None
@@ -225,8 +225,7 @@ class MessageQueue:
             return [(entry, None) for entry in entries]
         return [(entry, self._lock(entry)) for entry in entries]
 
-    def _next_live(self, ready: ReadyQueue) -> Entry | None:
-        now = self._timers.now()
+    def _next_live(self, ready: ReadyQueue, now: int) -> Entry | None:
         while (entry := ready.take()) is not None:
             if entry.expires_ms is None or entry.expires_ms > now:
                 return entry

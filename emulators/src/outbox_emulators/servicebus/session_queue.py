@@ -86,9 +86,10 @@ class SessionQueue(MessageQueue):
         self, session: Session, holder: SessionHolder, *, delete: bool = False
     ) -> tuple[Entry, Lock | None] | None:
         """Return the session's next message for its holder. The holder is woken when another comes."""
-        if session.holder is not holder or session.locked_until_ms <= self._timers.now():
+        now = self._timers.now()
+        if session.holder is not holder or session.locked_until_ms <= now:
             return None
-        entry = self._next_live(session.ready)
+        entry = self._next_live(session.ready, now)
         if entry is None:
             return None
         if delete:
