@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
@@ -47,7 +46,7 @@ async def _received_while_more_arrive(servicebus: Broker, monkeypatch: pytest.Mo
         for number in itertools.islice(numbers, 1):
             servicebus.publish("k", start=number)
 
-    def complete_and_arrive(token: UUID) -> None:
+    def complete_and_arrive(token: bytes) -> None:
         complete(token)
         arrive()
 

@@ -15,6 +15,8 @@ from outbox_emulators.servicebus.links import LinkEndpoint
 class FakeLink:
     """A link of the engine that does nothing."""
 
+    _impl = "the engine's C object"
+
     def close(self) -> None:
         pass
 

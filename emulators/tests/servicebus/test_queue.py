@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from uuid import UUID, uuid4
 
 import pytest
 
@@ -46,7 +46,7 @@ def bodies(entries: list[Entry]) -> list[str | None]:
     return [entry.message.message_id for entry in entries]
 
 
-def take(queue: MessageQueue, receiver: Receiver | None = None) -> tuple[str | None, UUID] | None:
+def take(queue: MessageQueue, receiver: Receiver | None = None) -> tuple[str | None, bytes] | None:
     taken = queue.take(receiver or Receiver())
     if taken is None:
         return None
@@ -55,7 +55,7 @@ def take(queue: MessageQueue, receiver: Receiver | None = None) -> tuple[str | N
     return entry.message.message_id, lock.token
 
 
-def held(queue: MessageQueue) -> UUID:
+def held(queue: MessageQueue) -> bytes:
     taken = take(queue)
     assert taken is not None
     return taken[1]
@@ -345,7 +345,7 @@ def test_peeking_goes_on_from_a_number_and_touches_nothing(queue: MessageQueue) 
 def test_an_unknown_lock_is_lost(queue: MessageQueue) -> None:
     for settle in (queue.complete, queue.abandon, queue.defer, queue.dead_letter, queue.release, queue.renew_lock):
         with pytest.raises(MessageLockLost):
-            settle(uuid4())
+            settle(os.urandom(16))
 
 
 def test_expiries_of_messages_long_gone_do_not_pile_up(make_queue: QueueMaker) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from uuid import UUID
 
 from proton import Delivery, Link, Sender
 
-from outbox_emulators.servicebus import settlement
+from outbox_emulators.servicebus import outgoing, settlement
 from outbox_emulators.servicebus.authorization import Right
 from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
@@ -20,6 +19,7 @@ from outbox_emulators.servicebus.frames import TRANSFER
 from outbox_emulators.servicebus.link_faults import LinkFaults
 from outbox_emulators.servicebus.links import DETACHED, LinkEndpoint
 from outbox_emulators.servicebus.namespace import Source
+from outbox_emulators.servicebus.outgoing import CDelivery
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.role import Role
 
@@ -41,7 +41,7 @@ class ConsumeEndpoint(LinkEndpoint):
         self._sender = link
         self._deletes = link.remote_snd_settle_mode == Link.SND_SETTLED
         self._delayed = DelayedAnswers(connection.broker.edges, connection.schedule_flush)
-        self._unsettled: dict[Delivery, UUID] = {}
+        self._unsettled: dict[CDelivery, bytes] = {}
         self._pump_scheduled = False
         self._is_open = False
 
@@ -68,9 +68,10 @@ class ConsumeEndpoint(LinkEndpoint):
         if not self._is_open:
             return
         self.source.outlet.accessed_ms = self.connection.broker.namespace.timers.now()
+        faulty = self.connection.broker.faults.any_pending
         credit = self._sender.credit
         while credit > 0 and self.connection.writable and not self.connection.is_cutting:
-            if self._has_next() and (plan := self.faults.detach()):
+            if faulty and self._has_next() and (plan := self.faults.detach()):
                 self.connection.links.detach(self.link, None if plan.silent else DetachForced(DETACHED))
                 return
             taken = self._take()
@@ -78,7 +79,7 @@ class ConsumeEndpoint(LinkEndpoint):
                 break
             self._deliver(*taken)
             credit -= 1
-            if plan := self.faults.cut_mid_frame(Direction.OUT):
+            if faulty and (plan := self.faults.cut_mid_frame(Direction.OUT)):
                 self.connection.cut_mid_frame(TRANSFER, reset=plan.reset)
         else:
             self._pass_on()
@@ -98,51 +99,44 @@ class ConsumeEndpoint(LinkEndpoint):
     def _deliver(self, entry: Entry, lock: Lock | None) -> None:
         self.touch()
         if lock is None:
-            delivery = self._sender.delivery(str(entry.sequence_number))
-            self._sender.send(entry.encode())
-            self._sender.advance()
-            delivery.settle()
+            outgoing.settle(outgoing.send(self._sender, b"%d" % entry.sequence_number, entry.encode()))
             return
-        # The tag is the lock token in the byte order of a .NET GUID; proton's annotation says it is text.
-        delivery = self._sender.delivery(lock.token.bytes_le)  # type: ignore[arg-type]
-        self._sender.send(entry.encode(lock.until_ms))
-        self._sender.advance()
+        delivery = outgoing.send(self._sender, lock.token, entry.encode(lock.until_ms))
         self._unsettled[delivery] = lock.token
 
-    def on_delivery(self, delivery: Delivery, message_format: int | None) -> None:
-        if not delivery.updated:
-            return
+    def on_update(self, delivery: CDelivery) -> None:
         token = self._unsettled.get(delivery)
-        if token is None:
+        if token is None or not outgoing.is_updated(delivery):
             return
         outcome = settlement.read(delivery)
         if outcome is None:
-            if delivery.settled:
+            if outgoing.is_settled(delivery):
                 del self._unsettled[delivery]
-                delivery.settle()
+                outgoing.settle(delivery)
             return
         del self._unsettled[delivery]
         if outcome.state == Delivery.ACCEPTED and self._is_too_late(token):
-            settlement.answer(delivery, self.queue.lock_lost())
+            settlement.answer(outgoing.with_fields(delivery), self.queue.lock_lost())
             self.queue.expire_lock(token)
         else:
             self._settle(delivery, outcome, token)
-        self.connection.schedule_flush()
 
-    def _is_too_late(self, token: UUID) -> bool:
-        edges = self.connection.broker.edges
-        if not (self.queue.has_slow_lock(token, edges.odds.slow_ms) and edges.redelivers()):
+    def _is_too_late(self, token: bytes) -> bool:
+        edges, queue = self.connection.broker.edges, self.queue
+        if not edges.varies or not queue.has_slow_lock(token, edges.odds.slow_ms) or not edges.redelivers():
+            return False
+        if not queue.may_expire(token):
             return False
         edges.meet(Edge.REDELIVERED)
         return True
 
-    def _settle(self, delivery: Delivery, outcome: settlement.Outcome, token: UUID) -> None:
+    def _settle(self, delivery: CDelivery, outcome: settlement.Outcome, token: bytes) -> None:
         try:
             outcome.apply(self.queue, token)
         except ServiceBusError as error:
-            self._delayed.give(partial(settlement.answer, delivery, error))
+            self._delayed.give(partial(settlement.answer, outgoing.with_fields(delivery), error))
         else:
-            self._delayed.give(partial(outcome.confirm, delivery))
+            self._delayed.give(partial(outgoing.settle, delivery, outcome.state))
 
     @property
     def is_busy(self) -> bool:

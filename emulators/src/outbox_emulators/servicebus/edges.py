@@ -115,6 +115,11 @@ class Edges:
         self.partitions = random.Random(f"{seed}:partitions")
         self._oversized = random.Random(f"{seed}:oversized")
 
+    @property
+    def varies(self) -> bool:
+        """Whether anything is drawn."""
+        return self.seed is not None
+
     def meet(self, edge: Edge) -> None:
         """Count an edge that a client has met."""
         self.met[edge] += 1

@@ -13,7 +13,7 @@ from cproton import (
     pn_event_session,
     pn_event_type,
 )
-from proton import Collector, Condition, Connection, Delivery, Event, EventType, Link, Session, Transport
+from proton import Collector, Condition, Connection, Event, EventType, Link, Session, Transport
 
 CONTAINER = "local-servicebus"
 MAX_FRAME_BYTES = 65536
@@ -22,7 +22,7 @@ IDLE_TIMEOUT_S = 480.0
 
 
 class Happening(NamedTuple):
-    """An event of the engine: its type, and the session, link or delivery that it is about."""
+    """An event of the engine: its type, and the session, link or delivery (a C object) that it is about."""
 
     type: EventType
     subject: Any
@@ -34,10 +34,6 @@ def _session(event: Any) -> Any:
 
 def _link(event: Any) -> Any:
     return Link.wrap(pn_event_link(event))  # type: ignore[no-untyped-call]
-
-
-def _delivery(event: Any) -> Any:
-    return Delivery.wrap(pn_event_delivery(event))  # type: ignore[no-untyped-call]
 
 
 def _nothing(event: Any) -> Any:
@@ -54,7 +50,7 @@ _SUBJECTS: dict[EventType, Callable[[Any], Any]] = {
     Event.LINK_REMOTE_CLOSE: _link,
     Event.LINK_REMOTE_DETACH: _link,
     Event.LINK_FLOW: _link,
-    Event.DELIVERY: _delivery,
+    Event.DELIVERY: pn_event_delivery,
 }
 _OF_INTEREST = {kind.number: (kind, subject) for kind, subject in _SUBJECTS.items()}
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from uuid import UUID, uuid4
+from random import Random
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.message import Message
+
+_TOKENS = Random()
 
 
 class State(IntEnum):
@@ -20,14 +22,17 @@ class State(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Lock:
-    """A peek-lock on one message, until a moment in milliseconds since the epoch."""
+    """A peek-lock on one message, until a moment in milliseconds since the epoch.
 
-    token: UUID
+    The token is a .NET GUID as the 16 bytes of the delivery tag ("AMQP 1.0 protocol guide", learn.microsoft.com).
+    """
+
+    token: bytes
     until_ms: int
 
     @classmethod
     def new(cls, until_ms: int) -> Lock:
-        return cls(uuid4(), until_ms)
+        return cls(_TOKENS.randbytes(16), until_ms)
 
 
 @dataclass(slots=True, eq=False)

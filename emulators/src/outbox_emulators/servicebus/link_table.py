@@ -7,12 +7,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from cproton import pn_delivery_link, pn_link_is_sender
 from proton import Delivery, Event, EventType, Link, Session, Terminus
 
 from outbox_emulators.servicebus.auth import Claims
 from outbox_emulators.servicebus.errors import ServiceBusError, Unauthorized
 from outbox_emulators.servicebus.frames import DeliveryTracker
 from outbox_emulators.servicebus.links import LinkEndpoint
+from outbox_emulators.servicebus.outgoing import CDelivery
 from outbox_emulators.servicebus.role import Role
 from outbox_emulators.servicebus.settlement import condition_of
 
@@ -32,7 +34,7 @@ class LinkTable:
         self._attach = attach
         self._deliveries = deliveries
         self._schedule_flush = schedule_flush
-        self._endpoints: dict[Link, LinkEndpoint] = {}
+        self._endpoints: dict[Any, LinkEndpoint] = {}  # by the engine's C object
         self._changed_s = asyncio.get_running_loop().time()
 
     @property
@@ -41,7 +43,7 @@ class LinkTable:
         return max([self._changed_s, *(endpoint.active_s for endpoint in self.endpoints())])
 
     def items(self) -> list[tuple[Link, LinkEndpoint]]:
-        return list(self._endpoints.items())
+        return [(endpoint.link, endpoint) for endpoint in self._endpoints.values()]
 
     def endpoints(self) -> list[LinkEndpoint]:
         return list(self._endpoints.values())
@@ -62,7 +64,7 @@ class LinkTable:
         link.target.type = Terminus.UNSPECIFIED
         link.condition = condition_of(error)
         link.close()
-        self._endpoints.pop(link, None)
+        self._endpoints.pop(link._impl, None)
         self._schedule_flush()
 
     def detach(self, link: Link, error: ServiceBusError | None) -> None:
@@ -106,7 +108,7 @@ class LinkTable:
         )
 
     def _end(self, link: Link) -> None:
-        endpoint = self._endpoints.pop(link, None)
+        endpoint = self._endpoints.pop(link._impl, None)
         if endpoint is not None:
             self._changed_s = asyncio.get_running_loop().time()
             endpoint.closed()
@@ -115,16 +117,16 @@ class LinkTable:
         session.open()
 
     def _session_closed(self, session: Session) -> None:
-        for link in list(self._endpoints):
-            if link.session == session:
-                self._end(link)
+        for endpoint in self.endpoints():
+            if endpoint.link.session == session:
+                self._end(endpoint.link)
         session.close()
 
     def _link_opened(self, link: Link) -> None:
         try:
             endpoint = self._attach(link)
             self._changed_s = endpoint.active_s
-            self._endpoints[link] = endpoint
+            self._endpoints[link._impl] = endpoint
             endpoint.open()
         except ServiceBusError as error:
             self.refuse(link, error)
@@ -138,16 +140,21 @@ class LinkTable:
         link.detach()
 
     def _link_flow(self, link: Link) -> None:
-        endpoint = self._endpoints.get(link)
+        endpoint = self._endpoints.get(link._impl)
         if endpoint is not None:
             endpoint.touch()
             endpoint.pump()
 
-    def _delivery(self, delivery: Delivery) -> None:
-        endpoint = self._endpoints.get(delivery.link)
-        if endpoint is not None:
-            endpoint.touch()
-            endpoint.on_delivery(delivery, self._deliveries.message_format)
+    def _delivery(self, delivery: CDelivery) -> None:
+        link = pn_delivery_link(delivery)
+        endpoint = self._endpoints.get(link)
+        if endpoint is None:
+            return
+        endpoint.touch()
+        if pn_link_is_sender(link):
+            endpoint.on_update(delivery)
+        else:
+            endpoint.on_delivery(Delivery.wrap(delivery), self._deliveries.message_format)  # type: ignore[no-untyped-call]
 
 
 _HANDLERS: dict[EventType, Callable[[LinkTable, Any], None]] = {

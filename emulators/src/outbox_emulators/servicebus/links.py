@@ -8,6 +8,7 @@ from proton import Delivery, Link
 
 from outbox_emulators.servicebus.authorization import Right
 from outbox_emulators.servicebus.link_faults import LinkFaults
+from outbox_emulators.servicebus.outgoing import CDelivery
 from outbox_emulators.servicebus.role import Role
 
 DETACHED = "The link was detached by the broker."
@@ -27,8 +28,8 @@ class LinkEndpoint:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self.active_s = 0.0
-        self.touch()
+        self._clock = asyncio.get_running_loop().time
+        self.active_s = self._clock()
 
     @property
     def is_busy(self) -> bool:
@@ -37,7 +38,7 @@ class LinkEndpoint:
 
     def touch(self) -> None:
         """Note that the link carries something now, in `active_s`: seconds of the loop's clock."""
-        self.active_s = asyncio.get_running_loop().time()
+        self.active_s = self._clock()
 
     def check(self) -> None:
         """Raise the ServiceBusError that forbids the link in the present state of its entity."""
@@ -54,7 +55,10 @@ class LinkEndpoint:
         """Send what there is to send: the client has granted credit, or the socket is writable again."""
 
     def on_delivery(self, delivery: Delivery, message_format: int | None) -> None:
-        """Handle a delivery of which a part has arrived, or whose state has changed."""
+        """Handle a delivery to the broker of which a part has arrived, or whose state has changed."""
+
+    def on_update(self, delivery: CDelivery) -> None:
+        """Handle a delivery to the client whose state has changed. What is answered is sent without a flush."""
 
     def closed(self) -> None:
         """Release what the link holds, however it has ended."""

@@ -6,7 +6,6 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 from operator import itemgetter
-from uuid import UUID
 
 from outbox_emulators.servicebus.entry import Entry, Lock
 
@@ -15,13 +14,13 @@ class LockTable:
     """Which messages are locked. Moments are milliseconds since the epoch."""
 
     def __init__(self) -> None:
-        self._locked: dict[UUID, Entry] = {}
-        self._expiries: deque[tuple[int, UUID]] = deque()
+        self._locked: dict[bytes, Entry] = {}
+        self._expiries: deque[tuple[int, bytes]] = deque()
 
     def __len__(self) -> int:
         return len(self._locked)
 
-    def get(self, token: UUID) -> Entry | None:
+    def get(self, token: bytes) -> Entry | None:
         """Return the message that a lock token stands for."""
         return self._locked.get(token)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from uuid import UUID
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.counts import Counts
@@ -187,7 +186,7 @@ class MessageQueue:
 
         When there is none, the consumer is woken when one comes.
         """
-        entry = self._next_live(self._ready)
+        entry = self._next_live(self._ready, self._timers.now())
         if entry is None:
             self._waiting[consumer] = None
             return None
@@ -226,8 +225,7 @@ class MessageQueue:
             return [(entry, None) for entry in entries]
         return [(entry, self._lock(entry)) for entry in entries]
 
-    def _next_live(self, ready: ReadyQueue) -> Entry | None:
-        now = self._timers.now()
+    def _next_live(self, ready: ReadyQueue, now: int) -> Entry | None:
         while (entry := ready.take()) is not None:
             if entry.expires_ms is None or entry.expires_ms > now:
                 return entry
@@ -236,7 +234,7 @@ class MessageQueue:
 
     # Settle
 
-    def locked_entry(self, token: UUID) -> Entry:
+    def locked_entry(self, token: bytes) -> Entry:
         """Return the entry a lock token stands for. Raises MessageLockLost."""
         entry = self._locks.get(token)
         if entry is None:
@@ -250,21 +248,21 @@ class MessageQueue:
             "the queue."
         )
 
-    def complete(self, token: UUID) -> None:
+    def complete(self, token: bytes) -> None:
         """Remove a locked message for good."""
         self._consume(self.locked_entry(token))
 
-    def release(self, token: UUID) -> None:
+    def release(self, token: bytes) -> None:
         """Unlock a message as if it had not been delivered."""
         self._unlock(self.locked_entry(token))
 
-    def abandon(self, token: UUID, changes: Mapping[str, codec.Value] | None = None) -> None:
+    def abandon(self, token: bytes, changes: Mapping[str, codec.Value] | None = None) -> None:
         """Unlock a message; the delivery counts."""
         entry = self.locked_entry(token)
         entry.message = entry.message.with_application_properties(changes or {})
         self._fail_delivery(entry)
 
-    def defer(self, token: UUID, changes: Mapping[str, codec.Value] | None = None) -> None:
+    def defer(self, token: bytes, changes: Mapping[str, codec.Value] | None = None) -> None:
         """Defer a locked message: it is received by its sequence number only; the delivery counts."""
         entry = self.locked_entry(token)
         self._count_delivery(entry)
@@ -274,7 +272,7 @@ class MessageQueue:
 
     def dead_letter(
         self,
-        token: UUID,
+        token: bytes,
         reason: str | None = None,
         description: str | None = None,
         changes: Mapping[str, codec.Value] | None = None,
@@ -326,7 +324,7 @@ class MessageQueue:
 
     # Locks
 
-    def renew_lock(self, token: UUID) -> int:
+    def renew_lock(self, token: bytes) -> int:
         """Extend the lock on a message; return when it now ends."""
         entry = self.locked_entry(token)
         until = self._timers.now() + self.settings.lock_ms
@@ -334,12 +332,14 @@ class MessageQueue:
         self._expire_later(entry.lock)
         return until
 
-    def has_slow_lock(self, token: UUID, slow_ms: int) -> bool:
-        """Return whether a lock is `slow_ms` milliseconds old and may expire without dead-lettering a message."""
+    def has_slow_lock(self, token: bytes, slow_ms: int) -> bool:
+        """Return whether a lock is `slow_ms` milliseconds old."""
         entry = self._locks.get(token)
-        if entry is None or entry.lock is None or not self.settings.counts_deliveries:
-            return False
-        return self._is_slow(entry.lock.until_ms, slow_ms) and self._may_fail(entry)
+        return entry is not None and entry.lock is not None and self._is_slow(entry.lock.until_ms, slow_ms)
+
+    def may_expire(self, token: bytes) -> bool:
+        """Return whether a lock may expire without dead-lettering a message."""
+        return self.settings.counts_deliveries and self._may_fail(self.locked_entry(token))
 
     def _is_slow(self, until_ms: int, slow_ms: int) -> bool:
         return self._timers.now() - (until_ms - self.settings.lock_ms) >= slow_ms
@@ -348,7 +348,7 @@ class MessageQueue:
         limit = self.settings.max_delivery_count
         return limit is None or entry.delivery_count + 2 <= limit
 
-    def expire_lock(self, token: UUID) -> None:
+    def expire_lock(self, token: bytes) -> None:
         """Have a lock expire now. Raises MessageLockLost."""
         self._fail_delivery(self.locked_entry(token))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from uuid import UUID
 
 from outbox_emulators.servicebus.counts import Counts
 from outbox_emulators.servicebus.entry import Entry, Lock
@@ -87,9 +86,10 @@ class SessionQueue(MessageQueue):
         self, session: Session, holder: SessionHolder, *, delete: bool = False
     ) -> tuple[Entry, Lock | None] | None:
         """Return the session's next message for its holder. The holder is woken when another comes."""
-        if session.holder is not holder or session.locked_until_ms <= self._timers.now():
+        now = self._timers.now()
+        if session.holder is not holder or session.locked_until_ms <= now:
             return None
-        entry = self._next_live(session.ready)
+        entry = self._next_live(session.ready, now)
         if entry is None:
             return None
         if delete:
@@ -150,14 +150,16 @@ class SessionQueue(MessageQueue):
             "Accept the session again to receive its messages."
         )
 
-    def has_slow_lock(self, token: UUID, slow_ms: int) -> bool:
+    def has_slow_lock(self, token: bytes, slow_ms: int) -> bool:
         entry = self._locks.get(token)
-        if entry is None:
-            return False
-        session = self._session_of(entry)
-        return self._is_slow(session.locked_until_ms, slow_ms) and all(map(self._may_fail, session.locks.values()))
+        return entry is not None and self._is_slow(self._session_of(entry).locked_until_ms, slow_ms)
 
-    def expire_lock(self, token: UUID) -> None:
+    def may_expire(self, token: bytes) -> bool:
+        """Return whether the session's lock may expire: takes as long as the session has locked messages."""
+        session = self._session_of(self.locked_entry(token))
+        return all(map(self._may_fail, session.locks.values()))
+
+    def expire_lock(self, token: bytes) -> None:
         self._expire_session(self._session_of(self.locked_entry(token)))
 
     def expire_all_locks(self) -> int:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Protocol
-from uuid import UUID
 
 from outbox_emulators.servicebus.entry import Entry
 from outbox_emulators.servicebus.errors import SessionCannotBeLocked, SessionLockLost
@@ -39,7 +38,7 @@ class Session:
     state_set_ms: int = 0
     holder: SessionHolder | None = None
     locked_until_ms: int = 0
-    locks: dict[UUID, Entry] = field(default_factory=dict)
+    locks: dict[bytes, Entry] = field(default_factory=dict)
     entries: int = 0
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from proton import Condition, Delivery, symbol
 
-from outbox_emulators.servicebus import codec, dead_letters
+from outbox_emulators.servicebus import codec, dead_letters, outgoing
 from outbox_emulators.servicebus.errors import ServiceBusError
+from outbox_emulators.servicebus.outgoing import CDelivery
 from outbox_emulators.servicebus.queue import MessageQueue
 
 
@@ -45,7 +45,7 @@ class Outcome:
     description: str | None = None
     undeliverable: bool = False
 
-    def apply(self, queue: MessageQueue, token: UUID) -> None:
+    def apply(self, queue: MessageQueue, token: bytes) -> None:
         """Apply the outcome to the message. Raises MessageLockLost or SessionLockLost."""
         if self.state == Delivery.ACCEPTED:
             queue.complete(token)
@@ -58,25 +58,23 @@ class Outcome:
         else:
             queue.abandon(token, self.changes)
 
-    def confirm(self, delivery: Delivery) -> None:
-        """Settle the delivery with this outcome."""
-        delivery.update(self.state)
-        delivery.settle()
+
+_WITHOUT_FIELDS = {int(state): Outcome(int(state)) for state in (Delivery.ACCEPTED, Delivery.RELEASED)}
 
 
-def read(delivery: Delivery) -> Outcome | None:
-    """Return the outcome a delivery has, None when it has no final one."""
-    state = delivery.remote_state
-    if state in (Delivery.ACCEPTED, Delivery.RELEASED):
-        return Outcome(int(state))
+def read(delivery: CDelivery) -> Outcome | None:
+    """Return the outcome that the client has given a message, None when it has given no final one."""
+    state = outgoing.state_of(delivery)
+    if known := _WITHOUT_FIELDS.get(state):
+        return known
     if state == Delivery.REJECTED:
-        condition = delivery.remote.condition
+        condition = outgoing.with_fields(delivery).remote.condition
         info = _plain(condition.info if condition else None)
         reason, description = info.pop(dead_letters.REASON, None), info.pop(dead_letters.DESCRIPTION, None)
-        return Outcome(int(state), info, reason, description)
+        return Outcome(state, info, reason, description)
     if state == Delivery.MODIFIED:
-        changes = _plain(delivery.remote.annotations)
-        return Outcome(int(state), changes, undeliverable=delivery.remote.undeliverable)
+        modified = outgoing.with_fields(delivery).remote
+        return Outcome(state, _plain(modified.annotations), undeliverable=modified.undeliverable)
     return None
 
 

@@ -109,8 +109,8 @@ def delete_messages(request: Request) -> Result:
     return {"message-count": int32(deleted)} if deleted else None
 
 
-def _tokens(request: Request) -> list[UUID]:
-    return [UUID(str(token)) for token in elements(request.body["lock-tokens"])]
+def _tokens(request: Request) -> list[bytes]:
+    return [UUID(str(token)).bytes_le for token in elements(request.body["lock-tokens"])]
 
 
 def _numbers(request: Request) -> list[int]:
@@ -120,4 +120,4 @@ def _numbers(request: Request) -> list[int]:
 def _locked_message(entry: Entry, lock: Lock | None) -> dict[str, Any]:
     if lock is None:
         return {"message": entry.encode()}
-    return {"lock-token": lock.token, "message": entry.encode(lock.until_ms)}
+    return {"lock-token": UUID(bytes_le=lock.token), "message": entry.encode(lock.until_ms)}
