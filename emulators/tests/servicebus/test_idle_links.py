@@ -22,7 +22,8 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
 
-IDLE_MS = 200
+# Long enough for a busy machine to open a link within half of it.
+IDLE_MS = 500
 IDLE_ENDS = {
     Edge.IDLE_LINK_DETACHED,
     Edge.IDLE_LINK_DETACHED_WITH_ERROR,
@@ -84,7 +85,7 @@ async def test_a_receiver_that_retries_rides_out_the_end_of_its_link(
 
 async def test_what_has_an_answer_to_come_does_not_idle(entities: Entities) -> None:
     async with (
-        ServiceBusServer(entities, edges=None, idle_ms=100, ack_delay_ms=400) as server,
+        ServiceBusServer(entities, edges=None, idle_ms=IDLE_MS, ack_delay_ms=1_000) as server,
         ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
         client.get_queue_sender("orders") as sender,
     ):
@@ -95,10 +96,10 @@ async def test_what_has_an_answer_to_come_does_not_idle(entities: Entities) -> N
 
 async def test_a_receiver_that_waits_for_a_session_does_not_idle(entities: Entities) -> None:
     async with (
-        ServiceBusServer(entities, edges=None, idle_ms=400) as server,
+        ServiceBusServer(entities, edges=None, idle_ms=800) as server,
         ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
     ):
-        waiting = client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1)
+        waiting = client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=2)
         with pytest.raises(OperationTimeoutError):
             await waiting.__aenter__()
 
@@ -114,7 +115,7 @@ async def test_a_link_that_idles_is_detached_and_its_connection_closed_after_it(
         await send(sender, "1")
         await until_met(server, Edge.IDLE_LINK_DETACHED_WITH_ERROR)
         await keep_alive(sender)
-        with pytest.raises(ServiceBusConnectionError, match=r"IdleTimerExpired: Idle timeout: 0:00:00.2"):
+        with pytest.raises(ServiceBusConnectionError, match=r"IdleTimerExpired: Idle timeout: 0:00:00.5"):
             await send(sender, "2")
         await send(sender, "2")
         await until_met(server, Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR)
@@ -133,11 +134,11 @@ async def test_a_link_that_idles_is_detached_and_its_connection_closed_after_it(
 
 async def test_a_link_in_use_does_not_idle(entities: Entities) -> None:
     async with (
-        ServiceBusServer(entities, edges=None, idle_ms=400) as server,
+        ServiceBusServer(entities, edges=None, idle_ms=800) as server,
         ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
         client.get_queue_sender("orders") as sender,
     ):
-        until = asyncio.get_running_loop().time() + 1.2
+        until = asyncio.get_running_loop().time() + 1.8
         while asyncio.get_running_loop().time() < until:
             await send(sender, "x")
 
@@ -160,7 +161,7 @@ async def test_a_connection_with_a_link_in_use_is_not_closed_for_those_that_idle
                     detached += 1
         return detached
 
-    async with ServiceBusServer(entities, edges=3, idle_ms=300) as server:
+    async with ServiceBusServer(entities, edges=3, idle_ms=800) as server:
         assert await asyncio.to_thread(use, server) == idle
 
         met = server.broker.edges.met

@@ -27,7 +27,11 @@ _CHANNEL = 2
 _HANDLE = 0
 # Transfers that the peer may send us on this session: it sends none.
 _INCOMING_WINDOW = 1
-_WRITE_BYTES = 32_768
+# So much is written at once, while the next transfers are encoded. Less waits for what else comes in the same turn
+# of the loop: a write takes as long as encoding a transfer.
+_SOON_BYTES = 4_096
+# The most in one write, and in this process' buffers.
+_WRITE_BYTES = 65_536
 # Of transfers that are not settled: enough to keep a link busy, and little beside a batch for each key.
 _HELD_BYTES = 4_194_304
 _KEEP_ALIVE_S = 1.0
@@ -150,7 +154,7 @@ class Link:
         self._waiting.append(delivery)
         self._waiting_bytes += len(transfer.payload)
         self._hold(len(transfer.payload))
-        if self._waiting_bytes >= _WRITE_BYTES:
+        if self._waiting_bytes >= _SOON_BYTES:
             self._pump()
         elif not self._pump_is_due:
             # What the other keys send in this turn of the loop goes out in the same write.
@@ -211,7 +215,7 @@ class Link:
             return
         out: list[bytes] = []
         size = 0
-        while size < 2 * _WRITE_BYTES:
+        while size < _WRITE_BYTES:
             if self._frames:
                 if self._transfers >= self._transfer_limit:
                     break
@@ -222,7 +226,7 @@ class Link:
                 break
         if out:
             self._connection.write(b"".join(out))
-        if not self._connection.is_drained or size >= 2 * _WRITE_BYTES:
+        if not self._connection.is_drained or size >= _WRITE_BYTES:
             # Nothing waits in this process' buffers once it was cleared: a process that is frozen would send it
             # when it resumes.
             self._is_draining = True

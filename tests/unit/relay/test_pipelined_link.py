@@ -476,6 +476,22 @@ async def test_closing_does_not_wait_for_what_was_given_up(peer: Peer, link: Lin
         await link.close(WAIT_S)
 
 
+@pytest.mark.parametrize(("size", "left"), [(0, []), (5_000, ["a"])], ids=["small", "large"])
+async def test_what_is_large_leaves_before_the_next_key_has_its_turn(
+    peer: Peer, send: Sends, size: int, left: list[str]
+) -> None:
+    async def next_key() -> list[str]:
+        return list(send.left)
+
+    peer.flow(1)
+    await all_read(peer)
+    send("a", size=size)
+    assert await asyncio.create_task(next_key()) == left
+
+    peer.settle((await peer.delivery()).id)
+    assert await send.errors() == [None]
+
+
 # What lasts
 
 
@@ -494,11 +510,11 @@ async def test_a_peer_that_does_not_read_leaves_little_in_this_process(
         while link._connection.is_drained:
             await asyncio.sleep(0.01)
 
-    # Twice what is written at a time, and the rest of a frame.
+    # What is written at a time, and the rest of a frame.
     secure = writer.get_extra_info("ssl_object") is not None
     buffers = [writer.transport, writer.transport._ssl_protocol._transport] if secure else [writer.transport]  # type: ignore[attr-defined]
     left = sum(each.get_write_buffer_size() for each in buffers)
-    assert left <= 2 * links._WRITE_BYTES + link._connection.max_frame_bytes
+    assert left <= links._WRITE_BYTES + link._connection.max_frame_bytes
     # What has left are those that the buffers of the system hold.
     assert 0 < len(send.left) < 60
     peer.go_on_reading()
