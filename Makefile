@@ -52,7 +52,7 @@ mutants: setup ## Mutation tests, hours: MUTANTS="--only relay/servicebus/turn.p
 	@$(PY) -m tests.mutants $(MUTANTS)
 
 soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),1000000)
-soak: setup ## Very many events, and whether the relay's memory stays flat: EVENTS=
+soak: setup ## Very many events: all arrive once, and the relay's memory stays flat: EVENTS=
 	@$(PY) -m local soak --events $(EVENTS)
 
 bench: setup ## Measure beside the baselines, in a few minutes: FULL=1 BENCH="--only NAME"

@@ -23,7 +23,7 @@ _COMMANDS = {
     "watch": ("local.watching.command", "follow the events of the running stack"),
     "demo": ("local.demo.command", "run the contact service on a stack of its own, and check what arrives"),
     "chaos": ("local.chaos.command", "inject faults from a seed, and check the guarantees"),
-    "soak": ("local.soak.command", "relay many events, and check that memory does not grow"),
+    "soak": ("local.soak.command", "relay many events: all arrive once, and memory does not grow"),
     "provision": ("local.stack.provision", "create the database and its containers on an account or emulator"),
     "postgresql": ("local.database.command", "start only PostgreSQL, for an SQL outbox"),
     "contacts": ("local.demo.service", "start only the contact service's API, against running services"),

@@ -1,4 +1,4 @@
-"""Whether a process's memory stayed flat."""
+"""Whether a process's memory stayed flat, and whether all it relayed arrived once."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class Judgement:
 
     Attributes:
         events: Domain events relayed.
+        missing: Domain events that the topic does not hold; negative if it holds some twice.
         seconds: How long it took.
         rss_mib: The resident size of the relay's process in MiB, sample by sample.
         growth: The last sample divided by the second; None for fewer than three samples.
@@ -26,22 +27,29 @@ class Judgement:
     """
 
     events: int
+    missing: int
     seconds: float
     rss_mib: Sequence[float]
     growth: float | None
     flat: bool
 
     @classmethod
-    def of(cls, events: int, seconds: float, rss_bytes: Sequence[int]) -> Judgement:
+    def of(cls, events: int, missing: int, seconds: float, rss_bytes: Sequence[int]) -> Judgement:
         """Judge samples of the resident size, in bytes."""
         growth = rss_bytes[-1] / rss_bytes[_REFERENCE] if len(rss_bytes) >= SAMPLES_NEEDED else None
         return cls(
             events=events,
+            missing=missing,
             seconds=round(seconds, 1),
             rss_mib=[round(size / 2**20, 1) for size in rss_bytes],
             growth=None if growth is None else round(growth, 4),
             flat=growth is not None and growth <= _TOLERANCE,
         )
+
+    @property
+    def passed(self) -> bool:
+        """Whether the memory stayed flat, and nothing is missing or there twice."""
+        return self.flat and not self.missing
 
     def summary(self) -> dict[str, Any]:
         """The JSON that the command prints."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -38,10 +39,18 @@ class Subscriber:
                     raise self._part.failure("ended unexpectedly")
                 await asyncio.sleep(_POLL_EVERY_S)
 
+    async def kept(self) -> int:
+        """How many messages the topic has accepted so far, less the duplicates it dropped."""
+        counts = (await self._counts())[TOPIC]
+        return int(counts["accepted"]) - int(counts["duplicates_dropped"])
+
     async def _waiting(self) -> int:
+        return int((await self._counts())[f"{TOPIC}/Subscriptions/{SUBSCRIPTION}"]["active"])
+
+    async def _counts(self) -> dict[str, Any]:
         async with self._http.get(self._entities_url) as response:
-            counts = await response.json()
-        return int(counts[f"{TOPIC}/Subscriptions/{SUBSCRIPTION}"]["active"])
+            counts: dict[str, Any] = await response.json()
+        return counts
 
 
 @asynccontextmanager
