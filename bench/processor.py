@@ -6,11 +6,13 @@ import gc
 import time
 
 from bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median
-from bench.documents import Source, Workload
-from bench.offline import encode_again, offline_relay
-from bench.throughput import IN_WORDS, SHAPES
+from bench.documents import Source
+from bench.offline import offline_relay
+from bench.owncost import in_a_process
+from bench.throughput import IN_WORDS
 
-_TARGET_US = 15.0
+_TARGET_US, _TELEMETRY_TARGET_US = 15.0, 25.0
+_TELEMETRY = {"": False, " with telemetry": True}
 _OTHER_TARGET_US = 1.0
 _OTHERS_PER_BATCH = 1000
 _INVOCATIONS = 20
@@ -24,44 +26,28 @@ class Processor:
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         findings = Findings()
-        rows = [await _own(workload, plan, live, findings) for workload in SHAPES]
+        repeats, invocations = plan.pick(quick=20, full=25), plan.pick(quick=5, full=20)
+        rows = []
+        for words, telemetry in _TELEMETRY.items():
+            live.step(f"processor time for an event{words}")
+            costs = await in_a_process(repeats, invocations, plan.seed, telemetry=telemetry)
+            for name, values in costs.items():
+                own = tuple(each.own for each in values)
+                live.rate(median(own), "µs/event")
+                what = f"the relay's own processor time for an event{words}, {IN_WORDS[name]}"
+                limit = _TELEMETRY_TARGET_US if telemetry else _TARGET_US
+                findings.targets.append(Target(what, own, "µs", Bound.AT_MOST, limit))
+                parts = ([getattr(each, part) for each in values] for part in ("whole", "encoding", "own"))
+                rows.append((name + words, *(f"{median(part):.1f}" for part in parts)))
         columns = ("workload", "relay, µs/event", "of which encoding, µs/event", "the relay's own, µs/event")
         prose = (
             "Without a network: senders accept each transfer at once. The relay's own is what remains without the "
-            "AMQP encoding of messages and batches."
+            "AMQP encoding of messages and batches. The telemetry is OpenTelemetry's SDK with an exporter that "
+            "takes next to nothing."
         )
         findings.tables.append(Table("Processor time for an event", columns, tuple(rows), prose))
         findings.targets.append(await _another_type(plan, live))
         return findings
-
-
-async def _own(workload: Workload, plan: Plan, live: Live, findings: Findings) -> tuple[str, ...]:
-    source = Source(plan.seed)
-    repeats, invocations = plan.pick(quick=20, full=25), plan.pick(quick=5, full=20)
-    wholes: list[float] = []
-    encodings: list[float] = []
-    with offline_relay() as (relay, senders):
-        for repeat in range(repeats):
-            live.step(f"processor time, {workload.name}, {repeat + 1} of {repeats}")
-            whole = encoding = 0.0
-            # One after the other, so that whatever slows this machine for a while slows both.
-            for documents in source.invocations(workload, invocations):
-                senders.accepted.clear()
-                gc.collect()
-                started = time.process_time()
-                await relay.handle(documents, "bench")
-                whole += time.process_time() - started
-                messages = [list(transfer.messages()) for transfer in senders.accepted]
-                started = time.process_time()
-                encode_again(messages)
-                encoding += time.process_time() - started
-            wholes.append(whole / invocations / workload.events * 1e6)
-            encodings.append(encoding / invocations / workload.events * 1e6)
-            live.rate(wholes[-1] - encodings[-1], "µs/event")
-    own = tuple(whole - encoding for whole, encoding in zip(wholes, encodings, strict=True))
-    name = f"the relay's own processor time for an event, {IN_WORDS[workload.name]}"
-    findings.targets.append(Target(name, own, "µs", Bound.AT_MOST, _TARGET_US))
-    return (workload.name, *(f"{median(each):.1f}" for each in (wholes, encodings, own)))
 
 
 async def _another_type(plan: Plan, live: Live) -> Target:

@@ -29,6 +29,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import relay
+from bench.owncost import configure_telemetry
 from relay.cosmos.changes import ChangeBatch
 from relay.cosmos.source import CosmosSource
 from relay.events import Rejected
@@ -200,24 +201,6 @@ async def count(counter: Opcodes | Instructions) -> dict[str, float]:
     return found
 
 
-def _measure_telemetry() -> None:
-    """Configure OpenTelemetry's SDK, with readers and exporters that take next to nothing."""
-    from opentelemetry import metrics, trace
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
-
-    class Dropping(SpanExporter):
-        def export(self, spans: object) -> SpanExportResult:
-            return SpanExportResult.SUCCESS
-
-    metrics.set_meter_provider(MeterProvider([InMemoryMetricReader()]))
-    tracing = TracerProvider()
-    tracing.add_span_processor(SimpleSpanProcessor(Dropping()))
-    trace.set_tracer_provider(tracing)
-
-
 def main() -> int:
     """Print what was counted, as JSON."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.own_cost", description=__doc__)
@@ -228,7 +211,7 @@ def main() -> int:
         return _under_callgrind(sys.argv[1:])
     logging.getLogger("relay").setLevel(logging.INFO)
     if chosen.telemetry:
-        _measure_telemetry()
+        configure_telemetry()
     counter = Opcodes() if chosen.what == "opcodes" else Instructions()
     print(json.dumps(asyncio.run(count(counter))))
     return 0

@@ -17,6 +17,7 @@ from bench.baselines.wire import encoded_batches
 from bench.broker import Broker
 from bench.documents import TWENTY_KB, Source, Workload
 from bench.memory import footprint
+from bench.owncost import in_a_process
 from local.stack.environment import TOPIC
 from local.stack.environment import Source as Outboxes
 
@@ -49,6 +50,15 @@ async def test_the_memory_of_an_invocation_is_at_least_its_payload(broker: Broke
     assert found["payload"] == pytest.approx(200 * TWENTY_KB, rel=0.1)
     assert found["whole"] > found["relay"] > 0
     assert found["whole"] > found["payload"]
+
+
+@pytest.mark.parametrize("telemetry", [False, True], ids=["without telemetry", "with telemetry"])
+async def test_an_event_takes_more_than_its_encoding(telemetry: bool) -> None:
+    found = await in_a_process(2, 1, 1, telemetry=telemetry)
+
+    assert found.keys() == {"100x1", "10x10", "1x100"}
+    assert {len(costs) for costs in found.values()} == {2}
+    assert all(cost.whole > cost.own > 0 for costs in found.values() for cost in costs)
 
 
 async def test_a_worker_of_the_sql_source_relays_a_backlog(tmp_path: Path) -> None:
