@@ -49,7 +49,7 @@ class Curve:
         first, last = (_number(self.points[end][0]) for end in (0, -1))
         if self.bend is None:
             return f"The curve does not bend from {first} to {last} {self.of}."
-        return f"The curve bends at {_number(self.bend)} {self.of}."
+        return f"The curve bends at {_number(self.bend)}."
 
 
 def rendered(page: str, curves: Iterable[Curve]) -> str:

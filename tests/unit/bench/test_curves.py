@@ -39,7 +39,7 @@ def test_a_curve_is_described_by_its_points_and_one_sentence() -> None:
         "| 1,000 | 12,300 |",
         "| 10,000 | 12,300 |",
         "",
-        "The curve bends at 1,000 keys.",
+        "The curve bends at 1,000.",
     ]
     assert curve((1, 1), (16, 16)).described().endswith("\n\nThe curve does not bend from 1 to 16 keys.")
 
