@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -53,6 +56,10 @@ class Broker:
     def port(self) -> int:
         return int(self._part.details["port"])
 
+    @property
+    def process_id(self) -> int:
+        return int(self._process.pid)
+
     def settings(self, **changed: str) -> dict[str, str]:
         """The environment of a relay that sends to this broker."""
         return {**environment(self.connection_string), **changed}
@@ -61,6 +68,26 @@ class Broker:
         """Processor time the broker has used so far; the kernel counts it in hundredths of a second."""
         times = self._process.cpu_times()
         return float(times.user + times.system)
+
+    @contextmanager
+    def on_a_core_of_its_own(self) -> Iterator[None]:
+        """Keep the broker on one core and this process off it, where there are two and the system can.
+
+        On one core, the broker would run in the midst of what the sender does, as no machine at the other end of a
+        network does.
+        """
+        cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
+        if len(cores) < 2:
+            yield
+            return
+        its_own = max(cores)
+        self._process.cpu_affinity([its_own])
+        os.sched_setaffinity(0, cores - {its_own})
+        try:
+            yield
+        finally:
+            self._process.cpu_affinity(list(cores))
+            os.sched_setaffinity(0, cores)
 
     async def accepted(self) -> int:
         """Messages the topic has accepted so far.

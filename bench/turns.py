@@ -53,7 +53,7 @@ async def take_turns(
 ) -> dict[str, Samples]:
     """Measure open candidates at one workload; returns samples by the candidate's name."""
     found = {candidate.name: Samples() for candidate in candidates}
-    with _old_objects_frozen():
+    with _old_objects_frozen(), broker.on_a_core_of_its_own():
         invocations = {each.name: await _calibrate(each, workload, source, length) for each in candidates}
         for repeat in range(length.repeats):
             shift = repeat % len(candidates)

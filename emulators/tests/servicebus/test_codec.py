@@ -27,8 +27,7 @@ PLAIN = st.one_of(
 def by_proton(value: Any) -> bytes:
     data = Data()
     data.put_object(value)
-    encoded: bytes = data.encode()
-    return encoded
+    return bytes(data.encode())
 
 
 @given(PLAIN)

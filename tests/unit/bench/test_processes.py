@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from itertools import cycle
@@ -20,6 +21,8 @@ from bench.memory import footprint
 from bench.owncost import in_a_process
 from local.stack.environment import TOPIC
 from local.stack.environment import Source as Outboxes
+
+AVAILABLE = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -50,6 +53,16 @@ async def test_the_memory_of_an_invocation_is_at_least_its_payload(broker: Broke
     assert found["payload"] == pytest.approx(200 * TWENTY_KB, rel=0.1)
     assert found["whole"] > found["relay"] > 0
     assert found["whole"] > found["payload"]
+
+
+@pytest.mark.skipif(len(AVAILABLE) < 2, reason="this system has one core, or does not say which ones there are")
+async def test_the_broker_has_a_core_of_its_own_while_it_is_measured(broker: Broker) -> None:
+    with broker.on_a_core_of_its_own():
+        own, its_own = os.sched_getaffinity(0), os.sched_getaffinity(broker.process_id)
+
+    assert len(its_own) == 1
+    assert own == AVAILABLE - its_own
+    assert os.sched_getaffinity(0) == os.sched_getaffinity(broker.process_id) == AVAILABLE
 
 
 @pytest.mark.parametrize("telemetry", [False, True], ids=["without telemetry", "with telemetry"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import pytest
@@ -24,6 +25,9 @@ class IdleBroker:
 
     def processor_seconds(self) -> float:
         return 0.0
+
+    def on_a_core_of_its_own(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class Recorder:

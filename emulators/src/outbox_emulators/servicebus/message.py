@@ -79,11 +79,11 @@ class Message:
     scheduled_ms: int | None
     trail: Trail | None = None
 
-    @cached_property
+    @property
     def message_id(self) -> str | None:
         return plain_text(self.field(Property.MESSAGE_ID))
 
-    @cached_property
+    @property
     def session_id(self) -> str | None:
         return plain_text(self.field(Property.GROUP_ID))
 

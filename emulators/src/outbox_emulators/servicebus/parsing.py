@@ -55,7 +55,7 @@ def parse(data: bytes) -> Message:
             if code == HEADER:
                 durable, priority, ttl_ms = _parse_header(codec.decode(data, value)[0])
             elif code == MESSAGE_ANNOTATIONS:
-                section = bytes(data[value:end])
+                section = data[value:end]
                 parsed = _known_annotations if len(section) <= _SHORT_BYTES else _parse_annotations
                 annotations = parsed(section)
             elif code == PROPERTIES:
@@ -143,19 +143,20 @@ def _effective_ttl(ttl_ms: int | None, properties: tuple[codec.Value, ...]) -> i
 
 
 def _check_ids(message: Message) -> None:
+    session_id, partition_key = message.session_id, message.partition_key
     for name, value in (
         ("MessageId", message.message_id),
-        ("SessionId", message.session_id),
-        ("PartitionKey", message.partition_key),
+        ("SessionId", session_id),
+        ("PartitionKey", partition_key),
     ):
         # A character is two units at most.
         if value is None or len(value) <= MAX_ID_LENGTH // 2:
             continue
         if (units := _utf16_units(value)) > MAX_ID_LENGTH:
             raise ArgumentInvalid(f"The {name} has {units} characters; the limit is {MAX_ID_LENGTH}.")
-    if message.session_id is not None and message.partition_key not in (None, message.session_id):
+    if session_id is not None and partition_key not in (None, session_id):
         raise NotAllowed(
-            f"The PartitionKey '{message.partition_key}' and the SessionId '{message.session_id}' of a message "
+            f"The PartitionKey '{partition_key}' and the SessionId '{session_id}' of a message "
             "cannot have different values."
         )
 

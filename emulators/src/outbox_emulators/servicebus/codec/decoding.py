@@ -71,7 +71,7 @@ def _take(data: bytes, at: int, size: int) -> bytes:
     end = at + size
     if end > len(data):
         raise CodecError(f"{size} bytes wanted at {at}, {len(data) - at} left")
-    return bytes(data[at:end])
+    return data[at:end]
 
 
 def _variable8(convert: Callable[[bytes], Value]) -> _Reader:
@@ -80,7 +80,7 @@ def _variable8(convert: Callable[[bytes], Value]) -> _Reader:
         end = start + data[at]
         if end > len(data):
             raise CodecError(f"{end - start} bytes wanted at {start}, {len(data) - start} left")
-        return convert(bytes(data[start:end])), end
+        return convert(data[start:end]), end
 
     return read
 
@@ -91,10 +91,6 @@ def _variable32(convert: Callable[[bytes], Value]) -> _Reader:
         return convert(_take(data, at + 4, size)), at + 4 + size
 
     return read
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8")
 
 
 def _symbol(data: bytes) -> Symbol:
@@ -131,7 +127,8 @@ def _list(wide: bool) -> _Reader:
                 items.append(None)
                 at += 1
             else:
-                item, at = _READERS[code](data, at + 1) if code in _READERS else decode(data, at)
+                reader = _READERS.get(code)
+                item, at = decode(data, at) if reader is None else reader(data, at + 1)
                 items.append(item)
         return items, end
 
@@ -202,10 +199,10 @@ _READERS: dict[int, _Reader] = {
     0x94: _raw(16),
     0x98: _read_uuid,
     0xA0: _variable8(bytes),
-    0xA1: _variable8(_text),
+    0xA1: _variable8(bytes.decode),
     0xA3: _variable8(_symbol),
     0xB0: _variable32(bytes),
-    0xB1: _variable32(_text),
+    0xB1: _variable32(bytes.decode),
     0xB3: _variable32(_symbol),
     0xC0: _list(wide=False),
     0xC1: _map(wide=False),
@@ -280,5 +277,5 @@ def items(data: bytes, at: int) -> Iterator[bytes]:
     count, at, _ = (_WIDE if code >= 0xD0 else _NARROW)(data, at + 1)
     for _ in range(count):
         end = skip(data, at)
-        yield bytes(data[at:end])
+        yield data[at:end]
         at = end
