@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from bench.backlog import Group
@@ -20,7 +20,9 @@ _LEASES = (1, 2, 4, 8, 16)
 _MORE_HOSTS = (2, 4)
 
 _ACK_DELAY_MS = 10
-_LENGTH = Length(repeats=9, seconds=0.3)
+# What slows the machine for some seconds falls into one round of each point, and not into all turns of one.
+_ROUNDS = 3
+_LENGTH = Length(repeats=3, seconds=0.3)
 
 # With 10 ms, one lease would already use the two cores of the machine that the stack runs on.
 _LEASE_ACK_DELAY_MS = 100
@@ -38,36 +40,40 @@ class Growth:
     async def run(self, plan: Plan, live: Live) -> Findings:
         if not plan.full:
             return Findings()
-        by_keys = await _rates(((keys, Workload(keys, 1)) for keys in _KEYS), plan, live)
-        by_size = await _rates(((size, Workload(10, 10, size)) for size in _SIZES), plan, live)
+        keys = {Workload(keys, 1): float(keys) for keys in _KEYS}
+        sizes = {Workload(10, 10, size): float(size) for size in _SIZES}
+        rates = await _rates((*keys, *sizes), plan, live)
         by_leases = [(leases, await _backlogs(leases, 1, plan, live)) for leases in _LEASES]
         most, alone = by_leases[-1]
         by_hosts = [(1, alone), *[(hosts, await _backlogs(most, hosts, plan, live)) for hosts in _MORE_HOSTS]]
         return Findings(
             curves=[
-                Curve("keys", "keys in an invocation", "events/s", by_keys),
-                Curve("size", "bytes an event", "MB/s", tuple((x, x * rate / 1e6) for x, rate in by_size)),
+                Curve(
+                    "keys", "keys in an invocation", "events/s", tuple((x, rates[at]) for at, x in keys.items())
+                ),
+                Curve(
+                    "size", "bytes an event", "MB/s", tuple((x, x * rates[at] / 1e6) for at, x in sizes.items())
+                ),
                 Curve("leases", "leases", "events/s", tuple(by_leases)),
                 Curve("hosts", "hosts", "events/s", tuple(by_hosts)),
             ]
         )
 
 
-async def _rates(
-    workloads: Iterable[tuple[int, Workload]], plan: Plan, live: Live
-) -> tuple[tuple[float, float], ...]:
+async def _rates(workloads: Sequence[Workload], plan: Plan, live: Live) -> dict[Workload, float]:
     """The relay's median rate at each of the workloads, in events a second."""
+    rates: dict[Workload, list[float]] = {workload: [] for workload in workloads}
     async with Broker(plan.scratch, ack_delay_ms=_ACK_DELAY_MS) as broker:
-        source, points = Source(plan.seed), []
+        source = Source(plan.seed)
         relay = TheRelay(broker.settings(), source)
         try:
             await relay.open()
-            for x, workload in workloads:
+            for workload in (*workloads,) * _ROUNDS:
                 found = await take_turns([relay], workload, broker, source, _LENGTH, live)
-                points.append((float(x), median(found[relay.name].rates)))
+                rates[workload] += found[relay.name].rates
         finally:
             await relay.close()
-    return tuple(points)
+    return {workload: median(found) for workload, found in rates.items()}
 
 
 async def _backlogs(leases: int, hosts: int, plan: Plan, live: Live) -> float:

@@ -91,7 +91,8 @@ class Wiretap:
         counting = _Connection(self.work)
         try:
             # The first side to close, or to fail, closes the other.
-            with suppress(ConnectionError):
+            # In Python 3.11, asyncio logs a handler's cancellation as an error.
+            with suppress(ConnectionError, asyncio.CancelledError):
                 await _first_ended(_pass(reader, to_broker, counting), _pass(from_broker, writer, None))
         finally:
             for end in (writer, to_broker):
