@@ -173,9 +173,11 @@ def counted_together() -> Iterator[None]:
         yield
     finally:
         _tally.reset(token)
-        # A task that outlives the attempt still has this tally.
+        # What outlives the attempt still has this tally: a task, and a timer until it is due, even if it was
+        # cancelled. So it must not hold the attempt's events.
         tally.ended = True
-        _record(tally.transfers)
+        transfers, tally.transfers = tally.transfers, []
+        _record(transfers)
 
 
 def received(*, documents: int, ignored: int, retried: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import orjson
 import pytest
@@ -32,6 +34,23 @@ async def test_every_event_arrives_once_in_order_and_as_stored(
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(300)
     assert subscriber.ids() == {key: [f"{key}-{number}" for number in range(15)] for key in keys}
+
+
+class Watched(dict[str, object]):
+    """A document that a weak reference can be made to."""
+
+
+async def test_nothing_holds_the_documents_of_an_invocation_that_has_ended(make_relay: RelayMaker) -> None:
+    # Timers and tasks that outlive an invocation keep its context.
+    relay = make_relay()
+    documents = [Watched(event(f"e{number}", f"key-{number % 20}")) for number in range(100)]
+    watched = [weakref.ref(document) for document in documents]
+
+    while documents:
+        assert (await relay.handle([documents.pop() for _ in range(25)], "i1")).published == 25
+
+    gc.collect()
+    assert [each() for each in watched if each() is not None] == []
 
 
 async def test_a_message_has_what_the_contract_says(make_relay: RelayMaker, servicebus: ServiceBusServer) -> None:
