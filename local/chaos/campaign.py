@@ -24,7 +24,7 @@ from rich.table import Table
 
 from inbox import connect
 from inbox.cancellation import end_tasks
-from local.chaos import edge_cases, schedule
+from local.chaos import edge_cases, partitions, schedule
 from local.chaos.admin import AdminPorts
 from local.chaos.bystander import Bystander
 from local.chaos.consumers import Consumer
@@ -96,6 +96,7 @@ class Campaign:
                 entities=entities,
                 hosts=0,
                 host_options=(*_HOST_OPTIONS, "--function-timeout-ms", str(self._function_timeout_ms)),
+                cosmos_options=("--partitions", str(partitions.AT_FIRST)),
                 servicebus_options=_BROKER_OPTIONS,
                 logs=arguments.logs,
                 settings=self._settings,

@@ -13,9 +13,10 @@ from azure.cosmos.aio import CosmosClient
 
 from local.chaos import edge_cases
 from local.chaos.account_bystander import AccountBystander
-from local.chaos.admin import AdminPorts, NotInjected
+from local.chaos.admin import AdminPorts
 from local.chaos.history import History
 from local.chaos.hosts import HostFaults, start_hosts
+from local.chaos.partitions import PhysicalPartitions
 from local.chaos.schedule import COSMOS_KINDS, HOST_KINDS, READ_KINDS, Fault
 from local.chaos.workload import Commit, write
 from local.stack.environment import DATABASE, TOPIC
@@ -26,7 +27,6 @@ from outbox_emulators.functions.edges import read_journal
 
 _POLL_EVERY_S = 0.1
 _MET_WITHIN_S = 15.0
-_MOST_SPLITS = 8
 
 _OUTAGES = {
     "feed-outage": (
@@ -52,7 +52,7 @@ class CosmosSide:
         self._admin = admin
         self._hosts = hosts
         self._bystander = AccountBystander(self._data)
-        self._splits = 0
+        self._partitions = PhysicalPartitions(admin, stack.outbox)
         self.parts = [stack.outbox]
 
     async def start_hosts(self, hosts: int) -> None:
@@ -81,8 +81,10 @@ class CosmosSide:
         """As SourceSide.at_once."""
         if fault.kind in COSMOS_KINDS:
             await self._admin.post(self._stack.outbox, "faults", {"kind": fault.kind, **fault.options})
+        elif fault.kind == "split-partition":
+            await self._partitions.split()
         else:
-            await self._split()
+            await self._partitions.merge()
 
     async def met(self) -> Counter[str]:
         """As SourceSide.met. Hosts and workers, killed ones included, write theirs into a journal."""
@@ -119,12 +121,3 @@ class CosmosSide:
             self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": TOPIC, **fault.options}
         )
         await self._until_met(FunctionsEdge.TIMEOUT_KILLED_WORKER)
-
-    async def _split(self) -> None:
-        """Split a physical partition: first the original ones, then the partitions that a split made."""
-        if self._splits >= _MOST_SPLITS:
-            raise NotInjected(f"the container was split {_MOST_SPLITS} times already")
-        range_id, self._splits = str(self._splits), self._splits + 1
-        await self._admin.post(
-            self._stack.outbox, "split", {"database": DATABASE, "container": "data", "range": range_id}
-        )

@@ -28,6 +28,7 @@ BROKER_CAUSES = {
 }
 COSMOS_CAUSES: dict[str, str] = {
     CosmosEdge.PARTITION_SPLIT: "split-partition",
+    CosmosEdge.PARTITION_MERGED: "merge-partitions",
     CosmosEdge.SESSION_TOKEN_AHEAD: "read-ahead",
     FunctionsEdge.PAGE_WITHHELD: "withhold-page",
     FunctionsEdge.LEASE_GIVEN_UP: "feed-outage",

@@ -31,7 +31,7 @@ BROKER_KINDS = {
 COSMOS_KINDS = {"throttle": 6, "unavailable": 4, "timeout": 3, "gone": 2, "drop": 5, "drop-after": 5}
 # Of the change feed alone, and of everything.
 OUTAGE_KINDS = {"feed-outage": 2, "outage": 2}
-PARTITION_KINDS = {"split-partition": 1, "withhold-page": 2}
+PARTITION_KINDS = {"split-partition": 1, "merge-partitions": 1, "withhold-page": 2}
 HOST_KINDS = {
     "kill-host": 4,
     "kill-machine": 2,
