@@ -86,7 +86,7 @@ async def test_the_consumer_of_the_page_counts_and_stops(wheel: Path, tmp_path: 
     async with ServiceBusServer(entities) as server:
         lent = [event(f"e{key}", key, "BookLent", title="Frankenstein") for key in ("k1", "k2")]
         topic = server.broker.namespace.destination("domain-events")
-        topic.publish([parse(each.encode()) for each in [event("x", "k1", "LoanExtended"), *lent]])
+        topic.publish([parse(bytes(each.encode())) for each in [event("x", "k1", "LoanExtended"), *lent]])
         page = block("docs/receiving-events.md")
         async with running(wheel, tmp_path, page, SERVICEBUS=server.connection_string) as consumer:
             assert [await line(consumer) for _ in lent] == ["Frankenstein"] * 2

@@ -45,7 +45,7 @@ class Broker:
     def send(self, *messages: Message) -> None:
         """Put messages into the queue at once: opening a sender takes the SDK a second."""
         queue = self.server.broker.namespace.destination(QUEUE)
-        queue.publish([parse(each.encode()) for each in messages])
+        queue.publish([parse(bytes(each.encode())) for each in messages])
 
     async def expire_locks(self) -> None:
         """Have the lock on every session expire now."""
