@@ -81,13 +81,14 @@ class Broker:
             yield
             return
         its_own = max(cores)
-        self._process.cpu_affinity([its_own])
+        os.sched_setaffinity(self.process_id, {its_own})
         os.sched_setaffinity(0, cores - {its_own})
         try:
             yield
         finally:
-            self._process.cpu_affinity(list(cores))
+            # This process first: the broker may have ended.
             os.sched_setaffinity(0, cores)
+            os.sched_setaffinity(self.process_id, cores)
 
     async def accepted(self) -> int:
         """Messages the topic has accepted so far.

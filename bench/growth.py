@@ -46,14 +46,12 @@ class Growth:
         by_leases = [(leases, await _backlogs(leases, 1, plan, live)) for leases in _LEASES]
         most, alone = by_leases[-1]
         by_hosts = [(1, alone), *[(hosts, await _backlogs(most, hosts, plan, live)) for hosts in _MORE_HOSTS]]
+        by_keys = tuple((x, rates[workload]) for workload, x in keys.items())
+        by_size = tuple((x, x * rates[workload] / 1e6) for workload, x in sizes.items())
         return Findings(
             curves=[
-                Curve(
-                    "keys", "keys in an invocation", "events/s", tuple((x, rates[at]) for at, x in keys.items())
-                ),
-                Curve(
-                    "size", "bytes an event", "MB/s", tuple((x, x * rates[at] / 1e6) for at, x in sizes.items())
-                ),
+                Curve("keys", "keys in an invocation", "events/s", by_keys),
+                Curve("size", "bytes an event", "MB/s", by_size),
                 Curve("leases", "leases", "events/s", tuple(by_leases)),
                 Curve("hosts", "hosts", "events/s", tuple(by_hosts)),
             ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 # MessageId, SessionId and PartitionKey hold 128 characters at most. The service is written in .NET, where a
 # character is a UTF-16 unit: an emoji counts as two.
@@ -226,10 +226,7 @@ _PARTITION_KEY_REASONS: _KeyReasons = (
 
 def _checked_key(document: Document, name: str, reasons: _KeyReasons) -> str:
     value = document.get(name)
-    # A character is two units at most.
-    if type(value) is str and 0 < len(value) <= MAX_KEY_LENGTH // 2:
-        return value
-    if isinstance(value, str) and 0 < _utf16_units(value) <= MAX_KEY_LENGTH:
+    if _is_usable(value):
         return value
     missing, not_string, empty, too_long = reasons
     if name not in document:
@@ -276,7 +273,16 @@ def _length(value: object) -> int:
 
 def _usable_key(document: Document) -> str | None:
     key = document.get("partitionKey")
-    return key if isinstance(key, str) and 0 < _utf16_units(key) <= MAX_KEY_LENGTH else None
+    return key if _is_usable(key) else None
+
+
+def _is_usable(key: object) -> TypeGuard[str]:
+    # A character is two units at most.
+    return (
+        isinstance(key, str)
+        and key != ""
+        and (len(key) <= MAX_KEY_LENGTH // 2 or _utf16_units(key) <= MAX_KEY_LENGTH)
+    )
 
 
 def _utf16_units(text: str) -> int:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
@@ -139,10 +139,9 @@ _WITHOUT_SPAN = trace.set_span_in_context(trace.INVALID_SPAN, Context())
 
 @dataclass(slots=True)
 class _Tally:
-    """The transfers of one attempt, until they are recorded all at once."""
+    """The transfers of one attempt, until they are recorded all at once; None from then on."""
 
-    transfers: list[_Transfer] = field(default_factory=list)
-    ended: bool = False
+    transfers: list[_Transfer] | None
 
 
 def _record(transfers: Sequence[_Transfer]) -> None:
@@ -167,7 +166,8 @@ _tally: ContextVar[_Tally | None] = ContextVar("_tally", default=None)
 @contextmanager
 def counted_together() -> Iterator[None]:
     """What this task and those that it starts publish is recorded at the end, however it ends."""
-    tally = _Tally()
+    transfers: list[_Transfer] = []
+    tally = _Tally(transfers)
     token = _tally.set(tally)
     try:
         yield
@@ -175,8 +175,7 @@ def counted_together() -> Iterator[None]:
         _tally.reset(token)
         # What outlives the attempt still has this tally: a task, and a timer until it is due, even if it was
         # cancelled. So it must not hold the attempt's events.
-        tally.ended = True
-        transfers, tally.transfers = tally.transfers, []
+        tally.transfers = None
         _record(transfers)
 
 
@@ -196,7 +195,7 @@ def accepted(events: Sequence[Event], duration_s: float) -> None:
     """
     transfer = (events, time.time(), duration_s)
     tally = _tally.get()
-    if tally is None or tally.ended:
+    if tally is None or tally.transfers is None:
         _record([transfer])
     else:
         tally.transfers.append(transfer)
