@@ -46,6 +46,7 @@ def assemble(settings: Settings) -> CosmosRelay:
         StoredQuarantine(CosmosItems(containers)),
         duplicate_window_s=settings.duplicate_window_s,
         on_poison=settings.on_poison,
+        attempt_timeout_s=settings.attempt_timeout_s,
     )
 
 
@@ -64,12 +65,13 @@ def assemble_sql(settings: Settings) -> SqlRelay:
     if settings.sql is None:
         raise UsageError("SQL is not set: set it to the connection string of the database that has the outbox")
     database = Database(settings.sql)
-    relay = Relay(
+    relay: Relay[SqlBatch] = Relay(
         SqlSource(settings.event_type, database.cursor),
         ServiceBusPublisher.from_settings(settings, messages.contract(settings.cloudevents_source)),
         StoredQuarantine(SqlItems(database)),
         duplicate_window_s=settings.duplicate_window_s,
         on_poison=settings.on_poison,
+        attempt_timeout_s=settings.attempt_timeout_s,
     )
     worker = Worker(
         relay,

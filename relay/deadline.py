@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from relay.errors import RetryableError
+from relay.errors import RelayError, RetryableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +41,15 @@ class Deadline:
                 "the next attempt goes on from here"
             )
         return min(left, at_most)
+
+
+@asynccontextmanager
+async def within(seconds: float, error: type[RelayError], what: str) -> AsyncIterator[None]:
+    """Bound a step of an attempt. Raises `error` where `what` takes longer than `seconds`."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield
+    except TimeoutError as timeout:
+        if not limit.expired():
+            raise
+        raise error(f"{what} took longer than {seconds:g} s; the next attempt tries again") from timeout

@@ -18,6 +18,8 @@ RelayError
     ├── StaleClearanceError   the event was compared with the lease too long ago
     ├── LostOwnershipError    another process may have taken over the shard: this one publishes nothing more of it
     ├── ConfigurationError    the entity or the credentials: nothing succeeds until somebody changes them
+    ├── NotTriedError         so many partition keys in a row failed that the attempt ended early
+    ├── DefectError           an exception that nobody foresaw stops one partition key
     ├── DoubtfulRefusalError  an event is refused, but it is not certain yet that its content is the cause
     ├── RefusedAlikeError     many partition keys are refused alike, so the cause is not the content of one event
     ├── BlockedError          RELAY_ON_POISON=block: the partition key waits for an operator
@@ -116,6 +118,14 @@ class LostOwnershipError(SendError):
 
 class ConfigurationError(SendError):
     """The topic or the credentials prevent every send; retried until somebody corrects them."""
+
+
+class NotTriedError(SendError):
+    """Nothing of this partition key was sent, as too many others had failed one after another."""
+
+
+class DefectError(SendError):
+    """An exception that the relay does not foresee: a defect, which stops one partition key and no other."""
 
 
 class RefusedAlikeError(SendError):

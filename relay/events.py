@@ -127,6 +127,11 @@ class Rejected:
         """The document's id, as far as it has one."""
         return str(self.document.get("id"))
 
+    @property
+    def name(self) -> EventName | None:
+        """What identifies it among the events of its partition key; None where it has no key."""
+        return None if self.partition_key is None else (self.partition_key, self.id)
+
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
 

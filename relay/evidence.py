@@ -1,46 +1,118 @@
-"""Evidence that the service refuses one event and not everything: only then is the event poison.
+"""What this process has seen of one destination: what was accepted, and what was refused when and with what.
 
 While a rule, limit or setting of the service is wrong, it refuses every transfer with a condition that blames
-the content. That can end at any moment, and come back. So a refusal stops the partition key, and the attempt
-fails. An event that is refused at three attempts, with another transfer of this process accepted between each
-two, is refused for its own content. If an event that had been refused is accepted in the meantime, refusals
-come and go, and the count starts again for all events.
+the content. That can end at any moment, and come back. So a refusal says something of an event only together with
+what else the service accepts: this module remembers that, and `relay.verdict` decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from relay.events import Event, EventName
+from relay.verdict import ALIKE, History, Refusal
 
-_REFUSALS = 3
-
-# Each is an event that stops its partition key, of which there are few; those that were settled elsewhere, after
-# the lease was lost, are forgotten in the end.
+# Maximum number of events in doubt. Each stops its partition key, so there are few; those that another process
+# settled after the lease was lost are forgotten in the end.
 _DOUBTS_AT_MOST = 10_000
 
 
+@dataclass(slots=True)
+class _Doubt:
+    """A refused event: its refusals, and how many transfers had been accepted by the last one."""
+
+    condition: str
+    refusals: int
+    accepted: int
+    # Where the first and the last refusal stand in the row of all refusals.
+    first: int
+    last: int
+    # How many transfers had been accepted for the first time when the attempt of the first refusal began.
+    fresh_before: int
+
+
 class Evidence:
-    """What this process has seen accepted and refused."""
+    """What was accepted and refused; one for each publisher."""
 
-    def __init__(self) -> None:
+    def __init__(self, window_s: float, clock: Callable[[], float] = time.time) -> None:
+        """`window_s` is the topic's duplicate detection window, in seconds; `clock` gives seconds since 1970."""
+        self._repeatable_s = window_s / 2
+        self._clock = clock
         self._accepted = 0
-        # How often an event was refused, and how many transfers had been accepted by the last time.
-        self._doubts: dict[EventName, tuple[int, int]] = {}
+        self._fresh = 0
+        self._refusals = 0
+        self._doubts: dict[EventName, _Doubt] = {}
+        self._witness: tuple[Event, float] | None = None
 
-    def accepted(self, events: Iterable[Event]) -> None:
-        """Note that a transfer with these events was accepted."""
+    @property
+    def fresh(self) -> int:
+        """Transfers that were accepted for the first time."""
+        return self._fresh
+
+    def accepted(self, events: Iterable[Event], witness: Event | None = None) -> None:
+        """Note that a transfer with these events was accepted; `witness` is one of them that may be repeated."""
         self._accepted += 1
+        self._fresh += 1
+        if witness is not None:
+            self._witness = witness, self._clock()
         if self._doubts and any(event.name in self._doubts for event in events):
+            # What is refused and then accepted shows that refusals come and go.
             self._doubts.clear()
 
-    def refused(self, event: Event) -> bool:
-        """Note the refusal of an event that was sent alone; returns whether its own content is the cause."""
-        name = event.name
-        if name not in self._doubts and len(self._doubts) >= _DOUBTS_AT_MOST:
-            del self._doubts[next(iter(self._doubts))]
-        refusals, accepted = self._doubts.get(name, (0, -1))
-        if self._accepted > accepted:
-            refusals += 1
-        self._doubts[name] = (refusals, self._accepted)
-        return refusals >= _REFUSALS
+    def repeated(self) -> None:
+        """Note that the service has accepted the repeat of an event it had accepted before."""
+        self._accepted += 1
+
+    def witness(self) -> Event | None:
+        """An event that the topic certainly knows as a duplicate: its repeat reaches no subscriber.
+
+        None where none was accepted within half the window, which leaves the other half for clocks that differ and
+        for a transfer that waits.
+        """
+        if self._witness is None:
+            return None
+        event, at = self._witness
+        return event if 0 <= self._clock() - at < self._repeatable_s else None
+
+    def is_stale(self, event: Event) -> bool:
+        """Whether the event was refused before, and nothing has been accepted since."""
+        doubt = self._doubts.get(event.name)
+        return doubt is not None and self._accepted == doubt.accepted
+
+    def refused(self, event: Event, refusal: Refusal, fresh_before: int) -> History:
+        """Note the refusal of an event that was sent alone.
+
+        Args:
+            event: The event.
+            refusal: What Service Bus said.
+            fresh_before: What `fresh` was when the attempt began.
+        """
+        self._refusals += 1
+        doubt = self._doubts.pop(event.name, None)
+        if doubt is None or doubt.condition != refusal.condition:
+            if len(self._doubts) >= _DOUBTS_AT_MOST:
+                del self._doubts[next(iter(self._doubts))]
+            doubt = _Doubt(refusal.condition, 0, -1, self._refusals, 0, fresh_before)
+        if self._accepted > doubt.accepted:
+            doubt.refusals += 1
+        doubt.accepted, doubt.last = self._accepted, self._refusals
+        # The latest is the last.
+        self._doubts[event.name] = doubt
+        accepted = self._fresh - doubt.fresh_before
+        return History(doubt.refusals, self._alike(doubt, enough=max(ALIKE, accepted + 1)), accepted)
+
+    def _alike(self, doubt: _Doubt, enough: int) -> int:
+        """Partition keys refused with the same condition since this event was first refused; at most `enough`."""
+        keys: set[str] = set()
+        for (key, _), other in reversed(self._doubts.items()):
+            if other.last < doubt.first or len(keys) >= enough:
+                break
+            if other.condition == doubt.condition:
+                keys.add(key)
+        return len(keys)
+
+    def settled(self, event: Event) -> None:
+        """Forget an event that is set aside: it says nothing of others any more."""
+        self._doubts.pop(event.name, None)

@@ -8,8 +8,12 @@ was accepted or quarantined by an invocation that succeeded, here or elsewhere, 
 A source that knows until when this process owns what it has read says so (`Received.owned`): nothing is sent after
 that, however young it is.
 
-This costs nothing while events are young; an attempt with old ones reads the leases once. A clearance ends after
-half the window, so that a process frozen after it was given cannot use it (docs/decisions/0006-fence.md).
+This costs nothing while events are young; an attempt with an old one compares its whole batch. A clearance ends
+after half the window, so that a process frozen after it was given cannot use it (docs/decisions/0006-fence.md).
+The other half is left for a transfer that waits, and for clocks that differ.
+
+What is to be set aside is compared however young it is, right before it is stored: quarantine has no duplicate
+detection, and what an operator has released or discarded must not come back.
 """
 
 from __future__ import annotations
@@ -20,10 +24,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from relay.errors import LostOwnershipError, StaleClearanceError
-from relay.events import Event, EventName, Received, always_owned
+from relay.events import Event, Received, Rejected, always_owned
 
-Settled = Callable[[Sequence[Event]], Awaitable[frozenset[EventName]]]
-"""Which of these events the checkpoint has passed, as `ports.Source.settled`."""
+Settled = Callable[[Sequence[Event | Rejected]], Awaitable[frozenset[int]]]
+"""The positions of what the checkpoint has passed, as `ports.Source.settled`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +37,13 @@ class Clearance:
     Attributes:
         given: Seconds since 1970 when the leases were compared, or the attempt began.
         lasts_s: How long after that, or after its commit where that is later, an event may be sent.
-        superseded: The events that the lease has passed.
+        passed: The positions of the documents that the checkpoint has passed.
         owned: Whether this process still owns what it has read.
     """
 
     given: float
     lasts_s: float
-    superseded: frozenset[EventName] = frozenset()
+    passed: frozenset[int] = frozenset()
     owned: Callable[[], bool] = always_owned
 
     def check(self, event: Event) -> None:
@@ -49,11 +53,7 @@ class Clearance:
             StaleClearanceError: The time is over: the next attempt compares again.
             LostOwnershipError: Another process may publish these events by now.
         """
-        if not self.owned():
-            raise LostOwnershipError(
-                "not sent: the claim on the shard was not renewed in time, so another process may be publishing "
-                "these events by now"
-            )
+        self.check_ownership()
         # The wall clock: a machine that was suspended has no other that went on.
         late_s = time.time() - max(self.given, _committed(event)) - self.lasts_s
         if late_s > 0:
@@ -61,6 +61,14 @@ class Clearance:
                 f"not sent: it is more than half of RELAY_DUPLICATE_WINDOW_S ({self.lasts_s:g} s) since this "
                 "event was compared with the lease, as the attempt took long or the process was stopped "
                 "meanwhile. The next attempt compares again."
+            )
+
+    def check_ownership(self) -> None:
+        """Raises LostOwnershipError where another process may publish these events by now."""
+        if not self.owned():
+            raise LostOwnershipError(
+                "not sent: the claim on the shard was not renewed in time, so another process may be publishing "
+                "these events by now"
             )
 
 
@@ -76,15 +84,33 @@ class Fence:
         self._lasts_s = window_s / 2
         self._settled = settled
 
-    async def clear(self, received: Received) -> Clearance:
-        """Compare the old ones among the events with the checkpoint. Raises SourceError."""
+    async def clear(self, received: Received, *, compare: bool = False) -> Clearance:
+        """Compare a batch with the checkpoint where one of its events is old, or where the caller asks for it.
+
+        Raises:
+            SourceError: The checkpoint cannot be read.
+        """
         now = time.time()
         still_young = now - self._lasts_s
-        old = [event for event in received.events if _committed(event) < still_young]
-        if not old:
+        if not compare and all(_committed(event) >= still_young for event in received.events):
             # A young event's time counts from its commit.
             return Clearance(0.0, self._lasts_s, owned=received.owned)
-        return Clearance(now, self._lasts_s, await self._settled(old), received.owned)
+        # All of it: a young event may be sent until half the window after this, however soon its own ends.
+        passed = await self._settled((*received.events, *received.rejected))
+        return Clearance(now, self._lasts_s, passed, received.owned)
+
+    async def passed(self, set_aside: Sequence[Rejected], owned: Callable[[], bool]) -> frozenset[int]:
+        """The positions of what the checkpoint has passed among documents that are about to be set aside.
+
+        Raises:
+            LostOwnershipError: Another process may own them by now.
+            SourceError: The checkpoint cannot be read.
+        """
+        if not set_aside:
+            return frozenset()
+        passed = await self._settled(set_aside)
+        Clearance(time.time(), self._lasts_s, owned=owned).check_ownership()
+        return passed
 
 
 def _committed(event: Event) -> float:

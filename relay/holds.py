@@ -1,10 +1,33 @@
-"""What quarantine holds back beside documents: parked keys, and orders to set an event aside."""
+"""What the quarantine holds back: parked partition keys, and orders to set an event aside."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from relay.events import EventName
+from relay.events import Event, EventName, Rejected
+from relay.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order to set an event aside: an operator's, or the relay's own for what it has quarantined.
+
+    It holds until the checkpoint has passed the event, also in other processes and after a restart. Once it is
+    carried out, the event is neither published nor quarantined again, whatever an operator makes of its record.
+
+    Attributes:
+        carried_out: Whether the event is in quarantine, or was.
+        place: The event's place in its feed, where the order was carried out and the source says so.
+    """
+
+    carried_out: bool = False
+    place: Place | None = None
+
+    def covers(self, document: Event | Rejected) -> bool:
+        """Whether it is about this document: another version of it, at another place, is another event."""
+        place = Place.of(document.document)
+        return not self.carried_out or self.place is None or place is None or self.place == place
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,9 +35,31 @@ class Holds:
     """What must not be published now.
 
     Attributes:
-        parked: Partition keys whose further events are to be stored with `Reason.KEY_PARKED`.
-        set_aside: Events that are to be stored with `Reason.SET_ASIDE`.
+        parked: By parked partition key, the place of the event that parked it; None where that is not known.
+        orders: The orders to set an event aside, by its name.
     """
 
-    parked: frozenset[str] = frozenset()
-    set_aside: frozenset[EventName] = frozenset()
+    parked: Mapping[str | None, Place | None] = field(default_factory=dict)
+    orders: Mapping[EventName | None, Sequence[Order]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.parked or self.orders)
+
+    def about(self, documents: Iterable[Event | Rejected]) -> Holds:
+        """These holds if they concern one of the documents, else none."""
+        if not self:
+            return self
+        found = any(each.name in self.orders or each.partition_key in self.parked for each in documents)
+        return self if found else Holds()
+
+    def order_for(self, document: Event | Rejected) -> Order | None:
+        """The order that covers a document, if there is one; of several, one that is carried out."""
+        covering = [order for order in self.orders.get(document.name, ()) if order.covers(document)]
+        return next((order for order in covering if order.carried_out), covering[0] if covering else None)
+
+    def parks(self, document: Event | Rejected) -> bool:
+        """Whether a document belongs to a parked key, and is not before the event that parked it."""
+        if document.partition_key not in self.parked:
+            return False
+        poison, place = self.parked[document.partition_key], Place.of(document.document)
+        return poison is None or place is None or not place.is_before(poison)

@@ -1,24 +1,24 @@
-"""The whole way of a batch: read, plan, publish, judge, account, quarantine."""
+"""The whole way of a batch: read, compare, judge, publish, account, set aside."""
 
 from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from relay.brake import Brake
-from relay.errors import PublishError
+from relay import verdict
+from relay.deadline import Deadline, within
+from relay.errors import PublishError, QuarantineError, SourceError
 from relay.fence import Fence
-from relay.holds import Holds
-from relay.poison import conclude, plan
+from relay.orders import Orders
+from relay.plan import plan, settle
 from relay.ports import Publisher, Quarantine, Source
 from relay.results import Outcome
-from relay.settings import OnPoison
+from relay.settings import ATTEMPT_MARGIN_S, ATTEMPT_TIMEOUT_S, OnPoison
 from relay.telemetry.attempt import attempting
 
-# From this retry on, a temporary error is traced to the one event that causes it.
-_ISOLATE_FROM = 3
-
-# From this one on, half a minute later, a refusal is the event's own fault, even if nothing else was accepted.
-_LASTING_FROM = 5
+# Seconds for what an attempt reads before it publishes, which count towards its own time, and for what it compares
+# and stores afterwards, which do not.
+_BEFORE_S = 60.0
+_AFTER_S = 0.75 * ATTEMPT_MARGIN_S
 
 BatchT = TypeVar("BatchT")
 
@@ -34,13 +34,15 @@ class Relay(Generic[BatchT]):
         *,
         duplicate_window_s: float,
         on_poison: OnPoison = OnPoison.SKIP,
+        attempt_timeout_s: float = ATTEMPT_TIMEOUT_S,
     ) -> None:
         self._source = source
         self._publisher = publisher
         self._quarantine = quarantine
         self._fence = Fence(duplicate_window_s, source.settled)
         self._on_poison = on_poison
-        self._brake = Brake()
+        self._orders = Orders(quarantine, on_poison, source.settled)
+        self._attempt_timeout_s = attempt_timeout_s
 
     async def handle(self, batch: BatchT, invocation_id: str, retry_count: int = 0) -> Outcome:
         """Relay one batch, in the order in which it was committed.
@@ -57,37 +59,36 @@ class Relay(Generic[BatchT]):
             The outcome, once every domain event was accepted by Service Bus or stored in quarantine.
 
         Raises:
-            SourceError: The batch cannot be read, or its old events could not be compared with the checkpoint.
+            SourceError: The batch, or the checkpoint with which it has to be compared, cannot be read.
             QuarantineError: The quarantine could not be read, or a document could not be stored in it.
             PublishError: Some events were not accepted. The others were; a retry sends only the rest.
             AccountingError: A document is not accounted for.
         """
+        deadline = Deadline.after(self._attempt_timeout_s)
         with attempting(invocation_id, retry_count, self._publisher.destination) as attempt:
             received = self._source.read(batch)
             attempt.received(received, self._publisher.has_accepted)
-            holds = await self._holds(retry_count)
-            planned = plan(received, holds, self._on_poison, self._publisher.has_accepted)
+            async with within(_BEFORE_S, SourceError, "reading what is held back, and how far the checkpoint is,"):
+                holds = await self._orders.for_attempt(received, retry_count)
+                clearance = await self._fence.clear(received, compare=bool(received.rejected or holds))
+            planned = plan(received, self._on_poison, holds, clearance.passed, self._publisher.has_accepted)
             outcomes = await self._publisher.publish(
                 planned.to_publish,
-                clearance=await self._fence.clear(received),
-                isolate=retry_count >= _ISOLATE_FROM,
-                lasting=retry_count >= _LASTING_FROM,
-                stop_at_rejection=self._on_poison is not OnPoison.SKIP,
+                judge=verdict.Judge(self._on_poison),
+                clearance=clearance,
+                deadline=deadline,
+                isolate=verdict.isolates(retry_count),
+                rotate=retry_count,
             )
-            self._brake.judge(outcomes)
-            rejected = conclude(planned, outcomes, self._on_poison)
-            outcome = Outcome.of(received, outcomes, rejected)
-            attempt.settled(outcome)
-            await self._quarantine.store(rejected, invocation_id, park=self._on_poison is OnPoison.PARK)
+            settlement = settle(planned, outcomes)
+            async with within(_AFTER_S, QuarantineError, "quarantining what is set aside"):
+                settlement = settlement.without(await self._fence.passed(settlement.set_aside, received.owned))
+                outcome = Outcome.of(received, outcomes, settlement)
+                attempt.settled(outcome)
+                await self._orders.store(outcome.set_aside, invocation_id)
             if outcome.failed:
                 raise PublishError(outcome.explain())
             return outcome
-
-    async def _holds(self, retry_count: int) -> Holds:
-        """What is held back. Without parking, only a repeated attempt can meet an operator's order."""
-        if self._on_poison is OnPoison.PARK or retry_count:
-            return await self._quarantine.holds()
-        return Holds()
 
     async def close(self) -> None:
         """Close every connection; no invocation may be under way."""

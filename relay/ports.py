@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from relay.deadline import Deadline
 from relay.events import Event, EventName, Received, Rejected
 from relay.fence import Clearance
 from relay.holds import Holds
 from relay.results import KeyOutcome
+from relay.verdict import Judge
 
 BatchT = TypeVar("BatchT", contravariant=True)
 
@@ -26,10 +28,10 @@ class Source(Protocol[BatchT]):
             SourceError: The batch cannot be read.
         """
 
-    async def settled(self, events: Sequence[Event], /) -> frozenset[EventName]:
-        """Which of these events the checkpoint has passed: each was published, or set aside, by some owner.
+    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+        """The positions of what the checkpoint has passed: each was published, or set aside, by some owner.
 
-        An event of which that is not known is not among them.
+        An item of which that is not known is not among them.
 
         Raises:
             SourceError: The checkpoint cannot be read.
@@ -48,19 +50,21 @@ class Publisher(Protocol):
         events: Mapping[str, Sequence[Event]],
         /,
         *,
+        judge: Judge = ...,
         clearance: Clearance = ...,
+        deadline: Deadline | None = ...,
         isolate: bool = ...,
-        stop_at_rejection: bool = ...,
-        lasting: bool = ...,
+        rotate: int = ...,
     ) -> list[KeyOutcome]:
         """Publish every partition key's events in order; a key that fails leaves the others to finish.
 
         Args:
-            events: Events by partition key, each sequence in commit order.
-            clearance: Which of them may be sent, and until when.
+            events: Events that were not accepted before, by partition key, each sequence in commit order.
+            judge: Decides what becomes of an event that is refused.
+            clearance: Until when they may be sent.
+            deadline: When the attempt ends; None for the publisher's own limit.
             isolate: Find the one event that an error is about, although the error may pass.
-            stop_at_rejection: Hold back what follows a rejected event of the same key.
-            lasting: Take a refusal for the event's own fault, as attempts have failed for long enough.
+            rotate: How many attempts have failed before: each begins where the last one may have ended.
 
         Returns:
             One outcome a partition key, in the order given, in which every event is counted once. A send that
@@ -92,11 +96,19 @@ class Quarantine(Protocol):
             invocation_id: Stands in the records.
             park: Whether the first document of a partition key parks the key, atomically with its record.
 
-        An order to set an event aside is removed once its record (`Reason.SET_ASIDE`) is stored.
+        What is stored is held from then on by an order that is carried out, until `forget`: it is neither
+        published after all, nor stored again once an operator has released or discarded its record.
 
         Raises:
             QuarantineError: It could not be written, or a parked key was released in the meantime. The invocation
                 fails, and its next attempt stores or publishes the rest.
+        """
+
+    async def forget(self, orders: Sequence[EventName], /) -> None:
+        """Remove orders whose events the checkpoint has passed.
+
+        Raises:
+            QuarantineError: They could not be removed. Nothing is lost: somebody removes them later.
         """
 
     async def close(self) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
 
-from relay.errors import AccountingError, SendError
+from relay.errors import AccountingError, RetryableError, SendError
 from relay.events import Event, Received, Rejected
 
 # An error names this many of the partition keys that failed, and counts the others.
@@ -16,41 +16,67 @@ _NAMED_KEYS = 10
 
 @dataclass(slots=True)
 class KeyOutcome:
-    """What became of one partition key's events in one attempt. Every one of them is counted exactly once.
+    """What became of one partition key's events that were to be sent. Every one of them is counted exactly once.
 
     Attributes:
         partition_key: Whose events they are.
         published: Events Service Bus accepted now.
-        already_published: Events it had accepted in an earlier attempt, so not sent again.
-        superseded: Events that another owner of the lease has published and checkpointed, so not sent again.
-        rejected: Events it will never accept.
-        held_back: Events not tried, as an earlier one of the key was rejected.
+        rejected: Events that are to be set aside.
+        held_back: Events not tried, as an earlier one of the key is set aside.
         unsent: Events not accepted because of `error`.
         sends: Transfers the service accepted.
         error: What stopped this partition key; None when it went through to its end.
         blocked_by: The id of the event that `error` stopped at, where it is known to be that one alone.
-        accepted_after_rejection: Whether an event was accepted after one was rejected.
     """
 
     partition_key: str
     published: int = 0
-    already_published: int = 0
-    superseded: int = 0
     rejected: list[Rejected] = field(default_factory=list)
     held_back: list[Event] = field(default_factory=list)
     unsent: int = 0
     sends: int = 0
     error: SendError | None = None
     blocked_by: str | None = None
-    accepted_after_rejection: bool = False
 
-    def withhold(self, error: SendError, blocked_by: str | None) -> None:
-        """What was rejected, or held back behind it, is not set aside: it counts as unsent, and comes again."""
-        self.error = error
-        self.blocked_by = blocked_by
-        self.unsent += len(self.rejected) + len(self.held_back)
-        self.rejected.clear()
-        self.held_back.clear()
+
+@dataclass(frozen=True, slots=True)
+class KeyFailure:
+    """A partition key that did not go through in an attempt.
+
+    Attributes:
+        partition_key: The key.
+        unsent: How many of its documents come again.
+        error: What stopped it.
+        blocked_by: The id of the event that it stopped at, where it is known to be that one alone.
+    """
+
+    partition_key: str
+    unsent: int
+    error: SendError
+    blocked_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What follows from an attempt.
+
+    Attributes:
+        set_aside: What is to be quarantined, in the order in which it is to be released again.
+        failed: The partition keys that did not go through.
+        accepted: How many events Service Bus had accepted before.
+        superseded: How many documents were settled before.
+    """
+
+    set_aside: list[Rejected]
+    failed: list[KeyFailure]
+    accepted: int
+    superseded: int
+
+    def without(self, passed: Set[int]) -> Settlement:
+        """This settlement, without setting aside what is at these positions: the checkpoint has passed it."""
+        rest = [item for item in self.set_aside if item.position not in passed]
+        superseded = self.superseded + len(self.set_aside) - len(rest)
+        return replace(self, set_aside=rest, superseded=superseded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +87,13 @@ class Outcome:
         ignored: Documents of another type.
         published: Events Service Bus accepted now.
         already_published: Events it had accepted in an earlier attempt.
-        superseded: Events that another owner of the lease has published and checkpointed.
+        superseded: Documents settled before: the checkpoint has passed them, or an earlier attempt set them aside.
         quarantined: Documents set aside, by reason.
         unsent: Events not accepted; more than none only if `failed` is not empty.
         partition_keys: Partition keys among the events that were to be sent.
         sends: Transfers accepted.
         failed: The partition keys that did not go through.
+        set_aside: The documents that `quarantined` counts.
     """
 
     ignored: int
@@ -77,37 +104,33 @@ class Outcome:
     unsent: int
     partition_keys: int
     sends: int
-    failed: list[KeyOutcome]
+    failed: Sequence[KeyFailure]
+    # Documents, which belong into no error message.
+    set_aside: Sequence[Rejected] = field(repr=False)
 
     @classmethod
-    def of(cls, received: Received, keys: Sequence[KeyOutcome], rejected: Sequence[Rejected]) -> Outcome:
+    def of(cls, received: Received, keys: Sequence[KeyOutcome], settlement: Settlement) -> Outcome:
         """Add up the parts.
 
         Args:
             received: What came.
-            keys: What became of each partition key's events.
-            rejected: What is to be quarantined.
+            keys: What became of each partition key's events that were to be sent.
+            settlement: What follows from the attempt.
 
         Raises:
             AccountingError: They do not add up to what came: an attempt that succeeded would lose some.
         """
-        published = already_published = superseded = unsent = sends = 0
-        for key in keys:
-            published += key.published
-            already_published += key.already_published
-            superseded += key.superseded
-            unsent += key.unsent
-            sends += key.sends
         outcome = cls(
             ignored=received.ignored,
-            published=published,
-            already_published=already_published,
-            superseded=superseded,
-            quarantined=Counter([str(item.reason) for item in rejected]),
-            unsent=unsent,
+            published=sum(key.published for key in keys),
+            already_published=settlement.accepted,
+            superseded=settlement.superseded,
+            quarantined=Counter([str(item.reason) for item in settlement.set_aside]),
+            unsent=sum(key.unsent for key in settlement.failed),
             partition_keys=len(keys),
-            sends=sends,
-            failed=[key for key in keys if key.error is not None],
+            sends=sum(key.sends for key in keys),
+            failed=settlement.failed,
+            set_aside=settlement.set_aside,
         )
         if outcome.documents != received.documents or bool(outcome.unsent) != bool(outcome.failed):
             raise AccountingError(
@@ -124,17 +147,25 @@ class Outcome:
         return self.ignored + accepted + self.quarantined.total() + self.unsent
 
     @property
-    def blocking(self) -> list[KeyOutcome]:
-        """The keys that one event each holds up, while others of the invocation went through."""
-        if not self.published + self.already_published:
-            return []
-        return [key for key in self.failed if key.blocked_by is not None]
+    def blocking(self) -> list[KeyFailure]:
+        """The keys that one event each holds up.
+
+        Where nothing is accepted and several keys fail, an error that may pass says nothing of the events.
+        """
+        named = [key for key in self.failed if key.blocked_by is not None]
+        if self._accepted or len(self.failed) == 1:
+            return named
+        return [key for key in named if not isinstance(key.error, RetryableError)]
+
+    @property
+    def _accepted(self) -> int:
+        return self.published + self.already_published
 
     def explain(self) -> str:
         """What went and what did not, for which partition keys and why."""
         lines = [
             f"{self.unsent} event(s) of {len(self.failed)} partition key(s) were not accepted by Service Bus; "
-            f"{self.published + self.already_published} event(s) of this invocation were. "
+            f"{self._accepted} event(s) of this invocation were. "
             "The retry policy sends the rest again."
         ]
         lines += [
@@ -143,9 +174,22 @@ class Outcome:
         if len(self.failed) > _NAMED_KEYS:
             lines.append(f"  and {len(self.failed) - _NAMED_KEYS} more partition key(s)")
         lines += [
-            f"  The event {key.blocked_by!r} alone holds up {key.partition_key!r} while others go through. "
-            f"To set it aside: python -m relay quarantine add {shlex.quote(key.partition_key)} "
-            f"{shlex.quote(key.blocked_by or '')}"
+            f"  {self._named(key)} To set it aside: {set_aside_command(key.partition_key, key.blocked_by or '')}"
             for key in self.blocking[:_NAMED_KEYS]
         ]
         return "\n".join(lines)
+
+    def _named(self, key: KeyFailure) -> str:
+        if self._accepted:
+            return f"The event {key.blocked_by!r} alone holds up {key.partition_key!r} while others go through."
+        return (
+            f"The event {key.blocked_by!r} holds up {key.partition_key!r}. Nothing else was accepted, so check "
+            "first that the topic accepts other events."
+        )
+
+
+def set_aside_command(partition_key: str, identifier: str) -> str:
+    """The command with which an operator sets an event aside, as a shell takes it."""
+    # Without the dashes, a key that begins with one would be an option.
+    dashes = "-- " if partition_key.startswith("-") or identifier.startswith("-") else ""
+    return f"python -m relay quarantine add {dashes}{shlex.quote(partition_key)} {shlex.quote(identifier)}"

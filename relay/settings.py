@@ -13,7 +13,10 @@ from relay.errors import SettingsError
 
 MAX_SENDERS = 256
 
-# What an attempt may take beside sending: comparing with the leases, and writing to quarantine.
+# Default of RELAY_ATTEMPT_TIMEOUT_S.
+ATTEMPT_TIMEOUT_S = 480.0
+
+# What an attempt may take after that: comparing with the leases, and writing to quarantine.
 ATTEMPT_MARGIN_S = 60.0
 
 
@@ -150,7 +153,7 @@ class Settings:
             pipelined=reader.boolean("RELAY_PIPELINED", default=True),
             senders=reader.optional_integer("RELAY_SENDERS", at_least=1, at_most=MAX_SENDERS),
             send_timeout_s=reader.seconds("RELAY_SEND_TIMEOUT_S", 30.0),
-            attempt_timeout_s=reader.seconds("RELAY_ATTEMPT_TIMEOUT_S", 480.0),
+            attempt_timeout_s=reader.seconds("RELAY_ATTEMPT_TIMEOUT_S", ATTEMPT_TIMEOUT_S),
             # The range of the service; its default is ten minutes.
             duplicate_window_s=reader.seconds("RELAY_DUPLICATE_WINDOW_S", 600.0, at_least=20, at_most=604_800),
             on_poison=reader.on_poison(),

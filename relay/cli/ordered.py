@@ -15,7 +15,8 @@ from relay.results import KeyOutcome
 from relay.servicebus import messages
 from relay.servicebus.messages import Contract
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import Settings
+from relay.settings import OnPoison, Settings
+from relay.verdict import Judge
 
 # A command has no retry policy of a host around it. These pauses cover a moment of throttling, not an outage.
 _PAUSES_S = (0.5, 2.0)
@@ -82,9 +83,10 @@ class OrderedSender:
                 self.failures[key].unsent += len(its_events)
             else:
                 to_publish[key] = its_events
+        judge = Judge(OnPoison.PARK if stop_at_rejection else OnPoison.SKIP, needs_evidence=False)
         accepted = 0
         for pause in (*self._pauses_s, None):
-            outcomes = await self._publisher.publish(to_publish, stop_at_rejection=stop_at_rejection, lasting=True)
+            outcomes = await self._publisher.publish(to_publish, judge=judge)
             accepted += sum(outcome.published for outcome in outcomes)
             failed = [outcome for outcome in outcomes if outcome.error is not None]
             to_publish = self._take(outcomes, to_publish, sent)

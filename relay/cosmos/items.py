@@ -13,6 +13,7 @@ from azure.core.exceptions import AzureError
 from relay.cosmos.containers import Containers
 from relay.errors import StoreError, first_line
 from relay.holds import Holds
+from relay.quarantine import holds
 from relay.quarantine.holds import ORDER_TYPE, PARKED_TYPE
 from relay.quarantine.items import (
     BatchFailed,
@@ -102,14 +103,11 @@ class CosmosItems:
 
     async def holds(self) -> Holds:
         """Every parked key and order. The replica that answers may not have seen the latest ones."""
-        parked, set_aside = set(), set()
-        query = "SELECT c.type, c.partitionKey, c.eventId FROM c WHERE c.type IN (@parked, @order)"
-        for row in await self._rows(query, {"@parked": PARKED_TYPE, "@order": ORDER_TYPE}):
-            if row["type"] == PARKED_TYPE:
-                parked.add(row["partitionKey"])
-            else:
-                set_aside.add((row["partitionKey"], row["eventId"]))
-        return Holds(frozenset(parked), frozenset(set_aside))
+        query = (
+            "SELECT c.type, c.partitionKey, c.eventId, c.carriedOut, c.place FROM c "
+            "WHERE c.type IN (@parked, @order)"
+        )
+        return holds.read(await self._rows(query, {"@parked": PARKED_TYPE, "@order": ORDER_TYPE}))
 
     async def count(self, chosen: Filter, /) -> int:
         """How many records there are."""

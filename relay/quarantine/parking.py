@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.errors import StoreError
+from relay.place import Place
 from relay.quarantine import holds
 from relay.quarantine.items import (
     BATCH_BYTES,
@@ -52,18 +53,19 @@ class ParkedKey:
     partition_key: str
     stored: Callable[[Record], None]
 
-    async def store(self, records: Sequence[Record], *, parks: bool) -> None:
+    async def store(self, records: Sequence[Record], *, parks: bool, place: Place | None = None) -> None:
         """Store records in order; those that an earlier attempt has stored stay as they are.
 
         Args:
             records: The records, in order of arrival.
             parks: Whether the first of them parks the key where it is not parked yet.
+            place: The place of the first one's document in its feed, where that is known.
 
         Raises:
             NotParked: The key is not parked, or no longer, and these records do not park it.
             StoreError: The store cannot be written.
         """
-        marker = holds.marker(self.partition_key, records[0]["id"]) if parks else None
+        marker = holds.marker(self.partition_key, records[0]["id"], place) if parks else None
         for chunk in _chunks(records):
             await self._store(chunk, marker)
             marker = None

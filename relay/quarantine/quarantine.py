@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from relay.errors import QuarantineError, StoreError
-from relay.events import Reason, Rejected
+from relay.events import EventName, Reason, Rejected
 from relay.holds import Holds
-from relay.quarantine.holds import PARKED_ID, order_id
-from relay.quarantine.items import ItemNotFound, Items
+from relay.place import Place
+from relay.quarantine.held import HeldRecord
+from relay.quarantine.holds import PARKED_ID, is_pending, order_id
+from relay.quarantine.items import ItemChanged, ItemNotFound, Items
 from relay.quarantine.parking import NotParked, ParkedKey
 from relay.quarantine.record import create, record_of
 from relay.telemetry import instruments
@@ -22,14 +24,14 @@ class StoredQuarantine:
     def __init__(self, items: Items) -> None:
         """`items` is the store, which is closed with the quarantine."""
         self._items = items
-        # Keys that this process has parked. A read may be answered by a replica that does not know of it yet.
-        self._parked: set[str] = set()
+        # Keys that this process has parked, each with the place of the event that parked it. A read may be
+        # answered by a replica that does not know of it yet.
+        self._parked: dict[str | None, Place | None] = {}
 
     async def holds(self) -> Holds:
-        """What must not be published now: one query, to be asked before an attempt publishes anything.
+        """What must not be published now: one query.
 
-        It is needed at every attempt where poison parks its key, else only from the second attempt on, for the
-        orders to set an event aside. A key that this process has parked is in it until its release, however far
+        A key that this process has parked is in it until its release, however far
         behind the replica that answers; what another process has just written may be missing.
 
         Raises:
@@ -37,10 +39,10 @@ class StoredQuarantine:
         """
         with _explaining("parked keys and orders to set events aside must be read"):
             found = await self._items.holds()
-            for key in self._parked - found.parked:
-                if not await self._still_parked(key):
-                    self._parked.discard(key)
-        return Holds(found.parked | self._parked, found.set_aside)
+            for key in self._parked.keys() - found.parked.keys():
+                if key is not None and not await self._still_parked(key):
+                    del self._parked[key]
+        return Holds({**self._parked, **found.parked}, found.orders)
 
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool = False) -> None:
         """Store every document, as `ports.Quarantine` describes it.
@@ -55,14 +57,24 @@ class StoredQuarantine:
             if park:
                 await self._store_parking(rejected, invocation_id)
             else:
-                await self._store_each(rejected, invocation_id)
-            for item in rejected:
-                if item.reason is Reason.SET_ASIDE and item.partition_key is not None:
-                    await self._remove_order(item.partition_key, item.id)
+                for item in rejected:
+                    await self._store_held(item, invocation_id)
+
+    async def forget(self, orders: Sequence[EventName], /) -> None:
+        """Remove orders whose events the checkpoint has passed. Raises QuarantineError."""
+        with _explaining("orders that are carried out must be removed"):
+            for partition_key, event_id in orders:
+                with suppress(ItemNotFound, ItemChanged):
+                    found = await self._items.read(order_id(event_id), partition_key)
+                    # An operator may have ordered a later version of the event to be set aside.
+                    if not is_pending(found.item):
+                        await self._items.delete(order_id(event_id), partition_key, etag=found.etag)
 
     async def _store_parking(self, rejected: Sequence[Rejected], invocation_id: str) -> None:
         # Without a key that a session could have, nothing can follow: there is nothing to park.
-        await self._store_each((item for item in rejected if item.partition_key is None), invocation_id)
+        for item in rejected:
+            if item.partition_key is None:
+                await self._store_held(item, invocation_id)
         by_key: dict[str, list[Rejected]] = {}
         for item in rejected:
             if item.partition_key is not None:
@@ -71,19 +83,29 @@ class StoredQuarantine:
             records = [record_of(item, invocation_id) for item in of_key]
             try:
                 parks = of_key[0].reason is not Reason.KEY_PARKED
-                await ParkedKey(self._items, key, _count).store(records, parks=parks)
+                place = Place.of(of_key[0].document)
+                await ParkedKey(self._items, key, _count).store(records, parks=parks, place=place)
             except NotParked:
                 raise QuarantineError(
                     "a parked partition key was released while further events of it were being stored; the next "
                     "attempt publishes them"
                 ) from None
-            self._parked.add(key)
+            if parks:
+                self._parked[key] = place
+            else:
+                self._parked.setdefault(key, None)
+            for item in of_key:
+                if item.reason is not Reason.KEY_PARKED:
+                    await HeldRecord(self._items, item).hold()
 
-    async def _store_each(self, rejected: Iterable[Rejected], invocation_id: str) -> None:
-        for item in rejected:
-            record = record_of(item, invocation_id)
-            if await create(self._items, record):
-                _count(record)
+    async def _store_held(self, item: Rejected, invocation_id: str) -> None:
+        record = record_of(item, invocation_id)
+        if item.partition_key is None:
+            new = await create(self._items, record)
+        else:
+            new = await HeldRecord(self._items, item).store(record)
+        if new:
+            _count(record)
 
     async def _still_parked(self, key: str) -> bool:
         """A write never sees an old state."""
@@ -92,12 +114,6 @@ class StoredQuarantine:
         except ItemNotFound:
             return False
         return True
-
-    async def _remove_order(self, partition_key: str, event_id: str) -> None:
-        try:
-            await self._items.delete(order_id(event_id), partition_key)
-        except ItemNotFound:
-            return
 
     async def close(self) -> None:
         """Close the connection, if there is one."""

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 
 from relay.deadline import Deadline
-from relay.errors import RefusedAlikeError, SendError
+from relay.errors import DefectError, NotTriedError, SendError, first_line
 from relay.events import Event
 from relay.evidence import Evidence
 from relay.fence import ALWAYS, Clearance
 from relay.ledger import AcceptedLedger
 from relay.results import KeyOutcome
 from relay.servicebus.messages import Contract
+from relay.servicebus.probe import Probe
 from relay.servicebus.senders import Senders, senders
 from relay.servicebus.turn import PAUSES_S, Rules, Turn
 from relay.settings import Settings
+from relay.verdict import Judge
+
+logger = logging.getLogger(__name__)
+
+_JUDGE = Judge()
 
 
 class ServiceBusPublisher:
@@ -29,13 +36,24 @@ class ServiceBusPublisher:
         *,
         send_timeout_s: float,
         attempt_timeout_s: float,
+        duplicate_window_s: float = 0.0,
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
-        """`pauses_s`: seconds before each further try of a transfer, ten times as long if the service is busy."""
+        """
+        Args:
+            senders: Links to the topic.
+            message_of: The message contract.
+            ledger: What the topic has accepted from this process.
+            send_timeout_s: One transfer, from the first try to the last, in seconds.
+            attempt_timeout_s: One call of `publish` that is given no deadline, in seconds.
+            duplicate_window_s: The topic's duplicate detection window, in seconds; 0 if nothing may be repeated.
+            pauses_s: Seconds before each further try of a transfer, ten times as long if the service is busy.
+        """
         self._senders = senders
         self._message_of = message_of
         self._ledger = ledger
-        self._evidence = Evidence()
+        self._evidence = Evidence(duplicate_window_s)
+        self._probe = Probe(self._evidence, message_of)
         self._send_timeout_s = send_timeout_s
         self._attempt_timeout_s = attempt_timeout_s
         self._pauses_s = pauses_s
@@ -49,6 +67,7 @@ class ServiceBusPublisher:
             AcceptedLedger(),
             send_timeout_s=settings.send_timeout_s,
             attempt_timeout_s=settings.attempt_timeout_s,
+            duplicate_window_s=settings.duplicate_window_s,
         )
 
     async def publish(
@@ -56,33 +75,34 @@ class ServiceBusPublisher:
         events: Mapping[str, Sequence[Event]],
         /,
         *,
+        judge: Judge = _JUDGE,
         clearance: Clearance = ALWAYS,
+        deadline: Deadline | None = None,
         isolate: bool = False,
-        stop_at_rejection: bool = False,
-        lasting: bool = False,
+        rotate: int = 0,
     ) -> list[KeyOutcome]:
         """Publish every partition key's events, as `ports.Publisher` describes it."""
         rules = Rules(
-            Deadline.after(self._attempt_timeout_s),
+            deadline or Deadline.after(self._attempt_timeout_s),
             self._send_timeout_s,
+            judge,
             clearance,
             isolate,
-            stop_at_rejection,
-            lasting,
+            self._evidence.fresh,
             self._pauses_s,
         )
-        outcomes = [KeyOutcome(key) for key in events]
-        waiting = iter(zip(outcomes, events.values(), strict=True))
+        outcomes = {key: KeyOutcome(key) for key in events}
         outage = _Outage(threshold=2 * self._senders.size)
+        waiting = iter(_rotated(list(events), rotate * outage.threshold))
 
         async def work() -> None:
-            for outcome, its_events in waiting:
-                await self._take_turn(outcome, its_events, rules, outage)
+            for key in waiting:
+                await self._take_turn(outcomes[key], events[key], rules, outage)
 
         async with asyncio.TaskGroup() as workers:
             for _ in range(min(self._senders.size, len(events))):
                 workers.create_task(work())
-        return outcomes
+        return list(outcomes.values())
 
     @property
     def destination(self) -> str:
@@ -100,52 +120,60 @@ class ServiceBusPublisher:
     async def _take_turn(
         self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage
     ) -> None:
-        holds = self._ledger.holds
-        unknown = [event for event in events if not holds(event.partition_key, event.id)]
-        outcome.already_published = len(events) - len(unknown)
-        superseded = rules.clearance.superseded
-        pending = [event for event in unknown if event.name not in superseded] if superseded else unknown
-        outcome.superseded = len(unknown) - len(pending)
-        if not pending:
-            return
         try:
             outage.check()
             async with self._senders.acquire() as sender:
-                turn = Turn(sender, self._message_of, self._ledger, self._evidence, rules, outcome)
-                await turn.send_in_order(pending)
+                turn = Turn(sender, self._message_of, self._ledger, self._evidence, self._probe, rules, outcome)
+                await turn.send_in_order(events)
         except SendError as error:
             outcome.error = error
-            outcome.unsent = len(pending) - outcome.published - len(outcome.rejected)
-            outage.failed(error)
+        except Exception as error:
+            # Whatever it is, the other partition keys go on, and this one comes again.
+            logger.exception("a partition key failed in a way that the relay does not foresee")
+            outcome.error = DefectError(f"{first_line(error)}. This is a defect of the relay: please report it.")
+            outcome.blocked_by = events[0].id if len(events) == 1 else None
+        done = outcome.published + len(outcome.rejected)
+        if outcome.error is not None:
+            outcome.unsent = len(events) - done
+            outage.failed(outcome.error)
         else:
-            outcome.held_back = pending[outcome.published + len(outcome.rejected) :]
-            refused = [each for each in outcome.rejected if each.condition is not None]
-            if refused and not outcome.published:
-                outage.failed(RefusedAlikeError(f"nothing of theirs was accepted: {refused[0].detail}"))
-            else:
+            outcome.held_back = list(events[done:])
+            if outcome.published:
                 outage.succeeded()
+
+
+def _rotated(keys: list[str], by: int) -> list[str]:
+    """The keys, beginning with another one at each attempt, so that those tried in vain do not hide the others."""
+    start = by % len(keys) if keys else 0
+    return keys[start:] + keys[:start]
 
 
 class _Outage:
     """Ends an attempt early when nothing is accepted any more.
 
     Partial failure is normal, and the other partition keys are tried. But once so many have failed in a row that
-    it cannot be chance, trying thousands more, each up to its timeout, would outlast the attempt.
+    it cannot be chance, trying thousands more, each up to its timeout, would outlast the attempt. A key whose
+    events are set aside is no failure: that is settled.
     """
 
     def __init__(self, threshold: int) -> None:
-        self._threshold = threshold
+        self.threshold = threshold
         self._failures_in_a_row = 0
         self._last: SendError | None = None
 
     def check(self) -> None:
-        if self._last is not None and self._failures_in_a_row >= self._threshold:
-            raise type(self._last)(f"not tried, as {self._threshold} partition keys in a row failed: {self._last}")
+        """Raises NotTriedError where too many partition keys have failed in a row."""
+        if self._last is not None and self._failures_in_a_row >= self.threshold:
+            raise NotTriedError(
+                f"not tried, as {self.threshold} partition keys in a row failed: {self._last}"
+            ) from self._last
 
     def failed(self, error: SendError) -> None:
+        """Note a partition key that failed."""
         self._failures_in_a_row += 1
-        if self._failures_in_a_row <= self._threshold:
+        if not isinstance(error, NotTriedError):
             self._last = error
 
     def succeeded(self) -> None:
+        """Note that something was accepted."""
         self._failures_in_a_row = 0

@@ -80,10 +80,16 @@ def _outcome_of_transfer(error: Exception, inner: MessageException, said: str) -
     if condition in _CONTENT_CONDITIONS:
         return PoisonError(said, condition=condition)
     blocking = _blocking(error, inner, said)
-    # Without a disposition (the link was detached, the connection lost) the SDK makes up one of these two.
-    if isinstance(blocking, RetryableError) and condition not in ("amqp:unknown-error", "amqp:client-error"):
+    # Without a disposition (the link was detached, the connection lost) the SDK makes up one of these two. A busy
+    # service, or one without room, says nothing of the message.
+    made_up = condition in ("amqp:unknown-error", "amqp:client-error")
+    if isinstance(blocking, RetryableError) and not made_up and not _is_about_the_service(error):
         blocking.refused = True
     return blocking
+
+
+def _is_about_the_service(error: Exception) -> bool:
+    return isinstance(error, (ServiceBusServerBusyError, ServiceBusQuotaExceededError))
 
 
 def _blocking(error: Exception, inner: BaseException | None, said: str) -> SendError:

@@ -9,21 +9,26 @@ from dataclasses import dataclass
 from functools import partial
 
 from relay.deadline import Deadline
-from relay.errors import DoubtfulRefusalError, PoisonError, RetryableError
-from relay.events import Event, Reason, Rejected
+from relay.errors import PoisonError, RetryableError
+from relay.events import Event, Rejected
 from relay.evidence import Evidence
 from relay.fence import Clearance
 from relay.ledger import AcceptedLedger
 from relay.results import KeyOutcome
 from relay.servicebus.messages import Contract
+from relay.servicebus.probe import Probe
 from relay.servicebus.transfers import LinkLimits, Sender, Transfer, alone, in_batches
 from relay.telemetry import instruments
+from relay.verdict import Judge, Refusal, Ruling, error_of
 
 # Enough for a dropped connection or a detached link. What lasts longer is for the trigger's retry policy.
 PAUSES_S = (0.2, 0.8)
 # A throttled namespace asks for longer ones.
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-throttling
 _BUSY_FACTOR = 10
+
+# An accepted event is kept for a probe if the messages of its transfer are no larger than this on average.
+_WITNESS_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +38,20 @@ class Rules:
     Attributes:
         deadline: When it ends.
         send_timeout_s: One transfer, from the first try to the last, in seconds.
+        judge: What becomes of an event that is refused.
         clearance: Until when its events may be sent.
         isolate: Whether a batch that the service answers with an error is taken apart, though the error may pass,
             to find the one event that it is about.
-        stop_at_rejection: Whether what follows a rejected event is held back.
-        lasting: Whether earlier attempts have failed for so long that a refusal needs no further evidence.
+        fresh_before: How many transfers had been accepted for the first time when it began.
         pauses_s: Seconds before each further try of a transfer.
     """
 
     deadline: Deadline
     send_timeout_s: float
+    judge: Judge
     clearance: Clearance
     isolate: bool
-    stop_at_rejection: bool
-    lasting: bool
+    fresh_before: int
     pauses_s: Sequence[float]
 
 
@@ -59,6 +64,7 @@ class Turn:
         message_of: Contract,
         ledger: AcceptedLedger,
         evidence: Evidence,
+        probe: Probe,
         rules: Rules,
         outcome: KeyOutcome,
     ) -> None:
@@ -66,6 +72,7 @@ class Turn:
         self._message_of = message_of
         self._ledger = ledger
         self._evidence = evidence
+        self._probe = probe
         self._rules = rules
         self._outcome = outcome
 
@@ -73,7 +80,7 @@ class Turn:
         """Send `events`; batch n+1 leaves only after batch n was accepted.
 
         Raises:
-            RetryableError, ConfigurationError: With the events from the failed batch on not accepted.
+            SendError: With the events from the failed batch on not accepted.
         """
         limits = await self._limits()
         for transfer in in_batches(events, self._message_of, limits.batch):
@@ -86,7 +93,7 @@ class Turn:
 
     @property
     def _stopped(self) -> bool:
-        return self._rules.stop_at_rejection and bool(self._outcome.rejected)
+        return self._rules.judge.stops_behind and bool(self._outcome.rejected)
 
     async def _limits(self) -> LinkLimits:
         if (known := self._sender.known_limits) is not None:
@@ -103,7 +110,7 @@ class Turn:
                 raise
             await self._split(batch.events)
         else:
-            self._accept(batch.events, duration_s)
+            self._accept(batch, duration_s)
 
     async def _split(self, events: Sequence[Event]) -> None:
         """A batch is refused whole: halve it until the culprit stands alone, and send the rest in order."""
@@ -120,27 +127,32 @@ class Turn:
         (event,) = transfer.events
         try:
             _check_size(transfer, limits.message)
+            if self._evidence.is_stale(event):
+                await self._probe.repeat(
+                    self._sender, event, self._rules.deadline.left_s(self._rules.send_timeout_s)
+                )
             duration_s = await self._send(transfer)
-        except PoisonError as refusal:
-            self._require_evidence(event, refusal)
-            reason = Reason.MESSAGE_TOO_LARGE if refusal.too_large else Reason.MESSAGE_REFUSED
-            self._outcome.rejected.append(Rejected.of(event, reason, str(refusal), refusal.condition or None))
+        except PoisonError as error:
+            self._judge(event, Refusal(str(error), error.condition, error.too_large), error)
         except RetryableError as error:
             if error.refused:
                 self._outcome.blocked_by = event.id
             raise
         else:
-            self._accept(transfer.events, duration_s)
+            self._accept(transfer, duration_s)
 
-    def _require_evidence(self, event: Event, refusal: PoisonError) -> None:
-        """Stop at what may not be the event's own fault: the next attempt knows more."""
-        if not refusal.condition or self._evidence.refused(event) or self._rules.lasting:
+    def _judge(self, event: Event, refusal: Refusal, error: PoisonError) -> None:
+        """Set the event aside, or stop here. Raises the error of a verdict to wait."""
+        history = self._evidence.refused(event, refusal, self._rules.fresh_before)
+        verdict = self._rules.judge.refused(refusal, history)
+        if verdict.ruling is Ruling.SET_ASIDE:
+            self._evidence.settled(event)
+            self._outcome.rejected.append(
+                Rejected.of(event, refusal.reason, refusal.said, refusal.condition or None)
+            )
             return
         self._outcome.blocked_by = event.id
-        raise DoubtfulRefusalError(
-            f"{refusal} It is not certain yet that the content of this event is the cause: it is tried again "
-            "before it is set aside."
-        ) from refusal
+        raise error_of(verdict, event, refusal) from error
 
     async def _send(self, transfer: Transfer) -> float:
         """Returns the seconds until it was accepted, pauses included."""
@@ -162,14 +174,19 @@ class Turn:
             now = time.monotonic()
         return time.monotonic() - began
 
-    def _accept(self, events: Sequence[Event], duration_s: float) -> None:
-        self._evidence.accepted(events)
+    def _accept(self, transfer: Transfer, duration_s: float) -> None:
+        events = transfer.events
+        self._evidence.accepted(events, witness=_witness(transfer))
         for event in events:
             self._ledger.add(event.partition_key, event.id)
         self._outcome.published += len(events)
         self._outcome.sends += 1
-        self._outcome.accepted_after_rejection |= bool(self._outcome.rejected)
         instruments.accepted(events, duration_s)
+
+
+def _witness(transfer: Transfer) -> Event | None:
+    """An event of it that is small enough to be kept."""
+    return transfer.events[-1] if len(transfer.payload) <= _WITNESS_BYTES * len(transfer.events) else None
 
 
 def _check_size(transfer: Transfer, limit: int) -> None:

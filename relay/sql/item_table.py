@@ -37,7 +37,7 @@ TOUCH = f"update relay.item set etag = ?, touched_at = ?{_ITEM}"
 DELETE = f"delete from relay.item{_ITEM}"
 DELETE_UNCHANGED = f"{DELETE} and etag = ?"
 
-HOLDS = "select type, partition_key, body from relay.item where type in (?, ?)"
+HOLDS = "select body from relay.item where type in (?, ?)"
 OF_TYPE = "select body, touched_at from relay.item where type = ?"
 COUNT = "select count(*) from relay.item where type = ?"
 SUMMARIES = f"select {', '.join(_SUMMARY)} from relay.item where type = ?"

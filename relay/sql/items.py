@@ -13,6 +13,7 @@ from changefeed import ChangefeedError, DatabaseError
 from changefeed.statements import AsyncSession, Row, Statement
 from relay.errors import StoreError, first_line
 from relay.holds import Holds
+from relay.quarantine import holds
 from relay.quarantine.holds import ORDER_TYPE, PARKED_TYPE
 from relay.quarantine.items import (
     BatchFailed,
@@ -29,7 +30,7 @@ from relay.quarantine.record import RECORD_TYPE
 from relay.quarantine.summaries import Filter, RecordSummary
 from relay.sql import item_table as table
 from relay.sql.database import Database
-from relay.sql.texts import decode, digest, encode_id, ids_beginning
+from relay.sql.texts import digest, encode_id, ids_beginning
 
 
 class SqlItems:
@@ -97,13 +98,7 @@ class SqlItems:
 
     async def holds(self) -> Holds:
         """Every parked key and order."""
-        parked, set_aside = set(), set()
-        for item_type, key, body in await self._rows(table.HOLDS, PARKED_TYPE, ORDER_TYPE):
-            if item_type == PARKED_TYPE:
-                parked.add(decode(key))
-            else:
-                set_aside.add((decode(key), json.loads(body)["eventId"]))
-        return Holds(frozenset(parked), frozenset(set_aside))
+        return holds.read([json.loads(body) for (body,) in await self._rows(table.HOLDS, PARKED_TYPE, ORDER_TYPE)])
 
     async def count(self, chosen: Filter, /) -> int:
         """How many records there are."""

@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from relay.errors import PublishError, QuarantineError, first_line
 from relay.events import Event, Received
-from relay.results import KeyOutcome, Outcome
+from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
 from relay.telemetry.headroom import Batch
 from relay.telemetry.tracelinks import span_contexts
@@ -123,9 +123,9 @@ class Attempt:
         self.span.set_attribute("error.type", next(iter(explained)))
         self.span.set_status(Status(StatusCode.ERROR, type(error).__name__))
 
-    def _failures(self) -> dict[str, list[KeyOutcome]]:
+    def _failures(self) -> dict[str, list[KeyFailure]]:
         """The keys that did not go through, by the kind of error."""
-        failures: dict[str, list[KeyOutcome]] = {}
+        failures: dict[str, list[KeyFailure]] = {}
         for key in self.outcome.failed if self.outcome is not None else ():
             failures.setdefault(type(key.error).__name__, []).append(key)
         return failures
@@ -197,7 +197,7 @@ class Attempt:
         return {"action": action, "invocation_id": self.invocation_id, "retry_count": self.retry_count}
 
 
-def _unsent(keys: Sequence[KeyOutcome]) -> str:
+def _unsent(keys: Sequence[KeyFailure]) -> str:
     unsent = sum(key.unsent for key in keys)
     return f"{unsent} event(s) of {len(keys)} partition key(s) not accepted, to be sent again."
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -19,7 +18,8 @@ from relay.ports import Publisher
 from relay.results import KeyOutcome
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import Settings
+from relay.settings import OnPoison, Settings
+from relay.verdict import Judge
 from tests.support.broker import refuse, set_topic_status
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.outbox import event, sound
@@ -66,7 +66,7 @@ class OnTopicInMemory(Harness):
 
     def __init__(self) -> None:
         self._topic = FakeTopic()
-        self.publisher = self._topic.publisher(senders=4)
+        self.publisher = self._topic.publisher(senders=4, duplicate_window_s=600)
 
     async def refuse(self, identifier: str) -> None:
         self._topic.by_id[identifier] = REFUSED
@@ -128,8 +128,6 @@ def of_keys(*names: str) -> dict[str, list[Event]]:
 def counts(outcome: KeyOutcome) -> dict[str, int]:
     found = {
         "published": outcome.published,
-        "already_published": outcome.already_published,
-        "superseded": outcome.superseded,
         "rejected": len(outcome.rejected),
         "held_back": len(outcome.held_back),
         "unsent": outcome.unsent,
@@ -155,24 +153,11 @@ async def test_nothing_to_publish_is_no_outcome(harness: Harness) -> None:
     assert await harness.publisher.publish({}) == []
 
 
-async def test_what_was_accepted_is_known_and_not_sent_again(harness: Harness) -> None:
+async def test_what_was_accepted_is_known(harness: Harness) -> None:
     await harness.publisher.publish(of_keys("a1", "a2"))
 
-    (outcome,) = await harness.publisher.publish(of_keys("a1", "a2", "a3"))
-
-    assert counts(outcome) == {"already_published": 2, "published": 1}
-    assert await harness.accepted("a") == ["a1", "a2", "a3"]
-    (events,) = of_keys("a3", "a4").values()
+    (events,) = of_keys("a2", "a3").values()
     assert [harness.publisher.has_accepted(each) for each in events] == [True, False]
-
-
-async def test_what_the_checkpoint_has_passed_is_not_sent(harness: Harness) -> None:
-    clearance = Clearance(time.time(), 300, frozenset({("a", "a1")}))
-
-    (outcome,) = await harness.publisher.publish(of_keys("a1", "a2"), clearance=clearance)
-
-    assert counts(outcome) == {"superseded": 1, "published": 1}
-    assert await harness.accepted("a") == ["a2"]
 
 
 async def test_without_a_valid_clearance_nothing_is_sent(harness: Harness) -> None:
@@ -183,16 +168,15 @@ async def test_without_a_valid_clearance_nothing_is_sent(harness: Harness) -> No
     assert await harness.accepted("a") == []
 
 
-async def test_a_lasting_refusal_is_rejected_and_the_rest_goes_on(harness: Harness) -> None:
+async def test_a_final_refusal_is_rejected_and_the_rest_goes_on(harness: Harness) -> None:
     await harness.refuse("a2")
 
-    outcomes = await harness.publisher.publish(of_keys("a1", "a2", "a3", "b1"), lasting=True)
+    outcomes = await harness.publisher.publish(of_keys("a1", "a2", "a3", "b1"), judge=Judge(needs_evidence=False))
 
     assert [counts(outcome) for outcome in outcomes] == [{"published": 2, "rejected": 1}, {"published": 1}]
     (rejected,) = outcomes[0].rejected
     assert (rejected.id, rejected.partition_key, rejected.position) == ("a2", "a", 1)
     assert (rejected.reason, rejected.condition) == ("message-refused", REFUSED)
-    assert outcomes[0].accepted_after_rejection
     assert await harness.accepted("a") == ["a1", "a3"]
 
 
@@ -200,7 +184,7 @@ async def test_what_follows_a_rejected_event_is_held_back_on_request(harness: Ha
     await harness.refuse("a2")
 
     (outcome,) = await harness.publisher.publish(
-        of_keys("a1", "a2", "a3", "a4"), lasting=True, stop_at_rejection=True
+        of_keys("a1", "a2", "a3", "a4"), judge=Judge(OnPoison.PARK, needs_evidence=False)
     )
 
     assert counts(outcome) == {"published": 1, "rejected": 1, "held_back": 2}
@@ -216,6 +200,19 @@ async def test_a_first_refusal_stops_its_key_and_no_other(harness: Harness) -> N
     assert [counts(outcome) for outcome in outcomes] == [{"published": 1, "unsent": 2}, {"published": 1}]
     assert isinstance(outcomes[0].error, SendError)
     assert (await harness.accepted("a"), await harness.accepted("b")) == (["a1"], ["b1"])
+
+
+async def test_a_repeated_refusal_among_acceptances_is_rejected_by_the_third_attempt(harness: Harness) -> None:
+    await harness.refuse("a2")
+    await harness.publisher.publish(of_keys("b1", "a2"))
+
+    (second,) = await harness.publisher.publish(of_keys("a2"))
+    (third,) = await harness.publisher.publish(of_keys("a2"))
+
+    assert counts(second) == {"unsent": 1}
+    assert second.blocked_by == "a2"
+    assert counts(third) == {"rejected": 1}
+    assert await harness.accepted("b") == ["b1"]
 
 
 async def test_where_nothing_is_accepted_every_event_is_unsent(harness: Harness) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 
 from relay.errors import QuarantineError
 from relay.events import Reason, Rejected
-from relay.holds import Holds
+from relay.holds import Order
+from relay.place import Place
 from relay.ports import Quarantine
 from relay.quarantine import holds
 from relay.quarantine.quarantine import StoredQuarantine
@@ -53,7 +55,7 @@ class InMemory(Harness):
         self._held.ordered.add((key, identifier))
 
     async def release(self, key: str) -> None:
-        self._held.parked.discard(key)
+        self._held.parked.pop(key, None)
 
     async def break_down(self) -> None:
         self._held.broken = True
@@ -106,7 +108,9 @@ async def test_what_is_rejected_is_stored_once_in_its_order(harness: Harness) ->
     await harness.quarantine.store(items, "i1", park=False)
 
     assert await harness.records() == [(name, "message-refused") for name in "bac"]
-    assert await harness.quarantine.holds() == Holds()
+    held = await harness.quarantine.holds()
+    assert held.parked == {}
+    assert held.orders == {("k", name): (Order(carried_out=True),) for name in "bac"}
 
 
 async def test_an_empty_list_needs_no_quarantine(harness: Harness) -> None:
@@ -121,7 +125,7 @@ async def test_the_first_record_parks_its_key_and_those_behind_it_are_stored(har
     await harness.quarantine.store([first], "i1", park=True)
     await harness.quarantine.store([second], "i2", park=True)
 
-    assert await harness.quarantine.holds() == Holds(parked=frozenset({"k"}))
+    assert (await harness.quarantine.holds()).parked.keys() == {"k"}
     assert await harness.records() == [("a", "message-refused"), ("b", "key-parked")]
 
 
@@ -133,7 +137,7 @@ async def test_behind_a_released_key_nothing_is_stored(harness: Harness) -> None
         await harness.quarantine.store(rejected("b", reason=Reason.KEY_PARKED), "i2", park=True)
 
     assert await harness.records() == [("a", "message-refused")]
-    assert await harness.quarantine.holds() == Holds()
+    assert (await harness.quarantine.holds()).parked == {}
 
 
 async def test_a_document_without_a_key_parks_nothing(harness: Harness) -> None:
@@ -141,20 +145,51 @@ async def test_a_document_without_a_key_parks_nothing(harness: Harness) -> None:
 
     await harness.quarantine.store([keyless, *rejected("a")], "i1", park=True)
 
-    assert await harness.quarantine.holds() == Holds(parked=frozenset({"k"}))
+    held = await harness.quarantine.holds()
+    assert (held.parked.keys(), held.orders.keys()) == ({"k"}, {("k", "a")})
     assert sorted(await harness.records()) == [("a", "message-refused"), ("x", "partition-key-not-string")]
 
 
 @pytest.mark.parametrize("park", [False, True])
-async def test_an_order_is_held_until_its_event_is_stored(harness: Harness, park: bool) -> None:
+async def test_an_order_is_pending_until_its_event_is_stored_and_holds_until_it_is_forgotten(
+    harness: Harness, park: bool
+) -> None:
     await harness.order("k", "e/1?#")
     await harness.order("k", "e2")
     before = await harness.quarantine.holds()
 
     await harness.quarantine.store(rejected("e/1?#", reason=Reason.SET_ASIDE), "i1", park=park)
 
-    assert before.set_aside == {("k", "e/1?#"), ("k", "e2")}
-    assert (await harness.quarantine.holds()).set_aside == {("k", "e2")}
+    assert before.orders == {("k", "e/1?#"): (Order(),), ("k", "e2"): (Order(),)}
+    after = await harness.quarantine.holds()
+    assert after.orders == {("k", "e/1?#"): (Order(carried_out=True),), ("k", "e2"): (Order(),)}
+    await harness.quarantine.forget([("k", "e/1?#")])
+    await harness.quarantine.forget([("k", "e/1?#")])
+    assert (await harness.quarantine.holds()).orders == {("k", "e2"): (Order(),)}
+
+
+async def test_a_record_and_a_parked_key_say_where_their_event_is_in_the_feed(harness: Harness) -> None:
+    (item,) = rejected("a")
+    placed = replace(item, document={**item.document, "_lsn": 7, "order": 1})
+
+    await harness.quarantine.store([placed], "i1", park=True)
+
+    place = Place(lsn=7, order=1)
+    held = await harness.quarantine.holds()
+    assert (held.parked, held.orders) == ({"k": place}, {("k", "a"): (Order(True, place),)})
+
+
+@pytest.mark.parametrize("park", [False, True])
+async def test_an_event_that_is_set_aside_again_at_another_place_is_held_at_that_one(
+    harness: Harness, park: bool
+) -> None:
+    (item,) = rejected("a")
+    for lsn in (7, 9):
+        placed = replace(item, document={**item.document, "_lsn": lsn})
+        await harness.quarantine.store([placed], "i1", park=park)
+
+    assert (await harness.quarantine.holds()).orders == {("k", "a"): (Order(True, Place(lsn=9)),)}
+    assert len(await harness.records()) == 2
 
 
 async def test_a_quarantine_that_cannot_be_reached_fails_both_ways(harness: Harness) -> None:

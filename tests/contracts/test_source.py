@@ -173,12 +173,14 @@ async def test_an_empty_batch_holds_nothing(harness: Harness) -> None:
 
 
 async def test_what_the_checkpoint_has_passed_is_settled_and_no_more(harness: Harness) -> None:
-    first = harness.source.read(await harness.commit(event("e1", "k"), event("e2", "k"))).events
+    invalid = event("e2", "k") | {"data": 7}
+    first = harness.source.read(await harness.commit(event("e1", "k"), invalid, event("e3", "k")))
     await harness.checkpoint()
-    later = harness.source.read(await harness.commit(event("e3", "k"))).events
+    (later,) = harness.source.read(await harness.commit(event("e4", "k"))).events
+    later = later._replace(position=3)
 
-    assert await harness.source.settled([*first, *later]) == {("k", "e1"), ("k", "e2")}
-    assert await harness.source.settled(later) == frozenset()
+    assert await harness.source.settled([*first.events, *first.rejected, later]) == {0, 1, 2}
+    assert await harness.source.settled([later]) == frozenset()
 
 
 async def test_a_checkpoint_that_cannot_be_read_is_an_error(harness: Harness) -> None:

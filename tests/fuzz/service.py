@@ -137,7 +137,7 @@ class NeverCheckpointed(CosmosSource):
     def __init__(self, event_type: str = "domainEvent") -> None:
         super().__init__(event_type, cast(Containers, None))
 
-    async def settled(self, events: Sequence[Event], /) -> frozenset[EventName]:
+    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         return frozenset()
 
 
@@ -154,6 +154,9 @@ class Shelf:
         for item in rejected:
             record = record_of(item, invocation_id)
             self.records.setdefault(record["id"], record)
+
+    async def forget(self, orders: Sequence[EventName], /) -> None:
+        """There are no orders."""
 
     async def close(self) -> None:
         """There is nothing to close."""

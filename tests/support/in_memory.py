@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relay.errors import QuarantineError, RetryableError, SendError, SourceError
+from relay.deadline import Deadline
+from relay.errors import QuarantineError, SendError, SourceError
 from relay.events import Document, Event, EventName, Reason, Received, Rejected, read_event
+from relay.evidence import Evidence
 from relay.fence import ALWAYS, Clearance
-from relay.holds import Holds
+from relay.holds import Holds, Order
+from relay.place import Place
 from relay.results import KeyOutcome
+from relay.verdict import Judge, Refusal, Ruling, error_of
+
+_JUDGE = Judge()
 
 
 class InMemorySource:
@@ -19,12 +25,14 @@ class InMemorySource:
 
     Attributes:
         passed: The events that the checkpoint has passed.
+        passed_lsn: It has passed every document whose `_lsn` is not above this.
         broken: Nothing can be read.
     """
 
     def __init__(self, event_type: str = "domainEvent") -> None:
         self._event_type = event_type
-        self.passed: set[EventName] = set()
+        self.passed: set[EventName | None] = set()
+        self.passed_lsn = 0
         self.broken = False
 
     def read(self, batch: Sequence[Document], /) -> Received:
@@ -42,9 +50,13 @@ class InMemorySource:
                 received.rejected.append(event)
         return received
 
-    async def settled(self, events: Sequence[Event], /) -> frozenset[EventName]:
+    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         self._check()
-        return frozenset(event.name for event in events if event.name in self.passed)
+        return frozenset(item.position for item in items if item.name in self.passed or self._is_passed(item))
+
+    def _is_passed(self, item: Event | Rejected) -> bool:
+        lsn = item.document.get("_lsn")
+        return isinstance(lsn, int) and lsn <= self.passed_lsn
 
     def _check(self) -> None:
         if self.broken:
@@ -57,36 +69,43 @@ class InMemoryPublisher:
     Attributes:
         accepted: Ids by partition key, in the order of acceptance.
         refused: Ids of the events whose content it refuses, with the condition of each.
+        refuses_everything: The condition with which it refuses every message, if it does.
         broken: The error with which every send fails, if any.
     """
 
     destination = "in-memory"
 
-    def __init__(self) -> None:
-        self.accepted: dict[str, list[str]] = {}
+    def __init__(self, accepted: dict[str, list[str]] | None = None) -> None:
+        """`accepted` is what the topic has already, from another process."""
+        self.accepted: dict[str, list[str]] = {} if accepted is None else accepted
+        self.refuses_everything: str | None = None
+        self._known: set[EventName] = set()
         self.refused: dict[str, str] = {}
         self.broken: SendError | None = None
         self.closed = False
+        self._evidence = Evidence(600)
 
     async def publish(
         self,
         events: Mapping[str, Sequence[Event]],
         /,
         *,
+        judge: Judge = _JUDGE,
         clearance: Clearance = ALWAYS,
+        deadline: Deadline | None = None,
         isolate: bool = False,
-        stop_at_rejection: bool = False,
-        lasting: bool = False,
+        rotate: int = 0,
     ) -> list[KeyOutcome]:
         outcomes = []
+        fresh = self._evidence.fresh
         for key, its_events in events.items():
             outcome = KeyOutcome(key)
             for number, event in enumerate(its_events):
-                if stop_at_rejection and outcome.rejected:
+                if judge.stops_behind and outcome.rejected:
                     outcome.held_back = list(its_events[number:])
                     break
                 try:
-                    self._publish(event, outcome, clearance, lasting)
+                    self._publish(event, outcome, clearance, judge, fresh)
                 except SendError as error:
                     outcome.error = error
                     outcome.unsent = len(its_events) - number
@@ -94,29 +113,35 @@ class InMemoryPublisher:
             outcomes.append(outcome)
         return outcomes
 
-    def _publish(self, event: Event, outcome: KeyOutcome, clearance: Clearance, lasting: bool) -> None:
-        if self.has_accepted(event):
-            outcome.already_published += 1
-            return
-        if event.name in clearance.superseded:
-            outcome.superseded += 1
-            return
+    def _publish(
+        self, event: Event, outcome: KeyOutcome, clearance: Clearance, judge: Judge, fresh_before: int
+    ) -> None:
         clearance.check(event)
         if self.broken is not None:
             raise self.broken
-        condition = self.refused.get(event.id)
-        if condition is not None and not lasting:
-            raise RetryableError(f"{event.id!r} is refused ({condition})", refused=True)
+        condition = self.refuses_everything or self.refused.get(event.id)
         if condition is not None:
-            outcome.rejected.append(Rejected.of(event, Reason.MESSAGE_REFUSED, "refused", condition))
+            may_repeat = self._evidence.witness() is not None and not self.refuses_everything
+            if may_repeat and self._evidence.is_stale(event):
+                self._evidence.repeated()
+            refusal = Refusal("refused", condition)
+            verdict = judge.refused(refusal, self._evidence.refused(event, refusal, fresh_before))
+            if verdict.ruling is not Ruling.SET_ASIDE:
+                outcome.blocked_by = event.id
+                raise error_of(verdict, event, refusal)
+            self._evidence.settled(event)
+            outcome.rejected.append(Rejected.of(event, refusal.reason, refusal.said, condition))
             return
-        self.accepted.setdefault(event.partition_key, []).append(event.id)
+        of_key = self.accepted.setdefault(event.partition_key, [])
+        if event.id not in of_key:
+            of_key.append(event.id)
+        self._known.add(event.name)
+        self._evidence.accepted([event], witness=event)
         outcome.published += 1
         outcome.sends += 1
-        outcome.accepted_after_rejection |= bool(outcome.rejected)
 
     def has_accepted(self, event: Event, /) -> bool:
-        return event.id in self.accepted.get(event.partition_key, ())
+        return event.name in self._known
 
     async def close(self) -> None:
         self.closed = True
@@ -127,21 +152,27 @@ class InMemoryQuarantine:
 
     Attributes:
         records: What was stored, in order, each document once.
-        parked: Parked partition keys.
+        parked: Parked partition keys, each with the place of the event that parked it.
         ordered: Events that an operator wants set aside.
+        held: Orders that are carried out, by event.
+        reads: How often somebody asked what is held back.
         broken: Nothing can be read or written.
     """
 
     def __init__(self) -> None:
+        self.reads = 0
         self.records: list[Rejected] = []
-        self.parked: set[str] = set()
+        self.parked: dict[str, Place | None] = {}
         self.ordered: set[EventName] = set()
+        self.held: dict[EventName, Order] = {}
         self.broken = False
         self.closed = False
 
     async def holds(self) -> Holds:
         self._check()
-        return Holds(frozenset(self.parked), frozenset(self.ordered))
+        self.reads += 1
+        pending = {name: (Order(),) for name in self.ordered}
+        return Holds(dict(self.parked), {**{name: (order,) for name, order in self.held.items()}, **pending})
 
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
         if rejected:
@@ -151,11 +182,17 @@ class InMemoryQuarantine:
             if park and key is not None:
                 if item.reason is Reason.KEY_PARKED and key not in self.parked:
                     raise QuarantineError(f"the partition key {key!r} was released in the meantime")
-                self.parked.add(key)
+                self.parked.setdefault(key, Place.of(item.document))
             if not any(item.document == record.document for record in self.records):
                 self.records.append(item)
-            if item.reason is Reason.SET_ASIDE and key is not None:
-                self.ordered.discard((key, item.id))
+            if item.name is not None and item.reason is not Reason.KEY_PARKED:
+                self.ordered.discard(item.name)
+                self.held[item.name] = Order(True, Place.of(item.document))
+
+    async def forget(self, orders: Sequence[EventName], /) -> None:
+        self._check()
+        for name in orders:
+            self.held.pop(name, None)
 
     async def close(self) -> None:
         self.closed = True

@@ -10,7 +10,7 @@ from typing import Any
 
 from relay.errors import StoreError
 from relay.holds import Holds
-from relay.quarantine.holds import ORDER_TYPE, PARKED_TYPE
+from relay.quarantine import holds
 from relay.quarantine.items import (
     BATCH_OPERATIONS,
     BatchFailed,
@@ -106,11 +106,7 @@ class InMemoryItems:
         self._stored = changed
 
     async def holds(self) -> Holds:
-        items = self._query()
-        return Holds(
-            frozenset(item["partitionKey"] for item in items if item["type"] == PARKED_TYPE),
-            frozenset((item["partitionKey"], item["eventId"]) for item in items if item["type"] == ORDER_TYPE),
-        )
+        return holds.read(self._query())
 
     async def count(self, chosen: Filter, /) -> int:
         return len(await self.summaries(chosen))

@@ -7,5 +7,4 @@ from relay.results import KeyOutcome
 
 def accounted_for(outcome: KeyOutcome) -> int:
     """How many events the outcome counts, each once."""
-    settled = outcome.published + outcome.already_published + outcome.superseded + outcome.unsent
-    return settled + len(outcome.rejected) + len(outcome.held_back)
+    return outcome.published + outcome.unsent + len(outcome.rejected) + len(outcome.held_back)

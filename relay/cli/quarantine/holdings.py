@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from relay.cli.quarantine.store import explaining_store_errors
 from relay.quarantine import holds
-from relay.quarantine.items import Item, ItemChanged, ItemExists, ItemNotFound, Items
+from relay.quarantine.items import Create, Delete, Item, ItemChanged, ItemExists, ItemNotFound, Items
 from relay.quarantine.summaries import Filter
 
 
@@ -69,17 +69,24 @@ class Holdings:
 
     async def orders(self, partition_key: str | None = None) -> list[Order]:
         """The pending orders, the oldest first; only those of `partition_key` if it is given."""
-        rows = await self._rows(holds.ORDER_TYPE, partition_key)
+        rows = filter(holds.is_pending, await self._rows(holds.ORDER_TYPE, partition_key))
         found = [Order(row["id"], row["partitionKey"], row["eventId"], row["orderedAt"]) for row in rows]
         return sorted(found, key=lambda order: order.ordered_at)
 
     async def add(self, partition_key: str, event_id: str) -> bool:
-        """Write an order to set an event aside; returns False if it exists already."""
+        """Write an order to set an event aside; returns False if it exists already.
+
+        One that was carried out is about an earlier version of the event, and is replaced.
+        """
+        order = holds.order(partition_key, event_id)
         with explaining_store_errors():
             try:
-                await self._items.create(holds.order(partition_key, event_id))
+                await self._items.create(order)
             except ItemExists:
-                return False
+                found = await self._items.read(order["id"], partition_key)
+                if holds.is_pending(found.item):
+                    return False
+                await self._items.batch(partition_key, [Delete(order["id"]), Create(order)])
         return True
 
     async def withdraw(self, order: Order) -> None:

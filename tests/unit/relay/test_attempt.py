@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from relay.cosmos.documents import select
 from relay.errors import ConfigurationError, PublishError, QuarantineError, RetryableError
 from relay.events import Received
-from relay.results import KeyOutcome, Outcome
+from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
 from relay.telemetry.attempt import SUMMARY_EVERY_S, Pace, attempting
 from tests.support.outbox import event, events
@@ -31,6 +31,7 @@ ORDINARY: dict[str, Any] = {
     "partition_keys": 1,
     "sends": 1,
     "failed": [],
+    "set_aside": [],
 }
 
 
@@ -231,9 +232,9 @@ def test_an_attempt_that_is_cancelled_is_reported_as_failed(reported: Telemetry)
 
 
 FAILED = [
-    KeyOutcome("k1", unsent=2, error=RetryableError("first")),
-    KeyOutcome("k2", unsent=1, error=RetryableError("second")),
-    KeyOutcome("k3", unsent=4, error=ConfigurationError("third")),
+    KeyFailure("k1", 2, RetryableError("first")),
+    KeyFailure("k2", 1, RetryableError("second")),
+    KeyFailure("k3", 4, ConfigurationError("third")),
 ]
 
 

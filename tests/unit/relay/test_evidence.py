@@ -1,4 +1,4 @@
-"""A refusal is the event's own fault once it is repeated, with something else accepted between each two."""
+"""What a process has seen of the service: acceptances between refusals, refusals alike, what may be repeated."""
 
 from __future__ import annotations
 
@@ -6,69 +6,173 @@ import pytest
 
 from relay.events import Event
 from relay.evidence import Evidence
+from relay.verdict import Refusal
+
+ALIKE = Refusal("no", "amqp:not-allowed")
+OTHER = Refusal("no", "amqp:invalid-field")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def event(identifier: str, key: str = "k") -> Event:
     return Event(identifier, key, "domainEvent", "A", {}, {"id": identifier})
 
 
-def test_a_refusal_is_no_evidence_whatever_was_accepted_before() -> None:
-    evidence = Evidence()
+def refusals(evidence: Evidence, identifier: str = "e", key: str = "k") -> int:
+    return evidence.refused(event(identifier, key), ALIKE, evidence.fresh).refusals
+
+
+def test_a_first_refusal_counts_whatever_was_accepted_before() -> None:
+    evidence = Evidence(600)
     for identifier in "abc":
         evidence.accepted([event(identifier)])
 
-    assert not evidence.refused(event("e"))
+    assert refusals(evidence) == 1
 
 
-def test_a_repeated_refusal_is_none_while_nothing_is_accepted() -> None:
-    evidence = Evidence()
+def test_refusals_with_nothing_accepted_in_between_count_once() -> None:
+    evidence = Evidence(600)
 
-    assert [evidence.refused(event("e")) for _ in range(5)] == [False] * 5
+    assert [refusals(evidence) for _ in range(5)] == [1] * 5
 
 
-def test_three_refusals_with_another_transfer_accepted_between_each_two_are() -> None:
-    evidence = Evidence()
+def test_refusals_with_something_accepted_in_between_are_counted() -> None:
+    evidence = Evidence(600)
     found = []
     for _ in range(4):
-        found.append(evidence.refused(event("e")))
+        found.append(refusals(evidence))
         evidence.accepted([event("sound")])
 
-    assert found == [False, False, True, True]
-    assert not evidence.refused(event("e", "another"))
+    assert found == [1, 2, 3, 4]
+    assert refusals(evidence, key="another") == 1
 
 
-def test_several_acceptances_between_two_refusals_are_one() -> None:
-    evidence = Evidence()
-    evidence.refused(event("e"))
-    evidence.accepted([event("a")])
-    evidence.accepted([event("b")])
+def test_a_repeat_is_something_accepted_but_nothing_new() -> None:
+    evidence = Evidence(600)
+    refusals(evidence)
+    evidence.repeated()
 
-    assert [evidence.refused(event("e")) for _ in range(3)] == [False] * 3
+    history = evidence.refused(event("e"), ALIKE, 0)
+
+    assert (history.refusals, history.accepted) == (2, 0)
 
 
 def test_once_something_refused_is_accepted_all_evidence_starts_anew() -> None:
-    evidence = Evidence()
-    evidence.refused(event("e"))
-    evidence.refused(event("other"))
+    evidence = Evidence(600)
+    refusals(evidence)
+    refusals(evidence, "other")
     evidence.accepted([event("sound")])
-    evidence.refused(event("e"))
+    refusals(evidence)
     evidence.accepted([event("sound"), event("other")])
 
-    found = []
-    for _ in range(3):
-        found.append(evidence.refused(event("e")))
-        evidence.accepted([event("sound")])
-    assert found == [False, False, True]
+    assert refusals(evidence) == 1
+
+
+def test_another_condition_starts_anew_too() -> None:
+    evidence = Evidence(600)
+    refusals(evidence)
+    evidence.accepted([event("sound")])
+
+    assert evidence.refused(event("e"), OTHER, 0).refusals == 1
+
+
+def test_keys_refused_alike_are_counted_once_each_and_only_with_the_same_condition() -> None:
+    evidence = Evidence(600)
+    evidence.refused(event("e1", "a"), ALIKE, 0)
+    for key, refusal in (("b", ALIKE), ("b", ALIKE), ("c", OTHER)):
+        evidence.refused(event(f"{key}-{refusal.condition}", key), refusal, 0)
+
+    assert evidence.refused(event("e1", "a"), ALIKE, 0).alike == 2
+
+
+def test_what_was_refused_before_an_event_was_first_refused_is_not_alike_until_it_is_refused_again() -> None:
+    evidence = Evidence(600)
+    for key in "abcd":
+        evidence.refused(event("e", key), ALIKE, 0)
+
+    first = evidence.refused(event("e", "late"), ALIKE, 0)
+    for key in "ab":
+        evidence.refused(event("e", key), ALIKE, 0)
+    second = evidence.refused(event("e", "late"), ALIKE, 0)
+
+    assert (first.alike, second.alike) == (1, 3)
+
+
+def test_what_is_settled_is_not_alike() -> None:
+    evidence = Evidence(600)
+    for key in "abc":
+        evidence.refused(event("e", key), ALIKE, 0)
+    evidence.settled(event("e", "b"))
+
+    assert evidence.refused(event("e", "a"), ALIKE, 0).alike == 2
+
+
+def test_what_was_accepted_counts_from_the_attempt_of_the_first_refusal_on() -> None:
+    evidence = Evidence(600)
+    evidence.accepted([event("earlier")])
+    began = evidence.fresh
+    evidence.accepted([event("a")])
+    evidence.accepted([event("b")])
+
+    first = evidence.refused(event("e"), ALIKE, began)
+    again = evidence.refused(event("e"), ALIKE, evidence.fresh)
+
+    assert (first.accepted, again.accepted) == (2, 2)
 
 
 def test_of_too_many_doubts_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relay.evidence._DOUBTS_AT_MOST", 2)
-    evidence = Evidence()
+    evidence = Evidence(600)
     for _ in range(2):
-        evidence.refused(event("b"))
-        evidence.refused(event("c"))
+        refusals(evidence, "b")
+        refusals(evidence, "c")
         evidence.accepted([event("sound")])
-    assert not evidence.refused(event("a"))
+    assert refusals(evidence, "a") == 1
     evidence.accepted([event("sound")])
 
-    assert [evidence.refused(event(identifier)) for identifier in "cab"] == [True, False, False]
+    assert [refusals(evidence, identifier) for identifier in "cab"] == [3, 2, 1]
+
+
+def test_an_event_is_repeated_only_within_half_the_window_of_its_acceptance() -> None:
+    clock = Clock()
+    evidence = Evidence(600, clock)
+    assert evidence.witness() is None
+    evidence.accepted([event("a")], witness=event("a"))
+
+    clock.now += 299
+    assert evidence.witness() == event("a")
+    clock.now += 1
+    assert evidence.witness() is None
+    clock.now -= 400
+    assert evidence.witness() is None
+
+
+def test_the_latest_event_that_may_be_kept_is_the_one_to_repeat() -> None:
+    evidence = Evidence(600)
+    evidence.accepted([event("a")], witness=event("a"))
+    evidence.accepted([event("b")], witness=event("b"))
+    evidence.accepted([event("large")])
+
+    assert evidence.witness() == event("b")
+
+
+def test_without_a_window_nothing_is_repeated() -> None:
+    evidence = Evidence(0)
+    evidence.accepted([event("a")], witness=event("a"))
+
+    assert evidence.witness() is None
+
+
+def test_only_an_event_that_was_refused_with_nothing_accepted_since_needs_a_repeat() -> None:
+    evidence = Evidence(600)
+    assert not evidence.is_stale(event("e"))
+    refusals(evidence)
+    assert evidence.is_stale(event("e"))
+    evidence.repeated()
+    assert not evidence.is_stale(event("e"))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from relay.errors import LostOwnershipError, StaleClearanceError
-from relay.events import Event, EventName, Received
+from relay.events import Event, Reason, Received, Rejected
 from relay.fence import Clearance, Fence
 
 WINDOW_S = 600.0
@@ -21,9 +21,9 @@ class Checkpoint:
         self._passed = passed
         self.reads = 0
 
-    async def settled(self, events: Sequence[Event]) -> frozenset[EventName]:
+    async def settled(self, items: Sequence[Event | Rejected]) -> frozenset[int]:
         self.reads += 1
-        return frozenset(event.name for event in events if event.document["lsn"] <= self._passed)
+        return frozenset(item.position for item in items if item.document["lsn"] <= self._passed)
 
 
 def event(identifier: str, *, age_s: float | None, lsn: int = 1, key: str = "k") -> Event:
@@ -32,8 +32,9 @@ def event(identifier: str, *, age_s: float | None, lsn: int = 1, key: str = "k")
 
 
 async def superseded(checkpoint: Checkpoint, *events: Event) -> set[str]:
+    events = tuple(each._replace(position=position) for position, each in enumerate(events))
     clearance = await Fence(WINDOW_S, checkpoint.settled).clear(Received(list(events)))
-    return {identifier for _, identifier in clearance.superseded}
+    return {events[position].id for position in clearance.passed}
 
 
 async def test_young_events_cost_no_look_at_the_leases() -> None:
@@ -47,8 +48,55 @@ async def test_old_events_that_the_lease_has_passed_are_not_sent_again() -> None
     checkpoint = Checkpoint(passed=10)
     old = [event(f"e{lsn}", age_s=310, lsn=lsn) for lsn in (9, 10, 11)]
 
-    assert await superseded(checkpoint, *old, event("young", age_s=10, lsn=5)) == {"e9", "e10"}
+    assert await superseded(checkpoint, *old) == {"e9", "e10"}
     assert checkpoint.reads == 1
+
+
+async def test_beside_an_old_event_the_young_ones_are_compared_too() -> None:
+    checkpoint = Checkpoint(passed=10)
+    batch = [event("old", age_s=310, lsn=11), event("young", age_s=10, lsn=5), event("later", age_s=10, lsn=12)]
+
+    assert await superseded(checkpoint, *batch) == {"young"}
+
+
+@pytest.mark.parametrize("age_s", [299, 100, 10])
+async def test_a_young_event_may_be_sent_until_half_the_window_after_its_commit_or_after_it_was_compared(
+    age_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.time()
+    young, old = event("young", age_s=age_s, lsn=11), event("old", age_s=310, lsn=11)
+    alone = await Fence(WINDOW_S, Checkpoint(passed=10).settled).clear(Received([young]))
+    compared = await Fence(WINDOW_S, Checkpoint(passed=10).settled).clear(Received([old, young]))
+
+    monkeypatch.setattr(time, "time", lambda: began + 302 - age_s)
+    with pytest.raises(StaleClearanceError):
+        alone.check(young)
+    compared.check(young)
+    monkeypatch.setattr(time, "time", lambda: began + 302)
+    with pytest.raises(StaleClearanceError):
+        compared.check(young)
+
+
+async def test_a_batch_with_a_document_that_is_not_published_is_compared_however_young_it_is() -> None:
+    checkpoint = Checkpoint(passed=10)
+    fence = Fence(WINDOW_S, checkpoint.settled)
+    rejected = Rejected({"lsn": 10}, Reason.DATA_NOT_OBJECT, "", 1, "k")
+
+    clearance = await fence.clear(Received([event("young", age_s=1, lsn=11)], [rejected]), compare=True)
+
+    assert clearance.passed == {1}
+
+
+async def test_what_is_to_be_set_aside_is_compared_right_before() -> None:
+    checkpoint = Checkpoint(passed=10)
+    fence = Fence(WINDOW_S, checkpoint.settled)
+    items = [Rejected({"lsn": lsn}, Reason.DATA_NOT_OBJECT, "", lsn, "k") for lsn in (9, 10, 11)]
+
+    assert await fence.passed(items, lambda: True) == {9, 10}
+    assert await fence.passed([], lambda: False) == frozenset()
+    assert checkpoint.reads == 1
+    with pytest.raises(LostOwnershipError):
+        await fence.passed(items, lambda: False)
 
 
 async def test_an_event_without_a_time_counts_as_old() -> None:
@@ -57,11 +105,9 @@ async def test_an_event_without_a_time_counts_as_old() -> None:
     assert await superseded(checkpoint, event("e1", age_s=None)) == {"e1"}
 
 
-async def test_a_clearance_ends_after_half_the_window_and_counts_from_the_commit_of_a_young_event() -> None:
-    given = time.time() - 301
-    clearance = Clearance(given, WINDOW_S / 2)
+async def test_a_clearance_ends_after_half_the_window() -> None:
+    clearance = Clearance(time.time() - 301, WINDOW_S / 2)
 
-    clearance.check(event("young", age_s=290))
     with pytest.raises(StaleClearanceError, match="RELAY_DUPLICATE_WINDOW_S"):
         clearance.check(event("old", age_s=1000))
 

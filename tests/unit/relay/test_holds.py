@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from relay.holds import Holds
+from relay.holds import Holds, Order
 from relay.quarantine import holds
 
 
@@ -34,4 +34,6 @@ def test_a_marker_says_since_when_and_why_a_key_is_parked() -> None:
 
 
 def test_holds_are_empty_by_default() -> None:
-    assert Holds() == Holds(frozenset(), frozenset())
+    assert not Holds()
+    assert Holds(parked={"k": None})
+    assert Holds(orders={("k", "e"): (Order(),)})

@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from relay.errors import AccountingError, BlockedError, RetryableError
+from relay.errors import AccountingError, BlockedError, DoubtfulRefusalError, RetryableError, SendError
 from relay.events import Event, Reason, Received, Rejected
-from relay.results import KeyOutcome, Outcome
+from relay.results import KeyFailure, KeyOutcome, Outcome, Settlement, set_aside_command
 
 EVENT = Event("e", "k", "domainEvent", "A", {}, {})
 
 
-def outcome(*published: KeyOutcome, documents: int, ignored: int = 0, quarantined: int = 0) -> Outcome:
+def outcome(
+    *parts: KeyOutcome | KeyFailure,
+    documents: int,
+    ignored: int = 0,
+    quarantined: int = 0,
+    already_published: int = 0,
+    superseded: int = 0,
+) -> Outcome:
     rejected = [Rejected.of(EVENT, Reason.ID_EMPTY, "no")] * quarantined
     received = Received([EVENT] * (documents - ignored), ignored=ignored)
-    return Outcome.of(received, published, rejected)
+    failures = [part for part in parts if isinstance(part, KeyFailure)]
+    keys = [part for part in parts if isinstance(part, KeyOutcome)]
+    return Outcome.of(received, keys, Settlement(rejected, failures, already_published, superseded))
 
 
-def failed(number: int, *, blocked_by: str | None = None) -> KeyOutcome:
-    return KeyOutcome(f"key {number}", unsent=2, error=RetryableError(f"no {number}"), blocked_by=blocked_by)
+def failed(number: int, *, blocked_by: str | None = None, error: SendError | None = None) -> KeyFailure:
+    return KeyFailure(f"key {number}", 2, error or RetryableError(f"no {number}"), blocked_by)
 
 
 def test_every_document_is_counted_once_whatever_became_of_it() -> None:
     made = outcome(
-        KeyOutcome("k", published=1, already_published=2, superseded=4, sends=3),
-        KeyOutcome("l", unsent=16, error=BlockedError("no"), sends=1),
+        KeyOutcome("k", published=1, sends=3),
+        KeyOutcome("l", sends=1),
+        KeyFailure("l", 16, BlockedError("no")),
         documents=1 + 2 + 4 + 8 + 16 + 32,
         ignored=8,
         quarantined=32,
+        already_published=2,
+        superseded=4,
     )
 
     assert (made.published, made.already_published, made.superseded, made.unsent, made.ignored) == (1, 2, 4, 16, 8)
@@ -37,7 +49,7 @@ def test_every_document_is_counted_once_whatever_became_of_it() -> None:
 
 def test_an_error_without_an_unsent_event_does_not_add_up() -> None:
     with pytest.raises(AccountingError):
-        outcome(KeyOutcome("k", published=1, error=BlockedError("no")), documents=1)
+        outcome(KeyOutcome("k", published=1), KeyFailure("k", 0, BlockedError("no")), documents=1)
 
 
 def test_the_explanation_names_ten_keys_and_counts_the_others() -> None:
@@ -48,27 +60,57 @@ def test_the_explanation_names_ten_keys_and_counts_the_others() -> None:
 
 
 def test_the_explanation_counts_what_went_through_now_and_before() -> None:
-    said = outcome(KeyOutcome("k", published=3, already_published=2), failed(0), documents=7).explain()
+    said = outcome(KeyOutcome("k", published=3), failed(0), documents=7, already_published=2).explain()
 
     assert said.startswith("2 event(s) of 1 partition key(s) were not accepted by Service Bus; 5 event(s)")
 
 
 def test_an_event_that_alone_holds_up_its_key_is_named_with_the_command_that_sets_it_aside() -> None:
-    through = KeyOutcome("k", already_published=1)
-    said = outcome(through, failed(0, blocked_by="it's"), failed(1), documents=5).explain()
+    said = outcome(failed(0, blocked_by="it's"), failed(1), documents=5, already_published=1).explain()
 
     (line,) = [line for line in said.splitlines() if "alone holds up" in line]
     assert line.endswith("""python -m relay quarantine add 'key 0' 'it'"'"'s'""")
 
 
-def test_events_are_named_while_as_many_went_through_before_as_do_now() -> None:
-    stuck = failed(0, blocked_by="e")
+def test_an_event_that_is_the_only_one_to_fail_is_named_though_nothing_else_is_accepted() -> None:
+    said = outcome(failed(0, blocked_by="e"), documents=2).explain()
 
-    assert outcome(KeyOutcome("k", published=1, already_published=1), stuck, documents=4).blocking == [stuck]
+    (line,) = [line for line in said.splitlines() if "quarantine add" in line]
+    assert "check first that the topic accepts other events" in line
+    assert line.endswith("python -m relay quarantine add 'key 0' e")
+
+
+def test_where_nothing_is_accepted_an_error_that_may_pass_names_none_of_several() -> None:
+    refused = DoubtfulRefusalError("no")
+    stuck = [failed(0, blocked_by="a"), failed(1, blocked_by="b", error=refused), failed(2)]
+
+    assert outcome(*stuck, documents=6).blocking == [stuck[1]]
+    assert outcome(*stuck, KeyOutcome("k", published=1), documents=7).blocking == stuck[:2]
+    assert outcome(*stuck, documents=7, already_published=1).blocking == stuck[:2]
+
+
+def test_a_key_or_an_id_that_begins_with_a_dash_is_no_option_of_the_command() -> None:
+    assert set_aside_command("-k", "e") == "python -m relay quarantine add -- -k e"
+    assert set_aside_command("k", "--e") == "python -m relay quarantine add -- k --e"
+
+
+def test_what_does_not_add_up_is_reported_without_a_document() -> None:
+    secret = Rejected({"id": "e", "data": {"name": "a person"}}, Reason.ID_EMPTY, "no")
+
+    with pytest.raises(AccountingError) as raised:
+        Outcome.of(Received([EVENT] * 3), [], Settlement([secret], [], 0, 0))
+    assert "a person" not in str(raised.value)
 
 
 def test_a_key_that_had_no_turn_yet_has_no_events() -> None:
     outcome_of_key = KeyOutcome("k")
 
     assert (outcome_of_key.published, outcome_of_key.sends, outcome_of_key.error) == (0, 0, None)
-    assert outcome_of_key.accepted_after_rejection is False
+
+
+def test_what_the_checkpoint_has_passed_is_not_set_aside() -> None:
+    items = [Rejected({}, Reason.ID_EMPTY, "no", position) for position in range(3)]
+
+    settlement = Settlement(items, [], 0, 5).without(frozenset({0, 2}))
+
+    assert (settlement.set_aside, settlement.superseded) == ([items[1]], 7)

@@ -52,8 +52,16 @@ class Running:
         self.source = InMemorySource()
         self.publisher = InMemoryPublisher()
         self.quarantine = InMemoryQuarantine()
+        self._on_poison = on_poison
+        self.restart()
+
+    def restart(self) -> None:
+        """Go on in another process, which knows of nothing that this one has seen."""
+        refused = self.publisher.refused
+        self.publisher = InMemoryPublisher(self.publisher.accepted)
+        self.publisher.refused = refused
         self.relay: Relay[Sequence[Document]] = Relay(
-            self.source, self.publisher, self.quarantine, duplicate_window_s=600, on_poison=on_poison
+            self.source, self.publisher, self.quarantine, duplicate_window_s=600, on_poison=self._on_poison
         )
 
     def stored(self) -> list[tuple[str, str]]:
@@ -111,18 +119,225 @@ async def test_one_keys_failure_leaves_the_others_and_what_is_poison_is_stored_a
     assert running.stored() == [("x", "data-not-object")]
 
 
-async def test_what_is_refused_for_long_is_quarantined() -> None:
+@pytest.mark.parametrize("bad", [1, 3, 40])
+async def test_what_is_refused_for_its_own_content_among_sound_events_is_set_aside_at_the_third_attempt(
+    bad: int,
+) -> None:
     running = Running()
-    running.publisher.refused = {"e1": "amqp:not-allowed"}
-    batch = [document("e1"), document("e2")]
+    running.publisher.refused = {f"bad{number}": "amqp:not-allowed" for number in range(bad)}
+    batch = [document(f"bad{number}", f"b{number}") for number in range(bad)]
+    batch += [document(f"e{number}", f"k{number}") for number in range(100)]
 
-    for retry_count in range(5):
+    for retry_count in range(2):
         with pytest.raises(PublishError):
             await running.relay.handle(batch, "i1", retry_count)
-    await running.relay.handle(batch, "i1", 5)
+    outcome = await running.relay.handle(batch, "i1", 2)
 
-    assert running.stored() == [("e1", "message-refused")]
-    assert running.publisher.accepted == {"k": ["e2"]}
+    assert running.stored() == [(f"bad{number}", "message-refused") for number in range(bad)]
+    assert (outcome.already_published, outcome.quarantined.total()) == (100, bad)
+
+
+@pytest.mark.parametrize("keys", [1, 2, 3, 100])
+@pytest.mark.parametrize("sound_before", [0, 1, 100])
+async def test_a_topic_that_refuses_everything_makes_nothing_poison(keys: int, sound_before: int) -> None:
+    running = Running()
+    before = [document(f"s{number}", f"s{number}") for number in range(sound_before)]
+    await running.relay.handle(before, "i0")
+    batch = [document(f"e{number}", f"k{number % keys}") for number in range(100)]
+    running.publisher.refuses_everything = "amqp:not-allowed"
+
+    for retry_count in range(40):
+        with pytest.raises(PublishError):
+            await running.relay.handle(batch, "i1", retry_count)
+    running.publisher.refuses_everything = None
+    await running.relay.handle(batch, "i1", 40)
+
+    assert running.stored() == []
+    assert sum(map(len, running.publisher.accepted.values())) == 100 + sound_before
+
+
+async def test_an_event_that_is_refused_alone_in_a_process_that_had_nothing_accepted_blocks_and_is_named() -> None:
+    running = Running()
+    running.publisher.refused = {"e1": "amqp:not-allowed"}
+
+    for retry_count in range(20):
+        with pytest.raises(PublishError, match="python -m relay quarantine add k e1"):
+            await running.relay.handle([document("e1")], "i1", retry_count)
+
+    assert running.stored() == []
+
+
+async def test_what_is_quarantined_is_not_delivered_too_while_another_key_fails() -> None:
+    running = Running()
+    running.publisher.refused = {"x": "amqp:not-allowed", "o": "amqp:not-allowed"}
+    batch = [document("x"), document("x2"), document("s", "sound")]
+    for retry_count in range(2):
+        with pytest.raises(PublishError):
+            await running.relay.handle([*batch], "i1", retry_count)
+    with pytest.raises(PublishError, match="'other'"):
+        await running.relay.handle([*batch, document("o", "other")], "i1", 2)
+    assert running.stored() == [("x", "message-refused")]
+    running.publisher.refused = {}
+
+    outcome = await running.relay.handle([*batch, document("o", "other")], "i1", 3)
+
+    assert running.publisher.accepted == {"k": ["x2"], "sound": ["s"], "other": ["o"]}
+    assert outcome.superseded == 1
+
+
+async def test_what_is_quarantined_is_not_delivered_by_the_next_process_either() -> None:
+    running = Running(OnPoison.BLOCK)
+    batch = [document("x", _lsn=1), document("x2", _lsn=2), document("o", "other", data=7, _lsn=3)]
+    running.quarantine.ordered = {("k", "x")}
+    with pytest.raises(PublishError):
+        await running.relay.handle(batch, "i1")
+    assert running.stored() == [("x", "set-aside")]
+
+    running.restart()
+    with pytest.raises(PublishError):
+        await running.relay.handle(batch, "i1")
+
+    assert running.publisher.accepted == {"k": ["x2"]}
+
+
+@pytest.mark.parametrize("policy", list(OnPoison))
+async def test_what_an_operator_makes_of_a_record_holds_while_its_page_is_repeated(policy: OnPoison) -> None:
+    running = Running(policy)
+    running.quarantine.ordered = {("k", "x")}
+    running.publisher.refused = {"o": "amqp:not-allowed"}
+    batch = [document("x", _lsn=1), document("o", "other", _lsn=2)]
+    with pytest.raises(PublishError):
+        await running.relay.handle(batch, "i1")
+    assert running.stored() == [("x", "set-aside")]
+    running.quarantine.records.clear()  # discarded
+    running.quarantine.parked.clear()
+
+    for running_again in (False, True):
+        if running_again:
+            running.restart()
+        with pytest.raises(PublishError):
+            await running.relay.handle(batch, "i1", 1)
+
+    assert running.stored() == []
+    assert running.publisher.accepted == {}
+
+
+@pytest.mark.parametrize("policy", list(OnPoison))
+async def test_what_the_checkpoint_has_passed_is_not_set_aside_again(policy: OnPoison) -> None:
+    running = Running(policy)
+    running.source.passed = {("k", "x"), ("k", "bad"), ("k", "behind")}
+    running.quarantine.ordered = {("k", "x")}
+
+    outcome = await running.relay.handle([document("x"), document("bad", data=7), document("behind")], "i1", 1)
+
+    assert (outcome.superseded, running.stored(), running.quarantine.parked) == (3, [], {})
+
+
+async def test_what_the_checkpoint_passes_while_it_is_refused_is_not_set_aside() -> None:
+    running = Running(OnPoison.PARK)
+    running.publisher.refused = {"x": "amqp:not-allowed"}
+    batch = [document("x"), document("x2"), *(document(f"s{number}", f"s{number}") for number in range(3))]
+    for retry_count in range(2):
+        with pytest.raises(PublishError):
+            await running.relay.handle(batch, "i1", retry_count)
+    running.source.passed = {("k", "x"), ("k", "x2")}
+
+    outcome = await running.relay.handle(batch, "i1", 2)
+
+    assert (outcome.superseded, running.stored(), running.quarantine.parked) == (2, [], {})
+
+
+async def test_after_a_crash_between_parking_and_checkpoint_only_the_poison_and_what_follows_is_parked() -> None:
+    running = Running(OnPoison.PARK)
+    batch = [
+        document("e1", _lsn=1),
+        document("e2", _lsn=2),
+        document("bad", data=7, _lsn=3),
+        document("e4", _lsn=4),
+    ]
+    await running.relay.handle(batch, "i1")
+    running.restart()
+
+    await running.relay.handle(batch, "i2")
+
+    assert running.stored() == [("bad", "data-not-object"), ("e4", "key-parked")]
+    assert running.publisher.accepted == {"k": ["e1", "e2"]}
+
+
+@pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.BLOCK])
+async def test_orders_are_read_at_a_processs_start_and_when_an_attempt_is_repeated(policy: OnPoison) -> None:
+    running = Running(policy)
+    for number in range(5):
+        await running.relay.handle([document(f"e{number}")], "i1")
+    assert running.quarantine.reads == 1
+
+    await running.relay.handle([document("e9")], "i1", 1)
+    assert running.quarantine.reads == 2
+
+
+async def test_the_order_of_an_event_that_the_checkpoint_has_passed_is_removed_by_whoever_reads_it() -> None:
+    running = Running()
+    running.quarantine.ordered = {("k", "x"), ("k", "never")}
+    await running.relay.handle([document("x", _lsn=1)], "i1")
+    running.restart()
+    running.source.passed_lsn = 1
+
+    await running.relay.handle([document("y", _lsn=2)], "i2")
+
+    assert (running.quarantine.held, running.quarantine.ordered) == ({}, {("k", "never")})
+
+
+async def test_two_events_that_block_a_page_are_set_aside_one_after_the_other() -> None:
+    running = Running(OnPoison.BLOCK)
+    batch = [document("a", "a", data=7), document("b", "b", data=7), document("c", "c")]
+    with pytest.raises(PublishError, match="'a'"):
+        await running.relay.handle(batch, "i1")
+    running.quarantine.ordered = {("a", "a")}
+    with pytest.raises(PublishError, match="'b'"):
+        await running.relay.handle(batch, "i1", 1)
+    running.quarantine.ordered |= {("b", "b")}
+
+    outcome = await running.relay.handle(batch, "i1", 2)
+
+    assert sorted(running.stored()) == [("a", "data-not-object"), ("b", "data-not-object")]
+    assert outcome.failed == []
+
+
+async def test_with_skip_a_quarantine_that_cannot_be_read_delays_nothing_that_is_sound() -> None:
+    running = Running()
+    running.quarantine.broken = True
+    batch = [document("e1"), document("bad", "other", data=7)]
+
+    for retry_count in range(2):
+        with pytest.raises(QuarantineError):
+            await running.relay.handle(batch, "i1", retry_count)
+    await running.relay.handle([document("e2")], "i2", 1)
+
+    assert running.publisher.accepted == {"k": ["e1", "e2"]}
+
+
+async def test_with_park_nothing_is_published_while_the_quarantine_cannot_be_read() -> None:
+    running = Running(OnPoison.PARK)
+    await running.relay.handle([document("e1")], "i1")
+    running.quarantine.broken = True
+
+    with pytest.raises(QuarantineError):
+        await running.relay.handle([document("e2")], "i2")
+    assert running.publisher.accepted == {"k": ["e1"]}
+
+
+async def test_with_block_the_quarantine_has_to_be_read_once() -> None:
+    running = Running(OnPoison.BLOCK)
+    running.quarantine.broken = True
+    with pytest.raises(QuarantineError):
+        await running.relay.handle([document("e1")], "i1")
+    running.quarantine.broken = False
+    await running.relay.handle([document("e1")], "i1", 1)
+    running.quarantine.broken = True
+
+    await running.relay.handle([document("e2")], "i2", 1)
+
+    assert running.publisher.accepted == {"k": ["e1", "e2"]}
 
 
 async def test_park_stores_what_follows_now_and_later_until_the_release() -> None:
@@ -157,6 +372,7 @@ async def test_an_operators_order_is_followed_at_the_next_attempt() -> None:
     assert running.stored() == [("e1", "set-aside")]
     assert running.publisher.accepted == {"k": ["e2"]}
     assert running.quarantine.ordered == set()
+    assert list(running.quarantine.held) == [("k", "e1")]
 
 
 async def test_old_events_that_the_checkpoint_has_passed_are_not_sent() -> None:

@@ -13,7 +13,7 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from relay.errors import ConfigurationError, RefusedAlikeError, RetryableError
+from relay.errors import ConfigurationError, DefectError, DoubtfulRefusalError, NotTriedError, RetryableError
 from relay.events import Event
 from relay.ledger import DEFAULT_CAPACITY
 from relay.servicebus import messages
@@ -21,10 +21,13 @@ from relay.servicebus import pool as pools
 from relay.servicebus.pipelined.lanes import PipelinedSenders
 from relay.servicebus.pool import PooledSender, SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import Settings
+from relay.settings import OnPoison, Settings
+from relay.verdict import Judge
 from tests.unit.relay.topics import FakeTopic, event, events
 
 CUT = ServiceBusConnectionError(message="cut")
+FINAL = Judge(needs_evidence=False)
+FINAL_IN_ORDER = Judge(OnPoison.PARK, needs_evidence=False)
 LEAST = {
     "COSMOS": "AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=c2VjcmV0a2V5;",
     "SERVICEBUS": "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0",
@@ -35,7 +38,7 @@ def keys(count: int) -> dict[str, list[Event]]:
     return {f"k{number}": [event(f"e{number}", f"k{number}")] for number in range(count)}
 
 
-async def test_what_was_accepted_is_not_sent_again_by_the_next_attempt() -> None:
+async def test_what_was_accepted_is_known_to_the_publisher() -> None:
     topic = FakeTopic(limit=1_000, answers=[None, CUT, CUT, CUT])
     publisher = topic.publisher()
     source = events("a", "b", "c", size=450)
@@ -44,8 +47,7 @@ async def test_what_was_accepted_is_not_sent_again_by_the_next_attempt() -> None
     (second,) = await publisher.publish(source)
 
     assert (first.published, first.unsent) == (1, 2)
-    assert (second.already_published, second.published, second.unsent) == (1, 2, 0)
-    assert topic.transfers.count(["a"]) == 1
+    assert (second.published, second.unsent) == (3, 0)
     assert [publisher.has_accepted(each) for each in source["k"]] == [True, True, True]
     assert not publisher.has_accepted(event("a", "other"))
 
@@ -90,7 +92,7 @@ async def test_twice_as_many_keys_as_senders_failing_in_a_row_end_the_attempt(se
     tried = {ids[0] for ids in topic.transfers}
     assert 2 * senders <= len(tried) <= 3 * senders
     assert [outcome.unsent for outcome in outcomes] == [1] * 20
-    assert {type(outcome.error) for outcome in outcomes} == {RetryableError}
+    assert {type(outcome.error) for outcome in outcomes} == {RetryableError, NotTriedError}
     assert f"not tried, as {2 * senders} partition keys in a row failed" in str(outcomes[-1].error)
     # What made the others fail is said once, not nested once a key.
     assert str(outcomes[-1].error).count("not tried") == 1
@@ -108,11 +110,52 @@ async def test_a_key_that_gets_through_in_between_keeps_the_attempt_going() -> N
 async def test_refusals_of_every_key_end_the_attempt_too() -> None:
     topic = FakeTopic(by_id={f"e{number}": "amqp:not-allowed" for number in range(20)})
 
-    outcomes = await topic.publisher().publish(keys(20), lasting=True)
+    outcomes = await topic.publisher().publish(keys(20))
 
-    assert [len(outcome.rejected) for outcome in outcomes] == [1, 1] + [0] * 18
-    assert all(isinstance(outcome.error, RefusedAlikeError) for outcome in outcomes[2:])
+    assert [type(outcome.error) for outcome in outcomes] == [DoubtfulRefusalError] * 2 + [NotTriedError] * 18
     assert "amqp:not-allowed" in str(outcomes[2].error)
+
+
+async def test_what_is_set_aside_is_no_failure_and_keeps_no_key_from_being_tried() -> None:
+    topic = FakeTopic(by_id={f"e{number}": "amqp:not-allowed" for number in range(19)})
+
+    outcomes = await topic.publisher().publish(keys(20), judge=FINAL)
+
+    assert [len(outcome.rejected) for outcome in outcomes] == [1] * 19 + [0]
+    assert (outcomes[19].published, outcomes[19].error) == (1, None)
+
+
+@pytest.mark.parametrize("senders", [1, 2, 3])
+@pytest.mark.parametrize("bad", [4, 7, 19])
+async def test_however_many_keys_fail_the_others_are_tried_within_a_few_attempts(senders: int, bad: int) -> None:
+    topic = FakeTopic(by_id={f"e{number}": "amqp:internal-error" for number in range(bad)})
+    publisher = topic.publisher(senders=senders, pauses_s=())
+
+    for attempt in range(20):
+        rest = {key: its for key, its in keys(20).items() if not publisher.has_accepted(its[0])}
+        await publisher.publish(rest, rotate=attempt)
+
+    assert sum(publisher.has_accepted(each) for (each,) in keys(20).values()) == 20 - bad
+
+
+async def test_an_unforeseen_exception_stops_its_key_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(each: Event) -> messages.Message:
+        if each.id == "e1":
+            raise RuntimeError("surprise")
+        return messages.plain(each)
+
+    topic = FakeTopic()
+    publisher = topic.publisher()
+    monkeypatch.setattr(publisher, "_message_of", fails)
+
+    outcomes = await publisher.publish(keys(3))
+
+    assert [outcome.published for outcome in outcomes] == [1, 0, 1]
+    assert isinstance(outcomes[1].error, DefectError)
+    assert "surprise" in str(outcomes[1].error)
+    assert (outcomes[1].unsent, outcomes[1].blocked_by) == (1, "e1")
 
 
 async def test_keys_of_which_something_was_accepted_or_that_are_too_large_are_no_outage() -> None:
@@ -122,7 +165,7 @@ async def test_keys_of_which_something_was_accepted_or_that_are_too_large_are_no
     }
     large = {f"l{number}": [event("large", f"l{number}", size=50_000)] for number in range(5)}
 
-    outcomes = await topic.publisher().publish(partly | large, lasting=True)
+    outcomes = await topic.publisher().publish(partly | large, judge=FINAL)
 
     assert [outcome.error for outcome in outcomes] == [None] * 10
     assert [len(outcome.rejected) for outcome in outcomes] == [1] * 10
@@ -130,19 +173,17 @@ async def test_keys_of_which_something_was_accepted_or_that_are_too_large_are_no
 
 async def test_events_behind_a_rejected_one_are_counted_as_held_back_and_nothing_else() -> None:
     topic = FakeTopic(by_id={"b": "amqp:not-allowed"})
-    publisher = topic.publisher()
-    await publisher.publish(events("a"))
 
-    (outcome,) = await publisher.publish(events("a", "b", "c", "d"), stop_at_rejection=True, lasting=True)
+    (outcome,) = await topic.publisher().publish(events("a", "b", "c", "d"), judge=FINAL_IN_ORDER)
 
-    assert (outcome.already_published, outcome.published, outcome.unsent) == (1, 0, 0)
+    assert (outcome.published, outcome.unsent) == (1, 0)
     assert [each.id for each in outcome.held_back] == ["c", "d"]
 
 
 async def test_events_behind_a_rejected_one_are_unsent_where_the_key_fails_later() -> None:
     topic = FakeTopic(by_id={"b": "amqp:not-allowed", "d": "amqp:internal-error"})
 
-    (outcome,) = await topic.publisher().publish(events("a", "b", "c", "d", "e"), isolate=True, lasting=True)
+    (outcome,) = await topic.publisher().publish(events("a", "b", "c", "d", "e"), isolate=True, judge=FINAL)
 
     assert (outcome.published, len(outcome.rejected), outcome.unsent) == (2, 1, 2)
 
@@ -293,17 +334,12 @@ async def test_what_is_not_tried_says_why_the_last_one_failed() -> None:
 
     outcomes = await topic.publisher(pauses_s=()).publish(keys(4))
 
-    assert [type(outcome.error) for outcome in outcomes] == [RetryableError, *[ConfigurationError] * 3]
+    assert [type(outcome.error) for outcome in outcomes] == [
+        RetryableError,
+        ConfigurationError,
+        *[NotTriedError] * 2,
+    ]
     assert "no right" in str(outcomes[3].error)
-
-
-async def test_a_key_with_several_refusals_is_explained_by_the_first() -> None:
-    topic = FakeTopic(by_id={"a": "amqp:not-allowed", "b": "amqp:invalid-field"})
-    source = {f"k{number}": [event("a", f"k{number}"), event("b", f"k{number}")] for number in range(3)}
-
-    outcomes = await topic.publisher().publish(source, lasting=True)
-
-    assert "amqp:not-allowed" in str(outcomes[2].error)
 
 
 async def test_a_link_that_could_not_be_opened_is_closed() -> None:

@@ -18,12 +18,16 @@ from relay.events import Reason
 from relay.fence import Clearance
 from relay.results import KeyOutcome
 from relay.servicebus.turn import PAUSES_S
+from relay.settings import OnPoison
+from relay.verdict import Judge
 from tests.fuzz.service import refusal
 from tests.support.outcomes import accounted_for
 from tests.support.telemetry import installed
 from tests.unit.relay.topics import LIMIT, FakeTopic, event, events
 
 CUT = ServiceBusConnectionError(message="cut")
+FINAL = Judge(needs_evidence=False)
+FINAL_IN_ORDER = Judge(OnPoison.PARK, needs_evidence=False)
 
 
 @pytest.fixture
@@ -42,7 +46,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def outcome_of(topic: FakeTopic, *ids: str, size: int = 0, **changes: Any) -> KeyOutcome:
-    rules = {"lasting": True} | changes
+    rules = {"judge": FINAL} | changes
     (outcome,) = await topic.publisher().publish(events(*ids, size=size), **rules)
     assert accounted_for(outcome) == len(ids)
     return outcome
@@ -153,7 +157,6 @@ async def test_a_refused_batch_is_halved_until_the_culprit_stands_alone(culprit:
     assert rejected.condition == "amqp:not-allowed"
     assert topic.ids() == [each for each in "abcdefg" if each != culprit]
     assert (outcome.published, outcome.error) == (6, None)
-    assert outcome.accepted_after_rejection is (culprit != "g")
     assert len(topic.transfers) <= 8
 
 
@@ -161,7 +164,7 @@ async def test_a_refused_batch_is_halved_until_the_culprit_stands_alone(culprit:
 async def test_what_follows_a_rejected_event_can_be_held_back(culprit: str) -> None:
     topic = FakeTopic(by_id={culprit: "amqp:not-allowed"})
 
-    outcome = await outcome_of(topic, *"abcde", stop_at_rejection=True)
+    outcome = await outcome_of(topic, *"abcde", judge=FINAL_IN_ORDER)
 
     place = "abcde".index(culprit)
     assert topic.ids() == list("abcde"[:place])
@@ -170,13 +173,12 @@ async def test_what_follows_a_rejected_event_can_be_held_back(culprit: str) -> N
     assert all(ids[0] <= culprit for ids in topic.transfers)
     # Each refusal ends a link, the last one too: another is opened only where something is still to be sent.
     assert len(topic.links) == sum(culprit in ids for ids in topic.transfers)
-    assert not outcome.accepted_after_rejection
 
 
 async def test_batches_behind_a_rejected_event_are_held_back_too() -> None:
     topic = FakeTopic(limit=2_000, by_id={"b": "amqp:not-allowed"})
 
-    outcome = await outcome_of(topic, *"abcdefg", size=600, stop_at_rejection=True)
+    outcome = await outcome_of(topic, *"abcdefg", size=600, judge=FINAL_IN_ORDER)
 
     assert topic.ids() == ["a"]
     assert [each.id for each in outcome.held_back] == ["c", "d", "e", "f", "g"]
@@ -188,7 +190,7 @@ async def test_an_event_too_large_for_the_link_holds_back_what_follows() -> None
     topic = FakeTopic(limit=2_000)
     source = {"k": [event("a"), event("large", size=50_000), event("b"), event("c")]}
 
-    (outcome,) = await topic.publisher().publish(source, stop_at_rejection=True)
+    (outcome,) = await topic.publisher().publish(source, judge=Judge(OnPoison.PARK))
 
     assert topic.transfers == [["a"]]
     assert [each.id for each in outcome.held_back] == ["b", "c"]
@@ -220,7 +222,7 @@ async def test_half_a_batch_that_fits_none_as_its_first_id_is_long_is_split_on()
             break
 
     topic = FakeTopic(limit=limit, by_id={"a": "amqp:not-allowed"})
-    (outcome,) = await topic.publisher().publish(source, lasting=True)
+    (outcome,) = await topic.publisher().publish(source, judge=FINAL)
 
     assert topic.ids() == ["b", long, "d"]
     assert topic.transfers[-2:] == [[long], ["d"]]
@@ -341,16 +343,6 @@ async def test_a_single_event_that_the_service_answers_with_an_error_is_named() 
     assert (await outcome_of(lost, "a")).blocked_by is None
 
 
-async def test_events_that_a_lease_has_passed_are_not_sent() -> None:
-    topic = FakeTopic()
-    clearance = Clearance(time.time(), 600, frozenset({("k", "b"), ("other", "a")}))
-
-    (outcome,) = await topic.publisher().publish(events("a", "b", "c"), clearance=clearance)
-
-    assert topic.ids() == ["a", "c"]
-    assert (outcome.published, outcome.superseded) == (2, 1)
-
-
 async def test_no_event_is_sent_on_a_clearance_that_has_ended() -> None:
     topic = FakeTopic()
 
@@ -376,7 +368,7 @@ async def test_an_accepted_transfer_is_counted_with_its_events_and_the_time_it_t
 async def test_a_first_refusal_stops_the_key_and_sets_nothing_aside() -> None:
     topic = FakeTopic(by_id={"b": "amqp:not-allowed"})
 
-    outcome = await outcome_of(topic, "a", "b", "c", lasting=False)
+    outcome = await outcome_of(topic, "a", "b", "c", judge=Judge())
 
     assert isinstance(outcome.error, DoubtfulRefusalError)
     assert (outcome.rejected, outcome.published, outcome.unsent, outcome.blocked_by) == ([], 1, 2, "b")
@@ -390,6 +382,7 @@ async def test_what_is_refused_again_and_again_while_others_are_accepted_is_refu
     await publisher.publish(events("x", key="other"))
     (second,) = await publisher.publish(events("b", "c"))
     await publisher.publish(events("y", key="other"))
+    assert (first.blocked_by, second.blocked_by) == ("b", "b")
 
     (third,) = await publisher.publish(events("b", "c"))
 
@@ -413,6 +406,58 @@ async def test_a_condition_that_comes_and_goes_makes_nothing_poison() -> None:
 
 
 async def test_a_message_larger_than_the_link_takes_needs_no_further_evidence() -> None:
-    outcome = await outcome_of(FakeTopic(limit=1_000), "large", size=50_000, lasting=False)
+    outcome = await outcome_of(FakeTopic(limit=1_000), "large", size=50_000, judge=Judge())
 
     assert [each.reason for each in outcome.rejected] == [Reason.MESSAGE_TOO_LARGE]
+
+
+async def test_where_nothing_else_is_left_to_send_a_repeat_shows_that_the_service_accepts() -> None:
+    topic = FakeTopic(by_id={"b": "amqp:not-allowed"})
+    publisher = topic.publisher(duplicate_window_s=600)
+    await publisher.publish(events("x", key="other"))
+
+    outcomes = [(await publisher.publish(events("b", "c")))[0] for _ in range(3)]
+
+    assert [outcome.blocked_by for outcome in outcomes[:2]] == ["b", "b"]
+    assert ([each.id for each in outcomes[2].rejected], outcomes[2].published) == (["b"], 1)
+    # The topic has it once: the repeats are duplicates.
+    assert topic.ids("other") == ["x"]
+    assert topic.transfers.count(["x"]) == 3
+
+
+async def test_a_repeat_that_is_refused_is_no_evidence() -> None:
+    topic = FakeTopic()
+    publisher = topic.publisher(duplicate_window_s=600)
+    await publisher.publish(events("x", key="other"))
+    topic.by_id = dict.fromkeys("xb", "amqp:not-allowed")
+
+    outcomes = [(await publisher.publish(events("b", "c")))[0] for _ in range(9)]
+
+    assert {type(outcome.error) for outcome in outcomes} == {DoubtfulRefusalError}
+    assert topic.ids() == []
+
+
+async def test_what_the_topic_may_have_forgotten_is_not_repeated() -> None:
+    topic = FakeTopic()
+    publisher = topic.publisher(duplicate_window_s=0.0)
+    await publisher.publish(events("x", key="other"))
+    topic.by_id = {"b": "amqp:not-allowed"}
+
+    outcomes = [(await publisher.publish(events("b", "c")))[0] for _ in range(5)]
+
+    assert {type(outcome.error) for outcome in outcomes} == {DoubtfulRefusalError}
+    assert topic.transfers.count(["x"]) == 1
+
+
+async def test_keys_in_doubt_share_a_repeat() -> None:
+    topic = FakeTopic(by_id=dict.fromkeys("abcdef", "amqp:not-allowed"))
+    publisher = topic.publisher(duplicate_window_s=600, senders=8)
+    doubted = {name: [event(name, name)] for name in "abcdef"}
+    sound = {f"k{number}": [event(f"s{number}", f"k{number}")] for number in range(10)}
+    await publisher.publish(sound | doubted)
+    before = len(topic.transfers)
+
+    await publisher.publish(doubted)
+
+    repeats = [ids for ids in topic.transfers[before:] if ids[0] not in doubted]
+    assert len(repeats) <= 1

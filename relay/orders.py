@@ -1,0 +1,124 @@
+"""What this process knows of parked keys and orders, and what it stores of them.
+
+The quarantine is read when a process starts and again whenever an attempt is repeated, so that pages of a sound
+feed cost no query. With `park` it is read at each attempt, as any event may belong to a key that another process
+has parked.
+
+A quarantine that cannot be read delays no more than it has to. With `skip`, the latest reading counts: an order of
+an operator that is not known yet is about an event that waits, and what this process has set aside it remembers.
+`park` needs every reading, and `block` the first one: a process that has just started knows of no event that an
+operator has set aside.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relay.errors import QuarantineError, SourceError, first_line
+from relay.events import EventName, Reason, Received, Rejected
+from relay.fence import Settled
+from relay.holds import Holds, Order
+from relay.place import Place
+from relay.settings import OnPoison
+
+if TYPE_CHECKING:
+    from relay.ports import Quarantine
+
+# Maximum number of events that this process remembers to have set aside; the quarantine remembers all.
+_REMEMBERED = 10_000
+
+# Seconds after a failed reading during which the latest one counts, where the policy allows it.
+_PAUSE_S = 30.0
+
+logger = logging.getLogger(__name__)
+
+
+class Orders:
+    """Parked keys and orders; one for a process."""
+
+    def __init__(self, quarantine: Quarantine, policy: OnPoison, settled: Settled) -> None:
+        """`settled` asks the source's checkpoint, as `ports.Source.settled`."""
+        self._quarantine = quarantine
+        self._policy = policy
+        self._settled = settled
+        self._read: Holds | None = None
+        self._set_aside: dict[EventName, Order] = {}
+        self._unreadable_until = 0.0
+
+    async def for_attempt(self, received: Received, retry_count: int) -> Holds:
+        """What holds back documents of this batch.
+
+        Raises:
+            QuarantineError: The quarantine could not be read, and the policy needs it.
+        """
+        if self._policy is OnPoison.PARK or retry_count or self._read is None:
+            await self._refresh()
+        return self._known().about((*received.events, *received.rejected))
+
+    async def store(self, rejected: Sequence[Rejected], invocation_id: str) -> None:
+        """Quarantine what is set aside, and remember it. Raises QuarantineError."""
+        if not rejected:
+            return
+        await self._quarantine.store(rejected, invocation_id, park=self._policy is OnPoison.PARK)
+        for item in rejected:
+            if item.name is not None and item.reason is not Reason.KEY_PARKED:
+                self._remember(item.name, Order(True, Place.of(item.document)))
+
+    def _remember(self, name: EventName, order: Order) -> None:
+        self._set_aside[name] = order
+        if len(self._set_aside) > _REMEMBERED:
+            del self._set_aside[next(iter(self._set_aside))]
+
+    def _known(self) -> Holds:
+        read = self._read or Holds()
+        orders = dict(read.orders)
+        for name, order in self._set_aside.items():
+            orders[name] = (order, *orders.get(name, ()))
+        return Holds(read.parked, orders)
+
+    async def _refresh(self) -> None:
+        may_wait = self._policy is OnPoison.SKIP or (self._policy is OnPoison.BLOCK and self._read is not None)
+        if may_wait and time.monotonic() < self._unreadable_until:
+            return
+        try:
+            found = await self._quarantine.holds()
+        except QuarantineError as error:
+            self._unreadable_until = time.monotonic() + _PAUSE_S
+            if not may_wait:
+                raise
+            logger.warning(
+                "the orders in the quarantine could not be read, so the latest reading counts for %g s: %s",
+                _PAUSE_S,
+                first_line(error),
+                extra={"action": "relay_orders_unavailable"},
+            )
+            return
+        self._read = await self._without_passed(found)
+
+    async def _without_passed(self, found: Holds) -> Holds:
+        """Remove the orders whose events the checkpoint has passed."""
+        names: list[EventName] = []
+        items: list[Rejected] = []
+        for name, orders in found.orders.items():
+            for order in orders:
+                if name is not None and order.carried_out and order.place is not None:
+                    document = {"partitionKey": name[0], **order.place.document()}
+                    items.append(Rejected(document, Reason.SET_ASIDE, "", len(names), name[0]))
+                    names.append(name)
+        if not names:
+            return found
+        try:
+            passed = await self._settled(items)
+            names = [names[position] for position in sorted(passed)]
+            if names:
+                await self._quarantine.forget(names)
+        except (SourceError, QuarantineError) as error:
+            # They go on holding; somebody removes them later.
+            logger.debug("orders that are carried out stay: %s", first_line(error))
+            return found
+        for name in names:
+            self._set_aside.pop(name, None)
+        return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in names})

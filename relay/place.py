@@ -1,0 +1,63 @@
+"""Where a document is in its feed, as far as its source says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of a document in the order of its partition key.
+
+    Attributes:
+        lsn: Cosmos DB: the `_lsn` of its transaction, which grows with each commit to a physical partition.
+        order: Cosmos DB: its place within that transaction; None where its writer gave it none.
+        ulid: SQL: its position in the feed of its shard, as text that sorts.
+        shard: SQL: that shard.
+    """
+
+    lsn: int | None = None
+    order: int | None = None
+    ulid: str | None = None
+    shard: int | None = None
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Place | None:
+        """The place of a document as its source delivered it; None where it says nothing."""
+        ulid, lsn = document.get("_ulid"), document.get("_lsn")
+        if isinstance(ulid, str):
+            return cls(ulid=ulid, shard=_integer(document.get("_shard")))
+        if type(lsn) is int:
+            return cls(lsn=lsn, order=_integer(document.get("order")))
+        return None
+
+    @classmethod
+    def from_item(cls, item: Any) -> Place | None:
+        """The place that an item of the quarantine has, as `item` made it; None for one of an older version."""
+        return cls(**item) if isinstance(item, dict) and item else None
+
+    def item(self) -> dict[str, int | str]:
+        """The members that are known, for an item of the quarantine."""
+        members = {"lsn": self.lsn, "order": self.order, "ulid": self.ulid, "shard": self.shard}
+        return {name: value for name, value in members.items() if value is not None}
+
+    def document(self) -> dict[str, int | str]:
+        """The members of a document at this place, as its source names them."""
+        members = {"_lsn": self.lsn, "order": self.order, "_ulid": self.ulid, "_shard": self.shard}
+        return {name: value for name, value in members.items() if value is not None}
+
+    def is_before(self, other: Place) -> bool:
+        """Whether this place is certainly before the other one; both are of one partition key."""
+        if self.ulid is not None and other.ulid is not None:
+            return self.ulid < other.ulid
+        if self.lsn is None or other.lsn is None:
+            return False
+        if self.lsn != other.lsn or self.order is None or other.order is None:
+            return self.lsn < other.lsn
+        return self.order < other.order
+
+
+def _integer(value: Any) -> int | None:
+    return value if type(value) is int else None

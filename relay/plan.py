@@ -1,0 +1,152 @@
+"""A batch: the verdict on each of its documents before anything is sent, and what follows from what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
+
+from relay.events import Event, Reason, Received, Rejected, by_partition_key
+from relay.holds import Holds
+from relay.results import KeyFailure, KeyOutcome, Settlement
+from relay.settings import OnPoison
+from relay.verdict import Ruling, Standing, Verdict, before_sending, blocked, holds_back, set_aside
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A partition key that an invalid document holds up.
+
+    Attributes:
+        by: The first such document.
+        waiting: How many documents wait, with it.
+    """
+
+    by: Rejected
+    waiting: int
+
+
+@dataclass(slots=True)
+class Plan:
+    """The verdicts on a batch, before anything is sent.
+
+    Attributes:
+        policy: What follows a poisoned event.
+        to_publish: Events by partition key, each list in commit order.
+        set_aside: What is to be quarantined, by partition key; None for documents without one.
+        blocked: The partition keys that wait for an order.
+        accepted: How many events Service Bus has accepted before.
+        superseded: How many documents the checkpoint has passed, or an earlier attempt has set aside.
+    """
+
+    policy: OnPoison
+    to_publish: dict[str, list[Event]] = field(default_factory=dict)
+    set_aside: dict[str | None, list[Rejected]] = field(default_factory=dict)
+    blocked: dict[str, Blocked] = field(default_factory=dict)
+    accepted: int = 0
+    superseded: int = 0
+
+
+def plan(
+    received: Received,
+    policy: OnPoison,
+    holds: Holds,
+    passed: Set[int],
+    accepted: Callable[[Event], bool],
+) -> Plan:
+    """Give the verdict on each document of a batch.
+
+    Args:
+        received: What came.
+        policy: What follows a poisoned event.
+        holds: What operators and earlier attempts hold back.
+        passed: The positions of the documents that the checkpoint has passed.
+        accepted: Whether Service Bus has accepted an event from this process.
+    """
+    made = Plan(policy)
+    if not (received.rejected or holds or passed):
+        # Of a sound event whose key nothing holds back, there is one thing to know.
+        pending = [event for event in received.events if not accepted(event)]
+        made.to_publish = by_partition_key(pending)
+        made.accepted = len(received.events) - len(pending)
+        return made
+    earlier: dict[str, Verdict] = {}
+    documents: list[Event | Rejected] = [*received.events, *received.rejected]
+    for document in sorted(documents, key=_position):
+        key = document.partition_key
+        verdict = before_sending(
+            Standing(
+                accepted=isinstance(document, Event) and accepted(document),
+                passed=document.position in passed,
+                order=holds.order_for(document),
+                invalid=None if isinstance(document, Event) else document.reason,
+                has_key=key is not None,
+                parked=holds.parks(document),
+                earlier=None if key is None else earlier.get(key),
+            ),
+            policy,
+        )
+        if key is not None and key not in earlier and holds_back(verdict, policy):
+            earlier[key] = verdict
+        _enter(made, document, verdict)
+    return made
+
+
+def _enter(made: Plan, document: Event | Rejected, verdict: Verdict) -> None:
+    key = document.partition_key
+    if verdict.ruling is Ruling.ACCEPTED:
+        made.accepted += 1
+    elif verdict.ruling is Ruling.SUPERSEDED:
+        made.superseded += 1
+    elif verdict.ruling is Ruling.SET_ASIDE:
+        made.set_aside.setdefault(key, []).append(_rejected(document, verdict))
+    elif key is not None and verdict.ruling is Ruling.WAIT:
+        before = made.blocked.get(key)
+        # What blocks a key before anything is sent is invalid; events only wait behind it.
+        by = before.by if before is not None else _rejected(document, verdict)
+        made.blocked[key] = Blocked(by, before.waiting + 1 if before is not None else 1)
+    elif key is not None and isinstance(document, Event):
+        made.to_publish.setdefault(key, []).append(document)
+
+
+_DETAILS = {
+    Reason.SET_ASIDE: "set aside by an operator",
+    Reason.KEY_PARKED: "an earlier event of its partition key is in quarantine",
+}
+
+
+def _rejected(document: Event | Rejected, verdict: Verdict) -> Rejected:
+    if isinstance(document, Rejected):
+        return document
+    reason = verdict.reason or Reason.SET_ASIDE
+    return Rejected.of(document, reason, _DETAILS[reason])
+
+
+def _position(document: Event | Rejected) -> int:
+    return document.position
+
+
+def settle(made: Plan, outcomes: Sequence[KeyOutcome]) -> Settlement:
+    """Put together what was planned and what came of it."""
+    aside = list(made.set_aside.get(None, ()))
+    failed: list[KeyFailure] = []
+    by_key = {outcome.partition_key: outcome for outcome in outcomes}
+    for key in dict.fromkeys((*by_key, *made.set_aside, *made.blocked)):
+        if key is None:
+            continue
+        outcome, planned = by_key.get(key) or KeyOutcome(key), made.set_aside.get(key, [])
+        error, blocked_by, unsent = outcome.error, outcome.blocked_by, outcome.unsent
+        if made.policy is OnPoison.PARK and error is not None:
+            # What is to be parked waits for what is still to be sent before it.
+            unsent += len(planned)
+            planned = []
+        aside += planned
+        aside += outcome.rejected
+        if made.policy is OnPoison.PARK:
+            aside += [_rejected(event, set_aside(Reason.KEY_PARKED)) for event in outcome.held_back]
+        if (block := made.blocked.get(key)) is not None:
+            unsent += block.waiting
+            if error is None:
+                error, blocked_by = blocked(block.by), block.by.id
+        if error is not None:
+            failed.append(KeyFailure(key, unsent, error, blocked_by))
+    return Settlement(sorted(aside, key=_position), failed, made.accepted, made.superseded)

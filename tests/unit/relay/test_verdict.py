@@ -1,0 +1,169 @@
+"""The module that decides, compared with the tables of docs/guarantees.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.errors import BlockedError, DoubtfulRefusalError, RefusedAlikeError
+from relay.events import Event, Reason
+from relay.holds import Order
+from relay.settings import OnPoison
+from relay.verdict import (
+    FOR_AN_ORDER,
+    History,
+    Judge,
+    Refusal,
+    Ruling,
+    Standing,
+    Verdict,
+    after_refusal,
+    before_sending,
+    error_of,
+    isolates,
+    set_aside,
+)
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "guarantees.md"
+INVALID = Reason.DATA_NOT_OBJECT
+
+ORDERS = {"none": None, "given": Order(), "carried out": Order(carried_out=True)}
+DOCUMENTS = {"sound": (None, True), "invalid": (INVALID, True), "invalid without a key": (INVALID, False)}
+KEYS = {
+    "free": (False, None),
+    "parked": (True, None),
+    "behind an event that holds it back": (False, FOR_AN_ORDER),
+}
+
+
+def table(heading: str) -> list[dict[str, str]]:
+    """The rows of the table whose first column is `heading`."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if re.match(rf"\| {heading} \|", line))
+    names = cells(lines[start])
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append(dict(zip(names, cells(line), strict=True)))
+    return rows
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def by_table(rows: list[dict[str, str]], state: Mapping[str, str]) -> str:
+    """The verdict of the first row that applies."""
+    for row in rows:
+        conditions = {name: cell for name, cell in row.items() if name != "verdict" and cell}
+        if all(state[name] in cell.split(", ") for name, cell in conditions.items()):
+            return row["verdict"]
+    raise AssertionError(f"no row applies to {state}")
+
+
+def in_words(verdict: Verdict, own: Reason | None) -> str:
+    if verdict.ruling is Ruling.SET_ASIDE:
+        return f"set aside: {'its own reason' if verdict.reason is own else verdict.reason}"
+    if verdict.ruling is Ruling.WAIT:
+        return f"waits for {'a predecessor' if verdict.awaited == 'a predecessor' else verdict.awaited}"
+    return str(verdict.ruling)
+
+
+BEFORE = table("accepted")
+AFTER = table("refused")
+
+
+@given(
+    accepted=st.booleans(),
+    passed=st.booleans(),
+    order=st.sampled_from(sorted(ORDERS)),
+    document=st.sampled_from(sorted(DOCUMENTS)),
+    policy=st.sampled_from(OnPoison),
+    key=st.sampled_from(sorted(KEYS)),
+)
+def test_before_it_is_sent_the_verdict_is_the_tables(
+    accepted: bool, passed: bool, order: str, document: str, policy: OnPoison, key: str
+) -> None:
+    (invalid, has_key), (parked, earlier) = DOCUMENTS[document], KEYS[key]
+    standing = Standing(accepted, passed, ORDERS[order], invalid, has_key, parked, earlier)
+    state = {
+        "accepted": "yes" if accepted else "no",
+        "passed": "yes" if passed else "no",
+        "order": order,
+        "document": document,
+        "policy": str(policy),
+        "its key": key,
+    }
+
+    assert in_words(before_sending(standing, policy), invalid) == by_table(BEFORE, state)
+
+
+@given(
+    condition=st.sampled_from(["", "amqp:not-allowed"]),
+    refusals=st.integers(1, 5),
+    alike=st.integers(1, 6),
+    accepted=st.integers(0, 7),
+    policy=st.sampled_from(OnPoison),
+    too_large=st.booleans(),
+)
+def test_after_a_refusal_the_verdict_is_the_tables(
+    condition: str, refusals: int, alike: int, accepted: int, policy: OnPoison, too_large: bool
+) -> None:
+    refusal = Refusal("no", condition, too_large)
+    state = {
+        "refused": "by the service" if condition else "by a limit known beforehand",
+        "keys refused alike": "3 or more" if alike >= 3 else "fewer",
+        "transfers accepted since": "fewer than these keys" if accepted < alike else "enough",
+        "refusals": "fewer than 3" if refusals < 3 else "3 or more",
+        "policy": str(policy),
+    }
+
+    verdict = after_refusal(refusal, History(refusals, alike, accepted), policy)
+
+    assert in_words(verdict, refusal.reason).removesuffix(": its own reason") == by_table(AFTER, state)
+
+
+@given(refusals=st.integers(1, 1000), alike=st.integers(3, 1000), policy=st.sampled_from(OnPoison))
+def test_where_nothing_is_accepted_nothing_is_poison_however_long_it_lasts(
+    refusals: int, alike: int, policy: OnPoison
+) -> None:
+    assert after_refusal(Refusal("no", "c"), History(1, 1, 0), policy).ruling is Ruling.WAIT
+    assert after_refusal(Refusal("no", "c"), History(refusals, alike, 0), policy).ruling is Ruling.WAIT
+
+
+def test_a_command_whose_records_stay_needs_no_evidence() -> None:
+    judge = Judge(OnPoison.PARK, needs_evidence=False)
+
+    assert judge.refused(Refusal("no", "c"), History(1)) == set_aside(Reason.MESSAGE_REFUSED)
+    assert judge.stops_behind
+    assert not Judge(OnPoison.SKIP, needs_evidence=False).stops_behind
+
+
+@pytest.mark.parametrize(
+    ("history", "policy", "error"),
+    [
+        (History(1), OnPoison.SKIP, DoubtfulRefusalError),
+        (History(3, 3, 2), OnPoison.SKIP, RefusedAlikeError),
+        (History(3), OnPoison.BLOCK, BlockedError),
+    ],
+)
+def test_an_event_that_waits_says_what_for_and_what_was_said(
+    history: History, policy: OnPoison, error: type[Exception]
+) -> None:
+    event = Event("e1", "k", "domainEvent", "A", {}, {"id": "e1"})
+    refusal = Refusal("the service said no.", "amqp:not-allowed")
+
+    made = error_of(after_refusal(refusal, history, policy), event, refusal)
+
+    assert type(made) is error
+    assert "the service said no." in str(made)
+
+
+def test_an_error_that_may_pass_is_traced_from_the_third_retry_on() -> None:
+    assert [isolates(count) for count in range(5)] == [False, False, False, True, True]
