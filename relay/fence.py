@@ -20,10 +20,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from relay.errors import LostOwnershipError, StaleClearanceError
-from relay.events import Event, EventName, Received, always_owned
+from relay.events import Event, EventName, Received, Rejected, always_owned
 
-Settled = Callable[[Sequence[Event]], Awaitable[frozenset[EventName]]]
-"""Which of these events the checkpoint has passed, as `ports.Source.settled`."""
+Settled = Callable[[Sequence[Event | Rejected]], Awaitable[frozenset[int]]]
+"""The positions of the items that the checkpoint has passed, as `ports.Source.settled`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,9 @@ class Fence:
         if not old:
             # A young event's time counts from its commit.
             return Clearance(0.0, self._lasts_s, owned=received.owned)
-        return Clearance(now, self._lasts_s, await self._settled(old), received.owned)
+        passed = await self._settled(old)
+        superseded = frozenset(event.name for event in old if event.position in passed)
+        return Clearance(now, self._lasts_s, superseded, received.owned)
 
 
 def _committed(event: Event) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from relay.events import Event, EventName, Received, Rejected
+from relay.events import Event, Received, Rejected
 from relay.fence import Clearance
 from relay.holds import Holds
 from relay.results import KeyOutcome
@@ -26,10 +26,10 @@ class Source(Protocol[BatchT]):
             SourceError: The batch cannot be read.
         """
 
-    async def settled(self, events: Sequence[Event], /) -> frozenset[EventName]:
-        """Which of these events the checkpoint has passed: each was published, or set aside, by some owner.
+    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+        """The positions of the items that the checkpoint has passed: an owner has published or quarantined each.
 
-        An event of which that is not known is not among them.
+        An item of which that is not known is not among them.
 
         Raises:
             SourceError: The checkpoint cannot be read.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from relay.cosmos.changes import ChangeBatch
 from relay.cosmos.containers import Containers
 from relay.cosmos.documents import select
-from relay.events import Document, Event, EventName, Received
+from relay.events import Document, Event, Received, Rejected
 
 CosmosBatch = ChangeBatch | Iterable[Document | None]
 """What the trigger delivered, as text or parsed."""
@@ -26,14 +26,15 @@ class CosmosSource:
         documents = batch.documents() if isinstance(batch, ChangeBatch) else batch
         return select(documents, self._event_type)
 
-    async def settled(self, events: Sequence[Event], /) -> frozenset[EventName]:
-        """The events that the relay's own lease has passed. Raises LeaseError."""
+    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+        """The positions of the items that the relay's own leases have passed. Raises LeaseError."""
         positions = await self._containers.positions()
         return frozenset(
             [
-                event.name
-                for event in events
-                if isinstance(lsn := event.document.get("_lsn"), int)
-                and await positions.passed(event.partition_key, lsn)
+                item.position
+                for item in items
+                if item.partition_key is not None
+                and isinstance(lsn := item.document.get("_lsn"), int)
+                and await positions.passed(item.partition_key, lsn)
             ]
         )

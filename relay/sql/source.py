@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from changefeed.feed import Page
 from changefeed.ulid import from_text
-from relay.events import Event, EventName, Received
+from relay.events import Event, Received, Rejected
 from relay.sql.ownership import Ownership
 from relay.sql.rows import select
 
@@ -35,14 +35,14 @@ class SqlSource:
         received.owned = batch.ownership.holds
         return received
 
-    async def settled(self, events: Sequence[Event], /) -> frozenset[EventName]:
-        """The events up to the stored cursor of their shard. Raises FeedError."""
-        cursors = {shard_id: await self._cursor(shard_id) for shard_id in {_shard_of(event) for event in events}}
+    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+        """The positions of the items up to the stored cursor of their shard. Raises FeedError."""
+        cursors = {shard_id: await self._cursor(shard_id) for shard_id in {_shard_of(item) for item in items}}
         return frozenset(
-            event.name for event in events if from_text(event.document["_ulid"]) <= cursors[_shard_of(event)]
+            item.position for item in items if from_text(item.document["_ulid"]) <= cursors[_shard_of(item)]
         )
 
 
-def _shard_of(event: Event) -> int:
-    shard_id: int = event.document["_shard"]
+def _shard_of(item: Event | Rejected) -> int:
+    shard_id: int = item.document["_shard"]
     return shard_id

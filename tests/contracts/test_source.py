@@ -173,12 +173,13 @@ async def test_an_empty_batch_holds_nothing(harness: Harness) -> None:
 
 
 async def test_what_the_checkpoint_has_passed_is_settled_and_no_more(harness: Harness) -> None:
-    first = harness.source.read(await harness.commit(event("e1", "k"), event("e2", "k"))).events
+    first = await harness.commit(event("e1", "k"), event("e2", "k") | {"data": 7})
     await harness.checkpoint()
-    later = harness.source.read(await harness.commit(event("e3", "k"))).events
+    later = await harness.commit(event("e3", "k"), event("e4", "k") | {"data": 7})
+    passed, waiting = harness.source.read(first), harness.source.read(later)
 
-    assert await harness.source.settled([*first, *later]) == {("k", "e1"), ("k", "e2")}
-    assert await harness.source.settled(later) == frozenset()
+    assert await harness.source.settled([*passed.events, *passed.rejected]) == {0, 1}
+    assert await harness.source.settled([*waiting.events, *waiting.rejected]) == frozenset()
 
 
 async def test_a_checkpoint_that_cannot_be_read_is_an_error(harness: Harness) -> None:

@@ -42,9 +42,10 @@ class InMemorySource:
                 received.rejected.append(event)
         return received
 
-    async def settled(self, events: Sequence[Event], /) -> frozenset[EventName]:
+    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         self._check()
-        return frozenset(event.name for event in events if event.name in self.passed)
+        names = {item.position: (item.document.get("partitionKey"), item.document.get("id")) for item in items}
+        return frozenset(position for position, name in names.items() if name in self.passed)
 
     def _check(self) -> None:
         if self.broken:

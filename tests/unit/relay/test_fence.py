@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from relay.errors import LostOwnershipError, StaleClearanceError
-from relay.events import Event, EventName, Received
+from relay.events import Event, Received, Rejected
 from relay.fence import Clearance, Fence
 
 WINDOW_S = 600.0
@@ -21,14 +21,14 @@ class Checkpoint:
         self._passed = passed
         self.reads = 0
 
-    async def settled(self, events: Sequence[Event]) -> frozenset[EventName]:
+    async def settled(self, items: Sequence[Event | Rejected]) -> frozenset[int]:
         self.reads += 1
-        return frozenset(event.name for event in events if event.document["lsn"] <= self._passed)
+        return frozenset(item.position for item in items if item.document["lsn"] <= self._passed)
 
 
 def event(identifier: str, *, age_s: float | None, lsn: int = 1, key: str = "k") -> Event:
     committed_at = None if age_s is None else int(time.time() - age_s)
-    return Event(identifier, key, "domainEvent", "A", {}, {"lsn": lsn}, committed_at=committed_at)
+    return Event(identifier, key, "domainEvent", "A", {}, {"lsn": lsn}, position=lsn, committed_at=committed_at)
 
 
 async def superseded(checkpoint: Checkpoint, *events: Event) -> set[str]:
