@@ -23,13 +23,20 @@ class TriggerLeases:
     """The leases of one trigger on the container `data`, in the container `leases`."""
 
     def __init__(
-        self, client: CosmosClient, *, prefix: str = "", owner: str = "host", max_items: int | None = None
+        self,
+        client: CosmosClient,
+        *,
+        prefix: str = "",
+        owner: str = "host",
+        max_items: int | None = None,
+        edges: Edges | None = None,
     ) -> None:
         self._database = client.get_database_client(DATABASE)
         self.data = self._database.get_container_client("data")
         self.leases = self._database.get_container_client("leases")
         self._prefix = prefix
         self._owner = owner
+        self._edges = edges or Edges(None)
         self.feed = ChangeFeed(self.data, start_from="Beginning", max_items=max_items)
 
     async def store(self) -> LeaseStore:
@@ -41,7 +48,7 @@ class TriggerLeases:
             prefix=f"{self._prefix}{host}_{rids}",
             owner=self._owner,
             partitioned_by_id=True,
-            edges=Edges(None),
+            edges=self._edges,
         )
         await store.initialize(
             self.feed.ranges, wait_s=0.1, stopping=asyncio.Event(), awaited=_nobody_else_initializes
