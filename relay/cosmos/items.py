@@ -147,9 +147,9 @@ class CosmosItems:
         with self._explaining():
             async with self._containers.call() as call:
                 container = call.container(self._containers.quarantine_name)
+                # Each page has the time of a call: a quarantine may have any number of them.
+                options["response_hook"] = lambda *_: call.answered()
                 async for row in container.query_items(query, parameters=values, **options):
-                    # Each page has the time of a call: a quarantine may have any number of them.
-                    call.answered()
                     found.append(row)
                     if len(found) == limit:
                         break
