@@ -24,6 +24,7 @@ from relay.errors import LeaseError, QuarantineError, StoreError
 from relay.quarantine.summaries import Filter
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
+from tests.support.network import Network
 from tests.support.outbox import event
 
 SILENCES = pytest.mark.parametrize("kind", ["silent", "silent-midway"])
@@ -184,54 +185,10 @@ async def test_pages_that_come_one_by_one_may_take_longer_than_a_call(
     assert time.monotonic() - began > LIMIT_S
 
 
-class Network:
-    """Passes connections on to a port, until those that are open are lost without either side noticing."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._open: set[asyncio.Task[None]] = set()
-        self._lost: set[asyncio.Task[None]] = set()
-
-    @contextlib.asynccontextmanager
-    async def serve(self) -> AsyncIterator[int]:
-        """Yields the port that takes connections."""
-        server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
-        try:
-            yield server.sockets[0].getsockname()[1]
-        finally:
-            server.close()
-            for connection in self._open:
-                connection.cancel()
-            await asyncio.gather(*self._open, return_exceptions=True)
-
-    def lose(self) -> int:
-        """Lose the connections that are open; returns their number."""
-        self._lost = {connection for connection in self._open if not connection.done()}
-        return len(self._lost)
-
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = asyncio.current_task()
-        assert connection is not None
-        self._open.add(connection)
-        there, back = await asyncio.open_connection("127.0.0.1", self._port)
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            await asyncio.gather(self._pass(connection, reader, back), self._pass(connection, there, writer))
-        writer.close()
-        back.close()
-
-    async def _pass(
-        self, connection: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        while data := await reader.read(65536):
-            if connection not in self._lost:
-                writer.write(data)
-                await writer.drain()
-
-
 async def test_after_connections_were_lost_in_silence_one_call_fails_and_the_next_one_has_a_new_one(
     cosmos: CosmosServer,
 ) -> None:
-    network = Network(cosmos.port)
+    network = Network(lambda: asyncio.open_connection("127.0.0.1", cosmos.port))
     async with network.serve() as port:
         containers = containers_at(cosmos.connection_string.replace(f":{cosmos.port}/", f":{port}/"))
         await asyncio.gather(*(containers.positions() for _ in range(8)))
