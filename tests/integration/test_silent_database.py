@@ -21,6 +21,8 @@ from tests.support.sql_outbox import provisioned, sql_settings
 
 LIMIT_S = 1.0
 
+_WAITING = "select 1 from pg_locks where not granted"
+
 # The limit, and what the driver takes to have the server cancel the statement.
 SOON_S = LIMIT_S + 14
 
@@ -72,17 +74,24 @@ async def test_a_cursor_that_cannot_be_read_is_an_error_that_says_so(network: tu
     await database.cursor(0)
 
 
+@pytest.mark.parametrize("lost", [False, True], ids=["by a lock", "by silence"])
 async def test_a_transaction_that_is_cut_off_is_not_carried_out(
-    network: tuple[Network, Database], postgres_database: str
+    network: tuple[Network, Database], postgres_database: str, lost: bool
 ) -> None:
-    _, database = network
+    between, database = network
     items = SqlItems(database)
     blocking = await connect_async(postgres_database)
     await blocking.execute(Statement(item_table.BEGIN))
     await blocking.execute(Statement(item_table.INSERT, item_table.values_of(item("2"))))
 
+    storing = asyncio.create_task(items.batch("k", [Create(item("1")), Create(item("2"))]))
+    async with asyncio.timeout(LIMIT_S):
+        while not (await blocking.execute(Statement(_WAITING))).rows:
+            await asyncio.sleep(0.01)
+    if lost:
+        between.lose()
     with pytest.raises(StoreError, match=r"did not answer within 1 s"):
-        await items.batch("k", [Create(item("1")), Create(item("2"))])
+        await storing
 
     await blocking.execute(Statement(item_table.ROLLBACK))
     await blocking.close()
