@@ -92,7 +92,7 @@ class LeaseStore:
         self._owner = owner
         self._partitioned_by_id = partitioned_by_id
         self._edges = edges
-        self._parents_left = edges.random("parent leases left")
+        self._parents_left = edges.random(f"parent leases left by {owner}")
 
     async def initialize(
         self,
