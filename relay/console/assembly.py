@@ -54,4 +54,4 @@ def _outbox(settings: Settings, from_beginning: bool) -> tuple[Outbox, Items]:
     if settings.cosmos is not None:
         raise UsageError("COSMOS and SQL are both set: a console shows one outbox. Add --source cosmos or sql")
     outbox = SqlOutbox(settings.sql, settings.event_type, from_beginning=from_beginning)
-    return outbox, SqlItems(Database(settings.sql))
+    return outbox, SqlItems(Database(settings.sql, call_timeout_s=None))

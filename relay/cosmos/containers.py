@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure.core.exceptions import AzureError
@@ -15,43 +18,97 @@ from relay.settings import Settings
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+CALL_TIMEOUT_S = 10.0
+"""Seconds after which a call to Cosmos DB without an answer is cut off; the SDK's own retries take minutes."""
+
+# Seconds that closing a client may take.
+_CLOSE_TIMEOUT_S = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class _Shared:
+    """A client that is open. One that was discarded is closed when its last call has ended."""
+
+    client: CosmosClient
+    calls: int = 0
+    discarded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, which may consist of several requests.
+
+    Attributes:
+        container: The container of a name, to be used within the call.
+        answered: Called when the service has answered: its next answer has the whole time again.
+    """
+
+    container: Callable[[str], ContainerProxy]
+    answered: Callable[[], None]
+
 
 class Containers:
     """One for a process. Nothing is connected until a container is asked for."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """`call_timeout_s`: seconds after which a call without an answer is cut off."""
         self._settings = settings
+        self._call_timeout_s = call_timeout_s
         self._opening = asyncio.Lock()
-        self._client: CosmosClient | None = None
+        self._shared: _Shared | None = None
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def open(self, name: str) -> ContainerProxy:
-        """The container of this name. Raises AzureError, or OSError, where the account cannot be reached."""
-        async with self._opening:
-            if self._client is None:
-                client = cosmos_client(self._settings.cosmos)
+        """The container of this name, for as long as this object is open; its requests have no limit.
+
+        Raises:
+            azure.core.exceptions.AzureError: The account cannot be reached, or refuses; likewise OSError.
+        """
+        with self._limited() as limit:
+            async with limit:
+                shared = await self._open()
+        return shared.client.get_database_client(self._settings.cosmos_database).get_container_client(name)
+
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[Call]:
+        """A block that calls Cosmos DB once, and is cut off where no answer comes in time.
+
+        After a call was cut off, by this or by the caller, the next one opens another client: a connection that
+        no longer answers must not be used again. Other calls that are under way keep theirs.
+
+        Raises:
+            TimeoutError: No answer came in time.
+            azure.core.exceptions.AzureError: The account cannot be reached, or refuses; likewise OSError.
+        """
+        with self._limited() as limit:
+            async with limit:
+                shared = await self._open()
+                shared.calls += 1
                 try:
-                    await client.__aenter__()
-                except BaseException:
-                    await client.close()
+                    database = shared.client.get_database_client(self._settings.cosmos_database)
+                    yield Call(database.get_container_client, lambda: limit.reschedule(self._ends()))
+                except asyncio.CancelledError:
+                    self._discard(shared)
                     raise
-                self._client = client
-            return self._client.get_database_client(self._settings.cosmos_database).get_container_client(name)
+                finally:
+                    shared.calls -= 1
+                    self._close_if_unused(shared)
 
     @property
     def quarantine_name(self) -> str:
         """The name of the quarantine container."""
         return self._settings.cosmos_quarantine_container
 
-    async def quarantine(self) -> ContainerProxy:
-        """The quarantine container. Raises AzureError, or OSError, where the account cannot be reached."""
-        return await self.open(self.quarantine_name)
-
     async def positions(self) -> Positions:
         """How far the relay's own leases have come. Raises LeaseError."""
         settings = self._settings
         try:
-            leases = await self.open(settings.cosmos_lease_container)
-            return await read_positions(leases, await self.open(settings.cosmos_container), own_only=True)
+            async with self.call() as call:
+                return await read_positions(
+                    call.container(settings.cosmos_lease_container),
+                    call.container(settings.cosmos_container),
+                    own_only=True,
+                )
         except (AzureError, OSError) as error:
             raise LeaseError(
                 "old events must be compared with the leases, but the container "
@@ -60,7 +117,62 @@ class Containers:
             ) from error
 
     async def close(self) -> None:
-        """Close the client, if there is one."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        """Close the client, if there is one. No call may be under way."""
+        if self._shared is not None:
+            self._discard(self._shared)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _open(self) -> _Shared:
+        async with self._opening:
+            if self._shared is None:
+                client = cosmos_client(self._settings.cosmos)
+                try:
+                    await client.__aenter__()
+                except BaseException:
+                    self._close_later(client)
+                    raise
+                self._shared = _Shared(client)
+            return self._shared
+
+    @contextmanager
+    def _limited(self) -> Iterator[asyncio.Timeout]:
+        """A time limit that says how long it was."""
+        limit = asyncio.timeout_at(self._ends())
+        try:
+            yield limit
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"Cosmos DB did not answer within {self._call_timeout_s:g} s.") from error
+
+    def _ends(self) -> float:
+        """When a call ends that begins now, by the clock of the loop."""
+        return asyncio.get_running_loop().time() + self._call_timeout_s
+
+    def _discard(self, shared: _Shared) -> None:
+        shared.discarded = True
+        if self._shared is shared:
+            self._shared = None
+        self._close_if_unused(shared)
+
+    def _close_if_unused(self, shared: _Shared) -> None:
+        if shared.discarded and shared.calls == 0:
+            # Once: no further call begins on a client that was discarded.
+            self._close_later(shared.client)
+
+    def _close_later(self, client: CosmosClient) -> None:
+        """Close in the background: a connection without answers may take its time."""
+        task = asyncio.create_task(_close(client))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _close(client: CosmosClient) -> None:
+    closing = asyncio.create_task(client.close())
+    # Not by a timeout: the SDK swallows a cancellation while it waits for its own tasks.
+    done, _ = await asyncio.wait({closing}, timeout=_CLOSE_TIMEOUT_S)
+    closing.cancel()
+    for task in done:
+        # What fails in closing has no consequence.
+        task.exception()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -55,43 +55,37 @@ class CosmosItems:
     def __init__(self, containers: Containers) -> None:
         """`containers` is the connection to use; it is closed with the store."""
         self._containers = containers
-        self._opened: ContainerProxy | None = None
 
     async def create(self, item: Item, /) -> None:
         """Create an item. Raises ItemExists or ItemTooLarge."""
-        container = await self._container()
-        with self._explaining(400, 409, 413):
+        async with self._container(400, 409, 413) as container:
             await container.create_item(dict(item))
 
     async def read(self, identifier: str, partition_key: str, /) -> Stored:
         """Read an item. Raises ItemNotFound."""
-        container = await self._container()
-        with self._explaining(404):
+        async with self._container(404) as container:
             item = await container.read_item(identifier, partition_key=partition_key)
         return Stored(item, item["_etag"])
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
         """Delete an item, if its ETag is still this one where one is given. Raises ItemNotFound or ItemChanged."""
-        container = await self._container()
         condition: dict[str, Any] = {}
         if etag is not None:
             condition = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
-        with self._explaining(404, 412):
+        async with self._container(404, 412) as container:
             await container.delete_item(identifier, partition_key=partition_key, **condition)
 
     async def touch(self, identifier: str, partition_key: str, /) -> None:
         """Set the member `touchedAt` to the current time. Raises ItemNotFound."""
-        container = await self._container()
-        with self._explaining(404):
+        async with self._container(404) as container:
             await container.patch_item(identifier, partition_key, _touching())
 
     async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
         """Carry out all of the operations, or none. Raises BatchFailed."""
         from azure.cosmos.exceptions import CosmosBatchOperationError
 
-        container = await self._container()
         try:
-            with self._explaining(400, 404, 409, 413):
+            async with self._container(400, 404, 409, 413) as container:
                 await container.execute_item_batch(list(map(_in_batch, operations)), partition_key=partition_key)
         except StoreError as error:
             cause = error.__cause__
@@ -145,22 +139,27 @@ class CosmosItems:
         partition_key: str | None = None,
         limit: int | None = None,
     ) -> list[Any]:
-        container = await self._container()
         options: dict[str, Any] = {} if partition_key is None else {"partition_key": partition_key}
         values: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in parameters.items()]
         found: list[Any] = []
         with self._explaining():
-            async for row in container.query_items(query, parameters=values, **options):
-                found.append(row)
-                if len(found) == limit:
-                    break
+            async with self._containers.call() as call:
+                container = call.container(self._containers.quarantine_name)
+                # Each page has the time of a call: a quarantine may have any number of them.
+                options["response_hook"] = lambda *_: call.answered()
+                async for row in container.query_items(query, parameters=values, **options):
+                    found.append(row)
+                    if len(found) == limit:
+                        break
         return found
 
-    async def _container(self) -> ContainerProxy:
-        if self._opened is None:
-            with self._explaining():
-                self._opened = await self._containers.quarantine()
-        return self._opened
+    @asynccontextmanager
+    async def _container(self, *statuses: int) -> AsyncIterator[ContainerProxy]:
+        """The container for one call; errors with one of the statuses are raised as what they say of the items."""
+        with self._explaining():
+            async with self._containers.call() as call:
+                with self._explaining(*statuses):
+                    yield call.container(self._containers.quarantine_name)
 
     @contextmanager
     def _explaining(self, *statuses: int) -> Iterator[None]:

@@ -13,16 +13,23 @@ ChangeFeedProcessor/LeaseManagement/DocumentServiceLeaseCore.cs). Of a lease, th
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from relay.cosmos.effective_keys import EffectiveKeys
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
 
 _SEPARATOR = ".."
 _TOKEN = re.compile(r'"?(?P<lsn>\d+)(?P<more>[^"]*)"?')
+
+# The end of the last range, and an LSN before all others.
+_END = "FF"
+_NOTHING = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,14 @@ class LeasePosition:
         """Whether this effective partition key is in its range."""
         return self.minimum <= effective_key < self.maximum
 
+    @property
+    def done(self) -> int:
+        """The last LSN of which everything is known to be done; -1 without one."""
+        lsn = self.lsn
+        if lsn is None or self.continuation is None:
+            return _NOTHING
+        return lsn if self.passed(lsn) else lsn - 1
+
     def passed(self, lsn: int) -> bool | None:
         """Whether everything of this LSN is done; None where the continuation does not say.
 
@@ -99,39 +114,74 @@ class LeasePosition:
 class Positions:
     """The positions of the relay's leases at one moment. They only grow, so an old reading is on the safe side.
 
+    Several leases may cover a key: after a split, the parent's lease can remain next to its children's
+    (azure-cosmos-dotnet-v3 issue 5604). Of one trigger's leases, any that has passed an LSN settles it: a lease
+    advances only after an invocation succeeded, and a lease that takes over a range starts at the continuation of
+    the one before, so LSNs are comparable along a range. Leases of different triggers say nothing of each other:
+    there each one must have passed it.
+
     Attributes:
         leases: The leases of the outbox container, in the order of their ranges.
+        keys: The effective partition keys of the outbox container.
     """
 
-    def __init__(self, monitored: ContainerProxy, leases: Iterable[LeasePosition]) -> None:
-        self._monitored = monitored
+    def __init__(
+        self, keys: EffectiveKeys, leases: Iterable[LeasePosition], *, of_one_trigger: bool = False
+    ) -> None:
+        """`of_one_trigger`: whether all of the leases are known to be those of the relay's own trigger."""
+        self.keys = keys
         self.leases = sorted(leases, key=lambda lease: (lease.minimum, lease.id))
-        self._effective_keys: dict[str, str] = {}
+        self._of_one_trigger = of_one_trigger
+        self._bounds = sorted({"", *(bound for each in self.leases for bound in (each.minimum, each.maximum))})
+        self._done = [self._done_from(bound) for bound in self._bounds]
+        # Nothing lies behind the last bound if that is the end of all ranges.
+        inside = self._done[:-1] if self._bounds[-1] >= _END else self._done
+        self._done_everywhere, self._done_anywhere = min(inside, default=_NOTHING), max(inside, default=_NOTHING)
 
-    async def passed(self, partition_key: str, lsn: int) -> bool | None:
-        """Whether the relay is done with everything that was committed to a partition key up to an LSN.
+    async def has_passed(self, partition_key: Any, lsn: int) -> bool:
+        """Whether everything that was committed to a partition key up to an LSN is known to be done.
+
+        Done is what was accepted by Service Bus or stored in quarantine. The key is only hashed where the leases
+        disagree about the LSN.
 
         Args:
-            partition_key: A partition key value of the outbox container.
+            partition_key: A partition key value of the outbox container, as the SDK takes it.
             lsn: The `_lsn` of a document from its change feed.
-
-        Returns:
-            True where every lease that covers the key has passed it: each event up to there was accepted by
-            Service Bus or stored in quarantine. False where one has not. None where no lease covers the key, or
-            where the position of one is unknown.
         """
-        effective_key = await self._effective_key(partition_key)
-        answers = [lease.passed(lsn) for lease in self.leases if lease.covers(effective_key)]
-        if any(answer is False for answer in answers):
+        if lsn <= self._done_everywhere:
+            return True
+        if lsn > self._done_anywhere:
             return False
-        return True if answers and all(answers) else None
+        effective_key = await self.keys.of(partition_key)
+        return effective_key is not None and lsn <= self._done[bisect_right(self._bounds, effective_key) - 1]
 
-    async def _effective_key(self, partition_key: str) -> str:
-        known = self._effective_keys.get(partition_key)
-        if known is None:
-            feed_range = await self._monitored.feed_range_from_partition_key(partition_key)
-            known = self._effective_keys[partition_key] = str(feed_range["Range"]["min"])
-        return known
+    async def passed(self, partition_key: str, lsn: int) -> bool | None:
+        """As `has_passed`; None where no lease covers the key, or where the position that decides is unknown."""
+        effective_key = await self.keys.of(partition_key)
+        if effective_key is None:
+            return None
+        answers = {lease.passed(lsn) for lease in self.leases if lease.covers(effective_key)}
+        # One True is enough among a trigger's own leases, one False among those of several triggers.
+        decides = self._of_one_trigger
+        if decides in answers:
+            return decides
+        return not decides if answers == {not decides} else None
+
+    def overlapping(self) -> list[tuple[LeasePosition, LeasePosition]]:
+        """Pairs of leases of which the second begins within the first."""
+        found = []
+        widest: LeasePosition | None = None
+        for lease in self.leases:
+            if widest is not None and lease.minimum < widest.maximum:
+                found.append((widest, lease))
+            if widest is None or lease.maximum > widest.maximum:
+                widest = lease
+        return found
+
+    def _done_from(self, bound: str) -> int:
+        """The last LSN of which everything is done from a bound to the next one."""
+        reached = [lease.done for lease in self.leases if lease.covers(bound)]
+        return (max if self._of_one_trigger else min)(reached, default=_NOTHING)
 
 
 async def read_positions(
@@ -140,8 +190,8 @@ async def read_positions(
     """Read the positions of the leases that relays of `monitored` keep in `leases`.
 
     A trigger without a lease prefix of its own, as the relay's is, names its leases after the account's host
-    alone. Where there are such leases, they are the relay's; else all leases of the container count, and
-    `Positions.passed` asks each of them, unless `own_only`: what another function has passed may still be the
+    alone. Where there are such leases, they are the relay's; else all leases of the container count, and each
+    of them must have passed an event, unless `own_only`: what another function has passed may still be the
     relay's to publish. A read that is behind gives positions that are behind.
 
     Raises:
@@ -149,7 +199,8 @@ async def read_positions(
     """
     found = []
     # The resource id alone may not begin a lease's id: what is before it is the account's host.
-    container_id = f"_{(await monitored.read())['_rid']}{_SEPARATOR}"
+    definition = await monitored.read()
+    container_id = f"_{definition['_rid']}{_SEPARATOR}"
     documents = leases.query_items(
         "SELECT c.id, c.FeedRange, c.ContinuationToken, c.Owner FROM c WHERE CONTAINS(c.id, @container)",
         parameters=[{"name": "@container", "value": container_id}],
@@ -160,4 +211,7 @@ async def read_positions(
             found.append(lease)
     host = urlsplit(monitored.client_connection.url_connection).hostname
     own = [lease for lease in found if lease.id.startswith(f"{host}_")]
-    return Positions(monitored, own if own or own_only else found)
+    keys = EffectiveKeys(monitored, definition.get("partitionKey", {}))
+    if own or own_only:
+        return Positions(keys, own, of_one_trigger=True)
+    return Positions(keys, found)

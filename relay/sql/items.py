@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -156,6 +157,9 @@ async def _transaction(session: AsyncSession) -> AsyncIterator[None]:
     try:
         yield
         await session.execute(Statement(table.COMMIT))
+    except asyncio.CancelledError:
+        # The session is closed, which ends its transaction. A database that does not answer ends none.
+        raise
     except BaseException as error:
         try:
             await session.execute(Statement(table.ROLLBACK))

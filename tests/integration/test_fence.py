@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.functions.edges import Edges
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import LeaseError, PublishError
@@ -60,6 +62,11 @@ async def committed(trigger: TriggerLeases, *identifiers: str) -> list[dict[str,
     return [document | {"_ts": int(time.time()) - OLD_S} async for document in feed]
 
 
+def split_all(cosmos: CosmosServer) -> None:
+    for token in "0123":
+        cosmos.account.split(DATABASE, "data", token)
+
+
 async def test_what_the_lease_has_passed_is_not_sent_behind_newer_events(
     make_relay: RelayMaker, servicebus: ServiceBusServer, trigger: TriggerLeases, clock: TurnableClock
 ) -> None:
@@ -77,6 +84,46 @@ async def test_what_the_lease_has_passed_is_not_sent_behind_newer_events(
     await subscriber.receive(4)
     await subscriber.receive_rest()
     assert subscriber.ids() == {"k": ["e1", "e2", "e3", "e4"]}
+
+
+async def test_a_parents_lease_that_a_split_left_behind_does_not_switch_the_fence_off(
+    make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer, clock: TurnableClock
+) -> None:
+    edges = Edges(seed=1)
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        trigger = TriggerLeases(client, edges=edges)
+        await committed(trigger, "e0")
+        await trigger.pass_all()
+        split_all(cosmos)
+        documents = (await committed(trigger, "e1", "e2", "e3", "e4", "e5"))[1:]
+        relay = make_relay(RELAY_DUPLICATE_WINDOW_S="300")
+        await trigger.deliver(lambda page: relay.handle(page, "of the next owner"))
+    assert edges.as_json()["edges"].get("parent-lease-left", 0) > 0
+    clock.ahead_ms = 2 * WINDOW_MS
+
+    outcome = await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "of the frozen one")
+
+    assert (outcome.published, outcome.superseded) == (0, 5)
+
+
+async def test_events_that_only_another_function_has_passed_are_sent_after_a_split(
+    make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer, trigger: TriggerLeases
+) -> None:
+    await trigger.store()
+    documents = await committed(trigger, "e1", "e2")
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        another = TriggerLeases(client, prefix="another", edges=Edges(seed=1))
+        await another.store()
+        split_all(cosmos)
+
+        async def nothing(page: list[dict[str, Any]]) -> None:
+            return None
+
+        await another.deliver(nothing)
+
+    outcome = await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "i1")
+
+    assert (outcome.published, outcome.superseded) == (2, 0)
 
 
 async def test_old_events_that_the_lease_has_not_passed_are_a_backlog_and_are_sent(

@@ -15,9 +15,11 @@ from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.functions.edges import Edges
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import set_topic_status, topic_counts
+from tests.support.leases import TriggerLeases
 from tests.support.operators import Run, relay_command, relay_subprocess
 
 WINDOW = ("--min-window", "PT5M", "--min-ttl", "PT1H")
@@ -213,6 +215,39 @@ async def test_a_lock_that_a_host_killed_at_its_start_left_behind_is_named(
     (off,) = levels(fresh, "error")
     assert "has time to live off" in off
     assert "the lock '127.0.0.1_db_coll.lock'" in levels(stale, "error")[-1]
+
+
+async def test_a_parents_lease_that_a_split_left_behind_is_named(
+    environment: dict[str, str], cosmos: CosmosServer
+) -> None:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        trigger = TriggerLeases(client, edges=Edges(seed=1))
+        parents = {lease.token: lease.id for lease in await trigger.pass_all()}
+        sound = await relay_command(environment, "check", *WINDOW, "--json")
+        children = {token: cosmos.account.split(DATABASE, "data", token)["into"] for token in parents}
+        await trigger.deliver(ignore)
+        left = parents.keys() & {lease.token for lease in await (await trigger.store()).all()}
+    assert left
+
+    run = await relay_command(environment, "check", *WINDOW, "--json")
+
+    found = [what for what in levels(run, "warning") if "overlaps" in what]
+    expected = [
+        f"{parents[token]!r}, which overlaps {', '.join(repr(_sibling(parents[token], each)) for each in into)}:"
+        for token, into in children.items()
+        if token in left
+    ]
+    assert [what for what in levels(sound, "warning") if "overlaps" in what] == []
+    assert len(found) == len(expected)
+    assert all(any(each in what for what in found) for each in expected)
+
+
+async def ignore(page: list[dict[str, Any]]) -> None:
+    """Handle a page of the feed by doing nothing."""
+
+
+def _sibling(lease: str, token: str) -> str:
+    return f"{lease.rpartition('..')[0]}..{token}"
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -23,14 +23,21 @@ class TriggerLeases:
     """The leases of one trigger on the container `data`, in the container `leases`."""
 
     def __init__(
-        self, client: CosmosClient, *, prefix: str = "", owner: str = "host", max_items: int | None = None
+        self,
+        client: CosmosClient,
+        *,
+        prefix: str = "",
+        owner: str = "host",
+        max_items: int | None = None,
+        edges: Edges | None = None,
     ) -> None:
         self._database = client.get_database_client(DATABASE)
         self.data = self._database.get_container_client("data")
         self.leases = self._database.get_container_client("leases")
         self._prefix = prefix
         self._owner = owner
-        self._feed = ChangeFeed(self.data, start_from="Beginning", max_items=max_items)
+        self._edges = edges or Edges(None)
+        self.feed = ChangeFeed(self.data, start_from="Beginning", max_items=max_items)
 
     async def store(self) -> LeaseStore:
         """The store of the leases, which are created."""
@@ -41,10 +48,10 @@ class TriggerLeases:
             prefix=f"{self._prefix}{host}_{rids}",
             owner=self._owner,
             partitioned_by_id=True,
-            edges=Edges(None),
+            edges=self._edges,
         )
         await store.initialize(
-            self._feed.ranges, wait_s=0.1, stopping=asyncio.Event(), awaited=_nobody_else_initializes
+            self.feed.ranges, wait_s=0.1, stopping=asyncio.Event(), awaited=_nobody_else_initializes
         )
         return store
 
@@ -64,14 +71,14 @@ class TriggerLeases:
         while waiting:
             lease = await store.acquire(waiting.pop())
             try:
-                while (page := await self._feed.read(lease.partition, lease.continuation)).documents:
+                while (page := await self.feed.read(lease.partition, lease.continuation)).documents:
                     await handle(page.documents)
                     lease = await store.checkpoint(lease, str(page.continuation))
             except PartitionGone:
                 parent = lease.partition
                 children = [
                     each
-                    for each in await self._feed.ranges()
+                    for each in await self.feed.ranges()
                     if parent.minimum <= each.minimum and each.maximum <= parent.maximum
                 ]
                 waiting += await store.divide(lease, children)
@@ -83,7 +90,7 @@ class TriggerLeases:
         for lease in await store.all():
             acquired = await store.acquire(lease)
             continuation = acquired.continuation
-            while (page := await self._feed.read(acquired.partition, continuation)).documents:
+            while (page := await self.feed.read(acquired.partition, continuation)).documents:
                 continuation = page.continuation
             # Even an empty partition answers with a continuation.
             moved.append(await store.checkpoint(acquired, page.continuation or '"0"'))

@@ -13,7 +13,7 @@ from changefeed.connections import connect_async
 from changefeed.statements import Statement
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cosmos.containers import Containers
+from relay.cosmos.containers import Call, Containers
 from relay.cosmos.items import CosmosItems
 from relay.errors import StoreError
 from relay.quarantine.items import Items
@@ -52,8 +52,9 @@ class OneContainer(Containers):
     def quarantine_name(self) -> str:
         return self._container.id
 
-    async def quarantine(self) -> ContainerProxy:
-        return self._container
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[Call]:
+        yield Call(lambda _: self._container, lambda: None)
 
     async def close(self) -> None:
         pass

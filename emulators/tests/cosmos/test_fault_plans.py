@@ -104,7 +104,10 @@ async def test_a_hang_lasts_as_long_as_it_was_asked_for() -> None:
     [
         ([], "must be an object"),
         ({"count": 1}, "kind"),
-        ({"kind": "flood", "count": 1}, "throttle, unavailable, gone, timeout, drop, drop-after"),
+        (
+            {"kind": "flood", "count": 1},
+            "throttle, unavailable, gone, timeout, drop, drop-after, silent, silent-midway",
+        ),
         ({"kind": "drop"}, "count or for_ms"),
         ({"kind": "drop", "count": 0}, "count"),
         ({"kind": "drop", "count": True}, "count"),

@@ -365,3 +365,17 @@ async def test_a_server_that_stops_waits_for_nobody_who_hangs(monkeypatch: pytes
             await server.stop()
             answer = await request
     assert answer.status == 408
+
+
+@pytest.mark.parametrize(("kind", "status"), [("silent", 404), ("silent-midway", 200)])
+async def test_silence_lasts_as_long_as_the_connection_and_others_are_served(
+    raw: RawClient, faults: FaultClient, container: ContainerProxy, kind: str, status: int
+) -> None:
+    await container.upsert_item({"id": "warm", "pk": "a"})
+    await faults.add(kind, "create")
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await raw.send("POST", ITEMS, headers=KEY, body='{"id":"1","pk":"a"}')
+
+    assert (await raw.send("GET", f"{ITEMS}/1", headers=KEY)).status == status

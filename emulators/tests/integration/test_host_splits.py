@@ -10,6 +10,7 @@ from azure.cosmos.aio import ContainerProxy
 from emulators.tests.integration.apps import Recorder, eventually, stored_leases, write_app
 from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.functions.edges import Edges
 from outbox_emulators.testing import FaultClient
 
 KEYS = [f"key-{number}" for number in range(20)]
@@ -48,6 +49,34 @@ async def test_the_children_of_a_split_partition_go_on_where_it_was(
 
     await eventually(divided)
     assert sorted(delivered(recorder)) == sorted(expected)
+
+
+async def test_a_parents_lease_can_stay_next_to_its_childrens_until_it_is_divided_again(
+    tmp_path: Path,
+    server: CosmosServer,
+    data: ContainerProxy,
+    leases: ContainerProxy,
+    recorder: Recorder,
+    host_of: HostFactory,
+) -> None:
+    hosts = [host_of(write_app(tmp_path / "app", name="app"), edges=Edges(seed)) for seed in (1, 2)]
+    for host in hosts:
+        await host.start()
+    await write(data, 0)
+    await recorder.until(lambda: {key for key, _ in delivered(recorder)} == set(KEYS))
+
+    for token in ("0", "1", "2", "3"):
+        server.account.split("outbox", "data", token)
+    await write(data, 1)
+
+    async def divided() -> bool:
+        return {lease["LeaseToken"] for lease in await stored_leases(leases)} == {
+            str(each) for each in range(4, 12)
+        }
+
+    await eventually(divided)
+    await recorder.until(lambda: set(delivered(recorder)) == {(key, number) for key in KEYS for number in "01"})
+    assert sum(host.edges.as_json()["edges"].get("parent-lease-left", 0) for host in hosts) > 0
 
 
 async def test_a_merged_partition_goes_on_where_each_of_its_parents_was(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
-from relay.cli.check.facts import ContainerFacts, CosmosFacts, Gap, LockFacts, Why
+from relay.cli.check.facts import ContainerFacts, CosmosFacts, Gap, LockFacts, OverlapFacts, Why
 from relay.cli.check.findings import Finding, Level
 
 # The change feed processor holds its lock for 30 s at most. Clocks may differ, and expiry may be late.
@@ -43,7 +44,9 @@ def check_cosmos(facts: CosmosFacts, database: str, containers: dict[str, str]) 
         else:
             yield _partition_key(subject, found, path)
             yield _TTL_CHECKS[setting](subject, found.default_ttl)
-    yield from _locks(f"COSMOS_LEASE_CONTAINER '{containers['COSMOS_LEASE_CONTAINER']}'", facts.locks)
+    leases = f"COSMOS_LEASE_CONTAINER '{containers['COSMOS_LEASE_CONTAINER']}'"
+    yield from _locks(leases, facts.locks)
+    yield from _overlaps(leases, facts.overlaps)
 
 
 def _gap(subject: str, gap: Gap, create: str) -> Finding:
@@ -157,3 +160,21 @@ def _locks(subject: str, locks: list[LockFacts] | Gap) -> Iterator[Finding]:
                 "and every other host waits for the lock without logging anything",
                 "Delete that document, then set time to live to on without a default (defaultTtl: -1).",
             )
+
+
+def _overlaps(subject: str, overlaps: list[OverlapFacts]) -> Iterator[Finding]:
+    """A host deletes the lease of a physical partition that was split, once it has created those of its children.
+
+    Where that fails, the lease stays (azure-cosmos-dotnet-v3 issue 5604).
+    """
+    for wider, pairs in groupby(overlaps, lambda pair: pair.wider):
+        within = ", ".join(repr(pair.within) for pair in pairs)
+        yield Finding(
+            Level.WARNING,
+            f"{subject} has the lease {wider!r}, which overlaps {within}: a lease was left behind by a split or "
+            "merge. Hosts take it again and again, and what a later split makes of its range may be read from its "
+            "old position, so that old events are relayed again",
+            "If check still reports it after some minutes, give the app's identity the right to delete items of "
+            "this container (role 'Cosmos DB Built-in Data Contributor'): the next host that takes the old lease "
+            "deletes it.",
+        )

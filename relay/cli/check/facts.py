@@ -52,16 +52,31 @@ class LockFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class OverlapFacts:
+    """Two leases of the relay that cover some of the same partition keys: their document ids.
+
+    Attributes:
+        wider: The lease that begins first, such as that of a physical partition that was split.
+        within: The lease that begins within its range.
+    """
+
+    wider: str
+    within: str
+
+
+@dataclass(frozen=True, slots=True)
 class CosmosFacts:
     """The database, and its containers by the setting that names each; none if the database cannot be read.
 
     Attributes:
         locks: The locks in the lease container; none if the container does not exist.
+        overlaps: The relay's leases that overlap; none if the leases cannot be read.
     """
 
     database: Gap | None
     containers: Mapping[str, ContainerFacts | Gap]
     locks: list[LockFacts] | Gap = field(default_factory=list)
+    overlaps: list[OverlapFacts] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

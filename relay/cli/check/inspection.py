@@ -29,6 +29,7 @@ from relay.cli.check.facts import (
     CosmosFacts,
     Gap,
     LockFacts,
+    OverlapFacts,
     ServiceBusFacts,
     SubscriptionFacts,
     TopicFacts,
@@ -36,6 +37,7 @@ from relay.cli.check.facts import (
 )
 from relay.cli.containers import connected
 from relay.cli.times import parse_duration
+from relay.cosmos.leases import read_positions
 from relay.errors import first_line
 from relay.servicebus.administration import administration_connection
 from relay.servicebus.client import (
@@ -71,6 +73,8 @@ async def read_cosmos(settings: Settings) -> CosmosFacts:
             }
             leases = database.get_container_client(settings.cosmos_lease_container)
             locks = await _request(lambda: _read_locks(leases), _cosmos_gap)
+            data = database.get_container_client(settings.cosmos_container)
+            overlaps = await _request(lambda: _read_overlaps(leases, data), _cosmos_gap)
     except _FAILURES as error:
         return CosmosFacts(_cosmos_gap(error), {})
     return CosmosFacts(
@@ -80,6 +84,8 @@ async def read_cosmos(settings: Settings) -> CosmosFacts:
             for setting, properties in containers.items()
         },
         [] if isinstance(locks, Gap) and isinstance(containers["COSMOS_LEASE_CONTAINER"], Gap) else locks,
+        # The findings about the containers and the locks say why leases cannot be read.
+        [] if isinstance(overlaps, Gap) else overlaps,
     )
 
 
@@ -88,6 +94,11 @@ async def _read_locks(leases: ContainerProxy) -> list[LockFacts]:
     rows = leases.query_items("SELECT c.id, c._ts FROM c WHERE ENDSWITH(c.id, '.lock')")
     now = time.time()
     return [LockFacts(row["id"], now - row["_ts"]) async for row in rows]
+
+
+async def _read_overlaps(leases: ContainerProxy, data: ContainerProxy) -> list[OverlapFacts]:
+    positions = await read_positions(leases, data, own_only=True)
+    return [OverlapFacts(wider.id, within.id) for wider, within in positions.overlapping()]
 
 
 def container_settings(settings: Settings) -> dict[str, str]:

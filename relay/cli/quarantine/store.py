@@ -28,7 +28,7 @@ async def open_items(settings: Settings, source: SourceKind) -> AsyncIterator[It
 def items_of(settings: Settings, source: SourceKind) -> Items:
     """The store in the outbox's own database."""
     if source is SourceKind.SQL:
-        return SqlItems(Database(sql_feed(settings)))
+        return SqlItems(Database(sql_feed(settings), call_timeout_s=None))
     return CosmosItems(Containers(settings))
 
 

@@ -15,10 +15,11 @@ from azure.core.exceptions import AzureError
 
 from relay import jsontext
 from relay.console.cosmos.feed import Feed, event_of, numbered
-from relay.console.cosmos.ranges import EffectiveKeys, Ranges
+from relay.console.cosmos.ranges import Ranges
 from relay.console.model import Committed
 from relay.console.ports import Position
 from relay.cosmos.containers import Containers
+from relay.cosmos.effective_keys import EffectiveKeys
 from relay.cosmos.leases import read_positions
 from relay.errors import ServiceError, first_line
 from relay.settings import Settings
@@ -130,8 +131,8 @@ class CosmosOutbox:
         name = self._settings.cosmos_lease_container
         with self._explaining(name):
             leases = await self._containers.open(name)
-            self._keys = self._keys or EffectiveKeys(container)
             found = await read_positions(leases, container, own_only=True)
+            self._keys = self._keys or found.keys
         self._ranges = Ranges(found.leases, self._keys)
         return self._ranges
 

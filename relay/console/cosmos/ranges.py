@@ -5,36 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay.console.ports import Position
+from relay.cosmos.effective_keys import EffectiveKeys
 from relay.cosmos.leases import LeasePosition
 
-if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy
-
 _ETAG = re.compile(r'"?(?P<lsn>\d+)(?P<more>[^"]*)"?')
-
-# How many effective partition keys are remembered. Working one out takes about as long as reading an event.
-_KEYS = 20_000
-
-
-class EffectiveKeys:
-    """The effective partition keys of a container, by which its ranges are divided."""
-
-    def __init__(self, container: ContainerProxy) -> None:
-        self._container = container
-        self._known: dict[str, str] = {}
-
-    async def of(self, partition_key: str) -> str:
-        """The effective key. Raises AzureError or OSError where the container's definition cannot be read."""
-        known = self._known.get(partition_key)
-        if known is None:
-            if len(self._known) >= _KEYS:
-                self._known.clear()
-            feed_range = await self._container.feed_range_from_partition_key(partition_key)
-            known = self._known[partition_key] = str(feed_range["Range"]["min"])
-        return known
 
 
 class Ranges:
@@ -63,7 +40,7 @@ class Ranges:
         leases = self._overlapping(feed_range)
         if len(leases) > 1 and isinstance(partition_key, str):
             effective_key = await self._keys.of(partition_key)
-            leases = [lease for lease in leases if lease.covers(effective_key)]
+            leases = [lease for lease in leases if effective_key and lease.covers(effective_key)]
         if leases:
             return leases[0].token
         bounds = feed_range["Range"]
@@ -72,7 +49,8 @@ class Ranges:
     async def of_key(self, partition_key: str) -> str | None:
         """The lease token of a key; None where no lease covers it."""
         effective_key = await self._keys.of(partition_key)
-        return next((lease.token for lease in self._leases if lease.covers(effective_key)), None)
+        covering = (lease.token for lease in self._leases if effective_key and lease.covers(effective_key))
+        return next(covering, None)
 
     def _overlapping(self, feed_range: Mapping[str, Any]) -> list[LeasePosition]:
         minimum, maximum = feed_range["Range"]["min"], feed_range["Range"]["max"]

@@ -66,7 +66,7 @@ class SqlOutbox:
         self._settings = feed
         self._event_type = event_type
         self._from_beginning = from_beginning
-        self._database = Database(feed)
+        self._database = Database(feed, call_timeout_s=None)
         self._shards: dict[int, _Shard] | None = None
         # What was read and not handed over, as the caller was cancelled or a later shard could not be read.
         self._read: list[Committed] = []

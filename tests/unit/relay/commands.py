@@ -18,6 +18,7 @@ from relay.cli.ordered import OrderedSender
 from relay.cli.quarantine.holdings import Order
 from relay.cli.quarantine.records import Records
 from relay.cli.sources import SourceKind
+from relay.cosmos.effective_keys import EffectiveKeys
 from relay.cosmos.leases import LeasePosition, Positions
 from relay.ledger import AcceptedLedger
 from relay.quarantine import holds
@@ -173,7 +174,7 @@ class MemoryOutbox(Outbox):
 
     async def positions(self) -> Positions:
         leases = [] if self.passed is None else [LeasePosition("h..0", "", "~", None, f'"{self.passed}"')]
-        return Positions(self._feed, leases)
+        return Positions(EffectiveKeys(self._feed, {}), leases)
 
 
 class InMemoryRecords(Records):

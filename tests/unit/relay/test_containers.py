@@ -105,6 +105,7 @@ async def test_a_client_that_cannot_be_opened_is_closed_and_the_next_one_tried(
     account.refuses = failure
     with pytest.raises(type(failure)):
         await containers.open("data")
+    await containers.close()
     assert account.open == 0
 
     account.refuses = None

@@ -164,6 +164,7 @@ async def test_an_account_that_cannot_be_reached_is_an_error_of_the_store(monkey
             await request(items)
         assert type(raised.value) is StoreError
 
+    await items.close()
     assert account.open == 0
 
 

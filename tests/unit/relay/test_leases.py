@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
+from relay.cosmos.effective_keys import EffectiveKeys
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
 
 
@@ -127,20 +128,67 @@ async def test_the_lease_that_covers_a_key_says_whether_it_has_passed_an_lsn() -
     assert await positions.passed("50", 1) is None
 
 
-async def test_each_lease_of_a_key_has_to_have_passed_it_and_to_say_so() -> None:
-    positions = await read(
-        stored("127.0.0.1_db_coll..0", 9),
-        stored("127.0.0.1_db_coll..1", 5, "20", "40"),
-        stored("127.0.0.1_db_coll..2", "[]", "60", "80"),
-    )
+def overlapping(prefix: str = "") -> list[dict[str, Any]]:
+    """A lease of all keys, and three within it: behind it, without a position, and within a transaction."""
+    return [
+        stored(f"{prefix}127.0.0.1_db_coll..0", 9),
+        stored(f"{prefix}127.0.0.1_db_coll..1", 5, "20", "40"),
+        stored(f"{prefix}127.0.0.1_db_coll..2", "[]", "60", "80"),
+        stored(f"{prefix}127.0.0.1_db_coll..3", '"9|1"', "50", "60"),
+    ]
+
+
+async def test_one_lease_of_the_trigger_that_has_passed_an_lsn_suffices() -> None:
+    positions = await read(*overlapping())
+
+    assert [await positions.passed("30", lsn) for lsn in (5, 9, 10)] == [True, True, False]
+    assert [await positions.passed("70", lsn) for lsn in (9, 10)] == [True, None]
+    assert [await positions.has_passed(key, 9) for key in ("30", "55", "70")] == [True] * 3
+    assert [await positions.has_passed(key, 10) for key in ("30", "55", "70")] == [False] * 3
+
+
+async def test_of_several_triggers_each_lease_has_to_have_passed_it_and_to_say_so() -> None:
+    positions = await read(*overlapping("blue-")[:1], *overlapping("green-")[1:])
 
     assert [await positions.passed("30", lsn) for lsn in (5, 6)] == [True, False]
     assert [await positions.passed("70", lsn) for lsn in (5, 10)] == [None, False]
+    assert [await positions.has_passed("30", lsn) for lsn in (5, 6)] == [True, False]
+    assert [await positions.has_passed("55", lsn) for lsn in (8, 9)] == [True, False]
+    assert [await positions.has_passed("70", lsn) for lsn in (5, 10)] == [False, False]
+
+
+async def test_a_key_is_hashed_only_where_the_leases_disagree() -> None:
+    monitored = Monitored()
+    halves = [LeasePosition("a..0", "", "40", None, '"5"'), LeasePosition("a..1", "40", "FF", None, '"9"')]
+    positions = Positions(EffectiveKeys(cast(ContainerProxy, monitored), {}), halves)
+
+    assert [await positions.has_passed("30", lsn) for lsn in (5, 10)] == [True, False]
+    assert monitored.asked == 0
+    assert [await positions.has_passed(key, 7) for key in ("30", "30", "50")] == [False, False, True]
+    assert monitored.asked == 2
+
+
+async def test_a_key_that_no_lease_covers_is_not_passed() -> None:
+    positions = await read(stored("127.0.0.1_db_coll..0", 9, "20", "40"))
+
+    assert [await positions.has_passed(key, 5) for key in ("1F", "20", "3F", "40")] == [False, True, True, False]
+
+
+async def test_leases_that_overlap_are_found_with_the_one_they_overlap() -> None:
+    found = await read(
+        stored("127.0.0.1_db_coll..0", 9, "", "40"),
+        stored("127.0.0.1_db_coll..1", 9, "", "20"),
+        stored("127.0.0.1_db_coll..2", 9, "20", "40"),
+        stored("127.0.0.1_db_coll..3", 9, "40", "FF"),
+    )
+
+    assert [(one.token, other.token) for one, other in found.overlapping()] == [("0", "1"), ("0", "2")]
 
 
 async def test_an_effective_key_is_asked_for_once() -> None:
     monitored = Monitored()
-    positions = Positions(cast(ContainerProxy, monitored), [LeasePosition("a..0", "", "FF", None, None)])
+    keys = EffectiveKeys(cast(ContainerProxy, monitored), {})
+    positions = Positions(keys, [LeasePosition("a..0", "", "FF", None, None)])
 
     assert [await positions.passed(key, 1) for key in ("30", "30", "31")] == [False, False, False]
     assert monitored.asked == 2

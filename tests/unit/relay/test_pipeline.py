@@ -12,7 +12,7 @@ from azure.servicebus.exceptions import ServiceBusConnectionError
 
 from relay.assembly import CosmosRelay
 from relay.errors import LeaseError, PublishError, QuarantineError
-from relay.events import Event, EventName, Rejected
+from relay.events import Event, Rejected
 from relay.holds import Holds
 from relay.pipeline import Relay
 from relay.settings import OnPoison
@@ -174,7 +174,7 @@ async def test_a_refused_event_can_hold_up_its_key() -> None:
 
 async def test_old_events_are_not_sent_while_the_leases_cannot_be_read() -> None:
     class Unreadable(NeverCheckpointed):
-        async def settled(self, events: Sequence[Event], /) -> frozenset[EventName]:
+        async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
             raise LeaseError("no")
 
     topic = FakeTopic()

@@ -12,6 +12,7 @@ from azure.cosmos.aio import ContainerProxy
 from relay.cli.committed import Outbox
 from relay.cli.quarantine.records import Records
 from relay.cli.quarantine.successors import Successors
+from relay.cosmos.effective_keys import EffectiveKeys
 from relay.cosmos.leases import LeasePosition, Positions
 from relay.events import Reason, Rejected
 from relay.quarantine.record import record_of
@@ -63,7 +64,7 @@ class OutboxAt(Outbox):
     async def positions(self) -> Positions:
         self.asked += 1
         leases = [] if self._passed is None else [LeasePosition("h..0", "", "z", None, f'"{self._passed}"')]
-        return Positions(self._own, leases)
+        return Positions(EffectiveKeys(self._own, {}), leases)
 
 
 class InMemorySuccessors:

@@ -33,6 +33,10 @@ class FaultKind(StrEnum):
     """The connection is closed without an answer, the request is not applied."""
     DROP_AFTER = "drop-after"
     """The request is applied, then the connection closed without an answer."""
+    SILENT = "silent"
+    """The connection stays open without an answer, the request is not applied."""
+    SILENT_MIDWAY = "silent-midway"
+    """The request is applied, the headers and half of the body are sent; the connection stays open."""
 
 
 @dataclass(frozen=True, slots=True)

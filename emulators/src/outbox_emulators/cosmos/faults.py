@@ -9,12 +9,21 @@ from collections.abc import Callable
 from outbox_emulators import faults
 from outbox_emulators.cosmos.fault_plans import FaultPlan
 from outbox_emulators.cosmos.fault_targets import Target
+from outbox_emulators.cosmos.messages import Reply
 
 Fault = faults.Fault[FaultPlan]
 
 
 class ConnectionCut(Exception):
     """The request gets no answer, and its connection no further one."""
+
+
+class AnswerStopped(Exception):
+    """Half of `reply` is sent, and nothing more."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__()
+        self.reply = reply
 
 
 def _monotonic_ms() -> int:
@@ -32,10 +41,10 @@ class Faults(faults.Faults[FaultPlan]):
         """Return the fault that is applied to this request, if any."""
         return self.apply(lambda plan: plan.match.covers(target))
 
-    async def hang(self, milliseconds: int) -> None:
-        """Wait that long, but never longer than the server runs."""
+    async def hang(self, milliseconds: int | None) -> None:
+        """Wait that long, but never longer than the server runs; None: as long as it runs."""
         try:
-            async with asyncio.timeout(milliseconds / 1_000):
+            async with asyncio.timeout(None if milliseconds is None else milliseconds / 1_000):
                 await self._stopping.wait()
         except TimeoutError:
             return

@@ -25,7 +25,7 @@ from outbox_emulators.cosmos.errors import (
 )
 from outbox_emulators.cosmos.fault_plans import FaultKind
 from outbox_emulators.cosmos.fault_targets import Target
-from outbox_emulators.cosmos.faults import ConnectionCut, Fault, Faults
+from outbox_emulators.cosmos.faults import AnswerStopped, ConnectionCut, Fault, Faults
 from outbox_emulators.cosmos.messages import JSON, Reply, Request, activity_id, error_reply
 
 # A client in direct mode asks for the addresses of a partition's replicas, to connect to them over TCP.
@@ -67,8 +67,11 @@ class Gateway:
         if path.startswith(admin.PATH):
             return await self._admin.answer(http, path)
         activity = activity_id(http.headers)
+        stops = False
         try:
             reply = await self._serve(http, path, activity)
+        except AnswerStopped as stopped:
+            reply, stops = stopped.reply, True
         except ConnectionCut:
             return _cut(http)
         except CosmosError as error:
@@ -78,9 +81,20 @@ class Gateway:
             reply = error_reply(CosmosError(f"{type(error).__name__}: {error}"), activity)
         reply.headers["x-ms-activity-id"] = activity
         reply.headers["x-ms-gatewayversion"] = "version=2.14.0"
+        if stops:
+            return await self._send_half(http, reply)
         return web.Response(
             status=reply.status, body=reply.body, headers=reply.headers, content_type=JSON if reply.body else None
         )
+
+    async def _send_half(self, http: web.BaseRequest, reply: Reply) -> web.StreamResponse:
+        response = web.StreamResponse(status=reply.status, headers=reply.headers)
+        response.content_type = JSON
+        response.content_length = max(2, len(reply.body))
+        await response.prepare(http)
+        await response.write(reply.body[: len(reply.body) // 2])
+        await self._faults.hang(None)
+        return _cut(http)
 
     async def _serve(self, http: web.BaseRequest, path: str, activity: str) -> Reply:
         segments = tuple(unquote(segment) for segment in path.strip("/").split("/")) if path != "/" else ()
@@ -118,6 +132,11 @@ class Gateway:
             case FaultKind.DROP_AFTER:
                 await self._apply(request)
                 raise ConnectionCut()
+            case FaultKind.SILENT:
+                await self._faults.hang(None)
+                raise ConnectionCut()
+            case FaultKind.SILENT_MIDWAY:
+                raise AnswerStopped(await self._answer(request))
 
     async def _apply(self, request: Request) -> None:
         """Carry the request out, without an answer."""

@@ -27,6 +27,8 @@ class Edge(StrEnum):
     """A failed request cost the lease, which was released until the next acquire interval."""
     LEASE_LEFT_TO_EXPIRE = "lease-left-to-expire"
     """A lease that was given up could not be released either."""
+    PARENT_LEASE_LEFT = "parent-lease-left"
+    """The lease of a partition that was split or merged remained next to those of its children."""
     CHECKPOINT_CONFLICT = "checkpoint-conflict"
     """A checkpoint met a newer ETag, and was written again."""
     PAGE_WITHHELD = "page-withheld"

@@ -31,6 +31,9 @@ LOCK_TTL_S = 30
 _MODE = "Incremental Feed"
 _CONFLICTS = 5
 
+# One in this many deletions of a divided lease fails.
+_DIVISIONS_A_PARENT_LEFT = 2
+
 
 class LeaseLost(Exception):
     """Another host owns the lease, or it was deleted."""
@@ -89,6 +92,7 @@ class LeaseStore:
         self._owner = owner
         self._partitioned_by_id = partitioned_by_id
         self._edges = edges
+        self._parents_left = edges.random(f"parent leases left by {owner}")
 
     async def initialize(
         self,
@@ -152,19 +156,28 @@ class LeaseStore:
         )
 
     async def divide(self, lease: Lease, children: Sequence[PartitionRange]) -> list[Lease]:
-        """Replace the lease of a split or merged partition by one for each child; returns them, without an owner.
+        """Replace the lease of a split or merged partition by one for each child; returns those that were missing.
 
-        They continue at the parent's checkpoint, as the children continue the parent's numbers
+        They have no owner. They continue at the parent's checkpoint, as the children continue the parent's numbers
         (PartitionSynchronizerCore.HandlePartitionGoneAsync). Raises LeaseLost.
+
+        Now and then, if so drawn, the parent's lease cannot be deleted (azure-cosmos-dotnet-v3 issue 5604). The
+        processor releases it then (PartitionControllerCore.ProcessPartitionAsync), and its next owner divides it
+        again.
         """
         parent = await self._read(lease)
         if parent.owner != self._owner:
             raise LeaseLost(f"{parent.token} lease token was taken over by owner '{parent.owner}'")
+        created = set()
         for child in children:
-            await self._create(self._new_document(child) | {"ContinuationToken": parent.continuation})
-        tokens = {child.id for child in children}
-        await self._container.delete_item(parent.id, partition_key=self._partition_key_of(parent))
-        return [each for each in await self.all() if each.token in tokens]
+            if await self._create(self._new_document(child) | {"ContinuationToken": parent.continuation}):
+                created.add(child.id)
+        if self._parents_left is not None and self._parents_left.randrange(_DIVISIONS_A_PARENT_LEFT) == 0:
+            self._edges.met(Edge.PARENT_LEASE_LEFT)
+            await self.release(parent)
+        else:
+            await self._container.delete_item(parent.id, partition_key=self._partition_key_of(parent))
+        return [each for each in await self.all() if each.token in created]
 
     async def _update(
         self,
@@ -238,11 +251,13 @@ class LeaseStore:
             if partition_range.id not in present:
                 await self._create(self._new_document(partition_range))
 
-    async def _create(self, document: dict[str, Any]) -> None:
+    async def _create(self, document: dict[str, Any]) -> bool:
+        """Create a document; returns False if another host has created it."""
         try:
             await self._container.create_item(self._with_partition_key(document))
         except CosmosResourceExistsError:
-            return  # Created by another host, after its lock had expired.
+            return False
+        return True
 
     def _new_document(self, partition_range: PartitionRange) -> dict[str, Any]:
         return {

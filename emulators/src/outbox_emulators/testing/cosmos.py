@@ -43,7 +43,7 @@ class CosmosAccount:
         """Inject a fault into the next request that matches, or into more with `count` or `for_ms`.
 
         Args:
-            kind: throttle, unavailable, gone, timeout, drop or drop-after.
+            kind: throttle, unavailable, gone, timeout, drop, drop-after, silent or silent-midway.
             operation: any, metadata, read-feed, query, read, write, batch, create, upsert, replace, patch or
                 delete.
             container: The container of the requests; any by default.

@@ -1,0 +1,114 @@
+"""Which documents the relay's leases have passed, from an account over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.functions.leases import Lease
+from relay.cosmos.containers import Containers
+from relay.cosmos.source import CosmosSource
+from relay.events import Document
+from relay.settings import Settings
+from tests.support.leases import TriggerLeases
+from tests.support.outbox import event
+
+SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ=="
+
+
+@pytest.fixture
+async def source(cosmos: CosmosServer) -> AsyncIterator[CosmosSource]:
+    settings = Settings.from_environment({"COSMOS": cosmos.connection_string, "SERVICEBUS": SERVICEBUS})
+    containers = Containers(settings)
+    yield CosmosSource(settings.event_type, containers)
+    await containers.close()
+
+
+@pytest.fixture
+async def trigger(cosmos: CosmosServer) -> AsyncIterator[TriggerLeases]:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        yield TriggerLeases(client)
+
+
+async def feed(trigger: TriggerLeases) -> list[Document]:
+    """Every document, as the trigger delivers it."""
+    return [document async for document in trigger.data.query_items_change_feed(start_time="Beginning")]
+
+
+async def settled(source: CosmosSource, documents: list[Document]) -> list[bool]:
+    received = source.read(documents)
+    passed = await source.settled([*received.events, *received.rejected])
+    return [position in passed for position in range(received.documents)]
+
+
+KEYS: list[dict[str, Any]] = [{"partitionKey": key} for key in ("k", "", "k" * 200, None, 7, 1.5, True)]
+
+
+@pytest.mark.parametrize("key", [*KEYS, {}])
+async def test_a_document_is_compared_by_whatever_partition_key_it_has(
+    source: CosmosSource, trigger: TriggerLeases, key: dict[str, Any]
+) -> None:
+    document = {name: value for name, value in event("e1", "k").items() if name not in ("partitionKey", "_ts")}
+    await trigger.data.create_item(document | key)
+    (delivered,) = await feed(trigger)
+    store = await trigger.store()
+    own: Lease | None = None
+    for lease in await store.all():
+        # Only the lease of this key is behind, so that the key decides.
+        if (await trigger.feed.read(lease.partition, None)).documents:
+            own = lease
+        else:
+            await store.checkpoint(await store.acquire(lease), '"1000000"')
+    assert own is not None
+
+    assert await settled(source, [delivered]) == [False]
+    await store.checkpoint(await store.acquire(own), f'"{delivered["_lsn"]}"')
+    assert await settled(source, [delivered]) == [True]
+
+
+@pytest.mark.parametrize("key", [{"a": 1}, ["k"], "\ud83d"])
+async def test_a_key_that_no_document_can_have_is_not_passed(
+    source: CosmosSource, trigger: TriggerLeases, key: Any
+) -> None:
+    await trigger.data.create_item({name: value for name, value in event("e1", "k").items() if name != "_ts"})
+    (delivered,) = await feed(trigger)
+    (first, *_) = await trigger.pass_all()
+    store = await trigger.store()
+    await store.checkpoint(await store.acquire(first), '"1000000"')
+
+    assert await settled(source, [{**delivered, "partitionKey": key, "_lsn": 999_999}]) == [False]
+
+
+async def test_comparing_100_000_events_leaves_time_for_other_tasks(
+    source: CosmosSource, trigger: TriggerLeases
+) -> None:
+    store = await trigger.store()
+    (first, *_) = await store.all()
+    await store.checkpoint(await store.acquire(first), '"1000"')
+    received = source.read([{**event(f"e{number}", f"key-{number}"), "_lsn": 500} for number in range(100_000)])
+    longest = 0.0
+    ended = asyncio.Event()
+
+    async def tick() -> None:
+        nonlocal longest
+        last = time.perf_counter()
+        while not ended.is_set():
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+
+    ticking = asyncio.create_task(tick())
+    began = time.perf_counter()
+    passed = await source.settled(received.events)
+    took = time.perf_counter() - began
+    ended.set()
+    await ticking
+
+    assert 0 < len(passed) < 100_000
+    assert longest < took / 4

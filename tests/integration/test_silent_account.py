@@ -1,0 +1,225 @@
+"""A Cosmos DB account that takes connections and does not answer: each attempt ends, and a later one succeeds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Any
+
+import aiohttp
+import pytest
+from azure.cosmos.aio import ContainerProxy
+
+from outbox_emulators.cosmos.gateway import Gateway
+from outbox_emulators.cosmos.messages import Reply, Request
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.testing import FaultClient
+from relay.cosmos.containers import Containers
+from relay.cosmos.items import CosmosItems
+from relay.errors import LeaseError, QuarantineError, StoreError
+from relay.quarantine.summaries import Filter
+from relay.settings import Settings
+from tests.integration.conftest import RelayMaker
+from tests.support.network import Network
+from tests.support.outbox import event
+
+SILENCES = pytest.mark.parametrize("kind", ["silent", "silent-midway"])
+
+SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ=="
+LIMIT_S = 1.0
+
+# The SDK by itself gives up after minutes.
+SOON_S = 5 * LIMIT_S
+
+OLD: dict[str, Any] = event("old", "k") | {"_ts": 1_700_000_000, "_lsn": 1}
+INVALID: dict[str, Any] = event("invalid", "k") | {"data": 7}
+
+
+@pytest.fixture
+async def faults(cosmos: CosmosServer) -> AsyncIterator[FaultClient]:
+    async with aiohttp.ClientSession() as session:
+        yield FaultClient(session, cosmos.endpoint)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relays wait for Cosmos DB for a second, not for ten."""
+    monkeypatch.setattr("relay.assembly.Containers", partial(Containers, call_timeout_s=LIMIT_S))
+
+
+@pytest.fixture
+async def containers(cosmos: CosmosServer) -> AsyncIterator[Containers]:
+    made = containers_at(cosmos.connection_string)
+    yield made
+    await made.close()
+
+
+def containers_at(connection_string: str) -> Containers:
+    settings = Settings.from_environment({"COSMOS": connection_string, "SERVICEBUS": SERVICEBUS})
+    return Containers(settings, call_timeout_s=LIMIT_S)
+
+
+@contextlib.contextmanager
+def soon() -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < SOON_S
+
+
+@SILENCES
+@pytest.mark.parametrize("connected", [False, True], ids=["at first", "when connected"])
+@pytest.mark.parametrize("container", [None, "data", "leases"])
+async def test_old_events_wait_while_the_leases_cannot_be_read_and_are_sent_afterwards(
+    make_relay: RelayMaker, faults: FaultClient, kind: str, connected: bool, container: str | None
+) -> None:
+    relay = make_relay()
+    if connected:
+        await relay.handle([OLD | {"id": "before"}], "i0")
+    fault = await faults.add(kind, container=container, for_ms=60_000)
+
+    with soon(), pytest.raises(LeaseError, match=r"'leases' could not be read: .* did not answer within 1 s\."):
+        await relay.handle([OLD], "i1")
+
+    assert await faults.applied(fault) > 0
+    await faults.remove(fault)
+    with soon():
+        assert (await relay.handle([OLD], "i1", 1)).published == 1
+
+
+@SILENCES
+@pytest.mark.parametrize("container", [None, "quarantine"])
+async def test_what_must_be_quarantined_comes_again_until_the_container_answers(
+    make_relay: RelayMaker, faults: FaultClient, quarantine: ContainerProxy, kind: str, container: str | None
+) -> None:
+    relay = make_relay()
+    fault = await faults.add(kind, container=container, for_ms=60_000)
+
+    with soon(), pytest.raises(QuarantineError, match=r"'quarantine' .* did not answer within 1 s\."):
+        await relay.handle([INVALID, event("sound", "k2")], "i1")
+
+    assert await faults.applied(fault) > 0
+    await faults.remove(fault)
+    with soon():
+        outcome = await relay.handle([INVALID, event("sound", "k2")], "i1", 1)
+    assert (outcome.already_published, outcome.quarantined.total()) == (1, 1)
+    assert [item["document"]["id"] async for item in quarantine.read_all_items()] == ["invalid"]
+
+
+@SILENCES
+async def test_orders_and_parked_keys_are_read_again(
+    make_relay: RelayMaker, faults: FaultClient, kind: str
+) -> None:
+    relay = make_relay(RELAY_ON_POISON="park")
+    fault = await faults.add(kind, container="quarantine", for_ms=60_000)
+
+    with soon(), pytest.raises(QuarantineError, match="did not answer within 1 s"):
+        await relay.handle([event("e1", "k")], "i1")
+
+    await faults.remove(fault)
+    assert (await relay.handle([event("e1", "k")], "i1", 1)).published == 1
+
+
+async def test_all_that_ask_at_once_are_answered_in_the_time_of_one(
+    containers: Containers, faults: FaultClient
+) -> None:
+    await faults.add("silent", for_ms=60_000)
+
+    with soon():
+        ended = await asyncio.gather(*(containers.positions() for _ in range(20)), return_exceptions=True)
+
+    assert {type(error) for error in ended} == {LeaseError}
+
+
+async def test_a_call_that_is_cut_off_leaves_the_others_their_connections(
+    containers: Containers, faults: FaultClient
+) -> None:
+    async with containers.call() as other:
+        await faults.add("silent", container="leases", for_ms=60_000)
+        cut_off = asyncio.create_task(containers.positions())
+        await asyncio.sleep(LIMIT_S / 2)
+        other.answered()
+        with pytest.raises(LeaseError):
+            await cut_off
+        await other.container("quarantine").create_item({"id": "1", "partitionKey": "k"})
+
+    with soon():
+        await containers.close()
+
+
+async def test_a_call_that_its_caller_cuts_off_is_not_followed_by_others_on_its_connection(
+    containers: Containers, faults: FaultClient
+) -> None:
+    items = CosmosItems(containers)
+    assert await items.count(Filter()) == 0
+    fault = await faults.add("silent-midway", container="quarantine", for_ms=60_000)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(LIMIT_S / 4):
+            await items.count(Filter())
+
+    await faults.remove(fault)
+    async with asyncio.timeout(LIMIT_S):
+        assert await items.count(Filter()) == 0
+
+
+async def test_pages_that_come_one_by_one_may_take_longer_than_a_call(
+    containers: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = CosmosItems(containers)
+    for number in range(20):
+        await items.create({"id": f"{number}", "partitionKey": f"k{number}", "type": "parkedKey"})
+    answer = Gateway._answer
+
+    async def slowly(gateway: Gateway, request: Request) -> Reply:
+        await asyncio.sleep(LIMIT_S * 0.4)
+        return await answer(gateway, request)
+
+    monkeypatch.setattr(Gateway, "_answer", slowly)
+    began = time.monotonic()
+
+    assert len(await items.of_type("parkedKey")) == 20
+    assert time.monotonic() - began > LIMIT_S
+
+
+async def test_after_connections_were_lost_in_silence_one_call_fails_and_the_next_one_has_a_new_one(
+    cosmos: CosmosServer,
+) -> None:
+    network = Network(lambda: asyncio.open_connection("127.0.0.1", cosmos.port))
+    async with network.serve() as port:
+        containers = containers_at(cosmos.connection_string.replace(f":{cosmos.port}/", f":{port}/"))
+        await asyncio.gather(*(containers.positions() for _ in range(8)))
+        assert network.lose() > 1
+
+        items = CosmosItems(containers)
+        with soon(), pytest.raises(StoreError, match="did not answer"):
+            await items.create({"id": "1", "partitionKey": "k"})
+        with soon():
+            await items.create({"id": "2", "partitionKey": "k"})
+
+        await containers.close()
+
+
+async def test_an_account_that_takes_no_connection_is_an_error_that_says_so() -> None:
+    with full_backlog() as port:
+        containers = containers_at(f"AccountEndpoint=http://127.0.0.1:{port}/;AccountKey=YQ==;")
+        with soon(), pytest.raises(StoreError, match="did not answer within 1 s"):
+            await CosmosItems(containers).count(Filter())
+        with soon():
+            await containers.close()
+
+
+@contextlib.contextmanager
+def full_backlog() -> Iterator[int]:
+    """A port whose queue of connections is full: a further one is not answered."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        port = listener.getsockname()[1]
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        yield port
