@@ -146,11 +146,13 @@ class Turn:
         """Returns the seconds until it was accepted, pauses included."""
         began = now = time.monotonic()
         may_send = partial(self._rules.clearance.check, transfer.events[0])
+        accepted_late = partial(self._note_accepted, transfer.events)
         for pause_s in (*self._rules.pauses_s, None):
             unused_s = began + self._rules.send_timeout_s - now
             left_s = self._rules.deadline.left_s(at_most=max(unused_s, 0.001))
+            wait_s = self._rules.deadline.left_s(at_most=self._rules.deadline.lasts_s)
             try:
-                await self._sender.send(transfer, left_s, may_send)
+                await self._sender.send(transfer, left_s, may_send, accepted_late, wait_s)
                 break
             except RetryableError as error:
                 if pause_s is None:
@@ -162,10 +164,13 @@ class Turn:
             now = time.monotonic()
         return time.monotonic() - began
 
-    def _accept(self, events: Sequence[Event], duration_s: float) -> None:
+    def _note_accepted(self, events: Sequence[Event]) -> None:
         self._evidence.accepted(events)
         for event in events:
             self._ledger.add(event.partition_key, event.id)
+
+    def _accept(self, events: Sequence[Event], duration_s: float) -> None:
+        self._note_accepted(events)
         self._outcome.published += len(events)
         self._outcome.sends += 1
         self._outcome.accepted_after_rejection |= bool(self._outcome.rejected)
