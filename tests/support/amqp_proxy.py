@@ -1,4 +1,4 @@
-"""A proxy of AMQP frames between the relay and the Service Bus emulator, which a test makes do what a peer may do."""
+"""A proxy of AMQP frames between the relay and the Service Bus emulator, made to do what a peer may do."""
 
 from __future__ import annotations
 
