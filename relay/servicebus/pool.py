@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
-from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusMessageBatch
+from azure.servicebus._pyamqp.error import AMQPException
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from azure.servicebus.exceptions import MessageSizeExceededError
+from azure.servicebus.exceptions import (
+    MessageSizeExceededError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
 
-from relay.errors import PoisonError
+from relay.errors import PoisonError, RetryableError, SendError
+from relay.servicebus.late import GRACE_S, Late
 from relay.servicebus.messages import CONTENT_TYPE, Message
 from relay.servicebus.refusals import classify
+from relay.servicebus.suspects import Suspects, is_the_cause
 from relay.servicebus.transfers import LinkLimits, Transfer
 
 _CLOSE_TIMEOUT_S = 5.0
@@ -49,17 +58,47 @@ class PooledSender:
         assert self._limits is not None
         return self._limits
 
-    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
-        """As `transfers.Sender`. The link is discarded where it fails."""
+    async def send(
+        self,
+        transfer: Transfer,
+        timeout_s: float,
+        may_send: Callable[[], None],
+        accepted_late: Callable[[], None],
+        wait_s: float | None = None,
+    ) -> None:
+        """As `transfers.Sender`. The link is discarded where it fails; nothing waits for another transfer."""
         try:
             async with asyncio.timeout(timeout_s):
                 link = await self._open(timeout_s)
                 message = await _for_sdk(transfer, link)
                 may_send()
-                await link.send_messages(message, timeout=timeout_s)
+                await self._send(link, message, timeout_s, accepted_late)
+        except TimeoutError as error:
+            self.discard()
+            raise self._pool.late.unanswered(timeout_s) from error
         except Exception as error:
             self.discard()
-            raise classify(error) from error
+            raise self._pool.judged(transfer, error) from error
+        self._pool.suspects.accepted += 1
+        if self._pool.suspects:
+            self._pool.suspects.clear(transfer)
+
+    async def _send(
+        self,
+        link: ServiceBusSender,
+        message: AmqpAnnotatedMessage | ServiceBusMessageBatch,
+        timeout_s: float,
+        accepted_late: Callable[[], None],
+    ) -> None:
+        sending = asyncio.create_task(link.send_messages(message, timeout=timeout_s + GRACE_S))
+        began = time.monotonic()
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            # By the timeout, too. Its link is kept for a while, and used for nothing else.
+            self._link = self._limits = None
+            self._pool.await_late(link, sending, began, accepted_late)
+            raise
 
     async def _open(self, timeout_s: float) -> ServiceBusSender:
         if self._link is None or self._limits is None:
@@ -103,6 +142,9 @@ class SenderPool:
         self._free = asyncio.Semaphore(size)
         self._idle: list[PooledSender] = []
         self._closing: set[asyncio.Task[None]] = set()
+        self._unanswered: set[asyncio.Task[None]] = set()
+        self.late = Late()
+        self.suspects = Suspects()
         self.topic = topic
         self.size = size
 
@@ -134,20 +176,96 @@ class SenderPool:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
+    def await_late(
+        self,
+        link: ServiceBusSender,
+        sending: asyncio.Task[None],
+        began: float,
+        accepted_late: Callable[[], None],
+    ) -> None:
+        """Note in the background whether a transfer that was given up is accepted, and close its link."""
+        work = self._until_answered(link, sending, began, accepted_late)
+        task = asyncio.create_task(work)
+        self._unanswered.add(task)
+        task.add_done_callback(self._unanswered.discard)
+
+    async def _until_answered(
+        self,
+        link: ServiceBusSender,
+        sending: asyncio.Task[None],
+        began: float,
+        accepted_late: Callable[[], None],
+    ) -> None:
+        try:
+            # What has not left this process must not leave later, behind its successor.
+            if sending.done() or _has_left(link):
+                await asyncio.wait({sending}, timeout=GRACE_S)
+        finally:
+            if not sending.done():
+                sending.cancel()
+            elif not sending.cancelled() and sending.exception() is None:
+                self.late.note(time.monotonic() - began)
+                accepted_late()
+            self.give_up(link)
+
+    def judged(self, transfer: Transfer, error: Exception) -> SendError:
+        """Classify what a send has raised; a transfer that ends its links again and again is refused."""
+        found = classify(error)
+        if isinstance(found, PoisonError) or (isinstance(found, RetryableError) and found.refused):
+            self.suspects.clear(transfer)
+        elif isinstance(found, RetryableError) and not found.busy and _ended_link(error):
+            # Nothing else was in flight on it.
+            return is_the_cause(found) if self.suspects.ended(transfer, 1) else found
+        return found
+
     async def close(self) -> None:
         """Close every sender that is not in use, and the client."""
         idle, self._idle = self._idle, []
+        for task in self._unanswered:
+            task.cancel()
+        await asyncio.gather(*self._unanswered, return_exceptions=True)
         await asyncio.gather(*(sender.close() for sender in idle), *self._closing)
         await self._client.close()
 
 
 async def _close(link: ServiceBusSender) -> None:
+    socket = _socket(link)
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await link.close()
-    except (AzureError, OSError) as error:
+    except Exception as error:  # noqa: BLE001
         # The link is discarded either way; what it had not sent is sent again on another.
         logger.debug("closing a sender: %s", error)
+    finally:
+        # The SDK leaves the socket of a connection open that it has not opened whole, or cannot close.
+        if socket is not None:
+            socket.abort()
+
+
+def _socket(link: ServiceBusSender) -> asyncio.WriteTransport | None:
+    """The SDK's (7.15.0) transport of bytes; None where there is none, or another SDK has it elsewhere."""
+    found: Any = link
+    for name in ("_handler", "_connection", "_transport", "writer", "transport"):
+        found = getattr(found, name, None)
+    return found  # type: ignore[no-any-return]
+
+
+def _has_left(link: ServiceBusSender) -> bool:
+    """Whether all of a transfer is known to have left this process."""
+    socket = _socket(link)
+    try:
+        handler: Any = link._handler
+        pending = handler._link._pending_deliveries
+        return socket is not None and not socket.get_write_buffer_size() and all(each.sent for each in pending)
+    except AttributeError:
+        return False
+
+
+def _ended_link(error: Exception) -> bool:
+    """Whether the link or the connection ended while a transfer was in flight."""
+    return isinstance(error, ServiceBusConnectionError | ServiceBusCommunicationError) or (
+        isinstance(error, ServiceBusError) and isinstance(error.inner_exception, AMQPException)
+    )
 
 
 async def _for_sdk(transfer: Transfer, link: ServiceBusSender) -> AmqpAnnotatedMessage | ServiceBusMessageBatch:

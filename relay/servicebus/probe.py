@@ -40,7 +40,7 @@ class Probe:
                     raise StaleClearanceError("the event to repeat may not be known to the topic any more")
 
             try:
-                await sender.send(alone(witness, self._message_of), timeout_s, may_send)
+                await sender.send(alone(witness, self._message_of), timeout_s, may_send, self._evidence.repeated)
             except SendError as error:
                 logger.debug("the repeat of an accepted event was not accepted: %s", error)
             else:

@@ -58,18 +58,31 @@ class Sender(Protocol):
             RetryableError, ConfigurationError: It was not so far within `timeout_s` seconds.
         """
 
-    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
-        """Send once. Returns when the service has accepted the transfer.
+    async def send(
+        self,
+        transfer: Transfer,
+        timeout_s: float,
+        may_send: Callable[[], None],
+        accepted_late: Callable[[], None],
+        wait_s: float | None = None,
+    ) -> None:
+        """Send until the service has accepted the transfer, which may be sent more than once.
 
         Args:
             transfer: What to send.
-            timeout_s: Seconds until then, opening a link included.
-            may_send: Called when everything is ready, with nothing that takes time between it and the transfer. It
-                raises a SendError to prevent that.
+            timeout_s: Seconds for the service to answer, opening a link included.
+            may_send: Called when everything is ready, with nothing that takes time between it and the transfer,
+                and again before the rest of a transfer that had to wait. It raises a SendError to prevent that.
+            accepted_late: Called at most once, where the service accepts the transfer after this has raised.
+            wait_s: Seconds until the attempt ends; `timeout_s` if None. They limit how long a transfer that may
+                have ended a link waits to be sent apart from others, which does not count towards `timeout_s`.
 
         Raises:
             PoisonError: The service refused the content of this very transfer.
-            SendError: It was not accepted, or it is not known what became of it.
+            RetryableError: It was not accepted, or it is not known what became of it. It is `refused` where the
+                cause is this very transfer: the service has answered it with an error, or has ended its link again
+                and again while nothing else was in flight, and accepted others.
+            SendError: Nothing can be sent, or `may_send` has prevented it.
         """
 
 

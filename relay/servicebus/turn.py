@@ -158,11 +158,13 @@ class Turn:
         """Returns the seconds until it was accepted, pauses included."""
         began = now = time.monotonic()
         may_send = partial(self._rules.clearance.check, transfer.events[0])
+        accepted_late = partial(self._note_accepted, transfer.events)
         for pause_s in (*self._rules.pauses_s, None):
             unused_s = began + self._rules.send_timeout_s - now
             left_s = self._rules.deadline.left_s(at_most=max(unused_s, 0.001))
+            wait_s = self._rules.deadline.left_s(at_most=self._rules.deadline.lasts_s)
             try:
-                await self._sender.send(transfer, left_s, may_send)
+                await self._sender.send(transfer, left_s, may_send, accepted_late, wait_s)
                 break
             except RetryableError as error:
                 if pause_s is None:
@@ -174,11 +176,14 @@ class Turn:
             now = time.monotonic()
         return time.monotonic() - began
 
-    def _accept(self, transfer: Transfer, duration_s: float) -> None:
-        events = transfer.events
-        self._evidence.accepted(events, witness=_witness(transfer))
+    def _note_accepted(self, events: Sequence[Event], witness: Event | None = None) -> None:
+        self._evidence.accepted(events, witness)
         for event in events:
             self._ledger.add(event.partition_key, event.id)
+
+    def _accept(self, transfer: Transfer, duration_s: float) -> None:
+        events = transfer.events
+        self._note_accepted(events, _witness(transfer))
         self._outcome.published += len(events)
         self._outcome.sends += 1
         instruments.accepted(events, duration_s)

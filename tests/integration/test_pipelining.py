@@ -23,10 +23,11 @@ from relay.events import Event
 from relay.ledger import AcceptedLedger
 from relay.servicebus import publisher
 from relay.servicebus.messages import plain
-from relay.servicebus.pipelined import lanes
-from relay.servicebus.pipelined.lanes import PipelinedSenders
-from relay.servicebus.pipelined.link import Link
+from relay.servicebus.pipelined import lanes, link
+from relay.servicebus.pipelined.lanes import PipelinedSender, PipelinedSenders
+from relay.servicebus.pipelined.link import Link, LinkLostError
 from relay.servicebus.publisher import ServiceBusPublisher
+from relay.servicebus.transfers import Transfer
 from relay.servicebus.turn import Turn
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import answer_oversized, inject, topic_counts
@@ -45,7 +46,7 @@ async def test_no_transfer_leaves_without_credit(
     servicebus.broker.edges.odds = Odds(delayed=0.0, little_credit=1.0)
     if not heeds_credit:
         unlimited = property(lambda self: 10**9, lambda self, value: None)
-        monkeypatch.setattr(Link, "_delivery_limit", unlimited, raising=False)
+        monkeypatch.setattr(link, "Credit", type("Unlimited", (link.Credit,), {"delivery_limit": unlimited}))
     relay = make_relay()
 
     outcome = await relay.handle(of_keys(200), "i1")
@@ -96,9 +97,9 @@ class _SettledWhenSent(Link):
 
     def _begin_next(self) -> bool:
         begun = super()._begin_next()
-        for delivery in self._unsettled.values():
-            if not delivery.settled.done():
-                delivery.settled.set_result(None)
+        for delivery in self._deliveries.unsettled.values():
+            if not delivery.result.done():
+                delivery.result.set_result(None)
         return begun
 
 
@@ -118,13 +119,16 @@ async def test_only_a_disposition_settles_a_transfer(
     assert ((await topic_counts(servicebus.admin_port))["accepted"] == 21) is waits
 
 
+def _not_suspected(self: PipelinedSender, transfer: Transfer, error: LinkLostError) -> None:
+    raise error
+
+
 @pytest.mark.parametrize("apart", [True, False], ids=["sent apart", "control: sent with the others"])
 async def test_a_transfer_that_ends_the_link_holds_up_no_other_key(
     make_relay: RelayMaker, servicebus: ServiceBusServer, monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
     if not apart:
-        never = property(lambda self: False, lambda self, value: None)
-        monkeypatch.setattr(lanes.PipelinedSender, "_is_suspect", never, raising=False)
+        monkeypatch.setattr(PipelinedSender, "_suspect", _not_suspected)
     # The limit is lower than the open link knows, and is announced by a detach alone.
     await answer_oversized(servicebus.admin_port, "detached-without-disposition")
     relay = make_relay()

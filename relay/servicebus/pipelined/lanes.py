@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
+from typing import Any
 
 from azure.servicebus.aio import ServiceBusClient
 
-from relay.errors import RetryableError
+from relay.errors import PoisonError, RetryableError
+from relay.servicebus.late import GRACE_S, Late
 from relay.servicebus.pipelined import sdk
+from relay.servicebus.pipelined.apart import Groups
 from relay.servicebus.pipelined.link import Link, LinkLostError
 from relay.servicebus.refusals import classify
+from relay.servicebus.suspects import Suspects, is_the_cause
 from relay.servicebus.transfers import LinkLimits, Transfer
 
-# For what is still in flight on a link that takes nothing new.
-_GRACE_S = 30.0
+# Maximum for a connection and its link to open. It takes half a second, and the first token up to some seconds.
+_OPEN_TIMEOUT_S = 15.0
+# Maximum for tasks to end that were cancelled.
+_CLOSE_TIMEOUT_S = 15.0
 
 
 class Lane:
     """One link at a time, opened when it is needed, and replaced when it has ended."""
 
-    def __init__(self, client: ServiceBusClient, topic: str) -> None:
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        topic: str,
+        accepted_late: Callable[[float], None],
+        open_timeout_s: float,
+    ) -> None:
         self._client = client
         self._topic = topic
+        self._accepted_late = accepted_late
+        self._open_timeout_s = open_timeout_s
         self._link: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
-        self._closing: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
         self.different_sdk: str | None = None
         """Why no link can be opened with this SDK; None as far as is known."""
 
@@ -48,25 +62,43 @@ class Lane:
                 # The others go on waiting for it when one gives up.
                 return await asyncio.shield(self._opening)
         except TimeoutError as error:
-            raise classify(error) from error
+            raise RetryableError(f"No link to Service Bus was opened within {timeout_s:.3g} s.") from error
 
     async def _open(self) -> Link:
+        """A link; one that the peer does not open in time is discarded, and does not hold up the next."""
+        opening = asyncio.create_task(self._connect())
         try:
-            self._link = await Link.open(await sdk.Connection.open(self._client, self._topic))
+            # The SDK's waits can swallow a cancellation before Python 3.12, so it is not waited for.
+            await asyncio.wait({opening}, timeout=self._open_timeout_s)
+            if not opening.done():
+                raise RetryableError(
+                    f"Service Bus did not open a link within {self._open_timeout_s:g} s. The connection is "
+                    "discarded, and the next attempt opens another one."
+                )
+            self._link = opening.result()
             return self._link
         except sdk.DifferentSdkError as error:
             self.different_sdk = str(error)
             raise RetryableError(f"{error}. The next attempt sends through the pool of senders.") from error
         finally:
             self._opening = None
+            if self._link is None:
+                opening.cancel()
+                self._start(_discard(opening))
+
+    async def _connect(self) -> Link:
+        return await Link.open(await sdk.Connection.open(self._client, self._topic), self._accepted_late)
 
     def _give_up(self) -> None:
         """Close the link in the background, when what is in flight on it is settled."""
         link, self._link = self._link, None
         if link is not None:
-            task = asyncio.create_task(link.close(_GRACE_S))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._start(link.close(GRACE_S))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def close(self) -> None:
         """Close the link, and those that were given up."""
@@ -74,25 +106,38 @@ class Lane:
         if opening is not None:
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
-        for task in tuple(self._closing):
-            task.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
         link, self._link = self._link, None
         if link is not None:
             await link.close()
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background, timeout=_CLOSE_TIMEOUT_S)
+
+
+async def _discard(opening: asyncio.Task[Link]) -> None:
+    """Wait until the opening of a link has ended, and close the link if it was opened after all."""
+    await asyncio.wait({opening})
+    if not opening.cancelled() and opening.exception() is None:
+        await opening.result().close()
+
+
+def _note(opening: asyncio.Task[Link]) -> None:
+    """Take note of the error, which is raised to those who wait, if anyone still does."""
+    if not opening.cancelled():
+        opening.exception()
 
 
 class PipelinedSender:
     """A partition key's access to the link, for one turn.
 
-    A link that the peer has detached with an error ends for every key that has a transfer in flight on it, and any
-    of these may be the cause. So such a key sends its next transfer by itself, on a link where nothing else is in
-    flight: the others go on, and what happens there is about this transfer.
+    A link that the peer ends is lost for every key that has a transfer in flight on it, and any of these may be
+    the cause. So such a key sends its transfer again on a second link, in groups that are halved until it is by
+    itself. The others go on, and what happens there is about this transfer.
     """
 
     def __init__(self, lanes: PipelinedSenders) -> None:
         self._lanes = lanes
-        self._is_suspect = False
 
     async def __aenter__(self) -> PipelinedSender:
         await self._lanes.free.acquire()
@@ -115,47 +160,100 @@ class PipelinedSender:
         try:
             async with asyncio.timeout(timeout_s):
                 while not link.has_room.is_set():
-                    # All that wait go on at once, and the first may take the room there is.
+                    # All waiters wake together; the first may use up the space.
                     await link.has_room.wait()
         except TimeoutError as error:
             raise classify(error) from error
         return link.limits
 
-    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
+    async def send(
+        self,
+        transfer: Transfer,
+        timeout_s: float,
+        may_send: Callable[[], None],
+        accepted_late: Callable[[], None],
+        wait_s: float | None = None,
+    ) -> None:
         """As `transfers.Sender`."""
-        try:
-            if self._is_suspect:
-                async with asyncio.timeout(timeout_s), self._lanes.one_at_a_time:
-                    link = await self._lanes.apart.link(timeout_s)
-                    await link.send(transfer, timeout_s, may_send)
+        lanes = self._lanes
+        suspects = lanes.suspects
+        ends = asyncio.get_running_loop().time() + (timeout_s if wait_s is None else wait_s)
+        if not (suspects and suspects.among(transfer)):
+            try:
+                link = lanes.shared.open_link or await lanes.shared.link(timeout_s)
+                await link.send(transfer, timeout_s, may_send, accepted_late)
+            except LinkLostError as error:
+                self._suspect(transfer, error)
+            except TimeoutError as error:
+                raise lanes.late.unanswered(timeout_s) from error
             else:
-                link = self._lanes.shared.open_link or await self._lanes.shared.link(timeout_s)
-                await link.send(transfer, timeout_s, may_send)
-        except LinkLostError as error:
-            self._is_suspect = error.by_peer
-            raise
-        except TimeoutError as error:
-            raise classify(error) from error
-        self._is_suspect = False
+                suspects.accepted += 1
+                return
+        while not await self._sent_apart(transfer, timeout_s, may_send, accepted_late, ends):
+            # Its link has ended with others in flight: it is sent again among half as many.
+            pass
 
+    async def _sent_apart(
+        self,
+        transfer: Transfer,
+        timeout_s: float,
+        may_send: Callable[[], None],
+        accepted_late: Callable[[], None],
+        ends: float,
+    ) -> bool:
+        """Send a suspect on the link that has nothing but suspects; returns whether it was accepted."""
+        lanes = self._lanes
+        suspects = lanes.suspects
+        async with lanes.groups.turn(suspects.among(transfer), ends):
+            timeout_s = min(timeout_s, max(0.001, ends - asyncio.get_running_loop().time()))
+            try:
+                link = await lanes.apart.link(timeout_s)
+                await link.send(transfer, timeout_s, may_send, accepted_late)
+            except LinkLostError as error:
+                self._suspect(transfer, error)
+                return False
+            except TimeoutError as error:
+                raise lanes.late.unanswered(timeout_s) from error
+            except (PoisonError, RetryableError) as error:
+                if isinstance(error, PoisonError) or error.refused:
+                    suspects.clear(transfer)
+                raise
+        suspects.accepted += 1
+        suspects.clear(transfer)
+        return True
 
-def _note(opening: asyncio.Task[Link]) -> None:
-    """Take note of the error, which is raised to those who wait, if anyone still does."""
-    if not opening.cancelled():
-        opening.exception()
+    def _suspect(self, transfer: Transfer, error: LinkLostError) -> None:
+        """Note the end of the link. Returns where the transfer is to be sent again, in a smaller group."""
+        if not error.in_flight:
+            raise error
+        if self._lanes.suspects.ended(transfer, error.in_flight):
+            raise is_the_cause(error) from error
+        if error.in_flight == 1:
+            raise error
 
 
 class PipelinedSenders:
     """Senders to one topic over one link, and a second one for transfers that are sent apart."""
 
-    def __init__(self, client: ServiceBusClient, topic: str, size: int) -> None:
-        """`size`: how many partition keys may send at a time. The client is closed by its owner."""
+    def __init__(
+        self, client: ServiceBusClient, topic: str, size: int, *, open_timeout_s: float = _OPEN_TIMEOUT_S
+    ) -> None:
+        """The client is closed by its owner.
+
+        Args:
+            client: A client without retries of its own.
+            topic: The topic's name.
+            size: Maximum number of partition keys that send at a time.
+            open_timeout_s: Seconds after which a connection that does not open is discarded.
+        """
         self.free = asyncio.Semaphore(size)
         self.topic = topic
         self.size = size
-        self.shared = Lane(client, topic)
-        self.apart = Lane(client, topic)
-        self.one_at_a_time = asyncio.Lock()
+        self.late = Late()
+        self.shared = Lane(client, topic, self.late.note, open_timeout_s)
+        self.apart = Lane(client, topic, self.late.note, open_timeout_s)
+        self.groups = Groups()
+        self.suspects = Suspects()
 
     @property
     def different_sdk(self) -> str | None:

@@ -2,40 +2,42 @@
 
 A delivery leaves when the peer has granted credit for it and the session's window has room for its frames, in the
 order in which it was given. It is settled by its own disposition, whenever that comes, and by nothing else.
+What is done with each frame of the peer is a table: `states`.
 http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transport-v1.0-os.html, parts 2.5.6, 2.6.7 and 2.6.12
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import uuid
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from relay.errors import RetryableError, SendError
 from relay.servicebus.pipelined import frames, sdk
+from relay.servicebus.pipelined.credit import SERIAL, Credit
+from relay.servicebus.pipelined.deliveries import Deliveries, Delivery
+from relay.servicebus.pipelined.states import REACTIONS, ROUTES, Channel, Reaction, Route, State
 from relay.servicebus.transfers import LinkLimits, Transfer
 
 IN_FLIGHT = 256
-"""The most deliveries that are sent and not settled."""
+"""Maximum number of deliveries that are sent and not settled."""
 
 # The SDK's session has channel 1; the numbers of the two sides are independent.
 _CHANNEL = 2
 _HANDLE = 0
 # Transfers that the peer may send us on this session: it sends none.
 _INCOMING_WINDOW = 1
-# So much is written at once, while the next transfers are encoded. Less waits for what else comes in the same turn
-# of the loop: a write takes as long as encoding a transfer.
+# Bytes that are written at once, while the next transfers are encoded. Less waits for what else comes in the same
+# turn of the loop: a write takes as long as encoding a transfer.
 _SOON_BYTES = 4_096
-# The most in one write, and in this process' buffers.
+# Maximum in one write, and in this process' buffers.
 _WRITE_BYTES = 65_536
-# Of transfers that are not settled: enough to keep a link busy, and little beside a batch for each key.
-_HELD_BYTES = 4_194_304
 _KEEP_ALIVE_S = 1.0
-_SERIAL = 2**32
+# Maximum for the tasks of a link to end once they are cancelled.
+_CLOSE_TIMEOUT_S = 5.0
 
 _BATCH_LIMIT_PROPERTY = b"com.microsoft:max-message-batch-size"
 # What the SDK assumes where a link does not say: 1 MiB, and 256 KiB for a batch below Premium's limit.
@@ -47,69 +49,56 @@ class LinkLostError(RetryableError):
     """The link ended before a delivery was settled: it is not known whether it was accepted.
 
     Attributes:
-        by_peer: The peer has detached the link with an error, which one of the deliveries in flight may have
-            caused.
+        in_flight: Number of deliveries in flight when the peer ended the link, this one included: any of them may
+            be the cause. 0 where this one had not been begun, or where the peer did not end it.
     """
 
-    def __init__(self, message: str, *, by_peer: bool) -> None:
+    def __init__(self, message: str, *, in_flight: int = 0) -> None:
         super().__init__(message)
-        self.by_peer = by_peer
-
-
-class _Delivery:
-    __slots__ = ("ends", "may_send", "message_format", "payload", "settled")
-
-    def __init__(
-        self, transfer: Transfer, ends: float, may_send: Callable[[], None], settled: asyncio.Future[None]
-    ) -> None:
-        self.payload = transfer.payload
-        self.message_format = transfer.message_format
-        self.ends = ends
-        self.may_send = may_send
-        self.settled = settled
+        self.in_flight = in_flight
 
 
 class Link:
     """A link to a topic, on a connection that nothing else uses. Made by `open`."""
 
-    def __init__(self, connection: sdk.Connection) -> None:
+    def __init__(self, connection: sdk.Connection, accepted_late: Callable[[float], None]) -> None:
         self._connection = connection
+        self._accepted_late = accepted_late
         self._loop = asyncio.get_running_loop()
-        self._attached: asyncio.Future[None] = self._loop.create_future()
         self._name = f"relay-{uuid.uuid4()}"
-        self._limits: LinkLimits | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._deliveries = Deliveries(self._loop)
+        self._credit = Credit()
+        # Where it is, and what the peer has said of itself.
+        self._state = State.OPENING
+        self._reactions: dict[int, Callable[[list[Any]], None]] = self._reactions_in(State.OPENING)
+        self._attached: asyncio.Future[LinkLimits] = self._loop.create_future()
         self._remote_channel: int | None = None
+        self._remote_handle: int | None = None
         self._lost: SendError | None = None
         self._retired = False
-        self._idle = asyncio.Event()
-        # Deliveries by their ids, which follow one another; those that wait; the frames of the one that is begun.
-        self._unsettled: dict[int, _Delivery] = {}
-        self._waiting: deque[_Delivery] = deque()
-        self._waiting_bytes = 0
-        self._held_bytes = 0
-        self.has_room = asyncio.Event()
-        """Whether more transfers should be encoded for it: those that are not settled take memory."""
-        self.has_room.set()
+        # What is written: the frames left of the delivery that is begun, and when.
+        self._writing: Delivery | None = None
         self._frames: deque[bytes] = deque()
+        self._soon_bytes = 0
         self._pump_is_due = False
         self._is_draining = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._expires = math.inf
-        # What the peer has granted: deliveries on the link, and frames in the session.
-        self._deliveries = 0
-        self._delivery_limit = 0
-        # Its ids follow one another; a drain makes the count above skip some.
-        self._delivery_ids = 0
-        self._transfers = 0
-        self._transfer_limit = 0
-        self._next_incoming_id = 0
 
     @classmethod
-    async def open(cls, connection: sdk.Connection) -> Link:
-        """Begin the session, and attach the link. Raises SendError where the peer refuses it."""
-        link = cls(connection)
-        link._tasks = [asyncio.create_task(link._read()), asyncio.create_task(link._keep_alive())]
+    async def open(cls, connection: sdk.Connection, accepted_late: Callable[[float], None]) -> Link:
+        """Begin the session, and attach the link. It waits for the peer without a limit of its own.
+
+        Args:
+            connection: It is closed where this fails.
+            accepted_late: Called with the seconds that a transfer took, where the peer accepts one after
+                `send` has given up.
+
+        Raises:
+            SendError: The peer refuses it.
+        """
+        link = cls(connection, accepted_late)
+        for work in (link._read(), link._keep_alive(), link._renew()):
+            link._start(work)
         try:
             connection.write(sdk.begin(_CHANNEL, _INCOMING_WINDOW))
             connection.write(sdk.attach(_CHANNEL, _HANDLE, link._name, connection.target))
@@ -122,22 +111,34 @@ class Link:
     @property
     def limits(self) -> LinkLimits:
         """What the link takes."""
-        assert self._limits is not None
-        return self._limits
+        return self._attached.result()
 
     @property
     def is_usable(self) -> bool:
         """Whether new deliveries may be given to it."""
         return self._lost is None and not self._retired
 
-    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
+    @property
+    def has_room(self) -> asyncio.Event:
+        """Whether more transfers should be encoded for it: those that are not settled take memory."""
+        return self._deliveries.has_room
+
+    async def send(
+        self,
+        transfer: Transfer,
+        timeout_s: float,
+        may_send: Callable[[], None],
+        accepted_late: Callable[[], None],
+    ) -> None:
         """Send a transfer once; returns when the peer has accepted it.
 
         Args:
             transfer: What to send.
             timeout_s: Seconds until then. A link on which a transfer has timed out, or was cancelled, is retired:
                 its state is not known.
-            may_send: Called right before its first frame is written; raises a SendError to prevent that.
+            may_send: Called right before its first frame is written, and again before others that had to wait;
+                raises a SendError to prevent that. A delivery that was begun is then aborted.
+            accepted_late: Called where the peer accepts it after this has raised.
 
         Raises:
             LinkLostError: The link has ended, and it is not known what became of the transfer.
@@ -146,31 +147,23 @@ class Link:
         """
         if self._lost is not None:
             raise self._lost
-        ends = self._loop.time() + timeout_s
-        delivery = _Delivery(transfer, ends, may_send, self._loop.create_future())
-        if ends < self._expires:
-            self._expire_at(ends)
-        self._idle.clear()
-        self._waiting.append(delivery)
-        self._waiting_bytes += len(transfer.payload)
-        self._hold(len(transfer.payload))
-        if self._waiting_bytes >= _SOON_BYTES:
+        delivery = Delivery(transfer, timeout_s, may_send, accepted_late, self._loop)
+        self._deliveries.add(delivery)
+        self._soon_bytes += len(transfer.payload)
+        self._deliveries.hold(len(transfer.payload))
+        if self._soon_bytes >= _SOON_BYTES:
             self._pump()
         elif not self._pump_is_due:
             # What the other keys send in this turn of the loop goes out in the same write.
             self._pump_is_due = True
             self._loop.call_soon(self._pump)
         try:
-            await delivery.settled
+            await delivery.result
         except (asyncio.CancelledError, TimeoutError):
-            self.retire()
-            # What has not begun never leaves.
-            with suppress(ValueError):
-                self._waiting.remove(delivery)
-            self._note_idle()
+            self._give_up(delivery)
             raise
         finally:
-            self._hold(-len(transfer.payload))
+            self._deliveries.hold(-len(transfer.payload))
 
     def retire(self) -> None:
         """Take no new deliveries. Those in flight may still be settled."""
@@ -179,168 +172,235 @@ class Link:
     async def close(self, grace_s: float = 0.0) -> None:
         """Detach the link and close its connection, after `grace_s` seconds at most for what is in flight."""
         self.retire()
-        if grace_s and self._lost is None and (self._unsettled or self._waiting):
+        if grace_s and self._lost is None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), grace_s)
+                await asyncio.wait_for(self._deliveries.idle.wait(), grace_s)
         if self._lost is None and self._attached.done():
             self._connection.write(sdk.detach(_CHANNEL, _HANDLE) + sdk.end(_CHANNEL))
-        self._lose(LinkLostError("the link was closed", by_peer=False))
+        self._lose(LinkLostError("the link was closed"))
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSE_TIMEOUT_S)
         await self._connection.close()
 
-    def _expire_at(self, ends: float) -> None:
-        """Look for what has timed out then. One timer for all deliveries: nearly all are settled long before."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._expires = ends
-        self._timer = self._loop.call_at(ends, self._expire) if ends < math.inf else None
+    def _give_up(self, delivery: Delivery) -> None:
+        self.retire()
+        result = delivery.result
+        if not result.cancelled() and result.exception() is None:
+            # Accepted in the same turn of the loop in which the caller was cancelled.
+            delivery.accepted_late()
+        elif delivery is self._writing:
+            self._abort(delivery)
+            self._pump()
+        elif delivery.id is None:
+            # What has not begun never leaves. What has left may still be settled.
+            self._deliveries.forget(delivery)
 
-    def _expire(self) -> None:
-        now = self._loop.time()
-        pending = [each for each in (*self._unsettled.values(), *self._waiting) if not each.settled.done()]
-        for delivery in pending:
-            if delivery.ends <= now:
-                delivery.settled.set_exception(TimeoutError())
-        self._expire_at(min((each.ends for each in pending if each.ends > now), default=math.inf))
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # What goes out
 
     def _pump(self) -> None:
         """Write what the peer has room for."""
         self._pump_is_due = False
-        self._waiting_bytes = 0
+        self._soon_bytes = 0
         if self._lost is not None or self._is_draining:
             return
+        if self._writing is not None:
+            self._ask_again(self._writing)
         out: list[bytes] = []
         size = 0
+        credit = self._credit
         while size < _WRITE_BYTES:
             if self._frames:
-                if self._transfers >= self._transfer_limit:
+                if credit.transfers >= credit.transfer_limit:
                     break
                 out.append(self._frames.popleft())
                 size += len(out[-1])
-                self._transfers += 1
+                credit.transfers += 1
             elif not self._begin_next():
                 break
+        if not self._frames:
+            self._writing = None
         if out:
             self._connection.write(b"".join(out))
         if not self._connection.is_drained or size >= _WRITE_BYTES:
             # Nothing waits in this process' buffers once it was cleared: a process that is frozen would send it
             # when it resumes.
             self._is_draining = True
-            self._tasks.append(asyncio.create_task(self._drain()))
+            self._start(self._drain())
 
     def _begin_next(self) -> bool:
         """Begin the next delivery that may be sent; returns whether there is one."""
-        while self._waiting and self._deliveries < self._delivery_limit and len(self._unsettled) < IN_FLIGHT:
-            delivery = self._waiting.popleft()
-            if delivery.settled.done():
-                continue
+        credit, deliveries = self._credit, self._deliveries
+        if credit.deliveries >= credit.delivery_limit or len(deliveries.unsettled) >= IN_FLIGHT:
+            return False
+        delivery = deliveries.begin_next()
+        if delivery is None or delivery.id is None:
+            return False
+        credit.deliveries += 1
+        self._writing = delivery
+        self._frames.extend(
+            frames.transfer(
+                _CHANNEL,
+                _HANDLE,
+                delivery.id,
+                delivery.message_format,
+                delivery.payload,
+                self._connection.max_frame_bytes,
+            )
+        )
+        return True
+
+    def _ask_again(self, delivery: Delivery) -> None:
+        """Abort the delivery whose frames had to wait, if it may not be sent any more."""
+        if not delivery.result.done():
             try:
                 delivery.may_send()
+                return
             except SendError as error:
-                delivery.settled.set_exception(error)
-                continue
-            delivery_id = self._delivery_ids % _SERIAL
-            self._delivery_ids += 1
-            self._deliveries += 1
-            self._unsettled[delivery_id] = delivery
-            self._frames.extend(
-                frames.transfer(
-                    _CHANNEL,
-                    _HANDLE,
-                    delivery_id,
-                    delivery.message_format,
-                    delivery.payload,
-                    self._connection.max_frame_bytes,
-                )
-            )
-            return True
-        return False
+                delivery.fail(error)
+        self._abort(delivery)
+
+    def _abort(self, delivery: Delivery) -> None:
+        """End a delivery of which frames are left: the peer discards it, and does not settle it."""
+        assert delivery.id is not None
+        self._writing = None
+        self._frames.clear()
+        self._frames.append(frames.abort(_CHANNEL, _HANDLE, delivery.id, delivery.message_format))
+        self._deliveries.forget(delivery)
 
     async def _drain(self) -> None:
         try:
             await self._connection.drained()
         except OSError as error:
-            self._lose(LinkLostError(f"the connection was lost: {error}", by_peer=False))
+            self._lose_by_peer(LinkLostError(f"the connection was lost: {error}"))
         self._is_draining = False
-        self._tasks.remove(asyncio.current_task())  # type: ignore[arg-type]
         self._pump()
 
     async def _keep_alive(self) -> None:
-        try:
+        with self._losing_unless("the connection could not be kept"):
             while self._lost is None:
                 await asyncio.sleep(_KEEP_ALIVE_S)
-                await self._connection.keep_alive()
-        except SendError as error:
-            self._lose(error)
-        except Exception as error:
-            self._lose(LinkLostError(f"the connection could not be kept: {error!r}", by_peer=False))
-            raise
+                self._connection.keep_alive()
+
+    async def _renew(self) -> None:
+        with self._losing_unless("the token could not be renewed"):
+            while self._lost is None:
+                await asyncio.sleep(_KEEP_ALIVE_S)
+                await self._connection.renew()
 
     # What comes in
 
     async def _read(self) -> None:
-        try:
+        with self._losing_unless("the peer's frames could not be read"):
             while True:
                 for frame in await self._connection.read():
-                    performative = memoryview(frame)[frame[4] * 4 :]
                     channel = int.from_bytes(frame[6:8], "big")
-                    if channel == self._remote_channel:
-                        self._receive(*sdk.decode(performative))
-                    elif performative[2] == frames.BEGIN:
-                        self._begun(channel, sdk.decode(performative)[1])
+                    kind, fields = sdk.decode(memoryview(frame)[frame[4] * 4 :])
+                    if channel == self._remote_channel and kind in self._reactions:
+                        self._reactions[kind](fields)
                     else:
-                        if performative[2] == frames.CLOSE:
-                            self._closed(sdk.decode(performative)[1])
-                        await self._connection.give_back(channel, performative)
-        except OSError as error:
-            self._lose(LinkLostError(f"the connection was lost: {error}", by_peer=False))
-        except Exception as error:
-            self._lose(LinkLostError(f"the peer's frames could not be read: {error!r}", by_peer=False))
-            raise
+                        await self._take(channel, kind, fields)
+
+    async def _take(self, channel: int, kind: int, fields: list[Any]) -> None:
+        """A frame that is not of the link's session."""
+        route = self._route(channel, kind)
+        if route is Route.BEGIN:
+            self._begun(channel, fields)
+        elif route is Route.SDK:
+            await self._connection.give_back(channel, kind, fields)
+        elif route is Route.SDK_ENDED:
+            self._lose_by_peer(_lost("the peer has ended the session of the tokens", fields[0], sdk.link_lost))
+        elif route is Route.CLOSED:
+            self._lose_by_peer(_lost("the peer has closed the connection", fields[0], sdk.connection_lost))
+            await self._connection.give_back(channel, kind, fields)
+        elif route is Route.VIOLATION:
+            self._violated(kind)
+
+    def _route(self, channel: int, kind: int) -> Route:
+        if channel == self._remote_channel:
+            whose = Channel.OURS
+        elif self._connection.is_of_sdk(channel):
+            whose = Channel.SDK
+        else:
+            whose = Channel.OTHER
+        return ROUTES[whose].get(kind, Route.VIOLATION)
 
     def _begun(self, channel: int, fields: list[Any]) -> None:
+        if fields[0] is None:
+            # The peer has begun a session of its own, in which nobody takes part.
+            return
+        if fields[0] != _CHANNEL or self._remote_channel is not None:
+            self._violated(frames.BEGIN)
+            return
         self._remote_channel = channel
-        self._next_incoming_id = fields[1]
-        self._transfer_limit = fields[2]
+        self._credit.begun(fields[1], fields[2])
 
-    def _receive(self, kind: int, fields: list[Any]) -> None:
-        if kind == frames.DISPOSITION:
-            self._settle(fields)
-        elif kind == frames.FLOW:
-            self._flow(fields)
-        elif kind == frames.ATTACH:
-            self._attach(fields)
-        elif kind in (frames.DETACH, frames.END):
-            self._ended(sdk.AmqpError.of(fields[2] if kind == frames.DETACH else fields[0]), kind)
+    def _reactions_in(self, state: State) -> dict[int, Callable[[list[Any]], None]]:
+        methods: dict[Reaction, Callable[[list[Any]], None]] = {
+            Reaction.ATTACH: self._attach,
+            Reaction.SESSION_FLOW: self._session_flow,
+            Reaction.FLOW: self._flow,
+            Reaction.SETTLE: self._settle,
+            Reaction.IGNORE: lambda _: None,
+        }
+        ends = {frames.DETACH: self._detached, frames.END: self._session_ended}
+        made: dict[int, Callable[[list[Any]], None]] = {}
+        for kind, reaction in REACTIONS[state].items():
+            if reaction is Reaction.ENDED:
+                made[kind] = ends[kind]
+            else:
+                made[kind] = methods.get(reaction, lambda _, kind=kind: self._violated(kind))
+        return made
+
+    def _enter(self, state: State) -> None:
+        self._state = state
+        self._reactions = self._reactions_in(state)
 
     def _attach(self, fields: list[Any]) -> None:
+        if fields[0] not in (self._name, self._name.encode()):
+            # A link that the peer begins in our session.
+            self._violated(frames.ATTACH)
+            return
+        self._remote_handle = fields[1]
         if fields[6] is None:
-            # The peer has no such target: a detach follows, which says why.
+            self._enter(State.REFUSED)
             return
         properties = fields[13] or {}
         message = fields[10] or _NO_MESSAGE_LIMIT
         batch = properties.get(_BATCH_LIMIT_PROPERTY)
         if batch is None:
             batch = message if message >= _NO_MESSAGE_LIMIT else _STANDARD_BATCH
-        self._limits = LinkLimits(min(batch, message), message)
+        self._enter(State.OPEN)
         if not self._attached.done():
-            self._attached.set_result(None)
+            self._attached.set_result(LinkLimits(min(batch, message), message))
+
+    def _session_flow(self, fields: list[Any]) -> None:
+        if fields[4] not in (None, self._remote_handle):
+            self._violated(frames.FLOW)
+            return
+        self._credit.session_flow(fields)
+        if fields[9]:
+            self._tell_flow()
 
     def _flow(self, fields: list[Any]) -> None:
-        next_incoming_id, window, next_outgoing_id, _, handle, count, credit, _, drain, echo, _ = fields
-        self._next_incoming_id = next_outgoing_id
-        # The peer counts from what it has received; before our first frame, it may not know the id.
-        self._transfer_limit = _unwrapped(next_incoming_id or 0, self._transfers) + window
+        handle, drain, echo = fields[4], fields[8], fields[9]
+        if handle not in (None, self._remote_handle):
+            self._violated(frames.FLOW)
+            return
+        credit = self._credit
+        credit.session_flow(fields)
         if handle is not None:
-            self._delivery_limit = _unwrapped(count or 0, self._deliveries) + (credit or 0)
+            credit.link_flow(fields)
             if drain:
                 # Nothing is held back for later: the peer takes back the credit that is not used.
                 self._pump()
-                self._deliveries = max(self._deliveries, self._delivery_limit)
+                credit.drained()
         if drain or echo:
             self._tell_flow()
         self._pump()
@@ -349,98 +409,83 @@ class Link:
         self._connection.write(
             sdk.flow(
                 _CHANNEL,
-                _HANDLE,
-                next_incoming_id=self._next_incoming_id,
+                _HANDLE if self._state is State.OPEN else None,
+                next_incoming_id=self._credit.next_incoming_id,
                 window=_INCOMING_WINDOW,
-                next_outgoing_id=self._transfers % _SERIAL,
-                delivery_count=self._deliveries % _SERIAL,
-                link_credit=max(0, self._delivery_limit - self._deliveries),
+                next_outgoing_id=self._credit.transfers % SERIAL,
+                delivery_count=self._credit.deliveries % SERIAL,
+                link_credit=self._credit.left,
             )
         )
 
     def _settle(self, fields: list[Any]) -> None:
-        _, first, last, settled, state, _ = fields
-        if not settled:
-            # Not the end of it: with this settle mode, the peer settles each delivery itself.
+        is_receiver, first, last, settled, state = fields[:5]
+        if not is_receiver:
+            # About deliveries of the peer, of which there are none.
             return
-        for delivery_id in self._unsettled_between(first, first if last is None else last):
-            delivery = self._unsettled.pop(delivery_id)
-            if delivery.settled.done():
-                continue
-            if state and sdk.ACCEPTED in state:
-                delivery.settled.set_result(None)
-            else:
-                delivery.settled.set_exception(_outcome(state))
-        if self._waiting:
+        for delivery in self._deliveries.between(first, first if last is None else last):
+            if delivery.outcome is None and state and sdk.is_outcome(state):
+                # The first outcome stands, whatever comes with the settlement.
+                delivery.outcome = state
+            if settled:
+                self._deliveries.forget(delivery)
+                if delivery is self._writing:
+                    # Settled before its last frame has left, so these are of no use.
+                    self._abort(delivery)
+                if delivery.settle():
+                    self._accepted_late(self._loop.time() - delivery.ends + delivery.timeout_s)
+        if self._deliveries.waiting:
             self._pump()
-        self._note_idle()
-
-    def _unsettled_between(self, first: int, last: int) -> list[int]:
-        """The ids from `first` to `last`, which are serial numbers, of deliveries that are not settled."""
-        further = (last - first) % _SERIAL
-        if further < len(self._unsettled):
-            ids = ((first + number) % _SERIAL for number in range(further + 1))
-            return [each for each in ids if each in self._unsettled]
-        return [each for each in self._unsettled if (each - first) % _SERIAL <= further]
-
-    def _hold(self, more_bytes: int) -> None:
-        self._held_bytes += more_bytes
-        if self._held_bytes >= _HELD_BYTES:
-            self.has_room.clear()
-        else:
-            self.has_room.set()
-
-    def _note_idle(self) -> None:
-        if not self._unsettled and not self._waiting:
-            self._idle.set()
 
     # The end
 
-    def _ended(self, error: sdk.AmqpError | None, kind: int) -> None:
-        self._connection.write(sdk.detach(_CHANNEL, _HANDLE) if kind == frames.DETACH else sdk.end(_CHANNEL))
-        if error is None:
-            self._lose(LinkLostError("the peer has detached the link without a reason", by_peer=False))
+    def _detached(self, fields: list[Any]) -> None:
+        if self._remote_handle is not None and fields[0] != self._remote_handle:
+            self._violated(frames.DETACH)
             return
-        lost = sdk.link_lost(error)
-        if isinstance(lost, RetryableError):
-            lost = LinkLostError(str(lost), by_peer=True)
-        self._lose(lost)
+        self._connection.write(sdk.detach(_CHANNEL, _HANDLE))
+        self._lose_by_peer(_lost("the peer has detached the link without a reason", fields[2], sdk.link_lost))
 
-    def _closed(self, fields: list[Any]) -> None:
-        error = sdk.AmqpError.of(fields[0])
-        self._lose(
-            LinkLostError("the peer has closed the connection", by_peer=False)
-            if error is None
-            else sdk.connection_lost(error)
-        )
+    def _session_ended(self, fields: list[Any]) -> None:
+        self._connection.write(sdk.end(_CHANNEL))
+        self._lose_by_peer(_lost("the peer has ended the session without a reason", fields[0], sdk.link_lost))
 
-    def _lose(self, error: SendError) -> None:
-        """The link is over: what becomes of the deliveries that are not settled is not known."""
+    def _violated(self, kind: int) -> None:
+        self._lose_by_peer(LinkLostError(f"the peer has sent a frame {kind:#x} that AMQP does not allow here"))
+
+    @contextmanager
+    def _losing_unless(self, doing: str) -> Iterator[None]:
+        """The link is lost where a task of it fails."""
+        try:
+            yield
+        except OSError as error:
+            self._lose_by_peer(LinkLostError(f"the connection was lost: {error}"))
+        except SendError as error:
+            self._lose(error)
+        except Exception as error:  # noqa: BLE001
+            self._lose_by_peer(LinkLostError(f"{doing}: {error!r}"))
+
+    def _lose_by_peer(self, error: SendError) -> None:
+        """The peer has ended the link: those in flight are suspects, unless it says that the cause is another."""
+        if isinstance(error, RetryableError) and not error.busy:
+            in_flight = len(self._deliveries.unsettled)
+            self._lose(LinkLostError(str(error)), LinkLostError(str(error), in_flight=in_flight))
+        else:
+            self._lose(error)
+
+    def _lose(self, error: SendError, in_flight: SendError | None = None) -> None:
+        """The link is over; `in_flight` is what those in flight get instead of `error`."""
         if self._lost is not None:
             return
         self._lost = error
+        self._enter(State.OVER)
         if not self._attached.done():
             self._attached.set_exception(error)
-        for delivery in (*self._unsettled.values(), *self._waiting):
-            if not delivery.settled.done():
-                delivery.settled.set_exception(error)
-        self._unsettled.clear()
-        self._waiting.clear()
-        self._expire_at(math.inf)
+        self._deliveries.lose(in_flight or error, error)
         self._frames.clear()
-        self._idle.set()
+        self._writing = None
 
 
-def _outcome(state: Any) -> SendError:
-    """The error of a delivery that was not accepted."""
-    if state and sdk.REJECTED in state:
-        fields = state[sdk.REJECTED]
-        if error := sdk.AmqpError.of(fields[0] if fields else None):
-            return sdk.refused(error)
-    # Released or modified: not processed, for a reason the peer does not say. Or settled without an outcome.
-    return RetryableError("Service Bus has not accepted the message, and gives no reason.", refused=True)
-
-
-def _unwrapped(serial: int, near: int) -> int:
-    """The number that a serial of 32 bits stands for: the one nearest to `near`, which counts on."""
-    return near + (serial - near + _SERIAL // 2) % _SERIAL - _SERIAL // 2
+def _lost(without_reason: str, fields: Any, as_error: Callable[[sdk.AmqpError], SendError]) -> SendError:
+    error = sdk.AmqpError.of(fields)
+    return LinkLostError(without_reason) if error is None else as_error(error)

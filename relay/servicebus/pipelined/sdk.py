@@ -11,10 +11,11 @@ ServiceBusSender keeps one transfer in flight at a time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,9 @@ from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.aio._async_utils import create_authentication
 
-from relay.errors import SendError
+from relay.errors import RetryableError, SendError
+from relay.servicebus.pipelined import values
+from relay.servicebus.pipelined.frames import CLOSE
 from relay.servicebus.refusals import classify
 
 TESTED_VERSIONS = ("7.15.0",)
@@ -39,11 +42,15 @@ TESTED_VERSIONS = ("7.15.0",)
 ACCEPTED = "accepted"
 REJECTED = "rejected"
 """As `decode` names outcomes, each with its fields."""
+_RECEIVED = "received"
 
 _CHUNK_BYTES = 65_536
 _LOOK_S = 0.002
 _EMPTY_FRAME = bytes((0, 0, 0, 8, 2, 0, 0, 0))
 _CLOSE_TIMEOUT_S = 5.0
+# Maximum for the credential and the peer together to renew a token, a tenth of whose life is left by then.
+_RENEW_TIMEOUT_S = 30.0
+_SMALL_ULONG = 0x53
 
 logger = logging.getLogger(__name__)
 
@@ -112,23 +119,32 @@ def _classified(error: Exception) -> SendError:
     return classify(PyamqpTransport.create_servicebus_exception(logger, error))
 
 
+@contextlib.contextmanager
+def _as_tested() -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, TypeError) as error:
+        raise DifferentSdkError(f"azure-servicebus is not as expected: {error}") from error
+
+
 class Connection:
     """A connection that the SDK has opened and authenticated, and whose frames are read here."""
 
     def __init__(self, sender: ServiceBusSender) -> None:
         """`sender` has opened nothing yet, and is used for nothing else. `open` makes the connection."""
         self._sender = sender
-        # The SDK's inside has no types to rely on: what is used of it stands in this class.
+        # The SDK's internals are untyped; this class isolates them.
         self._handler: Any = None
         self._sdk: Any = None
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
         self._buffer = bytearray()
         self._wrote_at = time.monotonic()
+        self._renewing_since: float | None = None
 
     @classmethod
     async def open(cls, client: ServiceBusClient, topic: str) -> Connection:
-        """Connect and authenticate for a topic.
+        """Connect and authenticate for a topic. It waits for the peer without a limit of its own.
 
         Raises:
             SendError: The connection or the credentials were refused.
@@ -139,29 +155,34 @@ class Connection:
             await connection._connect()
         except BaseException as error:
             await connection.close()
-            if isinstance(error, AttributeError | TypeError):
-                raise DifferentSdkError(f"azure-servicebus is not as expected: {error}") from error
-            if isinstance(error, Exception):
+            if isinstance(error, Exception) and not isinstance(error, DifferentSdkError):
                 raise _classified(error) from error
             raise
         return connection
 
     async def _connect(self) -> None:
-        self._sender._create_handler(await create_authentication(self._sender))  # type: ignore[no-untyped-call]
-        self._handler = self._sender._handler
-        # Else the SDK, too, would read: whenever its interval is over.
-        self._handler._keep_alive_interval = 0
-        await self._handler.open_async()
-        while not await self._handler.auth_complete_async():
+        with _as_tested():
+            authentication = create_authentication(self._sender)  # type: ignore[no-untyped-call]
+        authenticated = await authentication
+        with _as_tested():
+            self._sender._create_handler(authenticated)
+            self._handler = self._sender._handler
+            # Else the SDK, too, would read: whenever its interval is over.
+            self._handler._keep_alive_interval = 0
+            open_handler, auth_complete = self._handler.open_async, self._handler.auth_complete_async
+        # What these raise is of the peer's making.
+        await open_handler()
+        while not await auth_complete():
             # Each call waits for the peer's next frame, for 0.2 seconds.
             pass
-        self._sdk = self._handler._connection
-        transport = self._sdk._transport
-        self._reader, self._writer = transport.reader, transport.writer
-        self._buffer += transport._read_buffer.read()
-        # Over TLS, asyncio has a second buffer, of what is encrypted and was not taken by the socket.
-        is_secure = self._writer.get_extra_info("ssl_object") is not None
-        self._below = self._writer.transport._ssl_protocol if is_secure else None  # type: ignore[attr-defined]
+        with _as_tested():
+            self._sdk = self._handler._connection
+            transport = self._sdk._transport
+            self._reader, self._writer = transport.reader, transport.writer
+            self._buffer += transport._read_buffer.read()
+            # Over TLS, asyncio has a second buffer, of what is encrypted and was not taken by the socket.
+            is_secure = self._writer.get_extra_info("ssl_object") is not None
+            self._below = self._writer.transport._ssl_protocol if is_secure else None  # type: ignore[attr-defined]
 
     @property
     def target(self) -> str:
@@ -213,38 +234,69 @@ class Connection:
                 raise ConnectionResetError(f"the peer has sent what is no frame: its size would be {size} bytes")
             if end - at < size:
                 break
-            if size > 8:
+            if size > 4 * buffer[at + 4]:
                 frames.append(bytes(buffer[at : at + size]))
             at += size
         del buffer[:at]
         return frames
 
-    async def give_back(self, channel: int, performative: memoryview) -> None:
+    def is_of_sdk(self, channel: int) -> bool:
+        """Whether the peer uses this channel for the SDK's session."""
+        return channel in self._sdk._incoming_endpoints
+
+    async def give_back(self, channel: int, kind: int, fields: list[Any]) -> None:
         """Let the SDK process a frame that is not of the link's session."""
-        await self._sdk._process_incoming_frame(channel, decode_frame(performative))
+        if kind == CLOSE and fields[0]:
+            # The SDK takes it for granted that an error has all its fields.
+            fields[0] = (*fields[0], None, None)[:3]
+        await self._sdk._process_incoming_frame(channel, (kind, fields))
 
-    async def keep_alive(self) -> None:
-        """Renew the token where it is due, and keep the peer's idle timeout from passing. Called every second.
-
-        Raises:
-            SendError: The token could not be renewed.
-        """
-        try:
-            await self._handler._cbs_authenticator.handle_token()
-        except Exception as error:
-            raise _classified(error) from error
+    def keep_alive(self) -> None:
+        """Keep the peer's idle timeout from passing. Called every second."""
         idle_s = self._sdk._remote_idle_timeout
         if idle_s and time.monotonic() - self._wrote_at > idle_s / 2 - 1:
             self.write(_EMPTY_FRAME)
 
+    async def renew(self) -> None:
+        """Renew the token where it is due. Called every second.
+
+        Raises:
+            SendError: The token could not be renewed, or not in time.
+        """
+        now = time.monotonic()
+        try:
+            async with asyncio.timeout(_RENEW_TIMEOUT_S) as limit:
+                is_valid = await self._handler._cbs_authenticator.handle_token()
+        except Exception as error:
+            if limit.expired():
+                raise _not_renewed() from error
+            raise _classified(error) from error
+        if is_valid:
+            self._renewing_since = None
+        elif self._renewing_since is None:
+            self._renewing_since = now
+        elif now - self._renewing_since > _RENEW_TIMEOUT_S:
+            raise _not_renewed()
+
     async def close(self) -> None:
-        """Close the connection; it may have ended before."""
+        """Close the connection; it may have ended before, or may never have been opened."""
+        connection = getattr(self._handler, "_connection", None)
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._sender.close()
         except Exception as error:  # noqa: BLE001
             # Nothing is lost by it: what was not accepted is sent again on another.
             logger.debug("closing a connection: %s", error)
+        finally:
+            # The SDK leaves the socket of a connection open that it has not opened whole, or cannot close.
+            if (writer := getattr(getattr(connection, "_transport", None), "writer", None)) is not None:
+                writer.transport.abort()
+
+
+def _not_renewed() -> RetryableError:
+    return RetryableError(
+        f"The token for Service Bus was not renewed within {_RENEW_TIMEOUT_S:g} s: the connection is replaced."
+    )
 
 
 def begin(channel: int, window: int) -> bytes:
@@ -287,7 +339,7 @@ def detach(channel: int, handle: int) -> bytes:
 
 def flow(
     channel: int,
-    handle: int,
+    handle: int | None,
     *,
     next_incoming_id: int,
     window: int,
@@ -295,7 +347,7 @@ def flow(
     delivery_count: int,
     link_credit: int,
 ) -> bytes:
-    """The frame that tells the peer how far the session and the link are."""
+    """The frame that says how far the session is, and the link, unless `handle` is None."""
     return _frame(
         channel,
         FlowFrame(  # type: ignore[call-arg]
@@ -304,15 +356,28 @@ def flow(
             next_outgoing_id=next_outgoing_id,
             outgoing_window=window,
             handle=handle,
-            delivery_count=delivery_count,
-            link_credit=link_credit,
+            delivery_count=None if handle is None else delivery_count,
+            link_credit=None if handle is None else link_credit,
         ),
     )
 
 
 def decode(performative: memoryview) -> tuple[int, list[Any]]:
-    """A frame's kind, and all its fields; those left out have their defaults."""
-    return decode_frame(performative)
+    """A frame's kind, and all its fields; those left out have their defaults.
+
+    Raises:
+        ValueError: It is no frame.
+    """
+    if performative[1] == _SMALL_ULONG:
+        # The SDK's decoder raises errors of many kinds for the types that it does not know.
+        with contextlib.suppress(Exception):
+            return decode_frame(performative)
+    return values.performative(performative)
+
+
+def is_outcome(state: Any) -> bool:
+    """Whether a delivery's state is final; `received` is not."""
+    return _RECEIVED not in state
 
 
 def _frame(channel: int, performative: Any) -> bytes:
