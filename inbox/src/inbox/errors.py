@@ -22,6 +22,12 @@ class DeadLetter(Exception):
         self.description = description[:_LONGEST]
 
 
+class OutsideBlock(Exception):
+    """A statement through the connection of a `SqliteStore` would have become a part of another handler's block of
+    `once`, or would have ended one. It was not executed.
+    """
+
+
 class SessionsNotEnabled(Exception):
     """The queue or subscription does not require sessions, so nothing keeps its messages in order."""
 

@@ -16,7 +16,8 @@ class Message:
     """A received message.
 
     Attributes:
-        id: The message id: the event's id. Two deliveries of one event have the same.
+        id: The message id: the event's id. Two deliveries of one event have the same; so may events of two keys,
+            in a partitioned topic.
         key: The session id: messages with the same key are handled one after another, in order.
         body: The body's bytes.
         action: The subject: what happened.
@@ -27,6 +28,7 @@ class Message:
         delivery_count: Failed deliveries before this one: 0 on the first.
         sequence_number: The broker's own number of the message within the queue or subscription.
         enqueued_at: When the broker accepted the message.
+        topic: The topic, or the queue, that it was received from.
     """
 
     id: str
@@ -40,6 +42,7 @@ class Message:
     delivery_count: int = 0
     sequence_number: int = 0
     enqueued_at: datetime | None = None
+    topic: str = ""
 
     def json(self) -> Any:
         """Return the body as a JSON value.
