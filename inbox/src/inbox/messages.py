@@ -24,7 +24,7 @@ class Message:
         sequence: The number of the event within its entity, without gaps; None if the writer gives none.
         created_at: When the event was raised, as the writer wrote it.
         traceparent: The W3C trace context of the request that raised the event.
-        properties: All application properties, with text as `str`.
+        properties: All application properties. Text is `str`; binary data is `bytes`, or `str` if it is UTF-8.
         delivery_count: Failed deliveries before this one: 0 on the first.
         sequence_number: The broker's own number of the message within the queue or subscription.
         enqueued_at: When the broker accepted the message.
@@ -48,10 +48,17 @@ class Message:
         """Return the body as a JSON value.
 
         Raises:
-            DeadLetter: The body is not JSON and never will be: `unreadable`.
+            DeadLetter: The body is not JSON and never will be, or is nested too deeply to be read: `unreadable`.
         """
         try:
-            return json.loads(self.body)
+            return json.loads(self.body, parse_constant=_refuse)
+        except RecursionError as error:
+            raise DeadLetter("unreadable", "The body is nested too deeply.") from error
         except ValueError as error:
             # Not the error's text: it may quote the body.
             raise DeadLetter("unreadable", "The body is not JSON.") from error
+
+
+def _refuse(constant: str) -> None:
+    """Python reads NaN and the infinities, which JSON does not have."""
+    raise ValueError(f"{constant} is not JSON")
