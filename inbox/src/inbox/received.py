@@ -10,6 +10,7 @@ from azure.servicebus.amqp import AmqpMessageBodyType
 
 from inbox.errors import DeadLetter
 from inbox.messages import Message
+from inbox.undecodable import is_undecodable
 
 
 def read(received: ServiceBusReceivedMessage, topic: str) -> Message:
@@ -29,6 +30,8 @@ def read(received: ServiceBusReceivedMessage, topic: str) -> Message:
 
 
 def _read(received: ServiceBusReceivedMessage, topic: str) -> Message:
+    if is_undecodable(received):
+        raise DeadLetter("unreadable", "The message contains AMQP that cannot be decoded.")
     if received.body_type is not AmqpMessageBodyType.DATA:
         raise DeadLetter("unreadable", f"The body is an AMQP {received.body_type.value}, not data.")
     found: dict[Any, Any] = received.application_properties or {}

@@ -21,6 +21,7 @@ from inbox.messages import Message
 from inbox.options import Options
 from inbox.received import read
 from inbox.tracing import processing
+from inbox.undecodable import replace_undecodable
 
 _CLOSE_S = 5.0
 
@@ -50,6 +51,7 @@ class Session:
     """
 
     def __init__(self, receiver: ServiceBusReceiver, topic: str, handler: Handler, options: Options) -> None:
+        replace_undecodable(receiver)
         self._receiver = receiver
         self._topic = topic
         self._connections = Connections(receiver)
