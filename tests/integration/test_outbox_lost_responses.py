@@ -111,6 +111,68 @@ async def test_a_creation_whose_response_was_lost_does_not_conflict_with_itself(
     assert await actions(container, "o2") == ["OrderPlaced", "OrderResized"]
 
 
+async def test_an_update_without_events_whose_response_was_lost_does_not_fail_its_own_precondition(
+    container: ContainerProxy, faults: FaultClient
+) -> None:
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.quantity = 7
+        work.repository(Order).update(order)
+        fault = await faults.add("drop-after", "batch")
+        await work.commit()
+
+        assert await faults.applied(fault) == 1
+        order.resize(8)
+        await work.commit()
+
+    assert await actions(container) == ["OrderPlaced", "OrderResized"]
+
+
+@pytest.mark.parametrize("applies", [True, False])
+async def test_after_a_timeout_an_update_without_events_is_applied(
+    container: ContainerProxy, faults: FaultClient, applies: bool
+) -> None:
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.quantity = 7
+        work.repository(Order).update(order)
+        await faults.add("timeout", "batch", applies=applies)
+        raised = await repeat(work)
+
+    assert [type(error) for error in raised] == ([] if applies else [CommitUncertain])
+    assert (await container.read_item("o1", "o1"))["data"]["quantity"] == 7
+
+
+async def test_an_update_without_events_that_was_applied_and_changed_since_is_not_said_to_be_unwritten(
+    container: ContainerProxy, faults: FaultClient
+) -> None:
+    async with UnitOfWork(container) as work:
+        order = await work.repository(Order).read("o1")
+        order.quantity = 7
+        work.repository(Order).update(order)
+        await faults.add("timeout", "batch", applies=True)
+        unreadable = await faults.add("unavailable", "read", count=100)
+        with pytest.raises(CommitUncertain, match="Order 'o1' could not be read"):
+            await work.commit()
+        await faults.remove(unreadable)
+        await resize_elsewhere(container)
+
+        with pytest.raises(PreconditionFailed, match="may have been applied") as raised:
+            await work.commit()
+
+    assert "othing" not in str(raised.value)
+
+
+async def test_an_update_that_changes_nothing_and_was_overtaken_is_not_taken_for_applied(
+    container: ContainerProxy,
+) -> None:
+    async with UnitOfWork(container) as work:
+        work.repository(Order).update(await work.repository(Order).read("o1"))
+        await resize_elsewhere(container)
+        with pytest.raises(PreconditionFailed):
+            await work.commit()
+
+
 @pytest.mark.parametrize("applies", [True, False])
 async def test_after_a_timeout_the_commit_is_applied_once(
     container: ContainerProxy, faults: FaultClient, applies: bool
@@ -238,7 +300,7 @@ async def test_a_real_precondition_error_after_a_lost_response_is_raised(
         await resize_elsewhere(container)
         order.pay("1.00")
         await faults.add("drop-after", "batch")
-        with pytest.raises(PreconditionFailed):
+        with pytest.raises(PreconditionFailed, match="Nothing of this commit was written"):
             await work.commit()
 
     assert await actions(container) == ["OrderPlaced", "OrderResized"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sqlite3
 import sys
 import time
 from collections import defaultdict
@@ -273,11 +272,11 @@ async def test_what_no_retry_mends_ends_the_receiver_at_its_start(servicebus: Br
 
 
 _CRASHING = """
-import asyncio, os, sqlite3, sys
+import asyncio, os, sys
 import inbox
 
 async def main(address, path):
-    connection = sqlite3.connect(path, isolation_level=None)
+    connection = inbox.SqliteConnection(path)
     store = inbox.SqliteStore(connection)
 
     async def handle(message):
@@ -297,7 +296,7 @@ async def test_a_crash_between_effect_and_settlement_does_not_repeat_the_effect(
     servicebus: Broker, tmp_path: Path
 ) -> None:
     path = tmp_path / "effects.sqlite"
-    connection = sqlite3.connect(path, isolation_level=None)
+    connection = inbox.SqliteConnection(path)
     connection.execute("CREATE TABLE effects (id TEXT)")
     servicebus.publish("k", count=2)
     crashing = await asyncio.create_subprocess_exec(
@@ -344,4 +343,4 @@ async def test_missing_and_late_events_are_told_across_redeliveries(servicebus: 
         (3, inbox.Arrival(first=True, late=True)),
         (6, inbox.Arrival(first=True)),
     ]
-    assert await store.gaps() == [inbox.Gap("k", 2, 2)]
+    assert await store.gaps() == [inbox.Gap("k", 2, 2, "k", QUEUE)]

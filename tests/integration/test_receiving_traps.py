@@ -105,7 +105,7 @@ async def test_a_wait_for_a_session_is_not_repeated(servicebus: Broker) -> None:
         once, repeated = await asyncio.gather(_wait_for_nothing(servicebus.client), _wait_for_nothing(retrying))
         assert repeated > 2.5 * once
 
-        with pytest.raises(ValueError, match=r"repeats each operation 3 times.*inbox.connect"):
+        with pytest.raises(ValueError, match=r"retries each operation 3 times.*inbox.connect"):
             inbox.Receiver(retrying, print, queue=QUEUE)
 
 

@@ -14,27 +14,29 @@ Receiving (`receiver`, `connection`, `options`)
     `connect(connection_string)` or `connect(namespace, credential)`: a client as the receiver needs it.
     `Receiver(client, handler, *, topic, subscription, **options)`, or `queue` in place of the two: `await run()`,
     `stop()`. `Options` lists the options: `sessions`, `prefetch`, `accept_s`, `idle_s`, `hold_s`, `renew_s`,
-    `retry_s`, `retry_max_s`, `grace_s`.
+    `retry_s`, `retry_max_s`, `answer_s`, `grace_s`.
 
 Handling (`messages`, `errors`)
     `Message`: `id`, `key`, `action`, `sequence`, `created_at`, `traceparent`, `body`, `json()`, `properties`,
-    `delivery_count`, `sequence_number`, `enqueued_at`.
+    `delivery_count`, `sequence_number`, `enqueued_at`, `topic`.
     `DeadLetter(reason, description)`: raise it for what can never be handled. Any other exception has the message
     delivered again, after a pause, before its successors.
 
 Once, and what is missing (`stores`)
     `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`); `gaps()` returns
-    `Gap`s; `forget(older_than)`. `SqliteStore(connection, *, consumer="default")`, `MemoryStore()`.
+    `Gap`s; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`, `MemoryStore()`.
+    `OutsideBlock`: a statement would have become a part of another handler's block; it was not executed.
 """
 
 from __future__ import annotations
 
 from inbox.connection import connect
-from inbox.errors import DeadLetter, SessionsNotEnabled
+from inbox.errors import DeadLetter, OutsideBlock, SessionsNotEnabled
 from inbox.messages import Message
 from inbox.options import Options
 from inbox.receiver import Receiver
 from inbox.sequences import Arrival
+from inbox.stores.database import SqliteConnection
 from inbox.stores.memory import MemoryStore
 from inbox.stores.port import Gap, Store
 from inbox.stores.sqlite import SqliteStore
@@ -46,8 +48,10 @@ __all__ = [
     "MemoryStore",
     "Message",
     "Options",
+    "OutsideBlock",
     "Receiver",
     "SessionsNotEnabled",
+    "SqliteConnection",
     "SqliteStore",
     "Store",
     "connect",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
+from inbox.connection import Connections
+from inbox.errors import Unanswered
+
 _REPEAT_S = 1.0
+_REPEATS = 5
 
 T = TypeVar("T")
 
@@ -52,6 +57,42 @@ async def finish(work: Coroutine[Any, Any, T], *, within_s: float = 5.0) -> T:
     raise asyncio.CancelledError
 
 
+async def within(
+    seconds: float, work: Coroutine[Any, Any, T], what: str, *, connections: Connections | None = None
+) -> T:
+    """Await `work`, for a limited time.
+
+    Args:
+        seconds: How long.
+        work: What to await. It is cancelled when this is, and has then ended.
+        what: What it does, for the message of the error.
+        connections: Discarded when the time is over, before `work` is cancelled, so that it does not wait for
+            answers while it cleans up. Noted when this is cancelled.
+
+    Raises:
+        Unanswered: It took longer.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if not done and connections is not None:
+            connections.discard()
+    finally:
+        if connections is not None:
+            connections.note()
+        await _give_up(task)
+    if not done:
+        raise Unanswered(f"{what} got no answer within {seconds:g} seconds")
+    return task.result()
+
+
 async def _give_up(task: asyncio.Future[Any]) -> None:
-    task.cancel()
-    await asyncio.wait({task}, timeout=_REPEAT_S)
+    """Cancel `task` until it has ended, or a few seconds have passed. A cancellation meanwhile changes nothing."""
+    for _ in range(_REPEATS):
+        if task.done():
+            break
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task}, timeout=_REPEAT_S)
+    if task.done() and not task.cancelled():
+        task.exception()  # is logged otherwise, if nobody asks for the result

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ssl
+from typing import Any
 
 from azure.core.credentials_async import AsyncTokenCredential
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 _REMEDY = "Make the client with inbox.connect(), or with retry_total=0."
 
@@ -39,6 +40,32 @@ def check_retries(client: ServiceBusClient) -> None:
     retries = getattr(getattr(client, "_config", None), "retry_total", 0)
     if retries:
         raise ValueError(
-            f"The client repeats each operation {retries} times, and is deaf between two waits for a session. "
+            f"The client retries each operation {retries} times and accepts no sessions while it backs off. "
             + _REMEDY
         )
+
+
+class Connections:
+    """The connections that a receiver has opened, to close them whatever the peer does.
+
+    The SDK (7.15.0) closes a connection by a dialogue, without a limit, and loses hold of one when it is cancelled
+    meanwhile. Its socket is private there.
+    """
+
+    def __init__(self, receiver: ServiceBusReceiver) -> None:
+        self._receiver = receiver
+        self._seen: list[Any] = []
+
+    def note(self) -> None:
+        """Remember the current connection. Call it before the SDK can lose hold of it."""
+        connection = getattr(getattr(self._receiver, "_handler", None), "_connection", None)
+        if connection is not None and all(each is not connection for each in self._seen):
+            self._seen.append(connection)
+
+    def discard(self) -> None:
+        """Close the sockets at once, without a word to the peer. Has no effect on those that are closed."""
+        self.note()
+        for connection in self._seen:
+            writer = getattr(getattr(connection, "_transport", None), "writer", None)
+            if writer is not None:
+                writer.transport.abort()

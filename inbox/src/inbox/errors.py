@@ -18,8 +18,14 @@ class DeadLetter(Exception):
 
     def __init__(self, reason: str, description: str = "") -> None:
         super().__init__(f"{reason}: {description}" if description else reason)
-        self.reason = reason[:_LONGEST]
-        self.description = description[:_LONGEST]
+        self.reason = _sendable(reason)
+        self.description = _sendable(description)
+
+
+class OutsideBlock(Exception):
+    """A statement through the connection of a `SqliteStore` would have become a part of another handler's block of
+    `once`, or would have ended one. It was not executed.
+    """
 
 
 class SessionsNotEnabled(Exception):
@@ -28,3 +34,12 @@ class SessionsNotEnabled(Exception):
 
 class SessionLost(Exception):
     """The lock on the session was lost. What was not settled is delivered again, to whoever holds it then."""
+
+
+class Unanswered(Exception):
+    """The broker has not answered in time. The connection is discarded, and another one opened."""
+
+
+def _sendable(text: str) -> str:
+    # JSON can contain half a surrogate pair, which AMQP cannot: the message could not be dead-lettered.
+    return text[:_LONGEST].encode(errors="replace").decode()

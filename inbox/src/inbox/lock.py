@@ -12,7 +12,7 @@ from typing import Any
 from azure.servicebus.aio import ServiceBusSession
 from azure.servicebus.exceptions import SessionLockLostError
 
-from inbox.cancellation import end_tasks, finish
+from inbox.cancellation import end_tasks, finish, within
 from inbox.errors import SessionLost
 
 _AGAIN_S = 1.0
@@ -28,11 +28,13 @@ class SessionLock:
         session: The session that was accepted.
         renew_s: Seconds between two renewals, at most; half of what is left of the lock if that is less. A lost
             lock is noticed by the next renewal: until then, two receivers may handle the same message.
+        answer_s: Seconds until a renewal without an answer is repeated. At its end, the lock is lost in any case.
     """
 
-    def __init__(self, session: ServiceBusSession, renew_s: float) -> None:
+    def __init__(self, session: ServiceBusSession, renew_s: float, answer_s: float) -> None:
         self._session = session
         self._renew_s = renew_s
+        self._answer_s = answer_s
         self._lost: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._renewing: asyncio.Task[None] | None = None
 
@@ -78,7 +80,7 @@ class SessionLock:
             left = ends_at - time.monotonic()
             await asyncio.sleep(max(_SHORTEST_S, min(wait_s, left / 2)))
             try:
-                await self._session.renew_lock()
+                await self._renew_once(ends_at)
             except SessionLockLostError:
                 break
             except Exception as error:  # noqa: BLE001 - under faults the SDK (7.15.0) raises many kinds
@@ -89,6 +91,10 @@ class SessionLock:
             else:
                 ends_at, wait_s = self._ends_at(), self._renew_s
         self._lost.set_result(None)
+
+    async def _renew_once(self, ends_at: float) -> None:
+        limit_s = max(_SHORTEST_S, min(self._answer_s, ends_at - time.monotonic()))
+        await within(limit_s, self._session.renew_lock(), "The renewal of the lock")
 
     def _ends_at(self) -> float:
         """When the lock ends, on the monotonic clock."""

@@ -16,17 +16,19 @@ class Message:
     """A received message.
 
     Attributes:
-        id: The message id: the event's id. Two deliveries of one event have the same.
+        id: The message id: the event's id. Two deliveries of one event have the same; so may events of two keys,
+            in a partitioned topic.
         key: The session id: messages with the same key are handled one after another, in order.
         body: The body's bytes.
         action: The subject: what happened.
         sequence: The number of the event within its entity, without gaps; None if the writer gives none.
         created_at: When the event was raised, as the writer wrote it.
         traceparent: The W3C trace context of the request that raised the event.
-        properties: All application properties, with text as `str`.
+        properties: All application properties. Text is `str`; binary data is `bytes`, or `str` if it is UTF-8.
         delivery_count: Failed deliveries before this one: 0 on the first.
         sequence_number: The broker's own number of the message within the queue or subscription.
         enqueued_at: When the broker accepted the message.
+        topic: The topic, or the queue, that it was received from.
     """
 
     id: str
@@ -40,15 +42,23 @@ class Message:
     delivery_count: int = 0
     sequence_number: int = 0
     enqueued_at: datetime | None = None
+    topic: str = ""
 
     def json(self) -> Any:
         """Return the body as a JSON value.
 
         Raises:
-            DeadLetter: The body is not JSON and never will be: `unreadable`.
+            DeadLetter: The body is not JSON and never will be, or is nested too deeply to be read: `unreadable`.
         """
         try:
-            return json.loads(self.body)
+            return json.loads(self.body, parse_constant=_refuse)
+        except RecursionError as error:
+            raise DeadLetter("unreadable", "The body is nested too deeply.") from error
         except ValueError as error:
             # Not the error's text: it may quote the body.
             raise DeadLetter("unreadable", "The body is not JSON.") from error
+
+
+def _refuse(constant: str) -> None:
+    """Python reads NaN and the infinities, which JSON does not have."""
+    raise ValueError(f"{constant} is not JSON")

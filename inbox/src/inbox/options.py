@@ -18,6 +18,8 @@ class Options:
         renew_s: The longest time between two renewals of a session's lock.
         retry_s: The pause before a failed message is delivered again; doubled with each delivery.
         retry_max_s: The longest such pause.
+        answer_s: How long the broker may take to answer a request; for a session with messages, after `accept_s`.
+            Then the connection is discarded, and another one opened.
         grace_s: How long handlers may go on after `stop()`; then they are cancelled.
     """
 
@@ -29,6 +31,7 @@ class Options:
     renew_s: float = 10.0
     retry_s: float = 1.0
     retry_max_s: float = 60.0
+    answer_s: float = 15.0
     grace_s: float = 20.0
 
     def __post_init__(self) -> None:
@@ -38,8 +41,8 @@ class Options:
         for each in fields(self):
             if each.name.endswith("_s") and getattr(self, each.name) < 0:
                 raise ValueError(f"{each.name} is {getattr(self, each.name)} seconds; it must not be negative.")
-        if not self.accept_s or not self.idle_s:
-            raise ValueError("accept_s and idle_s must be above 0 seconds.")
+        if not self.accept_s or not self.idle_s or not self.answer_s:
+            raise ValueError("accept_s, idle_s and answer_s must be above 0 seconds.")
 
     def pause_s(self, delivery_count: int) -> float:
         """Return the pause after a failed delivery, of which there were `delivery_count` before it."""

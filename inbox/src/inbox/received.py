@@ -3,41 +3,72 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpMessageBodyType
 
 from inbox.errors import DeadLetter
 from inbox.messages import Message
+from inbox.undecodable import is_undecodable
 
 
-def read(received: ServiceBusReceivedMessage) -> Message:
-    """Return the message that the SDK has received.
+def read(received: ServiceBusReceivedMessage, topic: str) -> Message:
+    """Return the message that the SDK has received from `topic`.
 
     Raises:
-        DeadLetter: The body is not bytes but an AMQP value or sequence: `unreadable`.
+        DeadLetter: It is not one that a handler can be given: `unreadable`. Its body is an AMQP value or sequence,
+            its id or key is not text, or it is not AMQP.
     """
+    try:
+        return _read(received, topic)
+    except DeadLetter:
+        raise
+    except Exception as error:
+        # The SDK (7.15.0) decodes when it is asked, and raises whatever its decoder does.
+        raise DeadLetter("unreadable", f"The message cannot be decoded ({type(error).__name__}).") from error
+
+
+def _read(received: ServiceBusReceivedMessage, topic: str) -> Message:
+    if is_undecodable(received):
+        raise DeadLetter("unreadable", "The message contains AMQP that cannot be decoded.")
     if received.body_type is not AmqpMessageBodyType.DATA:
         raise DeadLetter("unreadable", f"The body is an AMQP {received.body_type.value}, not data.")
-    properties = {_text(name): _text(value) for name, value in (received.application_properties or {}).items()}
+    found: dict[Any, Any] = received.application_properties or {}
+    properties = {_text(name, "name of a property"): _decoded(value) for name, value in found.items()}
     sequence = properties.get("sequence")
     return Message(
-        id=received.message_id or "",
-        key=received.session_id or "",
+        id=_text(received.message_id, "message id"),
+        key=_text(received.session_id, "session id"),
         body=b"".join(received.body),
-        action=received.subject or "",
-        sequence=sequence if isinstance(sequence, int) else None,
+        action=_text(received.subject, "subject"),
+        sequence=sequence if type(sequence) is int else None,
         created_at=_string(properties.get("createdAt")),
         traceparent=_string(properties.get("traceparent")),
         properties=properties,
         delivery_count=received.delivery_count or 0,
         sequence_number=received.sequence_number or 0,
         enqueued_at=received.enqueued_time_utc,
+        topic=topic,
     )
 
 
-def _text(value: Any) -> Any:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
+def _text(value: Any, what: str) -> str:
+    """Text as text; "" for nothing. AMQP allows a UUID as a message id, which has one notation."""
+    value = _decoded(value)
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, UUID):
+        return str(value)
+    raise DeadLetter("unreadable", f"The {what} is not text.")
+
+
+def _decoded(value: Any) -> Any:
+    """The SDK does not decode strings, and does not distinguish them from bytes."""
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value
 
 
 def _string(value: Any) -> str | None:

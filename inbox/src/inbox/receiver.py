@@ -70,12 +70,13 @@ class Receiver:
         self._handler = handler
         self._get_receiver: Callable[..., ServiceBusReceiver]
         if queue is not None:
-            self._get_receiver, self._name = partial(client.get_queue_receiver, queue_name=queue), queue
+            self._get_receiver = partial(client.get_queue_receiver, queue_name=queue)
+            self._name = self._topic = queue
         elif topic is not None and subscription is not None:
             self._get_receiver = partial(
                 client.get_subscription_receiver, topic_name=topic, subscription_name=subscription
             )
-            self._name = f"{topic}/{subscription}"
+            self._name, self._topic = f"{topic}/{subscription}", topic
         self._options = Options(**options)
         self._stopping = asyncio.Event()
         self._accepting: set[asyncio.Task[Any]] = set()
@@ -154,7 +155,7 @@ class Receiver:
 
     async def _next_session(self) -> None:
         """Accept a session, handle its messages, and release it."""
-        session = Session(self._open(), self._handler, self._options)
+        session = Session(self._open(), self._topic, self._handler, self._options)
         handed_over = False
         try:
             await self._accept(session)

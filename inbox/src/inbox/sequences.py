@@ -12,7 +12,7 @@ class Arrival:
     """What a store says about a message.
 
     Attributes:
-        first: False if a message with this id was handled before: skip its effect.
+        first: False if this message was handled before: skip its effect.
         missing: The numbers of events that should have come before this one and did not. They are in quarantine,
             dead-lettered, or expired. Each is reported once, by the first event after it.
         late: Whether later events of the entity were handled before this one.
@@ -24,34 +24,39 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """What was handled of one entity.
+class Step:
+    """What an event changes of its entity's progress. A store writes only this, however many gaps there are.
 
     Attributes:
-        last: The highest number.
-        gaps: The numbers below it that are missing, as ranges in ascending order.
+        arrival: What the handler is given.
+        last: The highest number that was handled.
+        closed: The gap that contained the number, which is a gap no longer.
+        opened: The gaps that there are now in addition.
     """
 
+    arrival: Arrival
     last: int
-    gaps: tuple[range, ...] = ()
+    closed: range | None = None
+    opened: tuple[range, ...] = ()
 
 
-def advance(progress: Progress | None, sequence: int) -> tuple[Progress, Arrival]:
-    """Handle the event with a number; `progress` is None for an entity of which none was handled.
+def advance(last: int | None, gap: range | None, sequence: int) -> Step:
+    """Handle the event with a number.
 
     Events before the first one do not count as missing: a subscription starts when it is created.
+
+    Args:
+        last: The highest number that was handled of the entity; None if none was.
+        gap: The missing numbers around `sequence`; None if it is not missing.
+        sequence: The event's number.
     """
-    if progress is None:
-        return Progress(sequence), Arrival(first=True)
-    if sequence <= progress.last:
-        gaps = tuple(part for gap in progress.gaps for part in _without(gap, sequence))
-        return Progress(progress.last, gaps), Arrival(first=True, late=True)
-    missing = range(progress.last + 1, sequence)
-    gaps = (*progress.gaps, missing) if missing else progress.gaps
-    return Progress(sequence, gaps), Arrival(first=True, missing=missing)
-
-
-def _without(gap: range, number: int) -> tuple[range, ...]:
-    if number not in gap:
-        return (gap,)
-    return tuple(part for part in (range(gap.start, number), range(number + 1, gap.stop)) if part)
+    if last is None:
+        return Step(Arrival(first=True), sequence)
+    if sequence <= last:
+        late = Arrival(first=True, late=True)
+        if gap is None:
+            return Step(late, last)
+        parts = (range(gap.start, sequence), range(sequence + 1, gap.stop))
+        return Step(late, last, gap, tuple(part for part in parts if part))
+    missing = range(last + 1, sequence)
+    return Step(Arrival(first=True, missing=missing), sequence, opened=(missing,) if missing else ())

@@ -6,24 +6,28 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 
-from inbox.cancellation import finish
+from inbox.cancellation import finish, within
+from inbox.connection import Connections
 from inbox.errors import DeadLetter, SessionLost
 from inbox.lock import SessionLock
 from inbox.messages import Message
 from inbox.options import Options
 from inbox.received import read
 from inbox.tracing import processing
+from inbox.undecodable import replace_undecodable
 
 _CLOSE_S = 5.0
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Handler = Callable[[Message], Awaitable[object] | object]
 
 
@@ -37,11 +41,20 @@ class Failed:
 
 class Session:
     """Handles the messages of the session that a receiver of the SDK gets. Each method but `close` may raise any
-    error of the SDK; then the session is lost, and what was not settled is delivered again.
+    error of the SDK, or `Unanswered`; then the session is lost, and what was not settled is delivered again.
+
+    Args:
+        receiver: Not open yet.
+        topic: The topic, or the queue, that it receives from.
+        handler: Called with each message.
+        options: How to receive.
     """
 
-    def __init__(self, receiver: ServiceBusReceiver, handler: Handler, options: Options) -> None:
+    def __init__(self, receiver: ServiceBusReceiver, topic: str, handler: Handler, options: Options) -> None:
+        replace_undecodable(receiver)
         self._receiver = receiver
+        self._topic = topic
+        self._connections = Connections(receiver)
         self._handler = handler
         self._options = options
         self._lock: SessionLock | None = None
@@ -51,11 +64,12 @@ class Session:
 
         Raises:
             OperationTimeoutError: There was none in time.
+            Unanswered: The broker has not even said that.
         """
         # Not `async with receiver`, which does not close it when cancelled in here: the broker would give the next
         # session to a link that nobody reads.
-        await self._receiver.__aenter__()
-        self._lock = SessionLock(self._receiver.session, self._options.renew_s)
+        await self._answered(self._receiver.__aenter__(), "Accepting a session", after_s=self._options.accept_s)
+        self._lock = SessionLock(self._receiver.session, self._options.renew_s, self._options.answer_s)
         self._lock.start()
 
     async def handle(self, stopping: asyncio.Event) -> Failed | None:
@@ -66,9 +80,7 @@ class Session:
             pass it to `retry`.
         """
         deadline = time.monotonic() + self._options.hold_s
-        while messages := await self._receiver.receive_messages(
-            max_message_count=self._options.prefetch, max_wait_time=self._options.idle_s
-        ):
+        while messages := await self._receive():
             for received in messages:
                 if stopping.is_set():
                     return None
@@ -82,38 +94,48 @@ class Session:
     async def retry(self, failed: Failed, stopping: asyncio.Event) -> None:
         """Keep the session from everyone for the pause, then have the message delivered again."""
         await self._held.pause(failed.pause_s, stopping)
-        await finish(self._receiver.abandon_message(failed.received))
+        await finish(self._answered(self._receiver.abandon_message(failed.received), "Abandoning a message"))
 
     async def close(self) -> None:
         """Release the session, within a few seconds."""
         if self._lock is not None:
             await self._lock.stop()
         try:
-            async with asyncio.timeout(_CLOSE_S):
-                await self._receiver.close()
+            await within(_CLOSE_S, self._receiver.close(), "Closing a session", connections=self._connections)
         except Exception as error:  # noqa: BLE001 - it is as gone as it can be: the broker frees the session
             _log.debug("Closing a session failed: %s", type(error).__name__)
+        finally:
+            self._connections.discard()
+
+    async def _receive(self) -> list[ServiceBusReceivedMessage]:
+        idle_s = self._options.idle_s
+        work = self._receiver.receive_messages(max_message_count=self._options.prefetch, max_wait_time=idle_s)
+        return await self._answered(work, "Receiving messages", after_s=idle_s)
+
+    async def _answered(self, work: Coroutine[Any, Any, T], what: str, *, after_s: float = 0.0) -> T:
+        """Await what the broker answers, `after_s` seconds of its own included, or discard the connection."""
+        return await within(after_s + self._options.answer_s, work, what, connections=self._connections)
 
     async def _settle(self, received: ServiceBusReceivedMessage) -> bool:
         """Handle one message and settle it. Return False if its handler failed."""
+        subject = f"message {received.message_id!r} of session {received.session_id!r}"
         try:
-            message = read(received)
+            message = read(received, self._topic)
             await self._held.during(self._call(message))
         except DeadLetter as poison:
-            _log.error("Dead-lettering message %s: %s", received.message_id, poison)
-            await finish(
-                self._receiver.dead_letter_message(
-                    received, reason=poison.reason, error_description=poison.description
-                )
+            _log.error("Dead-lettering %s: %s", subject, poison)
+            work = self._receiver.dead_letter_message(
+                received, reason=poison.reason, error_description=poison.description
             )
+            await finish(self._answered(work, "Dead-lettering a message"))
         except SessionLost:
             raise
         except Exception:  # noqa: BLE001 - a handler may raise anything; it must not stop the receiver
             delivery = (received.delivery_count or 0) + 1
-            _log.exception("The handler of message %s failed at delivery %s", received.message_id, delivery)
+            _log.exception("The handler of %s failed at delivery %s", subject, delivery)
             return False
         else:
-            await finish(self._receiver.complete_message(received))
+            await finish(self._answered(self._receiver.complete_message(received), "Completing a message"))
         return True
 
     async def _call(self, message: Message) -> None:

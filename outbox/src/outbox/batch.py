@@ -20,7 +20,6 @@ from outbox.errors import (
 )
 from outbox.events import DomainEvent
 from outbox.payload import deep_copy, encode
-from outbox.relayable import check_values
 
 # How many partition keys an error message lists.
 _LISTED_KEYS = 5
@@ -40,9 +39,7 @@ class Operation:
     @classmethod
     def of(cls, source: DataObject[Any]) -> Operation:
         """A copy, unaffected by changes to the entity while the batch is in flight."""
-        document = deep_copy(source.to_document(), source.name)
-        check_values(document, source.name)
-        return cls(source.name, source.state, document, source.etag)
+        return cls(source.name, source.state, deep_copy(source.to_document(), source.name), source.etag)
 
     def as_sdk(self) -> SdkOperation:
         """The argument for `execute_item_batch`; a new one each time, because the SDK removes options from it."""
@@ -83,7 +80,7 @@ class Batch:
             raise _mixed_partitions((key, *others))
         _check_unique_ids(objects)
         operations = tuple(Operation.of(source) for source in objects)
-        size = len(encode([operation.as_sent() for operation in operations], "the commit"))
+        size = len(encode([operation.as_sent() for operation in operations]))
         batch = cls(key, operations, size, _first_event(objects, operations))
         batch._check_limits(objects)
         return batch

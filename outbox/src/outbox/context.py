@@ -183,7 +183,8 @@ class ContainerContext:
         for each in self._changed():
             if each.if_match not in (None, _ANY_VERSION, each.entity.etag):
                 raise PreconditionFailed(
-                    f"{name_of(each.entity)} was read in another version than `if_match` requires."
+                    f"{name_of(each.entity)} was read in another version than `if_match` requires. Nothing was "
+                    "written."
                 )
 
     async def _adopt_stored_versions(self) -> bool:

@@ -25,7 +25,11 @@ from outbox.relayable import check_key, check_properties, too_deep
 T_co = TypeVar("T_co", bound=DomainEntity | DomainEvent, covariant=True)
 
 MAX_ID_BYTES = 1023  # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
-_ILLEGAL_IN_ID = frozenset("/\\?#")
+_ILLEGAL_IN_ID = frozenset("/\\?#\t\r\n")
+"""https://learn.microsoft.com/dotnet/api/microsoft.azure.documents.resource.id, and what azure-cosmos (4.17.1)
+refuses in operations other than a batch."""
+_PATH_SEGMENTS = (".", "..")
+"""In a URL these are not names (RFC 3986, section 5.2.4)."""
 
 
 class EntityState(StrEnum):
@@ -164,14 +168,21 @@ def event_object(
 
 
 def can_be_id(value: str) -> bool:
-    """Whether a document can have this id."""
-    return bool(value) and len(value.encode(errors="replace")) <= MAX_ID_BYTES and _ILLEGAL_IN_ID.isdisjoint(value)
+    """Whether a document can have this id, and be addressed by it."""
+    return (
+        isinstance(value, str)
+        and 0 < len(value.encode(errors="replace")) <= MAX_ID_BYTES
+        and _ILLEGAL_IN_ID.isdisjoint(value)
+        and not value.endswith(" ")
+        and value not in _PATH_SEGMENTS
+    )
 
 
 def _check_id(value: str, name: str) -> None:
     if not can_be_id(value):
         raise InvalidDocument(
-            f"The id of {name} must have 1 to {MAX_ID_BYTES} bytes and must not contain / \\ ? or #."
+            f"The id of {name} must be a string of 1 to {MAX_ID_BYTES} bytes and must not contain / \\ ? or #, "
+            "tabs or line breaks, nor end with a space, nor be . or ..: a document with it could not be read."
         )
 
 

@@ -59,7 +59,7 @@ class Conflict(OutboxError):
 
 
 class PreconditionFailed(OutboxError):
-    """Nothing of this commit was written. Call rollback(), read again, reapply the change and commit."""
+    """Call rollback(), read again, reapply the change and commit."""
 
     http_status = 412
 
@@ -127,7 +127,9 @@ class Unavailable(OutboxError):
 
 
 class ServiceRefused(OutboxError):
-    """Nothing was written. Check that the database and the container exist and that the client has access."""
+    """The refused request wrote nothing. Check that the database and the container exist and that the client has
+    access.
+    """
 
     http_status = 502
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from outbox.payload import camel_case, to_json
+from outbox.payload import json_names, to_json
 
 # Global to the process, because the entities of one commit share no other state. A clock would not order events:
 # it may not advance between two of them, or be set back.
@@ -55,9 +55,13 @@ class DomainEvent:
             cls.action = cls.__name__
 
     def to_data(self) -> dict[str, Any]:
-        """Return the payload without id, action, time and entity: each field under its name in camelCase."""
-        names = (item.name for item in fields(self) if item.name not in ("id", "created_at"))
-        return {camel_case(name): to_json(getattr(self, name)) for name in names}
+        """Return the payload without id, action, time and entity: each field under its name in camelCase.
+
+        Raises:
+            TypeError: Two fields have one name in camelCase.
+        """
+        names = json_names(type(self)).items()
+        return {name: to_json(getattr(self, field)) for field, name in names if field not in ("id", "created_at")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,14 @@ applied. A read cannot prove the opposite, because a replica that lags also retu
 write, which the primary decides: it replaces the event on condition of an ETag that no version has. 412 means that
 the event is stored, 404 that it is not, and neither changes anything:
 https://learn.microsoft.com/azure/cosmos-db/database-transactions-optimistic-concurrency.
+
+A commit without events has nothing that is only its own. It was applied if its documents are stored as it wrote
+them, in another version than it replaced. If another writer has changed them since, that is unknown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from azure.core import MatchConditions
@@ -44,7 +48,7 @@ async def execute(container: ContainerProxy, batch: Batch) -> list[str]:
         failure = failed_batch(error, batch)
         if _may_be_applied(error, failure) and await _is_applied(container, batch, failure):
             return [await _etag_of(container, operation) for operation in batch.operations]
-        raise failure from error
+        raise _with_outcome(failure, error, batch) from error
     keep_session_token(container, results.get_response_headers())
     return [str(result["eTag"]) for result in results]
 
@@ -59,7 +63,7 @@ def _may_be_applied(error: AzureError, failure: OutboxError) -> bool:
 async def _is_applied(container: ContainerProxy, batch: Batch, failure: OutboxError) -> bool:
     event = batch.first_event
     if event is None:
-        return False
+        return await _is_stored(container, batch, failure)
     try:
         await container.replace_item(
             event.document["id"], event.document, etag=SUPERSEDED, match_condition=MatchConditions.IfNotModified
@@ -74,6 +78,38 @@ async def _is_applied(container: ContainerProxy, batch: Batch, failure: OutboxEr
     return True
 
 
+async def _is_stored(container: ContainerProxy, batch: Batch, failure: OutboxError) -> bool:
+    # The session token in the response, which has been kept, makes a read see what the write collided with.
+    for operation in batch.operations:
+        document = operation.document
+        try:
+            stored = await read_document(container, document["id"], document["partitionKey"], operation.name)
+        except NotFound:
+            return False
+        except OutboxError as error:
+            unknown = f"The outcome of {batch.name} is unknown: {failure.what} {error.what}"
+            raise CommitUncertain(unknown) from error
+        if stored["_etag"] == operation.etag or not _is_unchanged(stored, operation):
+            return False
+    return True
+
+
+def _with_outcome(failure: OutboxError, error: AzureError, batch: Batch) -> OutboxError:
+    """Add to a failed precondition what is known of the commit's outcome."""
+    if not isinstance(failure, PreconditionFailed):
+        return failure
+    if batch.first_event is None and _may_be_applied(error, failure):
+        return PreconditionFailed(
+            f"{failure.what} The commit has no event by which it could be recognised: if the response to an "
+            "earlier attempt was lost, that attempt may have been applied before the change."
+        )
+    return PreconditionFailed(f"{failure.what} Nothing of this commit was written.")
+
+
+def _is_unchanged(stored: Mapping[str, Any], operation: Operation) -> bool:
+    return all(stored.get(name) == value for name, value in operation.document.items())
+
+
 async def _etag_of(container: ContainerProxy, operation: Operation) -> str:
     """Return the ETag of a document whose write got no response; SUPERSEDED if it was changed since."""
     document = operation.document
@@ -82,8 +118,7 @@ async def _etag_of(container: ContainerProxy, operation: Operation) -> str:
     except OutboxError:
         # The commit was applied, so it must not fail here. At worst the next one raises PreconditionFailed.
         return SUPERSEDED
-    unchanged = all(stored.get(name) == value for name, value in document.items())
-    return str(stored["_etag"]) if unchanged else SUPERSEDED
+    return str(stored["_etag"]) if _is_unchanged(stored, operation) else SUPERSEDED
 
 
 async def read_document(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
-from outbox.errors import InvalidDocument
-from outbox.relayable import too_deep
+from outbox.relayable import MAX_DEPTH, check_values
 
 
 def camel_case(name: str) -> str:
@@ -22,53 +22,57 @@ def lower_first(name: str) -> str:
     return name[:1].lower() + name[1:]
 
 
-def to_json(value: object) -> Any:
-    """Convert dataclasses within `value` to objects with names in camelCase, and tuples to lists."""
+def to_json(value: object, depth: int = 0) -> Any:
+    """Convert dataclasses within `value`, at `depth`, to objects with names in camelCase, and tuples to lists.
+
+    Raises:
+        TypeError: Two fields of a dataclass have one name in camelCase.
+    """
+    if depth > MAX_DEPTH:
+        return value  # `check_values` refuses it with its location
     if is_dataclass(value) and not isinstance(value, type):
-        return {camel_case(field.name): to_json(getattr(value, field.name)) for field in fields(value)}
+        names = json_names(type(value))
+        return {name: to_json(getattr(value, field), depth + 1) for field, name in names.items()}
     if isinstance(value, Mapping):
-        return {key: to_json(element) for key, element in value.items()}
+        return {key: to_json(element, depth + 1) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(element) for element in value]
+        return [to_json(element, depth + 1) for element in value]
     return value
 
 
-def encode(value: object, subject: str) -> str:
-    """Return JSON as azure-cosmos sends it by default: compact, in ASCII.
+def json_names(kind: type) -> Mapping[str, str]:
+    """Return the names in camelCase of a dataclass's fields, by their names in Python.
 
     Raises:
-        TypeError: `value` contains an object of a type that JSON does not have. That is a mistake of the service,
-            not of its client.
-        InvalidDocument: It contains a number that JSON does not have, or is nested too deeply.
+        TypeError: Two fields have one name, so that one of them would be lost.
     """
-    try:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except RecursionError as error:
-        raise too_deep(subject) from error
-    except TypeError as error:
-        raise TypeError(
-            f"The data of {subject} is not JSON: {error}. Return dates, decimals and the like as strings from its "
-            "to_data(), and read them in from_data()."
-        ) from error
-    except ValueError as error:
-        raise InvalidDocument(f"The data of {subject} is not JSON: {error}.") from error
+    return _json_names(kind)
 
 
-def deep_copy(value: object, subject: str) -> Any:
-    """Return a deep copy of JSON data, equal to what a reader will find stored.
+@cache
+def _json_names(kind: type) -> Mapping[str, str]:
+    fields_of: dict[str, str] = {}
+    for field in fields(kind):
+        name = camel_case(field.name)
+        if name in fields_of:
+            raise TypeError(
+                f"{kind.__name__}.{field.name} and {kind.__name__}.{fields_of[name]} are both stored as {name!r}: "
+                "rename one of them."
+            )
+        fields_of[name] = field.name
+    return {field: name for name, field in fields_of.items()}
+
+
+def encode(value: object) -> str:
+    """Return JSON as azure-cosmos sends it by default: compact, in ASCII. `value` is checked by `check_values`."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def deep_copy(document: Mapping[str, Any], subject: str) -> Any:
+    """Return a deep copy of a JSON document, equal to what a reader will find stored.
 
     Raises:
-        TypeError: As `encode`.
-        InvalidDocument: As `encode`, or `value` contains a lone surrogate. JSON can escape a lone surrogate, but
-            UTF-8 cannot encode it, and the Functions host would relay another character.
+        TypeError, InvalidDocument: As `check_values`.
     """
-    # Cannot exceed the recursion limit: decoding takes less of the stack than encoding did.
-    copy = json.loads(encode(value, subject))
-    try:
-        json.dumps(copy, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise InvalidDocument(
-            f"The data of {subject} contains a lone surrogate, which is not a character and cannot be relayed "
-            "unchanged: remove it."
-        ) from error
-    return copy
+    check_values(document, subject)
+    return json.loads(encode(document))

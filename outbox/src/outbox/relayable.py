@@ -17,6 +17,7 @@ Each rule is a limit of a component downstream, where it would be detected too l
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from outbox.errors import InvalidDocument
@@ -31,25 +32,72 @@ MAX_PROPERTIES_BYTES = 15_000
 
 
 def check_values(document: Mapping[str, Any], name: str) -> None:
-    """Check the depth and the integers of a JSON document.
+    """Check that each value of a document is JSON and can be stored and relayed unchanged.
 
     Raises:
-        InvalidDocument: The document cannot be relayed unchanged. The message names the location by the document's
-            first two levels, and contains no value.
+        TypeError: A value has a type that JSON does not have, or a key is no string: two keys such as 1 and "1"
+            would become one. That is a mistake of the service, not of its client.
+        InvalidDocument: The document cannot be stored or relayed unchanged.
+
+        The message names the location by the document's first two levels, and contains no value.
     """
     pending: list[tuple[Any, int, tuple[str, ...]]] = [(document, 1, ())]
     while pending:
         value, depth, path = pending.pop()
-        if isinstance(value, dict | list):
-            if depth > MAX_DEPTH:
+        if isinstance(value, dict | list | tuple):
+            if depth > MAX_DEPTH:  # so a value that contains itself ends here
                 raise too_deep(name, path)
             children = value.items() if isinstance(value, dict) else (("", each) for each in value)
-            pending += [(child, depth + 1, path if depth > 2 else (*path, key)) for key, child in children]
-        elif isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
+            for key, child in children:
+                _check_name(key, name, path)
+                pending.append((child, depth + 1, path if depth > 2 else (*path, key)))
+        else:
+            _check_scalar(value, name, path)
+
+
+def _check_name(key: object, name: str, path: tuple[str, ...]) -> None:
+    if not isinstance(key, str):
+        raise TypeError(
+            f"The data of {name} is not JSON: {_location(path)} contains a key of the type {type(key).__name__}, "
+            "which would be stored as a string. Return strings as keys from its to_data()."
+        )
+    if any("\ud800" <= character <= "\udfff" for character in key):
+        # Even of a pair: the character that it makes may be another key.
+        raise InvalidDocument(f"The data of {name} contains a surrogate in a key in {_location(path)}: remove it.")
+
+
+def _check_scalar(value: object, name: str, path: tuple[str, ...]) -> None:
+    if isinstance(value, str):
+        _check_text(value, name, path)
+    elif isinstance(value, int):
+        if not -MAX_INTEGER <= value <= MAX_INTEGER:
             raise InvalidDocument(
                 f"{_location(path)} of {name} contains an integer beyond ±(2^53 - 1), which Cosmos DB cannot "
                 "store exactly: write it as a string."
             )
+    elif isinstance(value, float):
+        if not isfinite(value):
+            raise InvalidDocument(
+                f"The data of {name} is not JSON: {_location(path)} contains NaN or an infinity, which JSON does "
+                "not have."
+            )
+    elif value is not None:
+        raise TypeError(
+            f"The data of {name} is not JSON: {_location(path)} contains a {type(value).__name__}. Return dates, "
+            "decimals and the like as strings from its to_data(), and read them in from_data()."
+        )
+
+
+def _check_text(value: str, name: str, path: tuple[str, ...]) -> None:
+    # JSON can escape a lone surrogate, but UTF-8 cannot encode it, and the Functions host would relay another
+    # character. JSON joins a pair.
+    try:
+        value.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise InvalidDocument(
+            f"The data of {name} contains a lone surrogate in {_location(path)}, which is not a character and "
+            "cannot be relayed unchanged: remove it."
+        ) from None
 
 
 def too_deep(name: str, path: tuple[str, ...] = ("data",)) -> InvalidDocument:
@@ -63,6 +111,8 @@ def too_deep(name: str, path: tuple[str, ...] = ("data",)) -> InvalidDocument:
 
 def check_key(value: str, what: str, name: str) -> None:
     """Check a future message id or session id. Raises InvalidDocument."""
+    if not isinstance(value, str):
+        raise InvalidDocument(f"The {what} of {name} is not a string.")
     units = len(value.encode("utf-16-le", errors="surrogatepass")) // 2
     if not 0 < units <= MAX_KEY_LENGTH:
         raise InvalidDocument(
@@ -91,4 +141,4 @@ def check_properties(properties: Mapping[str, object], name: str) -> None:
 
 
 def _location(path: tuple[str, ...]) -> str:
-    return ".".join(part for part in path if part)
+    return ".".join(part for part in path if part) or "the document"

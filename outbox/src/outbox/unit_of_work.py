@@ -29,7 +29,8 @@ class UnitOfWork:
             relay.
         event_type: The `type` of event documents, by which the relay selects them.
 
-    If `commit()` raises, nothing was written (after CommitUncertain: unknown), and everything is still tracked:
+    If `commit()` raises, everything is still tracked. Nothing was written, unless the message says that this is
+    unknown: after CommitUncertain, and after PreconditionFailed of a commit without events.
 
     - Throttled, CommitUncertain: call `commit()` again without changes. Events keep their ids, so the commit is
       applied once.

@@ -17,7 +17,7 @@ CONNECTION = "Endpoint=sb://localhost;SharedAccessKeyName=n;SharedAccessKey=a2V5
         ({"sessions": 0}, "sessions is 0; it must be 1 or more"),
         ({"prefetch": 0}, "prefetch is 0; it must be 1 or more"),
         ({"retry_s": -1.0}, "retry_s is -1.0 seconds"),
-        ({"accept_s": 0.0}, "accept_s and idle_s must be above 0"),
+        ({"accept_s": 0.0}, "accept_s, idle_s and answer_s must be above 0"),
     ],
 )
 def test_numbers_out_of_their_range_are_refused(options: dict[str, Any], complaint: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -17,14 +19,22 @@ from relay.events import Rejected
 from tests.support.orders import Order, OrderNoted, OrderViewed
 from tests.unit.outbox.commits import batch, documents, read_order
 
+UNREADABLE: list[Any] = [".", "..", "a ", " ", "a\n", "a\rb", "a\tb", "\\", "?", "#", 5]
+"""Ids that Cosmos DB stores from a batch and that no client can address."""
 
-@pytest.mark.parametrize("note", [date(2026, 1, 1), {1, 2}, b"x", {(1, 2): 3}])
+
+@pytest.mark.parametrize(
+    "note", [date(2026, 1, 1), {1, 2}, b"x", {(1, 2): 3}, {1: "a", "1": "b"}, {None: 1}, MappingProxyType({})]
+)
 def test_a_type_that_json_does_not_have_is_reported_to_the_programmer(
     context: ContainerContext, note: Any
 ) -> None:
     Repository(context, Order).create(Order("tea", id="o1", note=note))
 
-    with pytest.raises(TypeError, match=r"The data of order 'o1' is not JSON.* as strings from its to_data\(\)"):
+    with pytest.raises(
+        TypeError,
+        match=r"The data of order 'o1' is not JSON: data\.note contains .* strings .*from its to_data\(\)",
+    ):
         batch(context)
 
 
@@ -32,7 +42,7 @@ def test_a_type_that_json_does_not_have_is_reported_to_the_programmer(
 def test_a_number_that_json_does_not_have_is_rejected(context: ContainerContext, note: Any) -> None:
     Repository(context, Order).create(Order("tea", id="o1", note=note))
 
-    with pytest.raises(InvalidDocument, match="The data of order 'o1' is not JSON"):
+    with pytest.raises(InvalidDocument, match=r"is not JSON: data\.note contains NaN or an infinity"):
         batch(context)
 
 
@@ -43,7 +53,7 @@ def test_a_lone_surrogate_is_rejected_and_a_pair_is_accepted(context: ContainerC
 
     order.note = "caf\ud83d"
 
-    with pytest.raises(InvalidDocument, match="The data of order 'o1' contains a lone surrogate"):
+    with pytest.raises(InvalidDocument, match=r"order 'o1' contains a lone surrogate in data\.note"):
         batch(context)
 
 
@@ -52,6 +62,7 @@ def test_a_lone_surrogate_is_rejected_and_a_pair_is_accepted(context: ContainerC
     [
         ({"id": ""}, "id of order ''"),
         ({"id": "a/b"}, r"must not contain / \\ \? or #"),
+        *(({"id": each}, "(?s)The id of order '.*' must be") for each in UNREADABLE),
         ({"id": "x" * 1024, "partition_key": "p"}, "1 to 1023 bytes"),
         ({"id": "a", "partition_key": ""}, "partition key of order 'a' has 0 characters"),
         ({"id": "a", "partition_key": "x" * 129}, "has 129 characters"),
@@ -71,6 +82,7 @@ def test_keys_that_cannot_be_stored_or_relayed_are_rejected(
     [
         ("", "1 to 1023 bytes"),
         ("a/b", r"must not contain / \\ \? or #"),
+        *((each, "The id of OrderViewed of order 'o1' must be") for each in UNREADABLE),
         ("x" * 129, "The id of .* has 129 characters"),
     ],
 )
@@ -207,3 +219,54 @@ def test_keys_and_ids_are_counted_in_utf_16(context: ContainerContext, key: str,
     else:
         with pytest.raises(InvalidDocument, match="has 129 characters in UTF-16"):
             batch(context)
+
+
+@pytest.mark.parametrize("key", ["\ud83d", "\ud83d\ude00"])
+def test_a_key_with_a_surrogate_is_rejected(context: ContainerContext, key: str) -> None:
+    Repository(context, Order).create(Order("tea", id="o1", note={key: 1, "\U0001f600": 2}))
+
+    with pytest.raises(InvalidDocument, match=r"order 'o1' contains a surrogate in a key in data\.note"):
+        batch(context)
+
+
+def test_a_value_that_contains_itself_is_rejected(context: ContainerContext) -> None:
+    note: list[Any] = []
+    note.append(note)
+    Repository(context, Order).create(Order("tea", id="o1", note=note))
+
+    with pytest.raises(InvalidDocument, match=r"data\.note of order 'o1' is nested too deeply"):
+        batch(context)
+
+
+@dataclass(frozen=True)
+class Twice:
+    first_name: str
+    firstName: str
+
+
+@dataclass(frozen=True)
+class NamedTwice(DomainEvent):
+    first_name: str
+    firstName: str
+
+
+@dataclass(frozen=True)
+class CreatedTwice(DomainEvent):
+    createdAt: str
+
+
+@pytest.mark.parametrize(
+    ("event", "complaint"),
+    [
+        (NamedTwice("a", "b"), "NamedTwice.firstName and NamedTwice.first_name are both stored as 'firstName'"),
+        (OrderNoted([Twice("a", "b")]), "Twice.firstName and Twice.first_name are both stored as 'firstName'"),
+        (CreatedTwice("a"), "CreatedTwice.createdAt and CreatedTwice.created_at are both stored as 'createdAt'"),
+    ],
+)
+def test_two_fields_of_an_event_that_have_one_name_are_reported_to_the_programmer(
+    context: ContainerContext, event: DomainEvent, complaint: str
+) -> None:
+    EventRepository(context).create(event, read_order(context))
+
+    with pytest.raises(TypeError, match=complaint):
+        batch(context)

@@ -2,52 +2,79 @@
 
 from __future__ import annotations
 
-import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 from inbox.messages import Message
-from inbox.sequences import Arrival, Progress, advance
-from inbox.stores.port import Gap, identity
+from inbox.sequences import Arrival, Step, advance
+from inbox.stores.port import Gap, Identity
+from inbox.stores.turns import Turn
+
+_start = attrgetter("start")
+
+
+@dataclass(slots=True)
+class _Progress:
+    last: int | None = None
+    gaps: list[range] = field(default_factory=list)
+
+    def step(self, sequence: int) -> Step:
+        at = bisect_right(self.gaps, sequence, key=_start) - 1
+        gap = self.gaps[at] if at >= 0 and sequence in self.gaps[at] else None
+        return advance(self.last, gap, sequence)
+
+    def take(self, step: Step) -> None:
+        self.last = step.last
+        at = bisect_right(self.gaps, (step.closed or range(step.last, 0)).start, key=_start)
+        if step.closed is None:
+            self.gaps[at:at] = step.opened
+        else:
+            self.gaps[at - 1 : at] = step.opened
 
 
 class MemoryStore:
     """Forgets everything when the process ends; use it in tests, or where the effect is forgotten too."""
 
     def __init__(self) -> None:
-        self._handled: dict[str, datetime] = {}
-        self._progress: dict[str, Progress] = {}
-        self._turn = asyncio.Lock()
+        self._handled: dict[Identity, datetime] = {}
+        self._progress: dict[tuple[str, str, str], _Progress] = {}
+        self._turn = Turn()
 
     @asynccontextmanager
     async def once(self, message: Message, *, entity: str | None = None) -> AsyncIterator[Arrival]:
         """See `Store.once`."""
-        handled_id, entity = identity(message), message.key if entity is None else entity
-        async with self._turn:
-            if handled_id in self._handled:
+        identity = Identity.of(message)
+        async with self._turn.take():
+            if identity in self._handled:
                 yield Arrival(first=False)
                 return
-            progress, arrival = self._progress.get(entity), Arrival(first=True)
-            if message.sequence is not None:
-                progress, arrival = advance(progress, message.sequence)
-            yield arrival
-            self._handled[handled_id] = datetime.now(UTC)
-            if progress is not None:
-                self._progress[entity] = progress
+            if message.sequence is None:
+                yield Arrival(first=True)
+            else:
+                place = (message.key if entity is None else entity, message.key, message.topic)
+                progress = self._progress.get(place, _Progress())
+                step = progress.step(message.sequence)
+                yield step.arrival
+                progress.take(step)
+                self._progress[place] = progress
+            self._handled[identity] = datetime.now(UTC)
 
     async def gaps(self) -> list[Gap]:
         """See `Store.gaps`."""
         return [
-            Gap(entity, gap.start, gap.stop - 1)
-            for entity, progress in sorted(self._progress.items())
+            Gap(entity, gap.start, gap.stop - 1, key, topic)
+            for (entity, key, topic), progress in sorted(self._progress.items(), key=lambda item: item[0])
             for gap in progress.gaps
         ]
 
     async def forget(self, older_than: timedelta) -> int:
         """See `Store.forget`."""
         limit = datetime.now(UTC) - older_than
-        old = [handled_id for handled_id, at in self._handled.items() if at < limit]
-        for handled_id in old:
-            del self._handled[handled_id]
+        old = [identity for identity, at in self._handled.items() if at < limit]
+        for identity in old:
+            del self._handled[identity]
         return len(old)

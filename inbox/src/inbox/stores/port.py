@@ -11,14 +11,48 @@ from inbox.errors import DeadLetter
 from inbox.messages import Message
 from inbox.sequences import Arrival
 
+MAX_SEQUENCE = 2**63 - 1
+"""The largest number that databases store as an integer. AMQP also has numbers up to 2^64 - 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Events of an entity that were not handled, although later ones were: `first` to `last`, both included."""
+    """Events of an entity that were not handled, although later ones were: `first` to `last`, both included.
+
+    Attributes:
+        entity: What the numbers count in: `message.key`, or what was passed to `once`.
+        first, last: The numbers.
+        key, topic: Those of the entity's messages. None for an entity of which nothing was handled since the store
+            records them.
+    """
 
     entity: str
     first: int
     last: int
+    key: str | None = None
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What identifies an event. Its id alone does not: a partitioned topic keeps the same id in two keys apart."""
+
+    topic: str
+    key: str
+    id: str
+
+    @classmethod
+    def of(cls, message: Message) -> Identity:
+        """Return the identity of a message that a store can record.
+
+        Raises:
+            DeadLetter: It has no id (`no-message-id`), or a sequence beyond 63 bits (`invalid-sequence`).
+        """
+        if not message.id:
+            raise DeadLetter("no-message-id", "Without a message id, a repetition cannot be recognised.")
+        if message.sequence is not None and not -MAX_SEQUENCE <= message.sequence <= MAX_SEQUENCE:
+            raise DeadLetter("invalid-sequence", "The sequence is beyond ±(2^63 - 1).")
+        return cls(message.topic, message.key, message.id)
 
 
 class Store(Protocol):
@@ -28,34 +62,25 @@ class Store(Protocol):
         """Enter a block that handles a message: `async with store.once(message) as arrival`.
 
         The message counts as handled if the block ends without an exception; if it raises, as never seen. One
-        block runs at a time, so that of two deliveries of a message one sees that it is the second.
+        block runs at a time, so that of two deliveries of a message one sees that it is the second. Two messages
+        are the same if topic, key and id are.
 
         Args:
             message: The message.
-            entity: What its `sequence` counts in; by default its key. Writers number events within an entity:
-                give its id if several entities share a key.
+            entity: What its `sequence` counts in, within its key; by default the key. Writers number events
+                within an entity: give its id if several entities share a key.
 
         Raises:
-            DeadLetter: The message has no id: `no-message-id`.
+            DeadLetter: The message cannot be recorded: `no-message-id`, `invalid-sequence`.
+            RuntimeError: The current task is inside a block already.
         """
 
     async def gaps(self) -> list[Gap]:
-        """Return what is missing, sorted by entity and number. An event that arrives late is removed."""
+        """Return what is missing, by entity, key, topic and number. An event that arrives late is removed."""
 
     async def forget(self, older_than: timedelta) -> int:
-        """Forget ids that were handled longer ago, and return how many. Progress and gaps are kept.
+        """Forget messages that were handled longer ago, and return how many. Progress and gaps are kept.
 
-        Keep ids for longer than an event may be repeated: the duplicate detection window, and how far back
+        Keep them for longer than an event may be repeated: the duplicate detection window, and how far back
         operators replay.
         """
-
-
-def identity(message: Message) -> str:
-    """Return the id of a message.
-
-    Raises:
-        DeadLetter: It has none.
-    """
-    if not message.id:
-        raise DeadLetter("no-message-id", "Without a message id, a repetition cannot be recognised.")
-    return message.id

@@ -1,0 +1,139 @@
+"""A connection to SQLite that several handlers share."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, overload
+
+from inbox.errors import OutsideBlock
+from inbox.stores.turns import Turn
+
+C = TypeVar("C", bound=sqlite3.Cursor)
+
+
+class _Cursor(sqlite3.Cursor):
+    connection: SqliteConnection
+
+    def execute(self, *args: Any) -> _Cursor:
+        self.connection.check()
+        super().execute(*args)
+        return self
+
+    def executemany(self, *args: Any) -> _Cursor:
+        self.connection.check()
+        super().executemany(*args)
+        return self
+
+    def executescript(self, *args: Any) -> _Cursor:
+        self.connection.check_no_block()
+        super().executescript(*args)
+        return self
+
+
+class SqliteConnection(sqlite3.Connection):
+    """A connection for `SqliteStore` and the handlers that write through it.
+
+    SQLite has one transaction per connection. While one handler is inside a block of `once`, a statement of
+    another would become a part of that transaction, and be lost if the block fails. It is refused here.
+
+    Args:
+        database: The path of the file.
+        options: As for `sqlite3.connect`, such as `timeout`. The mode is always autocommit.
+
+    Raises:
+        OutsideBlock: By each method that executes: another handler is inside a block. By `commit`, `rollback`,
+            `executescript` (which commits) and `with connection`: also inside the handler's own block.
+    """
+
+    def __init__(self, database: str | os.PathLike[str], **options: Any) -> None:
+        super().__init__(database, **{**options, "isolation_level": None})
+        self._turn = Turn()
+        self._in_transaction = False
+
+    @property
+    def turn(self) -> Turn:
+        """Which task may execute."""
+        return self._turn
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Open a block of the current task: a transaction, committed unless it raises.
+
+        Raises:
+            OutsideBlock: The transaction has ended inside the block.
+            RuntimeError: The current task is inside a block already.
+        """
+        async with self._turn.take():
+            self.execute("BEGIN IMMEDIATE")
+            self._in_transaction = True
+            try:
+                yield
+                self.check()
+                self.execute("COMMIT")
+            finally:
+                self._in_transaction = False
+                if self.in_transaction:
+                    self.execute("ROLLBACK")
+
+    def check(self) -> None:
+        """Refuse a statement that would not be in the transaction of the task that executes it."""
+        if self._turn.is_taken and not self._turn.is_mine:
+            raise OutsideBlock(
+                "Another handler is inside a block of `once`, and this statement would become a part of its "
+                "transaction. Execute it inside a block too, or through a connection of its own."
+            )
+        if self._in_transaction and not self.in_transaction:
+            # By a COMMIT or ROLLBACK, or by SQLite after an error such as a full disk.
+            raise OutsideBlock("The transaction of this block of `once` has ended inside the block.")
+
+    def check_no_block(self) -> None:
+        """Refuse what would end the transaction of a block, one's own or another's."""
+        self.check()
+        if self._turn.is_taken:
+            raise OutsideBlock("This would end the transaction of a block of `once`, which commits at its end.")
+
+    @overload
+    def cursor(self, factory: None = None) -> sqlite3.Cursor: ...
+    @overload
+    def cursor(self, factory: Callable[[sqlite3.Connection], C]) -> C: ...
+    def cursor(self, factory: Any = None) -> Any:
+        """See `sqlite3.Connection.cursor`. Not with a factory while another block is open."""
+        if factory is not None:
+            self.check()
+        return super().cursor(factory or _Cursor)
+
+    # In CPython these three create a cursor without calling `cursor`.
+    def execute(self, *args: Any) -> sqlite3.Cursor:
+        """See `sqlite3.Connection.execute`."""
+        return self.cursor().execute(*args)
+
+    def executemany(self, *args: Any) -> sqlite3.Cursor:
+        """See `sqlite3.Connection.executemany`."""
+        return self.cursor().executemany(*args)
+
+    def executescript(self, *args: Any) -> sqlite3.Cursor:
+        """See `sqlite3.Connection.executescript`, which commits first; refused while a block is open."""
+        return self.cursor().executescript(*args)
+
+    def commit(self) -> None:
+        """Has no effect in autocommit mode; refused while a block is open."""
+        self.check_no_block()
+        super().commit()
+
+    def rollback(self) -> None:
+        """Has no effect in autocommit mode; refused while a block is open."""
+        self.check_no_block()
+        super().rollback()
+
+    def blobopen(self, *args: Any, **options: Any) -> Any:
+        """See `sqlite3.Connection.blobopen`."""
+        self.check()
+        return super().blobopen(*args, **options)
+
+    def __enter__(self) -> SqliteConnection:
+        self.check_no_block()
+        super().__enter__()
+        return self

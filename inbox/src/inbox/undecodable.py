@@ -1,0 +1,76 @@
+"""Messages that the SDK cannot decode.
+
+The decoder of azure-servicebus 7.15.0 lacks types that AMQP 1.0 has (char, decimal32, decimal64), and refuses what
+is nested deeply or has a list as a name. It raises within the connection, which then ends: the session would be
+accepted and lost again for ever. So the link is given a replacement for such a message. The broker identifies the
+message by its delivery, and dead-letters it as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusReceiver
+from azure.servicebus.amqp import AmqpMessageBodyType
+
+_MARK = b"inbox:undecodable"
+# A section `amqp-value` that holds a string.
+_REPLACEMENT = b"\x00\x53\x77\xa1" + bytes((len(_MARK),)) + _MARK
+# Positions in the list of a transfer frame.
+_MORE, _PAYLOAD = 5, 11
+
+_log = logging.getLogger(__name__)
+
+
+def is_undecodable(received: ServiceBusReceivedMessage) -> bool:
+    """Whether this is the replacement for a message that could not be decoded."""
+    return received.body_type is AmqpMessageBodyType.VALUE and received.body in (_MARK, _MARK.decode())
+
+
+def replace_undecodable(receiver: ServiceBusReceiver) -> None:
+    """Have a receiver that is not open yet replace what it cannot decode.
+
+    The SDK has no place for that, so this wraps its private methods, of this receiver alone. If they move, a
+    message that cannot be decoded ends its session, as without this.
+    """
+    inner: Any = receiver
+    create = inner._create_handler
+
+    def create_handler(auth: Any) -> None:
+        create(auth)
+        client = inner._handler
+        ready = client._client_ready_async
+
+        async def client_ready() -> bool:
+            # The first call creates the link and sends its attach; nothing is read before the second.
+            is_ready: bool = await ready()
+            if client._link is not None and not hasattr(client._link, "_decodes"):
+                client._link._decodes = client._link._incoming_transfer
+                client._link._incoming_transfer = _Transfers(client._link).take
+            return is_ready
+
+        client._client_ready_async = client_ready
+
+    inner._create_handler = create_handler
+
+
+class _Transfers:
+    """The transfer frames of a link of the SDK."""
+
+    def __init__(self, link: Any) -> None:
+        self._link = link
+
+    async def take(self, frame: list[Any]) -> None:
+        link = self._link
+        count, credit = link.delivery_count, link.current_link_credit
+        try:
+            await link._decodes(frame)
+        except Exception as error:
+            if frame[_MORE]:
+                raise
+            _log.info("A message could not be decoded: %s", type(error).__name__)
+            link.delivery_count, link.current_link_credit = count, credit
+            link._received_payload = bytearray()
+            await link._decodes([*frame[:_PAYLOAD], memoryview(_REPLACEMENT)])
