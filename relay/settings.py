@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from relay.connection_strings import ConnectionString
 from relay.errors import SettingsError
@@ -244,6 +245,11 @@ class _Reader:
     def _check_sql(self, value: str) -> None:
         # The message shows no part of the value: it may hold a password.
         if value.startswith(("postgresql://", "postgres://")):
+            if not _is_encoded_url(value):
+                self.problems.append(
+                    "SQL is no URL of PostgreSQL: set it to postgresql://user:password@host:5432/database, with "
+                    "%25 for %, %40 for @, %2F for /, %3A for : and %20 for a space in the password"
+                )
             return
         given = ConnectionString(value)
         if given.get("Server") is None or given.get("Database") is None:
@@ -290,10 +296,12 @@ class _Reader:
             self.problems.append(f"{name} is no connection string: it lacks {' and '.join(missing)}")
 
     def _check_address(self, name: str, value: str, *, scheme: bool) -> None:
-        if scheme and not _is_http_address(value):
-            self.problems.append(f"{name} is {value!r}: set it as https://<account>.documents.azure.com:443/")
-        if not scheme and ("/" in value or "." not in value):
-            self.problems.append(f"{name} is {value!r}: set it as <namespace>.servicebus.windows.net")
+        # What has other characters than an address is not shown: it may be a connection string with its key.
+        shown = f" is {value!r}" if _ADDRESS.fullmatch(value) else " is no address"
+        if scheme and not (_is_http_address(value) and _ADDRESS.fullmatch(value)):
+            self.problems.append(f"{name}{shown}: set it as https://<account>.documents.azure.com:443/")
+        if not scheme and not ("/" not in value and "." in value and _ADDRESS.fullmatch(value)):
+            self.problems.append(f"{name}{shown}: set it as <namespace>.servicebus.windows.net")
 
     def cloudevents_source(self) -> str | None:
         """The CloudEvents source where that format is chosen, None for the plain one."""
@@ -344,6 +352,28 @@ class _Reader:
                 near = difflib.get_close_matches(name, sorted(self._known), n=1, cutoff=0.85)
                 if near:
                     self.problems.append(f"{name} is not a setting: did you mean {near[0]}?")
+
+
+_ADDRESS = re.compile(r"[A-Za-z0-9.:/_\-\[\]]*")
+
+
+# As libpq takes a URL apart: the user ends at the first @, unless a / comes before it.
+_URL = re.compile(
+    r"postgres(?:ql)?://(?:[^@/]*@)?(?P<hosts>[^@/?]*)(?:/(?P<database>[^@?]*))?(?:\?.*)?",
+)
+_HOST = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
+
+
+def _is_encoded_url(value: str) -> bool:
+    """Whether libpq can take a URL apart; what it says of another one shows parts of it, a password's too."""
+    found = _URL.fullmatch(value)
+    try:
+        sound = re.fullmatch(r"(?:[^\s%]|%[0-9A-Fa-f]{2})*", value) is not None and "\0" not in unquote(
+            value, errors="strict"
+        )
+    except UnicodeError:
+        return False
+    return found is not None and sound and all(_HOST.fullmatch(host) for host in found["hosts"].split(","))
 
 
 def _is_http_address(text: str) -> bool:

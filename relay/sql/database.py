@@ -12,10 +12,15 @@ from changefeed import AsyncConsumer, ChangefeedError, DatabaseError
 from changefeed.statements import AsyncSession
 from relay.errors import FeedError, first_line
 from relay.settings import SqlFeed
+from relay.sql.bounded import BoundedSession
 from relay.sql.connection import connect
 
 CONSUMER = "relay"
 """The name under which the relay claims shards and stores cursors."""
+
+# Maximum seconds of a statement on the shared session, for which every shard may wait, and of that wait.
+_SHARED_S = 20.0
+_TURN_S = 30.0
 
 
 class Database:
@@ -24,9 +29,9 @@ class Database:
     def __init__(self, settings: SqlFeed) -> None:
         self._settings = settings
         self._turn = asyncio.Lock()
-        self._session: AsyncSession | None = None
+        self._session: BoundedSession | None = None
 
-    async def connect(self) -> AsyncSession:
+    async def connect(self) -> BoundedSession:
         """A session of its own. Raises ChangefeedError, AzureError or OSError."""
         return await connect(self._settings)
 
@@ -36,15 +41,25 @@ class Database:
 
         Raises ChangefeedError, AzureError or OSError.
         """
-        async with self._turn:
-            if self._session is None:
-                self._session = await self.connect()
-            try:
-                yield self._session
-            except DatabaseError as error:
-                if error.lost:
-                    await self._close()
-                raise
+        await self._await_turn()
+        try:
+            if self._session is None or self._session.lost:
+                self._session = BoundedSession(await self.connect(), _SHARED_S)
+            yield self._session
+        except DatabaseError as error:
+            if error.lost:
+                await self._close()
+            raise
+        finally:
+            self._turn.release()
+
+    async def _await_turn(self) -> None:
+        """Wait for the users before. Raises DatabaseError where that takes too long."""
+        try:
+            async with asyncio.timeout(_TURN_S):
+                await self._turn.acquire()
+        except TimeoutError as error:
+            raise DatabaseError(f"other users have waited for the server for {_TURN_S:g} s") from error
 
     async def cursor(self, shard_id: int) -> bytes:
         """How far a shard was published, as stored. Raises FeedError."""
