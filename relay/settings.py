@@ -14,6 +14,9 @@ from relay.errors import SettingsError
 
 MAX_SENDERS = 256
 
+# With about 2.3 times as much for their messages, that leaves room in an instance of 512 MiB.
+_MAX_BYTES = 64 * 1024**2
+
 # What an attempt may take beside sending: comparing with the leases, and writing to quarantine.
 ATTEMPT_MARGIN_S = 60.0
 
@@ -69,6 +72,7 @@ class SqlFeed:
         feed: The event table, as it was given to setup_feed: `schema.Table`.
         shards: How many shards there are: 0 to `shards` - 1.
         claim_s: After how many seconds without a sign of life a process has lost its shards.
+        max_bytes: Size of the events that a process has in memory at a time, those of all its shards together.
     """
 
     connection_string: str
@@ -76,6 +80,7 @@ class SqlFeed:
     feed: str
     shards: int
     claim_s: float
+    max_bytes: int = _MAX_BYTES
 
     def __repr__(self) -> str:
         return f"SqlFeed(feed={self.feed!r}, shards={self.shards}, claim_s={self.claim_s:g}, connection_string=…)"
@@ -231,6 +236,7 @@ class _Reader:
         feed = self.text("SQL_FEED", "outbox.domain_event")
         shards = self.integer("SQL_SHARDS", 1, at_least=1, at_most=1024)
         claim_s = self.seconds("SQL_CLAIM_S", 10.0, at_least=2, at_most=300)
+        max_bytes = self.integer("SQL_MAX_BYTES", _MAX_BYTES, at_least=1024**2, at_most=1024**4)
         credential, client_id = self._get("SQL__credential"), self._get("SQL__clientId")
         identity = self._identity("SQL__credential", credential, client_id)
         whole = self._get("SQL")
@@ -240,7 +246,7 @@ class _Reader:
         schema, _, table = feed.partition(".")
         if not (schema and table):
             self.problems.append(f"SQL_FEED is {feed!r}: set it to the event table as schema.Table")
-        return SqlFeed(whole, identity, feed, shards, claim_s)
+        return SqlFeed(whole, identity, feed, shards, claim_s, max_bytes)
 
     def _check_sql(self, value: str) -> None:
         # The message shows no part of the value: it may hold a password.

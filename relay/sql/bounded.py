@@ -39,45 +39,45 @@ class BoundedSession:
     def __init__(self, session: AsyncSession, limit_s: float, needed: Callable[[], bool] = lambda: True) -> None:
         """
         Args:
-            session: The session to use, which is closed with this one.
+            session: The session to use, which is closed with this one. A bounded session gives its connection, and
+                the limits are those given here.
             limit_s: Maximum seconds of a call; a wait for a notification may take its own time in addition.
             needed: Whether the answer is still of use; where it is not, the call is cut off.
         """
-        self._session = session
+        shared = session._connection if isinstance(session, BoundedSession) else None
+        self._connection: _Connection = shared or _Connection(session)
         self._limit_s = limit_s
         self._needed = needed
-        self._lost = False
 
     @property
     def dialect(self) -> Dialect:
         """As the session's."""
-        return self._session.dialect
+        return self._connection.session.dialect
 
     @property
     def lost(self) -> bool:
         """Whether every further call is refused."""
-        return self._lost
+        return self._connection.lost
 
     async def execute(self, statement: Statement, /) -> Result:
         """Carry out one statement. Raises ChangefeedError."""
-        return await self._bounded(self._session.execute(statement), self._limit_s)
+        return await self._bounded(self._connection.session.execute(statement), self._limit_s)
 
     async def listen(self, channel: str, /) -> None:
         """Receive the notifications of this channel. Raises ChangefeedError."""
-        await self._bounded(self._session.listen(channel), self._limit_s)
+        await self._bounded(self._connection.session.listen(channel), self._limit_s)
 
     async def notified(self, timeout_s: float, /) -> bool:
         """Wait for a notification. Raises ChangefeedError."""
-        return await self._bounded(self._session.notified(timeout_s), timeout_s + self._limit_s)
+        return await self._bounded(self._connection.session.notified(timeout_s), timeout_s + self._limit_s)
 
     async def close(self) -> None:
         """Close the session. It raises nothing, and returns before a server that does not answer."""
-        if not self._lost:
-            self._lost = True
-            await asyncio.wait((_end(self._session),), timeout=_LOOK_EVERY_S)
+        if not self.lost:
+            await asyncio.wait((self._connection.end(),), timeout=_LOOK_EVERY_S)
 
     async def _bounded(self, call: Coroutine[Any, Any, ResultT], limit_s: float) -> ResultT:
-        if self._lost:
+        if self.lost:
             call.close()
             raise DatabaseError("this session was discarded", lost=True)
         loop = asyncio.get_running_loop()
@@ -97,34 +97,37 @@ class BoundedSession:
         raise DatabaseError(f"{late}: the session is discarded", lost=True)
 
     def _cut_off(self, task: asyncio.Task[Any]) -> None:
-        self._lost = True
         task.cancel()
-        _end(self._session, task)
+        self._connection.end(task)
 
     def _result(self, task: asyncio.Task[ResultT]) -> ResultT:
         try:
             return task.result()
         except DatabaseError as error:
             if error.lost:
-                self._discard()
+                self._connection.end()
             raise
         except ChangefeedError:
             raise
         except BaseException:
-            self._discard()
+            self._connection.end()
             raise
 
-    def _discard(self) -> None:
-        self._lost = True
-        _end(self._session)
 
+class _Connection:
+    """What bounded sessions with different limits have in common."""
 
-def _end(session: AsyncSession, last_call: asyncio.Task[Any] | None = None) -> asyncio.Task[None]:
-    """Close a session in the background, after its last call has ended."""
-    ending = asyncio.get_running_loop().create_task(_close(session, last_call))
-    _ending.add(ending)
-    ending.add_done_callback(_ending.discard)
-    return ending
+    def __init__(self, session: AsyncSession) -> None:
+        self.session = session
+        self.lost = False
+
+    def end(self, last_call: asyncio.Task[Any] | None = None) -> asyncio.Task[None]:
+        """Close the session in the background, after its last call has ended."""
+        self.lost = True
+        ending = asyncio.get_running_loop().create_task(_close(self.session, last_call))
+        _ending.add(ending)
+        ending.add_done_callback(_ending.discard)
+        return ending
 
 
 async def _close(session: AsyncSession, last_call: asyncio.Task[Any] | None) -> None:
