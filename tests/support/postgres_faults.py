@@ -87,7 +87,7 @@ class SilentProxy:
         self._tasks.add(task)
         try:
             await self._serve(reader, writer)
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             return
         finally:
             self._tasks.discard(task)
