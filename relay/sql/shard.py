@@ -12,6 +12,7 @@ import shlex
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from azure.core.exceptions import AzureError
@@ -180,9 +181,8 @@ class Shard:
         batch = SqlBatch(self.claim.shard_id, page, self.ownership)
         try:
             await self._relay.handle(batch, attempts.invocation_id, attempts.retries)
-        except RelayError as error:
-            if not self.ownership.holds():
-                raise LostOwnershipError("the claim on the shard was not renewed in time") from error
+        except RelayError:
+            # The pipeline has logged it.
             attempts.failed(len(page.entries))
         except Exception as error:  # noqa: BLE001 - a defect stops one shard, and never the process
             self._report(error, page.entries)
@@ -210,14 +210,13 @@ class Shard:
             remedy = f"It is tried again with half of the {len(entries)} events."
         logger.error("relay_defect shard=%d: %s. %s", self.claim.shard_id, described(error), remedy)
 
-    async def _pause(self, pause_s: float) -> bool:
-        """Wait; returns whether the order to stop came meanwhile."""
-        try:
-            async with asyncio.timeout(pause_s):
-                await self._stopping.wait()
-        except TimeoutError:
-            return False
-        return True
+    async def _pause(self, pause_s: float) -> None:
+        """Wait; not any longer than the shard is this process's, which is to be free for its next owner."""
+        ends = time.monotonic() + pause_s
+        while self._goes_on() and (left_s := ends - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, _LONGEST_WAIT_S)):
+                    await self._stopping.wait()
 
 
 class _Pauses:

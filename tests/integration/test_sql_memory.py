@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from changefeed.statements import AsyncSession, Entry, Statement
 from relay.errors import RetryableError
 from relay.events import Event
 from relay.pipeline import Relay
 from relay.results import KeyOutcome
 from relay.settings import OnPoison
+from relay.sql import shard as shards_module
 from relay.sql.database import Database
 from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.source import SqlSource
@@ -107,7 +110,10 @@ async def test_all_shards_together_hold_no_more_than_the_limit(postgres_database
     assert worker._memory.held == 0
 
 
-async def test_shards_that_wait_for_their_next_attempt_keep_no_room_from_others(postgres_database: str) -> None:
+async def test_shards_that_wait_for_their_next_attempt_keep_no_room_from_others(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards_module, "_FIRST_PAUSE_S", 10 * _WITHIN_S)
     # Their pages together are larger than the limit.
     session, topic = await provisioned(postgres_database), Measuring(frozenset(f"k{shard}" for shard in range(11)))
     await session.execute(Statement(_EVENTS, (12, 60)))
