@@ -264,6 +264,31 @@ async def test_what_closing_a_session_raises_ends_nothing(postgres_database: str
     assert closed
 
 
+async def test_what_lies_before_a_row_that_cannot_be_read_is_published(
+    postgres_database: str, stack: AsyncExitStack
+) -> None:
+    class Unreadable(Wrapped):
+        async def execute(self, statement: Statement, /) -> Result:
+            result = await super().execute(statement)
+            if "read_events" in statement.sql and any("bad" in row for row in result.rows):
+                raise DatabaseError("cannot parse a column")
+            return result
+
+    async def connecting() -> AsyncSession:
+        return Unreadable(await connect(sql_settings(postgres_database)))
+
+    work = Work(postgres_database, await provisioned(postgres_database), connecting)
+    stack.push_async_callback(work.end)
+    await work.outbox.commit_each([*(event(f"e{number}", "k0") for number in range(5)), event("bad", "k0")])
+    work.start()
+
+    async with asyncio.timeout(_WITHIN_S):
+        while work.topic.accepted.get("k0") != [f"e{number}" for number in range(5)]:
+            await asyncio.sleep(0.05)
+    await work.outbox.commit(event("first-1", "k1"), shard_id=1)
+    await work.until_published("first", [1])
+
+
 class Defective(InMemoryPublisher):
     """Raises what nobody foresaw where the event `bad` is to be published."""
 

@@ -139,7 +139,7 @@ async def test_nothing_more_of_a_page_is_sent_when_the_claim_ends_within_a_turn(
         publish(event, *rest)
         shard.ownership.end()
 
-    site.topic._publish = end_after_the_first  # type: ignore[method-assign]
+    site.topic._publish = end_after_the_first  # type: ignore[method-assign, assignment]
     async with asyncio.timeout(_WITHIN_S):
         await shard.run()
 

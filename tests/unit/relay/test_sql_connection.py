@@ -146,7 +146,7 @@ async def test_options_and_timeouts_of_the_url_are_kept(postgres_database: str) 
     session = await connect(sql_settings(f"{postgres_database}&{query}"))
 
     shown = await _shown(session, "work_mem", "application_name", "statement_timeout", "client_encoding")
-    kept = session._session._connection.info.get_parameters()  # type: ignore[attr-defined]
+    kept = session._connection.session._connection.info.get_parameters()  # type: ignore[attr-defined]
     await session.close()
 
     assert shown == ["7MB", "relay", "1min", "UTF8"]
