@@ -49,6 +49,7 @@ class Reason(StrEnum):
     PARTITION_KEY_TOO_LONG = "partition-key-too-long"
     DATA_NOT_OBJECT = "data-not-object"
     ACTION_NOT_STRING = "action-not-string"
+    PROPERTY_NOT_UNICODE = "property-not-unicode"
     PROPERTIES_TOO_LARGE = "properties-too-large"
     MESSAGE_TOO_LARGE = "message-too-large"
     MESSAGE_REFUSED = "message-refused"
@@ -182,6 +183,7 @@ def read_event(
         partition_key = _checked_key(document, "partitionKey", _PARTITION_KEY_REASONS)
         data, action = _checked_data(document)
         traceparent = document.get("traceparent")
+        _check_unicode(identifier, partition_key, action, data.get("createdAt"), traceparent)
         _check_properties(action, data.get("createdAt"), traceparent)
     except _Invalid as invalid:
         return Rejected(
@@ -257,6 +259,25 @@ def _checked_data(document: Document) -> tuple[Mapping[str, Any], str]:
     return data, action
 
 
+def _check_unicode(
+    identifier: str, partition_key: str, action: str, created_at: object, traceparent: object
+) -> None:
+    """Refuse a lone surrogate, which JSON can escape and a property, which is UTF-8, cannot hold."""
+    named = (
+        ("id", identifier),
+        ("partitionKey", partition_key),
+        ("data.action", action),
+        ("data.createdAt", created_at),
+        ("traceparent", traceparent),
+    )
+    for name, text in named:
+        if isinstance(text, str) and not _is_unicode(text):
+            raise _Invalid(
+                Reason.PROPERTY_NOT_UNICODE,
+                f"{name} has half of a surrogate pair, which is no character: no property can hold it",
+            )
+
+
 def _check_properties(action: str, created_at: object, traceparent: object) -> None:
     # A character has four bytes at most.
     if len(action) + _length(created_at) + _length(traceparent) <= MAX_PROPERTIES_BYTES // 4:
@@ -278,7 +299,7 @@ def _length(value: object) -> int:
 
 def _usable_key(document: Document) -> str | None:
     key = document.get("partitionKey")
-    return key if _is_usable(key) else None
+    return key if _is_usable(key) and _is_unicode(key) else None
 
 
 def _is_usable(key: object) -> TypeGuard[str]:
@@ -288,6 +309,16 @@ def _is_usable(key: object) -> TypeGuard[str]:
         and key != ""
         and (len(key) <= MAX_KEY_LENGTH // 2 or _utf16_units(key) <= MAX_KEY_LENGTH)
     )
+
+
+def _is_unicode(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _utf16_units(text: str) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from relay.connection_strings import ConnectionString
 from relay.errors import SettingsError
@@ -18,6 +19,9 @@ ATTEMPT_TIMEOUT_S = 480.0
 
 # What an attempt may take after that: comparing with the leases, and writing to quarantine.
 ATTEMPT_MARGIN_S = 60.0
+
+# With about 2.3 times as much for their messages, that leaves room in an instance of 512 MiB.
+_MAX_BYTES = 64 * 1024**2
 
 
 class OnPoison(StrEnum):
@@ -71,6 +75,7 @@ class SqlFeed:
         feed: The event table, as it was given to setup_feed: `schema.Table`.
         shards: How many shards there are: 0 to `shards` - 1.
         claim_s: After how many seconds without a sign of life a process has lost its shards.
+        max_bytes: Size of the events that a process has in memory at a time, those of all its shards together.
     """
 
     connection_string: str
@@ -78,6 +83,7 @@ class SqlFeed:
     feed: str
     shards: int
     claim_s: float
+    max_bytes: int = _MAX_BYTES
 
     def __repr__(self) -> str:
         return f"SqlFeed(feed={self.feed!r}, shards={self.shards}, claim_s={self.claim_s:g}, connection_string=…)"
@@ -233,6 +239,7 @@ class _Reader:
         feed = self.text("SQL_FEED", "outbox.domain_event")
         shards = self.integer("SQL_SHARDS", 1, at_least=1, at_most=1024)
         claim_s = self.seconds("SQL_CLAIM_S", 10.0, at_least=2, at_most=300)
+        max_bytes = self.integer("SQL_MAX_BYTES", _MAX_BYTES, at_least=1024**2, at_most=1024**4)
         credential, client_id = self._get("SQL__credential"), self._get("SQL__clientId")
         identity = self._identity("SQL__credential", credential, client_id)
         whole = self._get("SQL")
@@ -242,11 +249,16 @@ class _Reader:
         schema, _, table = feed.partition(".")
         if not (schema and table):
             self.problems.append(f"SQL_FEED is {feed!r}: set it to the event table as schema.Table")
-        return SqlFeed(whole, identity, feed, shards, claim_s)
+        return SqlFeed(whole, identity, feed, shards, claim_s, max_bytes)
 
     def _check_sql(self, value: str) -> None:
         # The message shows no part of the value: it may hold a password.
         if value.startswith(("postgresql://", "postgres://")):
+            if not _is_encoded_url(value):
+                self.problems.append(
+                    "SQL is no URL of PostgreSQL: set it to postgresql://user:password@host:5432/database, with "
+                    "%25 for %, %40 for @, %2F for /, %3A for : and %20 for a space in the password"
+                )
             return
         given = ConnectionString(value)
         if given.get("Server") is None or given.get("Database") is None:
@@ -293,10 +305,12 @@ class _Reader:
             self.problems.append(f"{name} is no connection string: it lacks {' and '.join(missing)}")
 
     def _check_address(self, name: str, value: str, *, scheme: bool) -> None:
-        if scheme and not _is_http_address(value):
-            self.problems.append(f"{name} is {value!r}: set it as https://<account>.documents.azure.com:443/")
-        if not scheme and ("/" in value or "." not in value):
-            self.problems.append(f"{name} is {value!r}: set it as <namespace>.servicebus.windows.net")
+        # What has other characters than an address is not shown: it may be a connection string with its key.
+        shown = f" is {value!r}" if _ADDRESS.fullmatch(value) else " is no address"
+        if scheme and not (_is_http_address(value) and _ADDRESS.fullmatch(value)):
+            self.problems.append(f"{name}{shown}: set it as https://<account>.documents.azure.com:443/")
+        if not scheme and not ("/" not in value and "." in value and _ADDRESS.fullmatch(value)):
+            self.problems.append(f"{name}{shown}: set it as <namespace>.servicebus.windows.net")
 
     def cloudevents_source(self) -> str | None:
         """The CloudEvents source where that format is chosen, None for the plain one."""
@@ -347,6 +361,28 @@ class _Reader:
                 near = difflib.get_close_matches(name, sorted(self._known), n=1, cutoff=0.85)
                 if near:
                     self.problems.append(f"{name} is not a setting: did you mean {near[0]}?")
+
+
+_ADDRESS = re.compile(r"[A-Za-z0-9.:/_\-\[\]]*")
+
+
+# As libpq takes a URL apart: the user ends at the first @, unless a / comes before it.
+_URL = re.compile(
+    r"postgres(?:ql)?://(?:[^@/]*@)?(?P<hosts>[^@/?]*)(?:/(?P<database>[^@?]*))?(?:\?.*)?",
+)
+_HOST = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
+
+
+def _is_encoded_url(value: str) -> bool:
+    """Whether libpq can take a URL apart; what it says of another one shows parts of it, a password's too."""
+    found = _URL.fullmatch(value)
+    try:
+        sound = re.fullmatch(r"(?:[^\s%]|%[0-9A-Fa-f]{2})*", value) is not None and "\0" not in unquote(
+            value, errors="strict"
+        )
+    except UnicodeError:
+        return False
+    return found is not None and sound and all(_HOST.fullmatch(host) for host in found["hosts"].split(","))
 
 
 def _is_http_address(text: str) -> bool:

@@ -157,10 +157,8 @@ async def _transaction(session: AsyncSession) -> AsyncIterator[None]:
     try:
         yield
         await session.execute(Statement(table.COMMIT))
-    except asyncio.CancelledError:
-        # The session is closed, which ends its transaction. A database that does not answer ends none.
-        raise
-    except BaseException as error:
+    except Exception as error:
+        # A statement that was cancelled has ended its session, and the transaction with it.
         try:
             await session.execute(Statement(table.ROLLBACK))
         except ChangefeedError:

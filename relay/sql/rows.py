@@ -8,12 +8,15 @@ The columns `id`, `partition_key` and `data` are required; `action`, `created_at
      "sequence": …, "traceparent": …, "_shard": 0, "_ulid": "01JD…"}
 
 `data` is what its writer stored; `action` and `created_at` are added where it has no such member. The message's
-body is the text of the column, to which nothing else is done.
+body is the text of the column, to which nothing else is done. Columns of types that JSON does not have become
+text, so that every document can be stored in quarantine.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -24,12 +27,24 @@ import orjson
 
 from changefeed.statements import Entry
 from changefeed.ulid import milliseconds, to_text
+from relay import jsontext
 from relay.events import DATA_TEXT, Event, Received, Rejected, read_event
 
 REQUIRED_COLUMNS = ("id", "partition_key", "data")
 OPTIONAL_COLUMNS = ("action", "created_at", "sequence", "traceparent", "type")
 
 _UUID_BYTES = 16
+
+# Maximum depth of what is kept as a value. The standard library takes 1000 levels or so, fewer where it is called
+# from deep within, and the number differs between versions of Python.
+_MAX_DEPTH = 512
+_TOO_DEEP = f"(nested deeper than {_MAX_DEPTH} levels: see {DATA_TEXT})"
+_NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+
+_LONE = re.compile("[\ud800-\udfff]")
+
+# Maximum number of digits of an integer; int() refuses more than 4300.
+_MAX_DIGITS = 400
 
 
 def select(entries: Iterable[Entry], shard_id: int, event_type: str) -> Received:
@@ -50,8 +65,12 @@ def select(entries: Iterable[Entry], shard_id: int, event_type: str) -> Received
 
 
 def is_of_type(entry: Entry, event_type: str) -> bool:
-    """Whether the relay relays it. Of a row that does not exist, nobody knows that it is of another type."""
-    return entry.row is None or entry.row.get("type", event_type) == event_type
+    """Whether the row has the relayed type. A deleted row counts, because its type is unknown."""
+    if entry.row is None:
+        return True
+    found = entry.row.get("type", event_type)
+    # A column of fixed length is padded with spaces.
+    return found == event_type or (isinstance(found, str) and found.rstrip(" ") == event_type)
 
 
 def event_of(entry: Entry, shard_id: int, event_type: str, position: int = 0) -> Event | Rejected:
@@ -73,7 +92,7 @@ def document_of(entry: Entry, shard_id: int, event_type: str) -> dict[str, Any]:
     document: dict[str, Any] = {
         "id": _identifier(row.get("id")),
         "partitionKey": _identifier(row.get("partition_key")),
-        "type": row.get("type", event_type),
+        "type": event_type,
         "data": data,
         **place,
     }
@@ -81,7 +100,7 @@ def document_of(entry: Entry, shard_id: int, event_type: str) -> dict[str, Any]:
         document[DATA_TEXT] = text
     for column in ("sequence", "traceparent"):
         if row.get(column) is not None:
-            document[column] = row[column]
+            document[column] = _plain(row[column])
     return document
 
 
@@ -89,30 +108,67 @@ def _data(row: Mapping[str, Any]) -> tuple[Any, str | None]:
     """The payload, and its text if it is an object that came as text."""
     data = row.get("data")
     if not isinstance(data, str):
-        return (data | _added(row, data), None) if isinstance(data, dict) else (data, None)
+        return (data | _added(row, data), None) if isinstance(data, dict) else (_plain(data), None)
+    # SQL Server's text can have half of a surrogate pair as it is; JSON can have it as an escape.
+    data = data if data.isascii() else _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", data)
     parsed = _parsed(data)
     if not isinstance(parsed, dict):
         # It is quarantined as it stands.
-        return (data if parsed is None else parsed), None
+        return (data if parsed is None or _is_deep(parsed, data) else parsed), None
     added = _added(row, parsed)
+    kept = _shallow(parsed) if _is_deep(parsed, data) else parsed
     if not added:
-        return parsed, data
+        return kept, data
     # Put before the text's own members, none of which is written anew.
     members = data.lstrip()[1:]
     comma = "" if not parsed else ","
-    return {**added, **parsed}, orjson.dumps(added).decode()[:-1] + comma + members
+    return {**added, **kept}, jsontext.encode(added).decode()[:-1] + comma + members
 
 
 def _parsed(text: str) -> Any:
-    """What the text means; None where that cannot be found out. Numbers may lose digits."""
+    """What the text means; None where that cannot be found out. Numbers may lose digits, or be text."""
     try:
         return orjson.loads(text)
     except ValueError:
-        # It is no JSON, or has a number or a depth that orjson refuses.
+        # It is no JSON, or has a number, half of a surrogate pair or a depth that orjson refuses.
         try:
-            return json.loads(text)
+            return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_refuse)
         except (ValueError, RecursionError):
             return None
+
+
+def _whole(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _MAX_DIGITS else digits
+
+
+def _finite(digits: str) -> float | str:
+    number = float(digits)
+    return number if math.isfinite(number) else digits
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _is_deep(value: Any, text: str) -> bool:
+    """Whether a value is nested too deeply to be handled as one; `text` is its text."""
+    if text.count("[") + text.count("{") <= _MAX_DEPTH:
+        return False
+    try:
+        # It nests 254 levels at most, and counts them far faster than the loop below.
+        orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        depth = deepest = 0
+        for token in _NESTING.finditer(text):
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+            deepest = max(deepest, depth)
+        return deepest > _MAX_DEPTH
+    return False
+
+
+def _shallow(data: Mapping[str, Any]) -> dict[str, Any]:
+    """An object without what is nested in it; the document has its text."""
+    return {name: _TOO_DEEP if isinstance(value, dict | list) else value for name, value in data.items()}
 
 
 def _added(row: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,10 +176,21 @@ def _added(row: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
     action, created_at = row.get("action"), row.get("created_at")
     added: dict[str, Any] = {}
     if action is not None and "action" not in data:
-        added["action"] = action
+        added["action"] = _plain(action)
     if created_at is not None and "createdAt" not in data:
         added["createdAt"] = _time(created_at)
     return added
+
+
+def _plain(value: Any) -> Any:
+    """A column's value as JSON has it: what is no text, integer, boolean or finite number becomes text."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    return [_plain(each) for each in value] if isinstance(value, list) else str(value)
 
 
 def _identifier(value: Any) -> str | None:

@@ -1,22 +1,35 @@
-"""One shard: its pages, one after another, through the pipeline; the cursor is stored only after success."""
+"""One shard: its pages, one after another, through the pipeline; the cursor is stored only after success.
+
+Whatever goes wrong, the shard goes on after a pause, while this process owns it. A page whose attempt has failed
+is read again, so that its memory is free for other shards meanwhile.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-from changefeed import AsyncConsumer, AsyncFeed, ChangefeedError, Claim, ClaimLostError, Page
-from changefeed.statements import AsyncSession
+from azure.core.exceptions import AzureError
+
+from changefeed import AsyncConsumer, AsyncFeed, ChangefeedError, Claim, ClaimLostError, DatabaseError, Page
+from changefeed.statements import AsyncSession, Entry
 from changefeed.ulid import milliseconds
 from relay.errors import LostOwnershipError, RelayError, first_line
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
+from relay.sql.bounded import BoundedSession
 from relay.sql.database import CONSUMER
+from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.ownership import Ownership, now
+from relay.sql.rows import document_of
 from relay.sql.source import SqlBatch
+from relay.sql.unforeseen import described
 from relay.telemetry.instruments import shard_ages
 
 logger = logging.getLogger(__name__)
@@ -30,6 +43,9 @@ _LONGEST_WAIT_S = 1.0
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 
+# Maximum seconds of the read of a page: the server's own limit, and time for its answer.
+_READ_S = 65.0
+
 
 class Shard:
     """Reads and publishes one shard while this process owns it."""
@@ -41,6 +57,7 @@ class Shard:
         connect: Connect,
         claim: Claim,
         ownership: Ownership,
+        memory: Memory,
         *,
         page_size: int,
         poll_delay_s: float,
@@ -50,7 +67,9 @@ class Shard:
         self._relay = relay
         self._settings = settings
         self._connect = connect
-        self._page_size = page_size
+        self._memory = memory
+        self._page_size = PageSize(page_size)
+        self._attempts = _Attempts()
         self._poll_delay_s = min(poll_delay_s, _LONGEST_WAIT_S)
         self._cursor = claim.cursor
         self._stopping = asyncio.Event()
@@ -73,33 +92,42 @@ class Shard:
             await self._run()
 
     async def _run(self) -> None:
-        pauses = _Pauses()
-        while not self._stopping.is_set() and self.ownership.holds():
+        # The database is looked for often enough that a shard is read again soon after its return.
+        pauses = _Pauses(max(_FIRST_PAUSE_S, self._settings.claim_s / 2))
+        while self._goes_on():
             try:
                 await self._read(pauses)
             except (ClaimLostError, LostOwnershipError) as error:
                 self.ownership.end()
                 logger.warning("relay_shard_lost shard=%d: %s", self.claim.shard_id, first_line(error))
-            except (ChangefeedError, OSError) as error:
+            except (ChangefeedError, AzureError, OSError) as error:
                 logger.warning(
                     "relay_feed_unavailable shard=%d: %s It is tried again.",
                     self.claim.shard_id,
                     first_line(error),
                 )
                 await self._pause(pauses.next())
+            except Exception as error:  # noqa: BLE001 - a defect stops one shard, and never the process
+                self._report(error, ())
+                await self._pause(pauses.next())
+
+    def _goes_on(self) -> bool:
+        return not self._stopping.is_set() and self.ownership.holds()
 
     async def _read(self, pauses: _Pauses) -> None:
-        session = await self._connect()
+        session = BoundedSession(await self._connect(), _READ_S, self.ownership.holds)
+        # All but the read of a page takes moments.
+        quick = BoundedSession(session, max(self._settings.claim_s, self._poll_delay_s), self.ownership.holds)
         try:
-            feed = AsyncFeed(session, self._settings.feed)
-            consumer = AsyncConsumer(session, self._settings.feed, CONSUMER)
+            feed, waiting = AsyncFeed(session, self._settings.feed), AsyncFeed(quick, self._settings.feed)
+            consumer = AsyncConsumer(quick, self._settings.feed, CONSUMER)
             news = True
             while not self._stopping.is_set():
                 if news:
                     news = await self._read_page(feed, consumer)
                 else:
                     # Nothing to read: a wait that ends without news is only repeated.
-                    news = await feed.wait(self.claim.shard_id, self._cursor, self._poll_delay_s)
+                    news = await waiting.wait(self.claim.shard_id, self._cursor, self._poll_delay_s)
                     if not news:
                         self._oldest_at = time.time()
                 pauses.reset()
@@ -112,12 +140,34 @@ class Shard:
             await session.close()
 
     async def _read_page(self, feed: AsyncFeed, consumer: AsyncConsumer) -> bool:
-        """Read a page, publish it, and store its cursor; returns whether there was anything."""
-        page = await feed.read(self.claim.shard_id, self._cursor, self._page_size)
-        self._oldest_at = milliseconds(page.entries[0].ulid) / 1000 if page.entries else time.time()
-        if page.entries and await self._publish(page):
-            await self._store(consumer, page.cursor)
-        return bool(page.entries)
+        """Read a page and attempt it once; returns whether there may be more, the page itself included."""
+        pause_s = None
+        async with self._memory.room(self._goes_on) as room:
+            if room is None:
+                return True
+            rows = self._attempts.rows or self._page_size.rows
+            try:
+                page = await feed.read(self.claim.shard_id, self._cursor, rows)
+            except DatabaseError:
+                # It may have taken too long, or one row cannot be read.
+                self._page_size.failed(rows)
+                self._attempts.rows = None
+                raise
+            size = size_of(page.entries)
+            room.keep(size)
+            self._page_size.read(len(page.entries), size, self._memory.share)
+            self._oldest_at = milliseconds(page.entries[0].ulid) / 1000 if page.entries else time.time()
+            if not page.entries:
+                return False
+            pause_s = await self._publish(page)
+            if pause_s is None:
+                await self._store(consumer, page.cursor)
+                self._attempts = _Attempts()
+            # The page is not kept through the pause.
+            del page
+        if pause_s is not None:
+            await self._pause(pause_s)
+        return True
 
     async def _store(self, consumer: AsyncConsumer, cursor: bytes) -> None:
         since = now()
@@ -125,42 +175,82 @@ class Shard:
         self.ownership.renewed(since)
         self._cursor = cursor
 
-    async def _publish(self, page: Page) -> bool:
-        """Attempt the page until it is done; returns False where the reader was told to stop before."""
+    async def _publish(self, page: Page) -> float | None:
+        """Attempt the page once; returns None if it is done, else how long to wait before the next attempt."""
+        attempts = self._attempts
         batch = SqlBatch(self.claim.shard_id, page, self.ownership)
-        invocation_id, pauses, retries = str(uuid.uuid4()), _Pauses(), 0
-        while True:
-            try:
-                await self._relay.handle(batch, invocation_id, retries)
-            except RelayError as error:
-                if not self.ownership.holds():
-                    raise LostOwnershipError("the claim on the shard was not renewed in time") from error
-                retries += 1
-                if await self._pause(pauses.next()):
-                    return False
-            else:
-                return True
-
-    async def _pause(self, pause_s: float) -> bool:
-        """Wait; returns whether the order to stop came meanwhile."""
         try:
-            async with asyncio.timeout(pause_s):
-                await self._stopping.wait()
-        except TimeoutError:
-            return False
-        return True
+            await self._relay.handle(batch, attempts.invocation_id, attempts.retries)
+        except RelayError:
+            # The pipeline has logged it.
+            attempts.failed(len(page.entries))
+        except Exception as error:  # noqa: BLE001 - a defect stops one shard, and never the process
+            self._report(error, page.entries)
+            attempts.rows = max(1, len(page.entries) // 2)
+            # A defect is no evidence against an event, but from the first retry on an operator's orders are read.
+            attempts.retries = max(1, attempts.retries)
+            if len(page.entries) > 1:
+                # To find the one event at which it happens.
+                return _FIRST_PAUSE_S
+        else:
+            return None
+        return attempts.pauses.next()
+
+    def _report(self, error: Exception, entries: Sequence[Entry]) -> None:
+        """Log an error that is a defect of the relay, and name the event where there is only one."""
+        remedy = "It is tried again."
+        if len(entries) == 1:
+            document = document_of(entries[0], self.claim.shard_id, "")
+            key, identifier = (shlex.quote(str(document.get(name))) for name in ("partitionKey", "id"))
+            remedy += (
+                " It happens with one event, and the shard waits for it. Report this defect. To set the event "
+                f"aside: python -m relay quarantine add {key} {identifier}"
+            )
+        elif entries:
+            remedy = f"It is tried again with half of the {len(entries)} events."
+        logger.error("relay_defect shard=%d: %s. %s", self.claim.shard_id, described(error), remedy)
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait; not any longer than the shard is this process's, which is to be free for its next owner."""
+        ends = time.monotonic() + pause_s
+        while self._goes_on() and (left_s := ends - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, _LONGEST_WAIT_S)):
+                    await self._stopping.wait()
 
 
 class _Pauses:
-    """1 s at first, doubled each time up to a minute."""
+    """1 s at first, doubled each time up to the longest."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest_s: float = _LONGEST_PAUSE_S) -> None:
+        self._longest_s = longest_s
         self._next_s = _FIRST_PAUSE_S
 
     def next(self) -> float:
         pause_s = self._next_s
-        self._next_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        self._next_s = min(2 * pause_s, self._longest_s)
         return pause_s
 
     def reset(self) -> None:
         self._next_s = _FIRST_PAUSE_S
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """The attempts at the page behind the cursor.
+
+    Attributes:
+        invocation_id: Of all of them.
+        retries: How many have failed.
+        rows: How many rows the next one has, as the last one had; None before the first.
+        pauses: The waits between them.
+    """
+
+    invocation_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    retries: int = 0
+    rows: int | None = None
+    pauses: _Pauses = field(default_factory=_Pauses)
+
+    def failed(self, rows: int) -> None:
+        self.retries += 1
+        self.rows = rows

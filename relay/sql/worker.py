@@ -10,16 +10,18 @@ import uuid
 
 from azure.core.exceptions import AzureError
 
-from changefeed import AsyncConsumer, ChangefeedError, Claim, ClaimLostError
-from changefeed.statements import AsyncSession
+from changefeed import AsyncConsumer, ChangefeedError, Claim, ClaimLostError, DatabaseError
 from relay.errors import first_line
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
 from relay.sql.balance import Watch, decide
+from relay.sql.bounded import BoundedSession
 from relay.sql.database import CONSUMER
+from relay.sql.memory import Memory
 from relay.sql.ownership import Ownership, now
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import SqlBatch
+from relay.sql.unforeseen import described
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +49,11 @@ class Worker:
         self._connect = connect
         self._page_size = page_size
         self._poll_delay_s = poll_delay_s
+        self._memory = Memory(settings.max_bytes)
         self._watch = Watch(settings.claim_s)
         self._shards: dict[int, Shard] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
-        self._session: AsyncSession | None = None
+        self._session: BoundedSession | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then finish the pages under way, and release the shards."""
@@ -61,6 +64,9 @@ class Worker:
                 except (ChangefeedError, AzureError, OSError) as error:
                     logger.warning("relay_claims_unavailable: %s They are tried again.", first_line(error))
                     await self._forget_session()
+                except Exception as error:  # noqa: BLE001 - a defect must not end the shards that are read
+                    logger.error("relay_defect: %s. The claims are tried again.", described(error))
+                    await self._forget_session()
                 await _set_within(stop, self._settings.claim_s / _ROUNDS)
         finally:
             await self._end()
@@ -68,13 +74,21 @@ class Worker:
     async def _round(self) -> None:
         """Look at all claims once, and do what follows from them."""
         if self._session is None:
-            self._session = await self._connect()
+            self._session = BoundedSession(await self._connect(), self._settings.claim_s)
         consumer = AsyncConsumer(self._session, self._settings.feed, CONSUMER)
         began = now()
         claims = await consumer.claims(range(self._settings.shards))
         dead = self._watch.dead(claims, now()[0])
         for claim in claims:
-            await self._keep(consumer, claim, began)
+            try:
+                await self._keep(consumer, claim, began)
+            except DatabaseError as error:
+                if error.lost:
+                    raise
+                # The claims of the other shards are renewed all the same.
+                logger.warning(
+                    "relay_claim_unavailable shard=%d: %s It is tried again.", claim.shard_id, first_line(error)
+                )
         decision = decide(claims, self.name, dead)
         for claim in decision.take:
             await self._take(consumer, claim)
@@ -92,7 +106,9 @@ class Worker:
         task = self._running.get(claim.shard_id)
         if task is not None and task.done():
             del self._running[claim.shard_id], self._shards[claim.shard_id]
-            task.result()
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                logger.error("relay_defect shard=%d: %s. It is begun again.", claim.shard_id, described(error))
             return
         shard = self._shards.get(claim.shard_id)
         if shard is not None and (claim.owner, claim.epoch) != (self.name, shard.claim.epoch):
@@ -133,6 +149,7 @@ class Worker:
             self._connect,
             claim,
             Ownership(self._settings.claim_s, began),
+            self._memory,
             page_size=self._page_size,
             poll_delay_s=self._poll_delay_s,
         )

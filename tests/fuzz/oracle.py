@@ -30,6 +30,13 @@ def fate(document: dict[str, Any] | None) -> str:
     if type(document["data"].get("action")) is not str:
         return "action-not-string"
     texts = (document["data"]["action"], document["data"].get("createdAt"), document.get("traceparent"))
+    if any(
+        "\ud800" <= each <= "\udfff"
+        for text in (document["id"], document["partitionKey"], *texts)
+        if type(text) is str
+        for each in text
+    ):
+        return "property-not-unicode"
     if len("".join(text for text in texts if type(text) is str).encode(errors="surrogatepass")) > _MOST_BYTES:
         return "properties-too-large"
     return EVENT

@@ -27,6 +27,8 @@ def inexpressible(document: dict[str, Any], reason: Reason) -> bool:
     if reason in keys:
         # More than 128 UTF-16 units in no more than 128 characters.
         return len(document[keys[reason]]) <= MAX_KEY_LENGTH
+    if reason is Reason.PROPERTY_NOT_UNICODE:
+        return True
     if reason is not Reason.PROPERTIES_TOO_LARGE:
         return False
     texts = (document["data"]["action"], document["data"].get("createdAt"), document.get("traceparent"))

@@ -31,13 +31,15 @@ MALFORMED: dict[str, dict[str, Any]] = {
     "partition-key-too-long": {"partitionKey": "k" * 129},
     "data-not-object": {"data": [1, 2]},
     "action-not-string": {"data": {"action": 5}},
+    "property-not-unicode": {"data": {"action": "A", "createdAt": "\ud800"}},
     "properties-too-large": {"data": {"action": "A", "createdAt": "x" * 15_001}},
     "message-too-large": {"data": {"action": "A", "text": "x" * 300_000}},
     "message-refused": {"id": "refused"},
 }
 # Not what a document has, but what the relay or an operator decided.
 DECISIONS = {"key-parked", "set-aside"}
-NOT_STORABLE = {"id-missing", "id-not-string", "id-empty"}
+# The host's gRPC replaces half of a surrogate pair with U+FFFD.
+NOT_STORABLE = {"id-missing", "id-not-string", "id-empty", "property-not-unicode"}
 
 
 def malformed(reason: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def store_before_publishing() -> None:
     """Take the safeguard away."""
     publish = Shard._publish
 
-    async def store_and_publish(self: Shard, page: Page) -> bool:
+    async def store_and_publish(self: Shard, page: Page) -> float | None:
         session = await self._connect()
         try:
             await AsyncConsumer(session, self._settings.feed, CONSUMER).store(self.claim, page.cursor)

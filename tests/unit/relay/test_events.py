@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from relay.events import Event, Reason, Received, Rejected, by_partition_key, read_event
+from relay.servicebus.messages import plain
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -73,6 +74,40 @@ def test_keys_of_up_to_128_characters_are_accepted_in_any_script(key: str, lengt
 )
 def test_each_defect_has_its_own_reason(changes: dict[str, Any], reason: Reason) -> None:
     assert rejection_of(document(**changes)).reason is reason
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("id", {"id": "e\ud800"}),
+        ("partitionKey", {"partitionKey": "\udfffk"}),
+        ("data.action", {"data": {"action": "Made \ud83d"}}),
+        ("data.createdAt", {"data": {"action": "Made", "createdAt": "\udc00"}}),
+        ("traceparent", {"traceparent": "00-\ud800"}),
+    ],
+)
+def test_half_of_a_surrogate_pair_in_what_becomes_a_property_is_rejected(
+    name: str, changes: dict[str, Any]
+) -> None:
+    rejected = rejection_of(document(**changes))
+
+    assert rejected.reason is Reason.PROPERTY_NOT_UNICODE
+    assert rejected.detail.startswith(f"{name} has half of a surrogate pair")
+    assert rejected.detail.isascii()
+
+
+def test_a_key_that_no_message_can_have_is_not_one_to_be_ordered_by() -> None:
+    assert rejection_of(document(partitionKey="k\ud800")).partition_key is None
+    assert rejection_of(document(id="\ud800")).partition_key is not None
+
+
+def test_half_of_a_surrogate_pair_elsewhere_in_data_is_published() -> None:
+    data = {"action": "Made", "createdAt": 7, "text": "\ud800"}
+
+    event = read_event(document(data=data, traceparent=["\ud800"]))
+
+    assert isinstance(event, Event)
+    assert plain(event).body == b'{"action":"Made","createdAt":7,"text":"\\ud800"}'
 
 
 def test_the_detail_names_what_was_found_without_the_payload() -> None:

@@ -17,6 +17,19 @@ def test_nesting_of_any_depth_is_encoded(levels: int) -> None:
     assert json.loads(jsontext.encode(value)) == value
 
 
+@pytest.mark.parametrize("sort_keys", [False, True])
+def test_a_depth_that_no_recursion_reaches_is_encoded_alike(sort_keys: bool) -> None:
+    inner: Any = {"b": [1, "\ud800", None, True, []], "a": {}, "ü": 1.5, "c": [{"x": 2**70}]}
+    value, levels = inner, 20_000
+    for _ in range(levels):
+        value = [value]
+
+    text = jsontext.encode(value, sort_keys=sort_keys)
+
+    around = (b"[" * levels, b"]" * levels)
+    assert text == around[0] + json.dumps(inner, separators=(",", ":"), sort_keys=sort_keys).encode() + around[1]
+
+
 def test_the_text_is_compact_and_sorted_only_on_request() -> None:
     assert jsontext.encode({"b": 1.0, "a": "é"}) == '{"b":1.0,"a":"é"}'.encode()
     assert jsontext.encode({"b": 1, "a": 2}, sort_keys=True) == b'{"a":2,"b":1}'

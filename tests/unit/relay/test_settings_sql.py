@@ -36,12 +36,14 @@ def test_everything_can_be_set() -> None:
         SQL_FEED="shop.Event",
         SQL_SHARDS="8",
         SQL_CLAIM_S="5",
+        SQL_MAX_BYTES="1048576",
         SQL__credential="managedidentity",
         SQL__clientId="0000-1111",
     )
 
     assert settings.sql is not None
     assert (settings.sql.feed, settings.sql.shards, settings.sql.claim_s) == ("shop.Event", 8, 5.0)
+    assert settings.sql.max_bytes == 1048576
     assert settings.sql.identity == Identity(managed=True, client_id="0000-1111")
 
 

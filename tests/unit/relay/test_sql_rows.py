@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -9,15 +10,29 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from changefeed.statements import Entry
 from changefeed.ulid import to_text
-from relay.events import Event, Reason, Rejected, read_event
-from relay.servicebus.messages import plain
-from relay.sql.rows import document_of, event_of, select
+from relay.events import DATA_TEXT, Event, Reason, Rejected, read_event
+from relay.quarantine.record import record_of
+from relay.servicebus.encoding import encode
+from relay.servicebus.messages import cloudevents, plain
+from relay.sql import item_table as table
+from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, document_of, event_of, select
 
 NOON_MS = 1_770_000_000_000
 ULID = NOON_MS.to_bytes(6, "big") + bytes(10)
+
+
+def store_and_restore(rejected: Rejected) -> Any:
+    """The document of a rejection, after it was stored in the quarantine's table."""
+    record = record_of(rejected, "i")
+    body = table.values_of(record)[3]
+    assert isinstance(body, str)
+    assert body.isascii()
+    return table.item_of(body, None)["document"]
 
 
 def entry(**columns: Any) -> Entry:
@@ -146,6 +161,83 @@ def test_columns_are_put_before_the_members_of_the_text(text: str, body: str) ->
     assert plain(event).body == body.encode()
 
 
+@pytest.mark.parametrize("levels", [600, 900])
+def test_what_is_nested_deeply_is_published_and_can_be_stored(levels: int) -> None:
+    text = '{"action":"Made","deep":' + "[" * levels + "]" * levels + ',"n":1}'
+    event = event_of(entry(data=text), 0, "domainEvent")
+
+    assert isinstance(event, Event)
+    assert plain(event).body == text.encode()
+    assert event.document[DATA_TEXT] == text
+    assert store_and_restore(Rejected.of(event, Reason.SET_ASIDE, "")) == event.document
+
+
+def test_half_of_a_surrogate_pair_that_sql_server_has_as_it_is_becomes_an_escape() -> None:
+    event = event_of(entry(data='{"action":"Made","text":"\ud800é"}'), 0, "domainEvent")
+
+    assert isinstance(event, Event)
+    assert plain(event).body == '{"action":"Made","text":"\\ud800é"}'.encode()
+
+
+def test_a_type_of_fixed_length_is_padded() -> None:
+    received = select([entry(type="domainEvent   ")], 0, "domainEvent")
+
+    assert [event.type for event in received.events] == ["domainEvent"]
+
+
+_VALUES = st.one_of(
+    st.none(),
+    st.text(),
+    st.text(st.characters(categories=["Cs"]), min_size=1),
+    st.integers(),
+    st.floats(),
+    st.decimals(),
+    st.binary(),
+    st.booleans(),
+    st.datetimes(timezones=st.none() | st.timezones()),
+    st.dates(),
+    st.times(),
+    st.timedeltas(),
+    st.uuids(),
+    st.lists(st.decimals() | st.text() | st.binary()),
+    st.just(NOON_MS.to_bytes(16, "big")),
+)
+_NUMBERS = st.sampled_from(["1e400", "-1E-400", "9" * 5000, "-0", "1.10", "NaN", "-Infinity"])
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.text(st.characters()) | st.floats() | st.integers(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters()), inner),
+)
+_DATA = st.one_of(
+    st.text(),
+    _JSON.map(json.dumps),
+    st.dictionaries(st.sampled_from(["action", "createdAt", "n"]), _JSON).map(json.dumps),
+    _NUMBERS.map(lambda number: f'{{"action":"A","n":{number}}}'),
+    st.tuples(st.sampled_from([3, 300, 600, 1100, 3000]), st.sampled_from(["A", "\\ud800"])).map(
+        lambda of: f'{{"deep":{"[" * of[0]}{"]" * of[0]},"action":"{of[1]}"}}'
+    ),
+    st.tuples(st.sampled_from([3, 300, 600, 1100, 3000]), st.booleans()).map(
+        lambda of: "[" * of[0] + ("9" * 500 if of[1] else "") + "]" * of[0]
+    ),
+)
+
+
+@given(
+    columns=st.dictionaries(st.sampled_from([*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, "other"]), _VALUES),
+    data=_DATA | _VALUES,
+    key=st.dictionaries(st.text(), _VALUES),
+)
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+def test_any_row_is_an_event_whose_message_can_be_encoded_or_a_rejection(
+    columns: dict[str, Any], data: object, key: dict[str, Any]
+) -> None:
+    for each in (entry(**columns | {"data": data, "type": "domainEvent"}), Entry(ULID, None, key)):
+        judged = event_of(each, 0, "domainEvent")
+        if isinstance(judged, Event):
+            encode(cloudevents("/contacts")(judged))
+            judged = Rejected.of(judged, Reason.SET_ASIDE, "")
+        assert store_and_restore(judged) == json.loads(json.dumps(judged.document))
+
+
 def test_what_is_released_from_quarantine_has_the_same_body() -> None:
     first = event_of(entry(data='{"action":"Made","n":1e400}'), 0, "domainEvent")
     assert isinstance(first, Event)
@@ -166,6 +258,12 @@ def test_what_is_released_from_quarantine_has_the_same_body() -> None:
         ({"data": "{}"}, Reason.ACTION_NOT_STRING),
         ({"partition_key": None}, Reason.PARTITION_KEY_NOT_STRING),
         ({"id": None}, Reason.ID_NOT_STRING),
+        ({"data": '{"action":"\\ud800"}'}, Reason.PROPERTY_NOT_UNICODE),
+        ({"data": '{"action":"Made","createdAt":"\\udc00\\ud800"}'}, Reason.PROPERTY_NOT_UNICODE),
+        ({"action": 7, "data": "{}"}, Reason.ACTION_NOT_STRING),
+        ({"data": b"\x00"}, Reason.DATA_NOT_OBJECT),
+        ({"data": Decimal("NaN")}, Reason.DATA_NOT_OBJECT),
+        ({"data": '{"action":"Made","n":NaN}'}, Reason.DATA_NOT_OBJECT),
     ],
 )
 def test_what_can_never_be_a_message_is_rejected_with_its_reason(columns: dict[str, Any], reason: Reason) -> None:

@@ -1,0 +1,382 @@
+"""What a database does to the workers of an SQL outbox, and that every shard goes on when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError
+
+from changefeed import START, AsyncConsumer, DatabaseError
+from changefeed.statements import AsyncSession, Dialect, Result, Statement
+from relay.errors import FeedError, StoreError
+from relay.events import Event
+from relay.pipeline import Relay
+from relay.quarantine.items import Create
+from relay.results import KeyOutcome
+from relay.settings import OnPoison
+from relay.sql import database as databases
+from relay.sql import shard as shards_module
+from relay.sql.connection import connect
+from relay.sql.database import CONSUMER, Database
+from relay.sql.items import SqlItems
+from relay.sql.shard import Connect
+from relay.sql.source import SqlSource
+from relay.sql.worker import Worker
+from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
+from tests.support.outbox import event
+from tests.support.postgres_faults import frozen, proxied
+from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned, sql_settings
+
+_CLAIM_S = 2.0
+# Many claims' time, as other tests share the machine.
+_WITHIN_S = 30.0
+_SHARDS = 4
+
+
+class Work:
+    """A worker in this process, and what it has published."""
+
+    def __init__(self, url: str, session: AsyncSession, connect_with: Connect | None = None) -> None:
+        settings = sql_settings(url, shards=_SHARDS, claim_s=_CLAIM_S)
+        self.session = session
+        self.outbox = SqlOutbox(session)
+        self.topic = InMemoryPublisher()
+        self.quarantine = InMemoryQuarantine()
+        self.database = Database(settings)
+        relay: Relay[Any] = Relay(
+            SqlSource("domainEvent", self.database.cursor),
+            self.topic,
+            self.quarantine,
+            duplicate_window_s=600,
+            on_poison=OnPoison.SKIP,
+        )
+        self.worker = Worker(
+            relay, settings, connect_with or self.database.connect, page_size=100, poll_delay_s=0.2
+        )
+        self.stop = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self.worker.run(self.stop))
+
+    async def end(self) -> None:
+        self.stop.set()
+        if self.task is not None:
+            async with asyncio.timeout(_WITHIN_S):
+                await self.task
+        await self.database.close()
+        await self.session.close()
+
+    async def all_shards_publish(self, name: str) -> None:
+        """Commit an event to each shard, and wait until all were published."""
+        for shard_id in range(_SHARDS):
+            await self.outbox.commit(event(f"{name}-{shard_id}", f"k{shard_id}"), shard_id=shard_id)
+        await self.until_published(name, range(_SHARDS))
+
+    async def until_published(self, name: str, shards: Sequence[int]) -> None:
+        async with asyncio.timeout(_WITHIN_S):
+            while not all(f"{name}-{each}" in self.topic.accepted.get(f"k{each}", []) for each in shards):
+                assert self.task is not None
+                assert not self.task.done(), self.task.exception()
+                await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as made:
+        yield made
+
+
+async def working(stack: AsyncExitStack, url: str, behind: str | None = None, **how: Any) -> Work:
+    work = Work(behind or url, await provisioned(url), **how)
+    stack.push_async_callback(work.end)
+    work.start()
+    await work.all_shards_publish("first")
+    return work
+
+
+def folder_of(url: str) -> str:
+    return parse_qs(urlsplit(url).query)["host"][0]
+
+
+async def test_a_frozen_server_holds_nobody_up_for_longer_than_the_limit(
+    postgres_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "_SHARED_S", 1.0)
+    monkeypatch.setattr(databases, "_TURN_S", 3.0)
+    await (await provisioned(postgres_database)).close()
+    database = Database(sql_settings(f"{postgres_database}&connect_timeout=2"))
+    stack.push_async_callback(database.close)
+    assert await database.cursor(0) == START
+
+    with frozen(folder_of(postgres_database)):
+        async with asyncio.timeout(20):
+            found = await asyncio.gather(
+                *(database.cursor(shard_id) for shard_id in range(4)), return_exceptions=True
+            )
+    assert [type(each) for each in found] == [FeedError] * 4
+
+    async with asyncio.timeout(20):
+        assert await database.cursor(0) == START
+
+
+async def test_every_shard_goes_on_after_the_server_was_frozen(
+    postgres_database: str, stack: AsyncExitStack
+) -> None:
+    work = await working(stack, postgres_database)
+
+    with frozen(folder_of(postgres_database)):
+        await asyncio.sleep(2 * _CLAIM_S)  # long enough that every claim has ended
+
+    await work.all_shards_publish("second")
+
+
+@pytest.mark.parametrize("silent", ["connect", "authentication", "query"])
+async def test_every_shard_goes_on_after_connections_went_silent(
+    postgres_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    proxy, behind = await stack.enter_async_context(proxied(postgres_database))
+    work = await working(stack, postgres_database, behind)
+    proxy.silent = silent
+    proxy.silence()
+    before = proxy.silenced
+    async with asyncio.timeout(_WITHIN_S):
+        while proxy.silenced == before:
+            await asyncio.sleep(0.05)
+
+    # From here on, new connections are answered; those that went silent stay so.
+    proxy.silent = None
+
+    await work.all_shards_publish("second")
+
+
+async def test_a_page_whose_connection_goes_silent_is_read_again_while_the_claim_is_renewed(
+    postgres_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards_module, "_READ_S", 2.0)
+    silenced = 0
+
+    class Silent(Wrapped):
+        async def execute(self, statement: Statement, /) -> Result:
+            nonlocal silenced
+            if "read_events" in statement.sql and silenced < _SHARDS and armed.is_set():
+                silenced += 1
+                await asyncio.Event().wait()
+            return await super().execute(statement)
+
+    armed = asyncio.Event()
+
+    async def connecting() -> AsyncSession:
+        return Silent(await connect(sql_settings(postgres_database)))
+
+    work = await working(stack, postgres_database, connect_with=connecting)
+    armed.set()
+
+    await work.all_shards_publish("second")
+    assert silenced == _SHARDS
+
+
+class Wrapped:
+    """A session with faults."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._session.dialect
+
+    async def execute(self, statement: Statement, /) -> Result:
+        return await self._session.execute(statement)
+
+    async def listen(self, channel: str, /) -> None:
+        await self._session.listen(channel)
+
+    async def notified(self, timeout_s: float, /) -> bool:
+        return await self._session.notified(timeout_s)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [ClientAuthenticationError("no token"), DatabaseError("refused", lost=True), OSError("reset"), KeyError("x")],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_what_connecting_raises_ends_no_other_shard_and_no_worker(
+    postgres_database: str, stack: AsyncExitStack, caplog: pytest.LogCaptureFixture, failure: Exception
+) -> None:
+    fails = 0
+
+    async def connecting() -> AsyncSession:
+        nonlocal fails
+        if fails and asyncio.current_task() is not work.task:
+            fails -= 1
+            raise failure
+        return await connect(sql_settings(postgres_database))
+
+    work = Work(postgres_database, await provisioned(postgres_database), connecting)
+    stack.push_async_callback(work.end)
+    work.start()
+    await work.all_shards_publish("first")
+    fails = 3
+    await end_sessions(work)
+
+    await work.all_shards_publish("second")
+    assert fails == 0
+    # Of its own connection, once: what a shard's connection raises is no reason to give up the claims.
+    assert caplog.text.count("relay_claims_unavailable") <= 1
+
+
+async def end_sessions(work: Work) -> None:
+    await work.session.execute(
+        Statement(
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where datname = current_database() and pid <> pg_backend_pid()"
+        )
+    )
+
+
+async def test_what_closing_a_session_raises_ends_nothing(postgres_database: str, stack: AsyncExitStack) -> None:
+    closed = 0
+
+    class Unclosable(Wrapped):
+        async def close(self) -> None:
+            nonlocal closed
+            closed += 1
+            await super().close()
+            raise RuntimeError("close")
+
+    async def connecting() -> AsyncSession:
+        return Unclosable(await connect(sql_settings(postgres_database)))
+
+    work = await working(stack, postgres_database, connect_with=connecting)
+    await end_sessions(work)
+
+    await work.all_shards_publish("second")
+    assert closed
+
+
+async def test_what_lies_before_a_row_that_cannot_be_read_is_published(
+    postgres_database: str, stack: AsyncExitStack
+) -> None:
+    class Unreadable(Wrapped):
+        async def execute(self, statement: Statement, /) -> Result:
+            result = await super().execute(statement)
+            if "read_events" in statement.sql and any("bad" in row for row in result.rows):
+                raise DatabaseError("cannot parse a column")
+            return result
+
+    async def connecting() -> AsyncSession:
+        return Unreadable(await connect(sql_settings(postgres_database)))
+
+    work = Work(postgres_database, await provisioned(postgres_database), connecting)
+    stack.push_async_callback(work.end)
+    await work.outbox.commit_each([*(event(f"e{number}", "k0") for number in range(5)), event("bad", "k0")])
+    work.start()
+
+    async with asyncio.timeout(_WITHIN_S):
+        while work.topic.accepted.get("k0") != [f"e{number}" for number in range(5)]:
+            await asyncio.sleep(0.05)
+    await work.outbox.commit(event("first-1", "k1"), shard_id=1)
+    await work.until_published("first", [1])
+
+
+class Defective(InMemoryPublisher):
+    """Raises what nobody foresaw where the event `bad` is to be published."""
+
+    async def publish(self, events: Mapping[str, Sequence[Event]], /, **how: Any) -> list[KeyOutcome]:
+        if any(each.id == "bad" for its_events in events.values() for each in its_events):
+            raise ExceptionGroup("several", [ZeroDivisionError("Jane's secret")])
+        return await super().publish(events, **how)
+
+
+async def test_a_defect_stops_one_shard_whose_event_is_named_and_can_be_set_aside(
+    postgres_database: str, stack: AsyncExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = await provisioned(postgres_database)
+    work = Work(postgres_database, session)
+    work.topic = Defective()
+    work.worker._relay._publisher = work.topic
+    stack.push_async_callback(work.end)
+    documents = [event("before-0", "k0"), event("bad", "a key"), event("after-0", "k0")]
+    await work.outbox.commit_each(documents)
+    for shard_id in range(1, _SHARDS):
+        await work.outbox.commit(event(f"first-{shard_id}", f"k{shard_id}"), shard_id=shard_id)
+    with caplog.at_level(logging.ERROR):
+        work.start()
+        await work.until_published("first", range(1, _SHARDS))
+        async with asyncio.timeout(_WITHIN_S):
+            while "python -m relay quarantine add 'a key' bad" not in caplog.text:
+                await asyncio.sleep(0.05)
+    assert work.topic.accepted["k0"] == ["before-0"]
+    assert "relay_defect shard=0: ZeroDivisionError" in caplog.text
+    assert "secret" not in caplog.text
+
+    work.quarantine.ordered.add(("a key", "bad"))
+
+    await work.until_published("after", [0])
+    assert [each.id for each in work.quarantine.records] == ["bad"]
+
+
+async def test_a_transaction_that_is_cancelled_is_not_left_open_for_the_next_user(postgres_database: str) -> None:
+    await (await provisioned(postgres_database)).close()
+    database = Database(sql_settings(postgres_database))
+    items = SqlItems(database)
+    operations = [Create({"id": f"{number}", "partitionKey": "k", "type": "t"}) for number in range(60)]
+    cancelled = 0
+    for pause_s in (0.001, 0.002, 0.004, 0.008, 0.016):
+        writing = asyncio.create_task(items.batch("k", operations))
+        await asyncio.sleep(pause_s)
+        writing.cancel()
+        (result,) = await asyncio.gather(writing, return_exceptions=True)
+        if result is None:
+            break
+        assert isinstance(result, asyncio.CancelledError)
+        cancelled += 1
+        async with database.session() as session:
+            ((open_for,),) = (await session.execute(Statement("select now() <> statement_timestamp()"))).rows
+        assert not open_for
+        assert await items.of_type("t") == []
+    await database.close()
+    assert cancelled
+
+
+async def test_a_store_that_does_not_answer_is_an_error_in_time(
+    postgres_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "_SHARED_S", 1.0)
+    await (await provisioned(postgres_database)).close()
+    proxy, behind = await stack.enter_async_context(proxied(postgres_database))
+    items = SqlItems(Database(sql_settings(behind)))
+    await items.holds()
+    proxy.silence()
+
+    async with asyncio.timeout(15):
+        with pytest.raises(StoreError, match="has not answered within 1 s"):
+            await items.holds()
+        await items.holds()
+    await items.close()
+
+
+async def test_claims_are_renewed_where_one_of_them_cannot_be(
+    postgres_database: str, stack: AsyncExitStack
+) -> None:
+    work = await working(stack, postgres_database)
+    await work.session.execute(Statement("begin"))
+    await work.session.execute(
+        Statement(f'update changefeed."claim:{TABLE}" set stored_at = stored_at where shard_id = 0')
+    )
+    # The lock of one claim holds up the renewal of it, but neither for ever nor that of the others.
+    await asyncio.sleep(1.5 * _CLAIM_S)
+    await work.session.execute(Statement("rollback"))
+
+    await work.all_shards_publish("second")
+    assert len(await AsyncConsumer(work.session, TABLE, CONSUMER).claims(range(_SHARDS))) == _SHARDS

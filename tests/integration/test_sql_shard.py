@@ -1,0 +1,226 @@
+"""One shard under its claim: what it may publish, and when it may store its cursor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from changefeed import START, AsyncConsumer, AsyncFeed, Claim
+from changefeed.statements import AsyncSession, Result, Statement
+from relay.errors import RetryableError
+from relay.events import Event
+from relay.pipeline import Relay
+from relay.results import KeyOutcome
+from relay.settings import OnPoison
+from relay.sql import shard as shards
+from relay.sql.connection import connect
+from relay.sql.database import CONSUMER, Database
+from relay.sql.memory import Memory
+from relay.sql.ownership import Ownership, now
+from relay.sql.shard import Shard
+from relay.sql.source import SqlBatch, SqlSource
+from relay.sql.worker import Worker
+from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
+from tests.support.outbox import event
+from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned, sql_settings
+
+_WITHIN_S = 30.0
+_CLAIM_S = 2.0
+# Longer than a claim of 2 s holds for its owner, and shorter than for those who watch it.
+_LATE_S = 1.7
+
+Publish = Callable[[Mapping[str, Sequence[Event]]], Awaitable[None]]
+
+
+class Topic(InMemoryPublisher):
+    """Calls `before` before it publishes."""
+
+    before: Publish | None = None
+
+    async def publish(self, events: Mapping[str, Sequence[Event]], /, **how: Any) -> list[KeyOutcome]:
+        if self.before is not None:
+            await self.before(events)
+        return await super().publish(events, **how)
+
+
+class Late:
+    """A session whose answers to some statements come late."""
+
+    def __init__(self, session: AsyncSession, *late: str) -> None:
+        self._session = session
+        self._late = late
+        self.dialect = session.dialect
+        self.listen = session.listen
+        self.notified = session.notified
+        self.close = session.close
+
+    async def execute(self, statement: Statement, /) -> Result:
+        result = await self._session.execute(statement)
+        if any(part in statement.sql for part in self._late):
+            await asyncio.sleep(_LATE_S)
+        return result
+
+
+class Site:
+    """A database, and one shard of it that this test has claimed; nobody renews the claim."""
+
+    def __init__(self, url: str, session: AsyncSession) -> None:
+        self.settings = sql_settings(url, claim_s=_CLAIM_S)
+        self.session = session
+        self.outbox = SqlOutbox(session)
+        self.topic = Topic()
+        self.database = Database(self.settings)
+        self.relay: Relay[SqlBatch] = Relay(
+            SqlSource("domainEvent", self.database.cursor),
+            self.topic,
+            InMemoryQuarantine(),
+            duplicate_window_s=600,
+            on_poison=OnPoison.SKIP,
+        )
+        self.late = "nothing of this kind"
+
+    async def connect(self) -> AsyncSession:
+        return Late(await connect(self.settings), self.late)
+
+    async def shard(self, *, claim_s: float = 1000.0, page_size: int = 100) -> Shard:
+        consumer = AsyncConsumer(self.session, TABLE, CONSUMER)
+        (claim,) = await consumer.claims([0])
+        taken = await consumer.take(claim, "this test")
+        ownership = Ownership(claim_s, now())
+        return Shard(
+            self.relay,
+            self.settings,
+            self.connect,
+            taken,
+            ownership,
+            Memory(2**20),
+            page_size=page_size,
+            poll_delay_s=0.05,
+        )
+
+    async def claim(self) -> Claim:
+        (claim,) = await AsyncConsumer(self.session, TABLE, CONSUMER).claims([0])
+        return claim
+
+
+@pytest.fixture
+async def site(postgres_database: str) -> AsyncIterator[Site]:
+    made = Site(postgres_database, await provisioned(postgres_database))
+    yield made
+    await made.database.close()
+    await made.session.close()
+
+
+async def test_a_shard_that_is_stopped_while_its_page_fails_stores_no_cursor(site: Site) -> None:
+    await site.outbox.commit(event("e1", "k"), event("e2", "k"))
+    site.topic.broken = RetryableError("the broker is away")
+    shard = await site.shard()
+
+    async def stop(events: Mapping[str, Sequence[Event]]) -> None:
+        shard.stop()
+
+    site.topic.before = stop
+    async with asyncio.timeout(_WITHIN_S):
+        await shard.run()
+
+    claim = await site.claim()
+    assert (claim.cursor, claim.owner) == (START, None)
+
+
+async def test_nothing_more_of_a_page_is_sent_when_the_claim_ends_within_a_turn(site: Site) -> None:
+    await site.outbox.commit(event("e1", "a"), event("e2", "b"))
+    shard = await site.shard()
+    publish = site.topic._publish
+
+    def end_after_the_first(event: Event, *rest: Any) -> None:
+        publish(event, *rest)
+        shard.ownership.end()
+
+    site.topic._publish = end_after_the_first  # type: ignore[method-assign, assignment]
+    async with asyncio.timeout(_WITHIN_S):
+        await shard.run()
+
+    assert site.topic.accepted == {"a": ["e1"]}
+    assert (await site.claim()).cursor == START
+
+
+async def test_a_page_that_has_failed_is_not_attempted_again_after_the_claim_has_ended(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The shard ends at once: while it waits, this process cannot take the shard again.
+    monkeypatch.setattr(shards, "_FIRST_PAUSE_S", 10 * _WITHIN_S)
+    await site.outbox.commit(event("e1", "k"))
+    site.topic.broken = RetryableError("the broker is away")
+    shard = await site.shard()
+    attempts = 0
+
+    async def end(events: Mapping[str, Sequence[Event]]) -> None:
+        nonlocal attempts
+        attempts += 1
+        shard.ownership.end()
+
+    site.topic.before = end
+    async with asyncio.timeout(_WITHIN_S):
+        await shard.run()
+
+    assert attempts == 1
+    claim = await site.claim()
+    assert (claim.cursor, claim.owner) == (START, "this test")
+
+
+async def test_a_claim_that_a_stored_cursor_renews_counts_from_before_the_request(site: Site) -> None:
+    await site.outbox.commit_each([event("e1", "k"), event("e2", "k")])
+    site.late = "last_ulid = "
+    shard = await site.shard(claim_s=_CLAIM_S, page_size=1)
+
+    async with asyncio.timeout(_WITHIN_S):
+        await shard.run()
+
+    # By the time the answer came, another process may have taken over.
+    assert site.topic.accepted == {"k": ["e1"]}
+
+
+@pytest.mark.parametrize(
+    "late",
+    [("owner = ", "set renewals = "), ("owner = ", "select shard_id, last_ulid")],
+    ids=["taking and renewing", "taking, and reading what is renewed"],
+)
+async def test_a_claim_of_a_worker_counts_from_before_the_request(site: Site, late: tuple[str, ...]) -> None:
+    connected = 0
+
+    async def connecting() -> AsyncSession:
+        nonlocal connected
+        connected += 1
+        # The first one is that of the claims.
+        return Late(await connect(site.settings), *(late if connected == 1 else ()))
+
+    await site.outbox.commit(event("e1", "k"))
+    worker = Worker(site.relay, site.settings, connecting, page_size=100, poll_delay_s=0.05)
+    stop = asyncio.Event()
+    running = asyncio.create_task(worker.run(stop))
+    async with asyncio.timeout(_WITHIN_S):
+        while (await site.claim()).renewals < 3:
+            await asyncio.sleep(0.05)
+        stop.set()
+        await running
+
+    # Whenever the answer came, another process might have taken over already.
+    assert site.topic.accepted == {}
+
+
+async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(site: Site) -> None:
+    # One transaction: the same millisecond.
+    await site.outbox.commit(*(event(f"e{number}", "k") for number in range(3)))
+    page = await AsyncFeed(site.session, TABLE).read(0)
+    consumer = AsyncConsumer(site.session, TABLE, CONSUMER)
+    (claim,) = await consumer.claims([0])
+    claim = await consumer.take(claim, "this test")
+    await consumer.store(claim, page.entries[1].ulid)
+
+    source = SqlSource("domainEvent", site.database.cursor)
+    received = source.read(SqlBatch(0, page, Ownership(1000, now())))
+
+    assert len(await source.settled(received.events)) == 2

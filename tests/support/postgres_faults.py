@@ -1,0 +1,135 @@
+"""A PostgreSQL that does not answer: frozen as a whole, or behind a proxy that goes silent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from inbox.cancellation import end_tasks
+
+_READY = b"Z\x00\x00\x00\x05"
+"""How the server's ReadyForQuery begins: it ends the authentication, and each statement."""
+
+
+def _processes(folder: str) -> list[int]:
+    """The server's processes, the first one first."""
+    first = int((Path(folder) / "postmaster.pid").read_text().split()[0])
+    children = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            with suppress(OSError):
+                if int((process / "stat").read_text().rpartition(")")[2].split()[1]) == first:
+                    children.append(int(process.name))
+    return [first, *children]
+
+
+@contextmanager
+def frozen(folder: str) -> Iterator[None]:
+    """Stop every process of the server that has its socket in this folder; its kernel still takes what is sent."""
+    stopped = []
+    try:
+        for process in _processes(folder):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGSTOP)
+                stopped.append(process)
+        yield
+    finally:
+        for process in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+
+class SilentProxy:
+    """Forwards connections to a server's socket; from an order on, connections get no more answers, for ever.
+
+    Attributes:
+        silent: Where new connections get no more answers: `connect`, `authentication`, `query`, or None.
+        silenced: How many connections there were of which that is so.
+    """
+
+    def __init__(self, socket: str) -> None:
+        self._socket = socket
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._mute: list[asyncio.Event] = []
+        self.silent: str | None = None
+        self.silenced = 0
+
+    def url(self, database: str) -> str:
+        """The URL of a database behind it, with a limit for connecting that suits a test."""
+        assert self._server is not None
+        port = self._server.sockets[0].getsockname()[1]
+        return f"postgresql://postgres@127.0.0.1:{port}/{database}?connect_timeout=2"
+
+    def silence(self) -> None:
+        """From now on, no connection that is open gets an answer."""
+        for mute in self._mute:
+            mute.set()
+        self.silenced += len(self._mute)
+        self._mute.clear()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+
+    async def close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        await end_tasks(list(self._tasks))
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._serve(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            return
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        silent, mute = self.silent, asyncio.Event()
+        if silent is not None:
+            self.silenced += 1
+        if silent == "connect":
+            await reader.read(-1)
+            return
+        if silent is None:
+            self._mute.append(mute)
+        server_reader, server_writer = await asyncio.open_unix_connection(self._socket)
+
+        async def answers() -> None:
+            ready = 0
+            while data := await server_reader.read(65536):
+                ready += data.count(_READY)
+                muted = silent == "authentication" or (silent == "query" and ready > 1) or mute.is_set()
+                if not muted:
+                    writer.write(data)
+                    await writer.drain()
+
+        answering = asyncio.create_task(answers())
+        try:
+            while data := await reader.read(65536):
+                server_writer.write(data)
+                await server_writer.drain()
+        finally:
+            await end_tasks([answering])
+            server_writer.close()
+
+
+@asynccontextmanager
+async def proxied(url: str) -> AsyncIterator[tuple[SilentProxy, str]]:
+    """A proxy before the server of this URL, and the URL of the same database behind it."""
+    parts = urlsplit(url)
+    proxy = SilentProxy(f"{parse_qs(parts.query)['host'][0]}/.s.PGSQL.5432")
+    await proxy.start()
+    try:
+        yield proxy, proxy.url(parts.path.removeprefix("/"))
+    finally:
+        await proxy.close()
