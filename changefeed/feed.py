@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from changefeed.statements import AsyncSession, Entry, Operation, Session, run, run_async
+from changefeed.errors import ArgumentError
+from changefeed.statements import AsyncSession, Dialect, Entry, Operation, Session, run, run_async
 from changefeed.ulid import START
 
 MAX_PAGE_SIZE = 1000
@@ -38,20 +39,39 @@ class Feed:
         self._table = table
         self._pause_s: float | None = None
 
-    def read(self, shard_id: int, cursor: bytes = START, page_size: int = 100) -> Page:
+    def read(
+        self, shard_id: int, cursor: bytes = START, page_size: int = 100, *, max_bytes: int | None = None
+    ) -> Page:
         """One page; the first reader of an event gives it its position.
 
         Args:
             shard_id: The shard.
             cursor: Where the page before ended; START to begin with.
             page_size: 1 to MAX_PAGE_SIZE.
+            max_bytes: Maximum size of the page's events in bytes, as the server measures them: as text in
+                PostgreSQL, as stored in SQL Server. A larger event is a page by itself. None: no maximum.
 
         Raises:
+            CursorPrunedError: Retention has deleted positions behind the cursor.
             CursorError, ArgumentError, IsolationError, FeedBusyError, SetupError, DatabaseError
         """
         return run(
-            self._session, _page(self._session.dialect.read(self._table, shard_id, cursor, page_size), cursor)
+            self._session, _read(self._session.dialect, self._table, shard_id, cursor, page_size, max_bytes)
         )
+
+    def carry_out_retention(self) -> int:
+        """Delete positions that are older than the feed keeps and that every consumer has read.
+
+        At most 1000 rows of each shard in one transaction: call it again at once while it deletes any. Where
+        nothing is due, it costs a few index look-ups. Any reader may call it; it deletes nothing else.
+
+        Returns:
+            How many rows were deleted; 0 where everything is kept or another process is at it.
+
+        Raises:
+            SetupError, DatabaseError
+        """
+        return run(self._session, self._session.dialect.retain(self._table))
 
     def wait(self, shard_id: int, cursor: bytes, timeout_s: float) -> bool:
         """Wait until there may be events behind the cursor; returns False if the time is over before.
@@ -80,10 +100,16 @@ class AsyncFeed:
         self._table = table
         self._pause_s: float | None = None
 
-    async def read(self, shard_id: int, cursor: bytes = START, page_size: int = 100) -> Page:
+    async def read(
+        self, shard_id: int, cursor: bytes = START, page_size: int = 100, *, max_bytes: int | None = None
+    ) -> Page:
         """One page, as Feed.read."""
-        reading = self._session.dialect.read(self._table, shard_id, cursor, page_size)
-        return await run_async(self._session, _page(reading, cursor))
+        reading = _read(self._session.dialect, self._table, shard_id, cursor, page_size, max_bytes)
+        return await run_async(self._session, reading)
+
+    async def carry_out_retention(self) -> int:
+        """Delete what the feed's policy allows, as Feed.carry_out_retention."""
+        return await run_async(self._session, self._session.dialect.retain(self._table))
 
     async def wait(self, shard_id: int, cursor: bytes, timeout_s: float) -> bool:
         """Wait for events behind the cursor, as Feed.wait."""
@@ -101,6 +127,10 @@ class AsyncFeed:
         return True
 
 
-def _page(reading: Operation[list[Entry]], cursor: bytes) -> Operation[Page]:
-    entries = yield from reading
+def _read(
+    dialect: Dialect, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None
+) -> Operation[Page]:
+    if max_bytes is not None and max_bytes < 1:
+        raise ArgumentError(f"max_bytes is {max_bytes}: a page has one byte at least")
+    entries = yield from dialect.read(table, shard_id, cursor, page_size, max_bytes)
     return Page(entries, entries[-1].ulid if entries else cursor)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from changefeed.errors import (
     ArgumentError,
     ChangefeedError,
+    ConsumerRoleError,
     CursorError,
+    CursorPrunedError,
     DatabaseError,
     FeedBusyError,
     IsolationError,
@@ -34,6 +36,8 @@ _ERRORS: dict[str, type[ChangefeedError]] = {
     "CF002": CursorError,
     "CF003": IsolationError,
     "CF004": SetupError,
+    "CF005": CursorPrunedError,
+    "CF006": ConsumerRoleError,
     "55P03": FeedBusyError,
     "42P01": SetupError,
     "42883": SetupError,
