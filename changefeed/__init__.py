@@ -2,7 +2,7 @@
 
 from changefeed.backfill import backfill, backfill_async
 from changefeed.changes import AsyncChanges, ChangePage, Changes
-from changefeed.claims import AsyncConsumer, Claim, Consumer
+from changefeed.claims import AsyncConsumer, Claim, Consumer, Stored
 from changefeed.connections import connect, connect_async
 from changefeed.errors import (
     ArgumentError,
@@ -65,6 +65,7 @@ __all__ = [
     "Session",
     "SetupError",
     "Status",
+    "Stored",
     "Swept",
     "append",
     "append_async",

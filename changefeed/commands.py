@@ -39,8 +39,21 @@ def install(session: changefeed.Session, _arguments: Namespace) -> Outcome:
 
 def setup_feed(session: changefeed.Session, arguments: Namespace) -> Outcome:
     """Set up the feed of a table."""
-    changefeed.setup_feed(session, arguments.table, notify=not arguments.no_notify, roles=not arguments.no_roles)
+    changefeed.setup_feed(
+        session,
+        arguments.table,
+        notify=not arguments.no_notify,
+        roles=not arguments.no_roles,
+        keep=arguments.keep,
+    )
     return Outcome({"table": arguments.table}, [f"{arguments.table} has a feed"])
+
+
+def keep(session: changefeed.Session, arguments: Namespace) -> Outcome:
+    """Change how long positions are kept."""
+    changefeed.set_keep(session, arguments.table, arguments.duration)
+    values = {"table": arguments.table, "keep": arguments.duration}
+    return Outcome(values, [f"positions of {arguments.table} are kept: {arguments.duration}"])
 
 
 def drop_feed(session: changefeed.Session, arguments: Namespace) -> Outcome:

@@ -67,7 +67,8 @@ def _prune(dialect: Dialect, table: str, before: datetime) -> Operation[list[Pru
     yield from dialect.channel(table)
     pruned = []
     for shard_id in (yield from _shards(dialect, table)):
-        pruned.append((yield from _prune_shard(dialect, table, shard_id, at(before))))
+        one = yield from _prune_shard(dialect, table, shard_id, at(before))
+        pruned.append(one)
     return pruned
 
 

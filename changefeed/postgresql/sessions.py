@@ -59,8 +59,9 @@ def connect(url: str, **options: Any) -> PostgresSession:
         DatabaseError: The server cannot be reached, or refuses.
     """
     psycopg = _driver()
+    parameters = _parameters(url, options)
     with explained():
-        connection = psycopg.connect(url, autocommit=True, **_defaults(options))
+        connection = psycopg.connect(autocommit=True, **parameters)
     _configure(connection)
     return PostgresSession(connection)
 
@@ -68,8 +69,9 @@ def connect(url: str, **options: Any) -> PostgresSession:
 async def connect_async(url: str, **options: Any) -> AsyncPostgresSession:
     """An async session; as `connect`."""
     psycopg = _driver()
+    parameters = _parameters(url, options)
     with explained():
-        connection = await psycopg.AsyncConnection.connect(url, autocommit=True, **_defaults(options))
+        connection = await psycopg.AsyncConnection.connect(autocommit=True, **parameters)
     _configure(connection)
     return AsyncPostgresSession(connection)
 
@@ -186,11 +188,36 @@ def _text(statement: Statement) -> str:
     return statement.sql.replace("%", "%%").replace("?", "%s") if statement.parameters else statement.sql
 
 
-def _defaults(options: dict[str, Any]) -> dict[str, Any]:
-    timeout = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s"
+def _parameters(url: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What the connection string and the options say, over the defaults.
+
+    Raises SetupError, without any part of the string: what libpq says of one that it cannot read, or takes for
+    the name of a host or a port, may be a part of the password.
+    """
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        parsed: dict[str, Any] = conninfo_to_dict(url)
+    except ProgrammingError:
+        raise SetupError(_MALFORMED) from None
+    named = str(parsed.get("host") or "") + str(parsed.get("hostaddr") or "")
+    ports = str(parsed.get("port") or "").split(",")
+    if "@" in named or not all(port == "" or port.isdecimal() for port in ports):
+        raise SetupError(_MALFORMED)
     # A prepared statement keeps the columns of the event table: new ones would be missing, dropped ones NULL.
-    defaults = {"connect_timeout": _CONNECT_TIMEOUT_S, "options": timeout, "prepare_threshold": None, **_KEEPALIVE}
-    return {**defaults, **options}
+    defaults = {"connect_timeout": _CONNECT_TIMEOUT_S, "prepare_threshold": None, **_KEEPALIVE}
+    parameters = {**defaults, **parsed, **options}
+    # The last setting of a name counts.
+    timeout = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s"
+    parameters["options"] = f"{timeout} {parameters.get('options') or ''}".strip()
+    return parameters
+
+
+_MALFORMED = (
+    "the connection string cannot be read. Write postgresql://user:password@host:5432/database, and write special "
+    "characters of the password, such as @, %, / and spaces, percent-encoded: %40, %25, %2F and %20"
+)
 
 
 def _driver() -> Any:

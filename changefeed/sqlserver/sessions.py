@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from changefeed.errors import (
     ArgumentError,
     ChangefeedError,
+    ConsumerRoleError,
     CursorError,
+    CursorPrunedError,
     DatabaseError,
     FeedBusyError,
     IsolationError,
@@ -41,6 +43,8 @@ EXCEPTIONS: dict[str, type[ChangefeedError]] = {
     "77108": ArgumentError,
     "77109": ArgumentError,
     "77110": SetupError,
+    "77111": CursorPrunedError,
+    "77112": ConsumerRoleError,
 }
 _SET_UP = "Set up the feed: python -m changefeed install, then python -m changefeed setup-feed schema.Table."
 _NUMBERED = re.compile(r"changefeed (771\d\d): (.*)", re.DOTALL)

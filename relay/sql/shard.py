@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 
-from changefeed import AsyncConsumer, AsyncFeed, ChangefeedError, Claim, ClaimLostError, Page
+from changefeed import AsyncConsumer, AsyncFeed, ChangefeedError, Claim, ClaimLostError, Page, Stored
 from changefeed.statements import AsyncSession
 from changefeed.ulid import milliseconds
 from relay.errors import LostOwnershipError, RelayError, first_line
@@ -53,6 +53,7 @@ class Shard:
         self._page_size = page_size
         self._poll_delay_s = min(poll_delay_s, _LONGEST_WAIT_S)
         self._cursor = claim.cursor
+        self._stored = Stored()
         self._stopping = asyncio.Event()
         self._successor: str | None = None
         # When the first event of the page under way was committed; without one, when the feed was last looked at.
@@ -92,7 +93,7 @@ class Shard:
         session = await self._connect()
         try:
             feed = AsyncFeed(session, self._settings.feed)
-            consumer = AsyncConsumer(session, self._settings.feed, CONSUMER)
+            consumer = AsyncConsumer(session, self._settings.feed, CONSUMER, self._stored)
             news = True
             while not self._stopping.is_set():
                 if news:

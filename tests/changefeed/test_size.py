@@ -1,4 +1,4 @@
-"""What each statement visits does not grow with the history or the backlog, whatever plan and statistics there are.
+"""What a statement visits does not grow with the history or the backlog, whatever plan and statistics there are.
 
 Pages of 8 KB are counted, in the tables and their indexes together: no clock has a say.
 """
@@ -22,7 +22,7 @@ _FEW = 150
 # A page of 100 events is in a few pages of each table and index, and its rows of the event table in up to 100.
 _PAGE = 900
 
-# The history of shard 0 has been read, the backlog of shard 1 has not; neither has a vacuum or an ANALYZE seen them.
+# The history of shard 0 has been read, the backlog of shard 1 has not; no vacuum and no ANALYZE has seen them.
 _LARGE = f"""
 create schema app;
 create table app.item (id text primary key, data jsonb not null default '{{}}') with (autovacuum_enabled = off);
