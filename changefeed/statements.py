@@ -171,6 +171,9 @@ class Dialect(Protocol):
         Returns how many, and the age of the oldest in milliseconds. Waits for another pass, 10 s at most.
         """
 
+    def size(self, table: str, /) -> Operation[tuple[int, int]]:
+        """Rows of the feed, as the server estimates them, and its bytes with the index."""
+
     def become_sweeper(self, sweep_group: int, wait_ms: int, /) -> Operation[bool]:
         """Take the lock of a sweep group, which ends with the session; False if another one kept it."""
 

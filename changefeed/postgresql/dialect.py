@@ -143,6 +143,16 @@ class PostgresDialect:
         count, lag_ms = result.rows[0]
         return count, lag_ms
 
+    def size(self, table: str, /) -> Operation[tuple[int, int]]:
+        """The number of rows as of the last ANALYZE or VACUUM, and the present size."""
+        result = yield Statement(
+            "select greatest(c.reltuples, 0)::bigint, pg_total_relation_size(c.oid) from pg_class c "
+            "where c.oid = to_regclass(?)",
+            (f"changefeed.{self.quoted(f'feed:{table}')}",),
+        )
+        rows, size = result.rows[0]
+        return rows, size
+
     def become_sweeper(self, sweep_group: int, wait_ms: int, /) -> Operation[bool]:
         """Take the advisory lock of a sweep group; False if another session kept it so long."""
         result = yield Statement("select changefeed.become_sweeper(?, ?)", (sweep_group, wait_ms))

@@ -139,6 +139,16 @@ class SqlServerDialect:
         count, lag_ms = result.rows[0]
         return count, lag_ms
 
+    def size(self, table: str, /) -> Operation[tuple[int, int]]:
+        """The number of rows, and the size of the pages they use."""
+        result = yield Statement(
+            "select coalesce(sum(p.row_count), 0), coalesce(sum(p.used_page_count), 0) * 8192 "
+            "from sys.dm_db_partition_stats as p where p.object_id = object_id(?) and p.index_id in (0, 1)",
+            (f"changefeed.{self.quoted(f'feed:{table}')}",),
+        )
+        rows, size = result.rows[0]
+        return int(rows), int(size)
+
     def become_sweeper(self, sweep_group: int, wait_ms: int, /) -> Operation[bool]:
         """Take the application lock of a sweep group; False if another session kept it so long."""
         result = yield Statement(
