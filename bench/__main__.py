@@ -32,6 +32,7 @@ from bench.report import Report, compared_table, targets_table
 from bench.senders import Senders
 from bench.sources import Sources
 from bench.throughput import Throughput
+from bench.writers import Writers
 from local.stack.parts import ROOT
 from outbox_emulators.command_line import Parser
 from outbox_emulators.process import Stopped, until_done
@@ -52,6 +53,7 @@ def all_benchmarks() -> list[Benchmark]:
         Latency(),
         Hosts(),
         Feed(),
+        Writers(),
         Sources(),
         Growth(),
     ]

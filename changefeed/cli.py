@@ -119,8 +119,11 @@ def _parser() -> argparse.ArgumentParser:
     setup = command("setup-feed", commands.setup_feed, "set up the feed of a table")
     setup.add_argument("table", metavar="TABLE", help="schema.Table")
     setup.add_argument(
-        "--no-notify", action="store_true", help="writers do not notify readers, which look every 150 ms"
+        "--notify",
+        action="store_true",
+        help="PostgreSQL: commits wake readers, and writers pay for it",
     )
+    setup.add_argument("--no-notify", action="store_true", help="readers look every 4 to 150 ms (default)")
     setup.add_argument("--no-roles", action="store_true", help="create no roles for writers and readers")
     setup.add_argument("--keep", required=True, metavar="DURATION", help=_KEEP)
     keep = command("keep", commands.keep, "change how long the positions of a feed are kept")

@@ -42,7 +42,7 @@ def setup_feed(session: changefeed.Session, arguments: Namespace) -> Outcome:
     changefeed.setup_feed(
         session,
         arguments.table,
-        notify=not arguments.no_notify,
+        notify=arguments.notify and not arguments.no_notify,
         roles=not arguments.no_roles,
         keep=arguments.keep,
     )

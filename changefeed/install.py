@@ -33,14 +33,15 @@ async def install_async(session: AsyncSession) -> list[str]:
 
 
 def setup_feed(
-    session: Session, table: str, *, notify: bool = True, roles: bool = True, keep: str | None = None
+    session: Session, table: str, *, notify: bool = False, roles: bool = True, keep: str | None = None
 ) -> None:
     """Set up the feed of a table that has a primary key.
 
     Args:
         session: A session of a role that may create tables, functions and, with `roles`, roles.
         table: `schema.Table`, as it is spelt in the catalog.
-        notify: Whether commits wake readers that wait (PostgreSQL); without, readers look every 150 ms.
+        notify: Whether commits wake readers that wait (PostgreSQL). Writers pay for it: a commit that notifies
+            holds a lock of the whole server while it is flushed. Without, readers look every 4 to 150 ms.
         roles: Whether to make the roles `changefeed.writers:schema.Table` and `changefeed.readers:schema.Table`.
         keep: How long positions are kept: `30d`, `12h` or `forever`. None leaves it undecided; everything is kept.
 
@@ -52,7 +53,7 @@ def setup_feed(
 
 
 async def setup_feed_async(
-    session: AsyncSession, table: str, *, notify: bool = True, roles: bool = True, keep: str | None = None
+    session: AsyncSession, table: str, *, notify: bool = False, roles: bool = True, keep: str | None = None
 ) -> None:
     """As `setup_feed`."""
     await run_async(session, session.dialect.setup_feed(table, notify, roles, keep))

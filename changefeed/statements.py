@@ -212,8 +212,11 @@ class Session(Protocol):
     def listen(self, channel: str, /) -> None:
         """Receive the notifications of this channel, where the database has any."""
 
-    def notified(self, timeout_s: float, /) -> bool:
-        """Wait for a notification; returns False when there was none in that time, or there cannot be any."""
+    def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
+        """Wait for a notification, of that payload where one is given.
+
+        Returns False when there was none in that time, or there cannot be any.
+        """
 
     def close(self) -> None:
         """Close the connection."""
@@ -229,7 +232,7 @@ class AsyncSession(Protocol):
 
     async def listen(self, channel: str, /) -> None: ...
 
-    async def notified(self, timeout_s: float, /) -> bool: ...
+    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool: ...
 
     async def close(self) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -98,10 +99,16 @@ class PostgresSession:
         """Receive the notifications of this channel."""
         self.execute(Statement(f'listen "{channel}"'))
 
-    def notified(self, timeout_s: float, /) -> bool:
-        """Wait for a notification; returns False when there was none in that time."""
-        with explained():
-            return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
+    def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
+        """Wait for a notification, of that payload where one is given; False when there was none in that time."""
+        ends = time.monotonic() + timeout_s
+        left_s = timeout_s
+        while True:
+            with explained():
+                came = [one.payload for one in self._connection.notifies(timeout=left_s, stop_after=1)]
+            left_s = max(ends - time.monotonic(), 0.0)
+            if payload is None or payload in came or not came:
+                return bool(came)
 
     def close(self) -> None:
         """Close the connection."""
@@ -131,12 +138,16 @@ class AsyncPostgresSession:
         """Receive the notifications of this channel."""
         await self.execute(Statement(f'listen "{channel}"'))
 
-    async def notified(self, timeout_s: float, /) -> bool:
-        """Wait for a notification; returns False when there was none in that time."""
-        with explained():
-            async for _ in self._connection.notifies(timeout=timeout_s, stop_after=1):
-                return True
-        return False
+    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
+        """Wait for a notification, of that payload where one is given; False when there was none in that time."""
+        ends = time.monotonic() + timeout_s
+        left_s = timeout_s
+        while True:
+            with explained():
+                came = [one.payload async for one in self._connection.notifies(timeout=left_s, stop_after=1)]
+            left_s = max(ends - time.monotonic(), 0.0)
+            if payload is None or payload in came or not came:
+                return bool(came)
 
     async def close(self) -> None:
         """Close the connection."""

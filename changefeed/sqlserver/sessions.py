@@ -113,7 +113,7 @@ class SqlServerSession:
     def listen(self, channel: str, /) -> None:
         """Nothing: this database notifies nobody."""
 
-    def notified(self, timeout_s: float, /) -> bool:
+    def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
         """Wait that long; False."""
         time.sleep(timeout_s)
         return False
@@ -141,7 +141,7 @@ class AsyncSqlServerSession:
     async def listen(self, channel: str, /) -> None:
         """Nothing: this database notifies nobody."""
 
-    async def notified(self, timeout_s: float, /) -> bool:
+    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
         """Wait that long; False."""
         await asyncio.sleep(timeout_s)
         return False

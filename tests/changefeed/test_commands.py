@@ -150,13 +150,16 @@ def test_status_is_for_people_and_programs(shop: Shop) -> None:
 
     assert code == 0
     lines = output.splitlines()
-    assert lines[1].startswith("  shard 0: 1 in the outbox, the oldest ")
-    assert f"last position {ulid.to_text(cursor)} of 2" in lines[1]
-    assert lines[2:4] == [f"    relay: owner a process, cursor {ulid.to_text(cursor)}, 0 behind", "sweep group 0"]
-    assert lines[4].startswith(f"  feed 37 shard 0: numbered to {START}; 1 waiting, the oldest for ")
+    assert lines[1].endswith(
+        "nobody has decided how long positions are kept, so all are (python -m changefeed keep)"
+    )
+    assert lines[2].startswith("  shard 0: 1 in the outbox, the oldest ")
+    assert f"last position {ulid.to_text(cursor)} of 2" in lines[2]
+    assert lines[3:5] == [f"    relay: owner a process, cursor {ulid.to_text(cursor)}, 0 behind", "sweep group 0"]
+    assert lines[5].startswith(f"  feed 37 shard 0: numbered to {START}; 1 waiting, the oldest for ")
     (shard,) = found["feeds"][0]["shards"]
     assert shard["consumers"] == [
-        {"consumer": "relay", "owner": "a process", "cursor": ulid.to_text(cursor), "behind": 0}
+        {"consumer": "relay", "owner": "a process", "cursor": ulid.to_text(cursor), "behind": 0, "ahead": False}
     ]
     assert found["sweep_groups"][0]["shards"][0]["waiting"] == 1
 

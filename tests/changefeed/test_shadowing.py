@@ -157,10 +157,11 @@ def test_every_function_with_more_rights_or_for_administrators_sets_its_search_p
         1,
     )
 
-    # A procedure with a setting may not commit. The others compute, and are called by functions that have a path;
-    # the short read_events calls the long one by its qualified name.
+    # A procedure with a setting may not commit. shard_of qualifies all names. The others compute, and are called
+    # by functions that have a path; the short read_events calls the long one by its qualified name.
     assert {name for (name,) in without} == {
         "sweep_loop",
+        "shard_of",
         "ulid",
         "ulid_part",
         "random_bits",

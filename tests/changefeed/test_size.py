@@ -30,7 +30,6 @@ select changefeed.setup_feed('{TABLE}', roles => false);
 alter table changefeed."feed:{TABLE}" set (autovacuum_enabled = off);
 alter table changefeed."outbox:{TABLE}" set (autovacuum_enabled = off);
 alter table changefeed.change set (autovacuum_enabled = off);
-alter table changefeed."outbox:{TABLE}" disable trigger notify_readers;
 alter table changefeed.change disable trigger notify_sweepers;
 insert into changefeed.feed (feed_id, name) values (37, 'item');
 insert into changefeed.shard (feed_id, shard, last_change_sequence_number) values (37, 0, {_ROWS}), (37, 1, 0);
@@ -44,7 +43,6 @@ insert into changefeed."outbox:{TABLE}" (shard_id, id)
 insert into changefeed.change (feed_id, shard, change_id, change_sequence_number)
     select 37, 0, n, n from generate_series(1, {_ROWS}) n;
 insert into changefeed.change (feed_id, shard, change_id) select 37, 1, n from generate_series(1, {_ROWS}) n;
-alter table changefeed."outbox:{TABLE}" enable trigger notify_readers;
 alter table changefeed.change enable trigger notify_sweepers;
 """
 

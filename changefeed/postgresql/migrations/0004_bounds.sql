@@ -367,11 +367,12 @@ drop function changefeed.setup_feed(text, boolean, boolean, boolean);
 -- Sets up the feed of a table that has a primary key.
 --   table_name  schema.Table, both as they are spelt in the catalog
 --   outbox      only true is supported
---   notify      whether commits wake readers that wait; false spares writers the NOTIFY, and readers poll
+--   notify      whether commits wake readers that wait: writers then take turns, as a commit that notifies holds a lock
+--               of the whole server. Otherwise, readers poll
 --   roles       whether the roles "changefeed.writers:schema.Table" and "changefeed.readers:schema.Table" are made;
 --               roles belong to the whole server, so two databases with the same table share them
 --   keep        how long positions are kept: '30d', '12h' or 'forever'; NULL if that is not decided yet
-create function changefeed.setup_feed(table_name text, outbox boolean default true, notify boolean default true,
+create function changefeed.setup_feed(table_name text, outbox boolean default true, notify boolean default false,
                                       roles boolean default true, keep text default null) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $body$
 declare
@@ -383,7 +384,6 @@ declare
     feed_table text := format('changefeed.%I', 'feed:' || table_name);
     state_table text := format('changefeed.%I', 'state:' || table_name);
     claim_table text := format('changefeed.%I', 'claim:' || table_name);
-    channel_name text := case when notify then 'changefeed:' || left(md5(table_name), 16) end;
     writers text := format('%I', 'changefeed.writers:' || table_name);
     readers text := format('%I', 'changefeed.readers:' || table_name);
     definitions text;
@@ -421,7 +421,7 @@ begin
                    'maxbytes: rename it.';
     end if;
 
-    insert into changefeed.outbox_feed (table_name, channel) values (setup_feed.table_name, channel_name)
+    insert into changefeed.outbox_feed (table_name) values (setup_feed.table_name)
     on conflict on constraint outbox_feed_pkey do nothing;
     if not found then
         raise exception using errcode = 'CF001', message = format('%s has a feed already', table_name),
@@ -445,10 +445,7 @@ begin
     -- The outbox is emptied all the time: without this, reads pass the dead rows of the last hours.
     execute format('alter table %s set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, '
                    'autovacuum_vacuum_cost_delay = 0)', outbox_table);
-    if notify then
-        execute format('create trigger notify_readers after insert on %s referencing new table as inserted '
-                       'for each statement execute function changefeed.notify_readers(%L)', outbox_table, channel_name);
-    end if;
+    perform changefeed.set_notify(table_name, coalesce(notify, false));
     perform changefeed.create_functions(table_name);
     if roles then
         foreach role_name in array array[writers, readers] loop
@@ -466,6 +463,26 @@ begin
         execute format('grant usage on schema %I to %s', schema_part, readers);
         execute format('grant select, insert, update on %s to %s', claim_table, readers);
         perform changefeed.grant_functions(table_name);
+    end if;
+end
+$body$;
+
+-- Sets whether commits wake readers that wait. A reader notices when it is started again.
+create function changefeed.set_notify(table_name text, notify boolean) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $body$
+declare
+    outbox_table text := format('changefeed.%I', 'outbox:' || table_name);
+    channel_name text := case when notify then 'changefeed:' || left(md5(table_name), 16) end;
+begin
+    update changefeed.outbox_feed f set channel = channel_name where f.table_name = set_notify.table_name;
+    if not found then
+        raise exception using errcode = 'CF001', message = format('%s has no feed', table_name),
+            hint = 'Set it up: python -m changefeed setup-feed schema.Table.';
+    end if;
+    execute format('drop trigger if exists notify_readers on %s', outbox_table);
+    if notify then
+        execute format('create trigger notify_readers after insert on %s referencing new table as inserted '
+                       'for each statement execute function changefeed.notify_readers(%L)', outbox_table, channel_name);
     end if;
 end
 $body$;
@@ -678,8 +695,18 @@ begin
 end
 $body$;
 
--- Callers may run these with a search path of their own.
-alter function changefeed.shard_of(text, int) set search_path = pg_catalog, pg_temp;
+-- Callers may run these with a search path of their own. Writers call shard_of for each event: with all names qualified,
+-- it needs no setting, which would cost as much as the rest of it.
+create or replace function changefeed.shard_of(key text, shards int) returns int
+language sql immutable strict parallel safe as $body$
+    select pg_catalog.mod(
+        pg_catalog.mod(('x' operator(pg_catalog.||) pg_catalog.substr(digest, 1, 8))::bit(32)::bigint, shards::bigint)
+            operator(pg_catalog.*) pg_catalog.mod(4294967296::bigint, shards::bigint)
+            operator(pg_catalog.+)
+            pg_catalog.mod(('x' operator(pg_catalog.||) pg_catalog.substr(digest, 9, 8))::bit(32)::bigint, shards::bigint),
+        shards::bigint)::int
+    from (select pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(key, 'UTF8')), 'hex') as digest) as hashed;
+$body$;
 alter function changefeed.check_read(int, uuid, int) set search_path = pg_catalog, pg_temp;
 alter function changefeed.check_cursor(uuid, uuid) set search_path = pg_catalog, pg_temp;
 alter function changefeed.notify_readers() set search_path = pg_catalog, pg_temp;
@@ -813,5 +840,5 @@ end
 $body$;
 
 revoke all on function changefeed.setup_feed(text, boolean, boolean, boolean, text), changefeed.set_keep(text, text),
-    changefeed.create_functions(text), changefeed.grant_functions(text), changefeed.key_column(regclass),
+    changefeed.set_notify(text, boolean),    changefeed.create_functions(text), changefeed.grant_functions(text), changefeed.key_column(regclass),
     changefeed.prune_shard(text, int, uuid, int) from public;

@@ -42,8 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-roles", action="store_true", help="do not create the roles of the feed")
     parser.add_argument(
-        "--no-notify", action="store_true", help="PostgreSQL: commits do not notify readers, which poll instead"
+        "--notify",
+        action="store_true",
+        help="PostgreSQL: commits wake readers, and writers pay for it",
     )
+    parser.add_argument("--no-notify", action="store_true", help="readers poll (default)")
 
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> Result:
@@ -79,7 +82,7 @@ async def _install(session: AsyncSession, settings: SqlFeed, arguments: argparse
         await setup_feed_async(
             session,
             settings.feed,
-            notify=not arguments.no_notify,
+            notify=arguments.notify and not arguments.no_notify,
             roles=not arguments.no_roles,
             keep=arguments.keep,
         )
