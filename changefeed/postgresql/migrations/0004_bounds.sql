@@ -66,8 +66,8 @@ end
 $body$;
 
 -- Creates the functions of a feed, for setup_feed and for migrations that change them. Each of their statements has one
--- good plan, by index. A generic plan, or statistics from when a table was small, must not choose another: hence the
--- settings. JIT would compile what runs for less than a millisecond.
+-- good plan, by index. Statistics from when a table was small must not choose another: hence the settings. Then a generic
+-- plan is as good as any, and spares planning at each call. JIT would compile what runs for less than a millisecond.
 create function changefeed.create_functions(table_name text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $body$
 declare
@@ -81,7 +81,7 @@ declare
     retain text := format('changefeed.%I', 'retain:' || table_name);
     settings constant text := 'set search_path = pg_catalog, pg_temp set enable_seqscan = off '
                               'set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off '
-                              'set jit = off';
+                              'set jit = off set plan_cache_mode = force_generic_plan';
     parameters text;
     names text;
     first_name text;
@@ -722,7 +722,7 @@ create index change_waiting on changefeed.change (feed_id, shard, change_sequenc
 create or replace function changefeed.sweep(sweep_group int, out change_count bigint, out max_lag_milliseconds bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s'
     set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-    set jit = off as $body$
+    set jit = off set plan_cache_mode = force_generic_plan as $body$
 #variable_conflict use_column
 declare
     channels text[];
@@ -787,10 +787,11 @@ $body$;
 alter function changefeed.read_changes(int, int, bigint, int) set enable_seqscan = off;
 alter function changefeed.read_changes(int, int, bigint, int) set enable_bitmapscan = off;
 alter function changefeed.read_changes(int, int, bigint, int) set jit = off;
+alter function changefeed.read_changes(int, int, bigint, int) set plan_cache_mode = force_generic_plan;
 
 create or replace function changefeed.has_changes(feed_id int, shard int, "cursor" bigint) returns boolean
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-    set enable_bitmapscan = off set jit = off as $body$
+    set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $body$
 begin
     return exists (select from changefeed.change c
                    where c.feed_id = $1 and c.shard = $2 and c.change_sequence_number > $3
