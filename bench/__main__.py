@@ -22,6 +22,7 @@ from bench.contention import Usage
 from bench.counted import CountedWork
 from bench.feed import Feed
 from bench.growth import Growth
+from bench.history import History
 from bench.hosts import Hosts
 from bench.imports import Imports
 from bench.latency import Latency
@@ -54,6 +55,7 @@ def all_benchmarks() -> list[Benchmark]:
         Hosts(),
         Feed(),
         Writers(),
+        History(),
         Sources(),
         Growth(),
     ]
