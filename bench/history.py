@@ -81,8 +81,8 @@ class History:
 
 
 _PROSE = (
-    f"By number of positions; the backlog of another shard has a tenth of it. A page has {_PAGE:,} events. Nothing is "
-    "analysed, so the statistics are those of empty tables."
+    f"By number of positions; the backlog of another shard has a tenth of it. A page has {_PAGE:,} events. "
+    "Nothing is analysed, so the statistics are those of empty tables."
 )
 
 
