@@ -22,6 +22,7 @@ from bench.contention import Usage
 from bench.counted import CountedWork
 from bench.feed import Feed
 from bench.growth import Growth
+from bench.history import History
 from bench.hosts import Hosts
 from bench.imports import Imports
 from bench.latency import Latency
@@ -32,6 +33,7 @@ from bench.report import Report, compared_table, targets_table
 from bench.senders import Senders
 from bench.sources import Sources
 from bench.throughput import Throughput
+from bench.writers import Writers
 from local.stack.parts import ROOT
 from outbox_emulators.command_line import Parser
 from outbox_emulators.process import Stopped, until_done
@@ -52,6 +54,8 @@ def all_benchmarks() -> list[Benchmark]:
         Latency(),
         Hosts(),
         Feed(),
+        Writers(),
+        History(),
         Sources(),
         Growth(),
     ]

@@ -33,9 +33,9 @@ class CountingSession:
         self.statements.append(f"listen {channel}")
         await self._session.listen(channel)
 
-    async def notified(self, timeout_s: float, /) -> bool:
+    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
         """It waits for what the database sends, and asks nothing."""
-        return await self._session.notified(timeout_s)
+        return await self._session.notified(timeout_s, payload)
 
     async def close(self) -> None:
         await self._session.close()

@@ -176,6 +176,6 @@ _PROSE = (
 )
 _STATEMENTS_PROSE = (
     "Counted at the session: a statement is a round trip. The second row is the relay's worker, whose senders "
-    "accept everything at once. In the third, nothing is committed: with a poll delay of 500 ms the worker looks "
-    "at its shard, and renews its claim."
+    "accept everything at once. In the third, nothing is committed: the worker looks at its shard "
+    "every 150 ms, and renews its claim."
 )

@@ -2,13 +2,16 @@
 
 from changefeed.backfill import backfill, backfill_async
 from changefeed.changes import AsyncChanges, ChangePage, Changes
-from changefeed.claims import AsyncConsumer, Claim, Consumer
+from changefeed.claims import AsyncConsumer, Claim, Consumer, Stored
 from changefeed.connections import connect, connect_async
 from changefeed.errors import (
     ArgumentError,
     ChangefeedError,
     ClaimLostError,
+    ConsumerRoleError,
+    CursorChangedError,
     CursorError,
+    CursorPrunedError,
     DatabaseError,
     FeedBusyError,
     IsolationError,
@@ -20,6 +23,8 @@ from changefeed.install import (
     drop_feed_async,
     install,
     install_async,
+    set_keep,
+    set_keep_async,
     setup_feed,
     setup_feed_async,
 )
@@ -46,7 +51,10 @@ __all__ = [
     "Claim",
     "ClaimLostError",
     "Consumer",
+    "ConsumerRoleError",
+    "CursorChangedError",
     "CursorError",
+    "CursorPrunedError",
     "DatabaseError",
     "Entry",
     "Feed",
@@ -57,6 +65,7 @@ __all__ = [
     "Session",
     "SetupError",
     "Status",
+    "Stored",
     "Swept",
     "append",
     "append_async",
@@ -72,6 +81,8 @@ __all__ = [
     "install_async",
     "prune",
     "prune_async",
+    "set_keep",
+    "set_keep_async",
     "setup_feed",
     "setup_feed_async",
     "shard_of",

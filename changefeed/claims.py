@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from changefeed.errors import ClaimLostError, DatabaseError
+from changefeed.errors import ClaimLostError, CursorChangedError, DatabaseError
 from changefeed.statements import AsyncSession, Dialect, Operation, Session, Statement, run, run_async
+from changefeed.ulid import to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,41 @@ class Claim:
         return self.epoch, self.renewals
 
 
+class Stored:
+    """The cursors that a process has stored, or may have stored where the answer was lost."""
+
+    def __init__(self) -> None:
+        self._cursors: dict[tuple[int, int], list[bytes]] = {}
+
+    def expected(self, claim: Claim) -> list[bytes]:
+        """The cursors that the claim's row may have."""
+        return self._cursors.get((claim.shard_id, claim.epoch), [claim.cursor])
+
+    def attempted(self, claim: Claim, cursor: bytes) -> None:
+        """Add a cursor that may be stored."""
+        self._cursors[claim.shard_id, claim.epoch] = [*self.expected(claim), cursor]
+
+    def confirmed(self, claim: Claim, cursor: bytes) -> None:
+        """Keep the cursor that was stored; forget earlier epochs of the shard."""
+        for shard_id, epoch in [key for key in self._cursors if key[0] == claim.shard_id]:
+            del self._cursors[shard_id, epoch]
+        self._cursors[claim.shard_id, claim.epoch] = [cursor]
+
+
 class Consumer:
     """The claims of one consumer, through a sync session."""
 
-    def __init__(self, session: Session, table: str, name: str) -> None:
-        """`table` is `schema.Table`, as it was given to setup_feed; `name` is the consumer's, of your choice."""
+    def __init__(self, session: Session, table: str, name: str, stored: Stored | None = None) -> None:
+        """The consumer of a feed.
+
+        Args:
+            session: The session that it uses.
+            table: `schema.Table`, as it was given to setup_feed.
+            name: Its name, of your choice. It belongs to the database role that makes its first claim.
+            stored: What the process has stored. Pass the same one where a new session replaces another.
+        """
         self._session = session
-        self._claims = Claims(session.dialect, table, name)
+        self._claims = Claims(session.dialect, table, name, stored)
 
     def claims(self, shards: Sequence[int]) -> list[Claim]:
         """The claims of these shards, in order; those that do not exist yet are made, without an owner."""
@@ -62,7 +91,14 @@ class Consumer:
         run(self._session, self._claims.renew(claim))
 
     def store(self, claim: Claim, cursor: bytes) -> None:
-        """Store how far the consumer has come, and renew the claim. Raises ClaimLostError: nothing was stored."""
+        """Store how far the consumer has come, and renew the claim.
+
+        Raises:
+            ClaimLostError: Another process has the claim. Nothing was stored.
+            CursorChangedError: The cursor in the database is not the one that this reader stored last. Nothing
+                was stored.
+            ConsumerRoleError, DatabaseError
+        """
         run(self._session, self._claims.store(claim, cursor))
 
     def release(self, claim: Claim, to: str | None = None) -> None:
@@ -77,9 +113,9 @@ class Consumer:
 class AsyncConsumer:
     """The claims of one consumer, through an async session; see Consumer."""
 
-    def __init__(self, session: AsyncSession, table: str, name: str) -> None:
+    def __init__(self, session: AsyncSession, table: str, name: str, stored: Stored | None = None) -> None:
         self._session = session
-        self._claims = Claims(session.dialect, table, name)
+        self._claims = Claims(session.dialect, table, name, stored)
 
     async def claims(self, shards: Sequence[int]) -> list[Claim]:
         """As Consumer.claims."""
@@ -109,8 +145,9 @@ class AsyncConsumer:
 class Claims:
     """The operations on the claims of one consumer, each of one statement that every database here understands."""
 
-    def __init__(self, dialect: Dialect, table: str, consumer: str) -> None:
+    def __init__(self, dialect: Dialect, table: str, consumer: str, stored: Stored | None) -> None:
         self._dialect = dialect
+        self._stored = stored or Stored()
         self._table = f"changefeed.{dialect.quoted(f'claim:{table}')}"
         self._consumer = consumer
 
@@ -159,10 +196,40 @@ class Claims:
 
     def store(self, claim: Claim, cursor: bytes) -> Operation[None]:
         """As Consumer.store."""
-        yield from self._change(
-            "last_ulid = ?, stored_at = current_timestamp, renewals = renewals + 1",
-            (self._dialect.ulid(cursor),),
-            claim,
+        expected = self._stored.expected(claim)
+        # Where the answer is lost, the next call finds either cursor.
+        self._stored.attempted(claim, cursor)
+        marks = ", ".join("?" for _ in expected)
+        result = yield Statement(
+            f"update {self._table} set last_ulid = ?, stored_at = current_timestamp, renewals = renewals + 1 "
+            f"where consumer = ? and shard_id = ? and epoch = ? and last_ulid in ({marks})",
+            (
+                self._dialect.ulid(cursor),
+                self._consumer,
+                claim.shard_id,
+                claim.epoch,
+                *(self._dialect.ulid(one) for one in expected),
+            ),
+        )
+        if not result.changed:
+            yield from self._refuse(claim, expected[-1])
+        self._stored.confirmed(claim, cursor)
+
+    def _refuse(self, claim: Claim, expected: bytes) -> Operation[None]:
+        result = yield Statement(
+            f"select last_ulid from {self._table} where consumer = ? and shard_id = ? and epoch = ?",
+            (self._consumer, claim.shard_id, claim.epoch),
+        )
+        if not result.rows:
+            raise self._lost(claim)
+        found = bytes(result.rows[0][0])
+        raise CursorChangedError(
+            f"the cursor of shard {claim.shard_id} of the consumer {self._consumer!r} is {to_text(found)} in the "
+            f"database, and this reader stored {to_text(expected)} last. Somebody else has changed it, so events "
+            "may be skipped or published twice. Find out who, set last_ulid in the claim's row to the position "
+            "from which to go on, and start the reader again.",
+            expected=expected,
+            found=found,
         )
 
     def release(self, claim: Claim, to: str | None) -> Operation[None]:
@@ -186,6 +253,9 @@ class Claims:
             (*values, self._consumer, claim.shard_id, *expected),
         )
         if not result.changed:
-            raise ClaimLostError(
-                f"the shard {claim.shard_id} of the consumer {self._consumer!r} has another owner by now"
-            )
+            raise self._lost(claim)
+
+    def _lost(self, claim: Claim) -> ClaimLostError:
+        return ClaimLostError(
+            f"the shard {claim.shard_id} of the consumer {self._consumer!r} has another owner by now"
+        )

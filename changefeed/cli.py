@@ -22,6 +22,8 @@ from changefeed.version import __version__
 
 URL = "CHANGEFEED_URL"
 
+_KEEP = "how long positions that every consumer has read are kept, such as 30d or 12h, or forever"
+
 # URLs with a password, and passwords of connection strings.
 _SECRETS = re.compile(r"\w+://[^\s@]*:[^\s@]*@\S*|(?i:\b(pwd|password)\s*=\s*[^;\s]+)")
 
@@ -117,9 +119,16 @@ def _parser() -> argparse.ArgumentParser:
     setup = command("setup-feed", commands.setup_feed, "set up the feed of a table")
     setup.add_argument("table", metavar="TABLE", help="schema.Table")
     setup.add_argument(
-        "--no-notify", action="store_true", help="writers do not notify readers, which look every 150 ms"
+        "--notify",
+        action="store_true",
+        help="PostgreSQL: commits wake readers, and writers pay for it",
     )
+    setup.add_argument("--no-notify", action="store_true", help="readers look every 4 to 150 ms (default)")
     setup.add_argument("--no-roles", action="store_true", help="create no roles for writers and readers")
+    setup.add_argument("--keep", required=True, metavar="DURATION", help=_KEEP)
+    keep = command("keep", commands.keep, "change how long the positions of a feed are kept")
+    keep.add_argument("table", metavar="TABLE", help="schema.Table")
+    keep.add_argument("duration", metavar="DURATION", help=_KEEP)
     drop = command("drop-feed", commands.drop_feed, "remove a feed with its outbox and positions")
     drop.add_argument("table", metavar="TABLE", help="schema.Table")
     drop.add_argument("--yes", action="store_true", required=True, help="confirm that it is to be removed")

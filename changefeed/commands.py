@@ -39,8 +39,21 @@ def install(session: changefeed.Session, _arguments: Namespace) -> Outcome:
 
 def setup_feed(session: changefeed.Session, arguments: Namespace) -> Outcome:
     """Set up the feed of a table."""
-    changefeed.setup_feed(session, arguments.table, notify=not arguments.no_notify, roles=not arguments.no_roles)
+    changefeed.setup_feed(
+        session,
+        arguments.table,
+        notify=arguments.notify and not arguments.no_notify,
+        roles=not arguments.no_roles,
+        keep=arguments.keep,
+    )
     return Outcome({"table": arguments.table}, [f"{arguments.table} has a feed"])
+
+
+def keep(session: changefeed.Session, arguments: Namespace) -> Outcome:
+    """Change how long positions are kept."""
+    changefeed.set_keep(session, arguments.table, arguments.duration)
+    values = {"table": arguments.table, "keep": arguments.duration}
+    return Outcome(values, [f"positions of {arguments.table} are kept: {arguments.duration}"])
 
 
 def drop_feed(session: changefeed.Session, arguments: Namespace) -> Outcome:
@@ -133,6 +146,7 @@ def _with_texts(value: Any) -> Any:
 def _status_lines(found: changefeed.Status) -> Iterator[str]:
     for feed in found.feeds:
         yield feed.table
+        yield f"  about {feed.rows} positions, {feed.bytes / 2**20:.1f} MiB; {_kept(feed.keep)}"
         for shard in feed.shards:
             oldest = "" if shard.oldest_s is None else f", the oldest {shard.oldest_s:.1f} s old"
             last = "none" if shard.last_ulid is None else f"{ulid.to_text(shard.last_ulid)} of {shard.last_time}"
@@ -141,6 +155,7 @@ def _status_lines(found: changefeed.Status) -> Iterator[str]:
                 yield (
                     f"    {consumer.consumer}: owner {consumer.owner or 'none'}, "
                     f"cursor {ulid.to_text(consumer.cursor)}, {consumer.behind} behind"
+                    + (", AHEAD of the last position given" if consumer.ahead else "")
                 )
     for group in found.sweep_groups:
         yield f"sweep group {group.sweep_group}"
@@ -150,6 +165,12 @@ def _status_lines(found: changefeed.Status) -> Iterator[str]:
                 f"  feed {one.feed_id} shard {one.shard}: numbered to {one.last_change_sequence_number}; "
                 f"{one.waiting} waiting{lag}"
             )
+
+
+def _kept(keep: str | None) -> str:
+    if keep is None:
+        return "nobody has decided how long positions are kept, so all are (python -m changefeed keep)"
+    return "all positions are kept" if keep == "forever" else f"positions are kept for {keep}"
 
 
 def _swept(swept: changefeed.Swept) -> str:

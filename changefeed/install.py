@@ -32,25 +32,41 @@ async def install_async(session: AsyncSession) -> list[str]:
     return await run_async(session, session.dialect.install(migrations(session.dialect.name)))
 
 
-def setup_feed(session: Session, table: str, *, notify: bool = True, roles: bool = True) -> None:
+def setup_feed(
+    session: Session, table: str, *, notify: bool = False, roles: bool = True, keep: str | None = None
+) -> None:
     """Set up the feed of a table that has a primary key.
 
     Args:
         session: A session of a role that may create tables, functions and, with `roles`, roles.
         table: `schema.Table`, as it is spelt in the catalog.
-        notify: Whether commits wake readers that wait (PostgreSQL); without, readers look every 150 ms.
+        notify: Whether commits wake readers that wait (PostgreSQL). Writers pay for it: a commit that notifies
+            holds a lock of the whole server while it is flushed. Without, readers look every 4 to 150 ms.
         roles: Whether to make the roles `changefeed.writers:schema.Table` and `changefeed.readers:schema.Table`.
+        keep: How long positions are kept: `30d`, `12h` or `forever`. None leaves it undecided; everything is kept.
 
     Raises:
         ArgumentError: There is no such table, it cannot have a feed, or it has one already.
         DatabaseError: The session lacks a right, or the database cannot be reached.
     """
-    run(session, session.dialect.setup_feed(table, notify, roles))
+    run(session, session.dialect.setup_feed(table, notify, roles, keep))
 
 
-async def setup_feed_async(session: AsyncSession, table: str, *, notify: bool = True, roles: bool = True) -> None:
+async def setup_feed_async(
+    session: AsyncSession, table: str, *, notify: bool = False, roles: bool = True, keep: str | None = None
+) -> None:
     """As `setup_feed`."""
-    await run_async(session, session.dialect.setup_feed(table, notify, roles))
+    await run_async(session, session.dialect.setup_feed(table, notify, roles, keep))
+
+
+def set_keep(session: Session, table: str, keep: str) -> None:
+    """Set how long the positions of a feed are kept: `30d`, `12h` or `forever`. Raises ArgumentError."""
+    run(session, session.dialect.set_keep(table, keep))
+
+
+async def set_keep_async(session: AsyncSession, table: str, keep: str) -> None:
+    """As `set_keep`."""
+    await run_async(session, session.dialect.set_keep(table, keep))
 
 
 def drop_feed(session: Session, table: str) -> None:

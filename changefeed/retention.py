@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from changefeed.errors import ArgumentError
 from changefeed.statements import AsyncSession, Dialect, Operation, Session, Statement, run, run_async
-from changefeed.ulid import START, at
+from changefeed.ulid import at
 
 # From 5000 locks in a statement SQL Server may lock the whole table.
 _ROWS = 900
@@ -35,8 +34,8 @@ def prune(session: Session, table: str, before: datetime) -> list[Pruned]:
 
     No row is deleted that a consumer with a row in `claim:schema.Table` has not read. A consumer that has claims
     in other shards only has read nothing of this one. Delete the rows of a consumer that is gone from
-    `claim:schema.Table`. The event table stays as it is: delete from it what is not on the feed any more. Who
-    reads from the beginning gets what is left.
+    `claim:schema.Table`. The event table stays as it is: delete from it what is not on the feed any more. A cursor
+    before the deleted positions is refused from then on; START reads what is left.
 
     Args:
         session: A session of the tables' owner.
@@ -66,52 +65,35 @@ def _prune(dialect: Dialect, table: str, before: datetime) -> Operation[list[Pru
         raise ArgumentError("the time before which to delete is in the future")
     # Raises where there is no such feed.
     yield from dialect.channel(table)
-    shards = yield Statement(f"select shard_id from {_name(dialect, 'state', table)} order by shard_id")
     pruned = []
-    for (shard_id,) in shards.rows:
-        pruned.append((yield from _prune_shard(dialect, table, shard_id, at(before))))
+    for shard_id in (yield from _shards(dialect, table)):
+        one = yield from _prune_shard(dialect, table, shard_id, at(before))
+        pruned.append(one)
     return pruned
 
 
+def _shards(dialect: Dialect, table: str) -> Operation[list[int]]:
+    """The shards that were read, or have positions: a feed may have been filled by hand."""
+    state = yield Statement(f"select shard_id from {_name(dialect, 'state', table)}")
+    shards = {row[0] for row in state.rows}
+    last: int | None = None
+    while True:
+        # One at a time, each by index, since there is no other way to skip the rest of a shard.
+        behind = "" if last is None else f" where shard_id > {int(last)}"
+        found = yield Statement(f"select min(shard_id) from {_name(dialect, 'feed', table)}{behind}")
+        last = found.rows[0][0]
+        if last is None:
+            return sorted(shards)
+        shards.add(last)
+
+
 def _prune_shard(dialect: Dialect, table: str, shard_id: int, before: bytes) -> Operation[Pruned]:
-    feed = _name(dialect, "feed", table)
     rows = 0
     while True:
-        held_by, read_up_to = yield from _slowest(dialect, table, shard_id)
-        # The row at a cursor has been read: the first to keep is the one behind it.
-        kept_from = before if held_by is None else min(before, _next(read_up_to))
-        page = yield Statement(
-            f"select ulid from {feed} where shard_id = ? and ulid < ? "
-            f"order by ulid offset 0 rows fetch next {_ROWS} rows only",
-            (shard_id, dialect.ulid(kept_from)),
-        )
-        if page.rows:
-            last = dialect.ulid(bytes(page.rows[-1][0]))
-            deleted = yield Statement(f"delete from {feed} where shard_id = ? and ulid <= ?", (shard_id, last))
-            rows += deleted.changed
-        if len(page.rows) < _ROWS:
-            kept = yield Statement(
-                f"select count(*) from {feed} where shard_id = ? and ulid < ?", (shard_id, dialect.ulid(before))
-            )
-            return Pruned(shard_id, rows, held_by if kept.rows[0][0] else None)
-
-
-def _slowest(dialect: Dialect, table: str, shard_id: int) -> Operation[tuple[str | None, bytes]]:
-    """The consumer that has read least of a shard, and up to where."""
-    claims = _name(dialect, "claim", table)
-    result = yield Statement(
-        f"select a.consumer, c.last_ulid from (select distinct consumer from {claims}) a "
-        f"left join {claims} c on c.consumer = a.consumer and c.shard_id = ?",
-        (shard_id,),
-    )
-    cursors: Sequence[tuple[str, bytes]] = [
-        (consumer, START if last is None else bytes(last)) for consumer, last in result.rows
-    ]
-    return min(cursors, key=lambda cursor: cursor[1]) if cursors else (None, START)
-
-
-def _next(ulid: bytes) -> bytes:
-    return (int.from_bytes(ulid, "big") + 1).to_bytes(len(ulid), "big")
+        deleted, held_by = yield from dialect.prune_shard(table, shard_id, before, _ROWS)
+        rows += deleted
+        if deleted < _ROWS:
+            return Pruned(shard_id, rows, held_by)
 
 
 def _name(dialect: Dialect, kind: str, table: str) -> str:

@@ -118,7 +118,9 @@ class Dialect(Protocol):
     now: str
     """The expression for the present time, comparable with the times in the tables."""
 
-    def read(self, table: str, shard_id: int, cursor: bytes, page_size: int, /) -> Operation[list[Entry]]:
+    def read(
+        self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, /
+    ) -> Operation[list[Entry]]:
         """The page behind the cursor, in order: one round trip."""
 
     def has_news(self, table: str, shard_id: int, cursor: bytes, /) -> Operation[bool]:
@@ -130,8 +132,22 @@ class Dialect(Protocol):
     def install(self, migrations: Sequence[Migration], /) -> Operation[list[str]]:
         """Apply what is missing, each migration as a whole; returns the names of what was applied."""
 
-    def setup_feed(self, table: str, notify: bool, roles: bool, /) -> Operation[None]:
+    def setup_feed(self, table: str, notify: bool, roles: bool, keep: str | None, /) -> Operation[None]:
         """Call changefeed.setup_feed."""
+
+    def set_keep(self, table: str, keep: str, /) -> Operation[None]:
+        """Set how long positions are kept. Raises ArgumentError."""
+
+    def retain(self, table: str, /) -> Operation[int]:
+        """Delete what the feed's policy allows, a bounded number of rows; returns how many."""
+
+    def prune_shard(
+        self, table: str, shard_id: int, before: bytes, rows: int, /
+    ) -> Operation[tuple[int, str | None]]:
+        """Delete up to `rows` positions before `before` that all consumers have read.
+
+        Returns how many, and the consumer that has not read all of the older ones.
+        """
 
     def drop_feed(self, table: str, /) -> Operation[None]:
         """Call changefeed.drop_feed."""
@@ -154,6 +170,9 @@ class Dialect(Protocol):
 
         Returns how many, and the age of the oldest in milliseconds. Waits for another pass, 10 s at most.
         """
+
+    def size(self, table: str, /) -> Operation[tuple[int, int]]:
+        """Rows of the feed, as the server estimates them, and its bytes with the index."""
 
     def become_sweeper(self, sweep_group: int, wait_ms: int, /) -> Operation[bool]:
         """Take the lock of a sweep group, which ends with the session; False if another one kept it."""
@@ -193,8 +212,11 @@ class Session(Protocol):
     def listen(self, channel: str, /) -> None:
         """Receive the notifications of this channel, where the database has any."""
 
-    def notified(self, timeout_s: float, /) -> bool:
-        """Wait for a notification; returns False when there was none in that time, or there cannot be any."""
+    def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
+        """Wait for a notification, of that payload where one is given.
+
+        Returns False when there was none in that time, or there cannot be any.
+        """
 
     def close(self) -> None:
         """Close the connection."""
@@ -210,7 +232,7 @@ class AsyncSession(Protocol):
 
     async def listen(self, channel: str, /) -> None: ...
 
-    async def notified(self, timeout_s: float, /) -> bool: ...
+    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool: ...
 
     async def close(self) -> None: ...
 

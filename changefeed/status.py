@@ -20,12 +20,14 @@ class ConsumerStatus:
         owner: The process that reads for it; None if there is none.
         cursor: The position that it stored last.
         behind: How many rows of the feed are behind that position; those of the outbox come on top.
+        ahead: Whether that position is ahead of the last one given: it would skip events, and reading is refused.
     """
 
     consumer: str
     owner: str | None
     cursor: bytes
     behind: int
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,21 @@ class ShardStatus:
 
 @dataclass(frozen=True, slots=True)
 class FeedStatus:
-    """The feed of a table: its name, and its shards by number."""
+    """The feed of a table.
+
+    Attributes:
+        table: Its name.
+        shards: Its shards by number.
+        keep: How long positions are kept: `30d`, `12h` or `forever`. None: undecided, so everything is kept.
+        rows: Number of positions on the feed, as the server estimates it.
+        bytes: Size of the feed's positions with their index.
+    """
 
     table: str
     shards: Sequence[ShardStatus]
+    keep: str | None = None
+    rows: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +116,15 @@ async def status_async(session: AsyncSession) -> Status:
 
 
 def _status(dialect: Dialect) -> Operation[Status]:
-    tables = yield Statement("select table_name from changefeed.outbox_feed order by table_name")
+    tables = yield Statement("select table_name, keep from changefeed.outbox_feed order by table_name")
     feeds = []
-    for (table,) in tables.rows:
-        feeds.append((yield from _feed(dialect, table)))
+    for table, keep in tables.rows:
+        feed = yield from _feed(dialect, table, keep)
+        feeds.append(feed)
     return Status(feeds, (yield from _sweep_groups(dialect)))
 
 
-def _feed(dialect: Dialect, table: str) -> Operation[FeedStatus]:
+def _feed(dialect: Dialect, table: str, keep: str | None) -> Operation[FeedStatus]:
     names = {
         kind: f"changefeed.{dialect.quoted(f'{kind}:{table}')}" for kind in ("outbox", "feed", "state", "claim")
     }
@@ -127,7 +141,12 @@ def _feed(dialect: Dialect, table: str) -> Operation[FeedStatus]:
     )
     consumers: dict[int, list[ConsumerStatus]] = {}
     for shard_id, consumer, owner, cursor, behind in claims.rows:
-        consumers.setdefault(shard_id, []).append(ConsumerStatus(consumer, owner, bytes(cursor), behind))
+        position = bytes(cursor)
+        # A feed that was filled by hand has no last position, and no event behind its last cursor.
+        given = max(last.get(shard_id, START), (yield from _last_of_feed(dialect, names["feed"], shard_id)))
+        one = ConsumerStatus(consumer, owner, position, behind, ahead=position > given)
+        consumers.setdefault(shard_id, []).append(one)
+    rows, size = yield from dialect.size(table)
     return FeedStatus(
         table,
         [
@@ -140,16 +159,29 @@ def _feed(dialect: Dialect, table: str) -> Operation[FeedStatus]:
             )
             for shard_id in sorted({*waiting, *last, *consumers})
         ],
+        keep,
+        rows,
+        size,
     )
+
+
+def _last_of_feed(dialect: Dialect, feed: str, shard_id: int) -> Operation[bytes]:
+    result = yield Statement(
+        f"select ulid from {feed} where shard_id = ? order by shard_id desc, ulid desc "
+        "offset 0 rows fetch next 1 rows only",
+        (shard_id,),
+    )
+    return bytes(result.rows[0][0]) if result.rows else START
 
 
 def _sweep_groups(dialect: Dialect) -> Operation[list[SweepGroupStatus]]:
     result = yield Statement(
-        "select s.sweep_group, s.feed_id, s.shard, s.last_change_sequence_number, count(c.change_id), "
-        f"min(c.inserted_at), {dialect.now} from changefeed.shard s left join changefeed.change c "
-        "on c.feed_id = s.feed_id and c.shard = s.shard and c.change_sequence_number is null "
-        "group by s.sweep_group, s.feed_id, s.shard, s.last_change_sequence_number "
-        "order by s.sweep_group, s.feed_id, s.shard"
+        "select s.sweep_group, s.feed_id, s.shard, s.last_change_sequence_number, "
+        "(select count(*) from changefeed.change c "
+        "where c.feed_id = s.feed_id and c.shard = s.shard and c.change_sequence_number is null), "
+        "(select min(c.inserted_at) from changefeed.change c "
+        "where c.feed_id = s.feed_id and c.shard = s.shard and c.change_sequence_number is null), "
+        f"{dialect.now} from changefeed.shard s order by s.sweep_group, s.feed_id, s.shard"
     )
     groups: dict[int, list[ChangeShardStatus]] = {}
     for sweep_group, feed_id, shard, last, waiting, oldest, now in result.rows:

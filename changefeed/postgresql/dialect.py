@@ -26,11 +26,13 @@ class PostgresDialect:
     name = "postgresql"
     now = "clock_timestamp()"
 
-    def read(self, table: str, shard_id: int, cursor: bytes, page_size: int, /) -> Operation[list[Entry]]:
+    def read(
+        self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, /
+    ) -> Operation[list[Entry]]:
         """The page behind the cursor, in order: one round trip."""
         result = yield Statement(
-            f"select ulid, missing, (event).* from changefeed.{self.quoted(f'read_events:{table}')}(?, ?, ?)",
-            (shard_id, self.ulid(cursor), page_size),
+            f"select ulid, missing, (event).* from changefeed.{self.quoted(f'read_events:{table}')}(?, ?, ?, ?)",
+            (shard_id, self.ulid(cursor), page_size, max_bytes),
         )
         names = result.columns[2:]
         return [
@@ -79,11 +81,33 @@ class PostgresDialect:
             yield Statement(f"select pg_advisory_unlock({_INSTALLING})")
         return [migration.name for migration in missing]
 
-    def setup_feed(self, table: str, notify: bool, roles: bool, /) -> Operation[None]:
+    def setup_feed(self, table: str, notify: bool, roles: bool, keep: str | None, /) -> Operation[None]:
         """Call changefeed.setup_feed."""
         yield Statement(
-            "select changefeed.setup_feed(?, outbox => true, notify => ?, roles => ?)", (table, notify, roles)
+            "select changefeed.setup_feed(?, outbox => true, notify => ?, roles => ?, keep => ?)",
+            (table, notify, roles, keep),
         )
+
+    def set_keep(self, table: str, keep: str, /) -> Operation[None]:
+        """Call changefeed.set_keep."""
+        yield Statement("select changefeed.set_keep(?, ?)", (table, keep))
+
+    def retain(self, table: str, /) -> Operation[int]:
+        """Call the feed's function `retain:…`."""
+        result = yield Statement(f"select changefeed.{self.quoted(f'retain:{table}')}()")
+        deleted: int = result.rows[0][0]
+        return deleted
+
+    def prune_shard(
+        self, table: str, shard_id: int, before: bytes, rows: int, /
+    ) -> Operation[tuple[int, str | None]]:
+        """Call changefeed.prune_shard."""
+        result = yield Statement(
+            "select deleted, held_by from changefeed.prune_shard(?, ?, ?, ?)",
+            (table, shard_id, self.ulid(before), rows),
+        )
+        deleted, held_by = result.rows[0]
+        return deleted, held_by
 
     def drop_feed(self, table: str, /) -> Operation[None]:
         """Call changefeed.drop_feed."""
@@ -118,6 +142,16 @@ class PostgresDialect:
         )
         count, lag_ms = result.rows[0]
         return count, lag_ms
+
+    def size(self, table: str, /) -> Operation[tuple[int, int]]:
+        """The number of rows as of the last ANALYZE or VACUUM, and the present size."""
+        result = yield Statement(
+            "select greatest(c.reltuples, 0)::bigint, pg_total_relation_size(c.oid) from pg_class c "
+            "where c.oid = to_regclass(?)",
+            (f"changefeed.{self.quoted(f'feed:{table}')}",),
+        )
+        rows, size = result.rows[0]
+        return rows, size
 
     def become_sweeper(self, sweep_group: int, wait_ms: int, /) -> Operation[bool]:
         """Take the advisory lock of a sweep group; False if another session kept it so long."""

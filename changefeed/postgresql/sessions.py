@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from changefeed.errors import (
     ArgumentError,
     ChangefeedError,
+    ConsumerRoleError,
     CursorError,
+    CursorPrunedError,
     DatabaseError,
     FeedBusyError,
     IsolationError,
@@ -34,6 +37,8 @@ _ERRORS: dict[str, type[ChangefeedError]] = {
     "CF002": CursorError,
     "CF003": IsolationError,
     "CF004": SetupError,
+    "CF005": CursorPrunedError,
+    "CF006": ConsumerRoleError,
     "55P03": FeedBusyError,
     "42P01": SetupError,
     "42883": SetupError,
@@ -55,8 +60,9 @@ def connect(url: str, **options: Any) -> PostgresSession:
         DatabaseError: The server cannot be reached, or refuses.
     """
     psycopg = _driver()
+    parameters = _parameters(url, options)
     with explained():
-        connection = psycopg.connect(url, autocommit=True, **_defaults(options))
+        connection = psycopg.connect(autocommit=True, **parameters)
     _configure(connection)
     return PostgresSession(connection)
 
@@ -64,8 +70,9 @@ def connect(url: str, **options: Any) -> PostgresSession:
 async def connect_async(url: str, **options: Any) -> AsyncPostgresSession:
     """An async session; as `connect`."""
     psycopg = _driver()
+    parameters = _parameters(url, options)
     with explained():
-        connection = await psycopg.AsyncConnection.connect(url, autocommit=True, **_defaults(options))
+        connection = await psycopg.AsyncConnection.connect(autocommit=True, **parameters)
     _configure(connection)
     return AsyncPostgresSession(connection)
 
@@ -92,10 +99,16 @@ class PostgresSession:
         """Receive the notifications of this channel."""
         self.execute(Statement(f'listen "{channel}"'))
 
-    def notified(self, timeout_s: float, /) -> bool:
-        """Wait for a notification; returns False when there was none in that time."""
-        with explained():
-            return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
+    def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
+        """Wait for a notification, of that payload where one is given; False when there was none in that time."""
+        ends = time.monotonic() + timeout_s
+        left_s = timeout_s
+        while True:
+            with explained():
+                came = [one.payload for one in self._connection.notifies(timeout=left_s, stop_after=1)]
+            left_s = max(ends - time.monotonic(), 0.0)
+            if payload is None or payload in came or not came:
+                return bool(came)
 
     def close(self) -> None:
         """Close the connection."""
@@ -125,12 +138,16 @@ class AsyncPostgresSession:
         """Receive the notifications of this channel."""
         await self.execute(Statement(f'listen "{channel}"'))
 
-    async def notified(self, timeout_s: float, /) -> bool:
-        """Wait for a notification; returns False when there was none in that time."""
-        with explained():
-            async for _ in self._connection.notifies(timeout=timeout_s, stop_after=1):
-                return True
-        return False
+    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
+        """Wait for a notification, of that payload where one is given; False when there was none in that time."""
+        ends = time.monotonic() + timeout_s
+        left_s = timeout_s
+        while True:
+            with explained():
+                came = [one.payload async for one in self._connection.notifies(timeout=left_s, stop_after=1)]
+            left_s = max(ends - time.monotonic(), 0.0)
+            if payload is None or payload in came or not came:
+                return bool(came)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -182,11 +199,36 @@ def _text(statement: Statement) -> str:
     return statement.sql.replace("%", "%%").replace("?", "%s") if statement.parameters else statement.sql
 
 
-def _defaults(options: dict[str, Any]) -> dict[str, Any]:
-    timeout = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s"
+def _parameters(url: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What the connection string and the options say, over the defaults.
+
+    Raises SetupError, without any part of the string: what libpq says of one that it cannot read, or takes for
+    the name of a host or a port, may be a part of the password.
+    """
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        parsed: dict[str, Any] = conninfo_to_dict(url)
+    except ProgrammingError:
+        raise SetupError(_MALFORMED) from None
+    named = str(parsed.get("host") or "") + str(parsed.get("hostaddr") or "")
+    ports = str(parsed.get("port") or "").split(",")
+    if "@" in named or not all(port == "" or port.isdecimal() for port in ports):
+        raise SetupError(_MALFORMED)
     # A prepared statement keeps the columns of the event table: new ones would be missing, dropped ones NULL.
-    defaults = {"connect_timeout": _CONNECT_TIMEOUT_S, "options": timeout, "prepare_threshold": None, **_KEEPALIVE}
-    return {**defaults, **options}
+    defaults = {"connect_timeout": _CONNECT_TIMEOUT_S, "prepare_threshold": None, **_KEEPALIVE}
+    parameters = {**defaults, **parsed, **options}
+    # The last setting of a name counts.
+    timeout = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s"
+    parameters["options"] = f"{timeout} {parameters.get('options') or ''}".strip()
+    return parameters
+
+
+_MALFORMED = (
+    "the connection string cannot be read. Write postgresql://user:password@host:5432/database, and write special "
+    "characters of the password, such as @, %, / and spaces, percent-encoded: %40, %25, %2F and %20"
+)
 
 
 def _driver() -> Any:

@@ -71,6 +71,7 @@ class Backfill:
         )
         yield from self._list_rows(plan, keys)
         yield from self._set_shards(plan)
+        yield from self._check_not_pruned()
         if not anyway:
             yield from self._check_unused()
         counted = yield from self._rows(f"select count(*) from {self._list}")
@@ -98,7 +99,18 @@ class Backfill:
             column = f"cast(e.{quoted(plan.time_column)} as datetimeoffset(3))"
             time_hint = f"coalesce(cast(switchoffset({column}, '+00:00') as datetime2(3)), sysutcdatetime())"
         by_column = plan.shard_column is not None
-        shard_key = f"cast(e.{quoted(plan.shard_column)} as nvarchar(4000))" if plan.shard_column else "null"
+        shard_key = "null"
+        if plan.shard_column is not None:
+            shard_key = f"cast(e.{quoted(plan.shard_column)} as nvarchar(4000))"
+            found = yield from self._rows(
+                "select 1 from sys.columns as c inner join sys.types as t on t.system_type_id = c.system_type_id "
+                "where c.object_id = object_id(?) and c.name = ? and t.name = 'uniqueidentifier'",
+                self._events,
+                plan.shard_column,
+            )
+            if found:
+                # SQL Server writes it in upper case, and writers' languages, such as Python and .NET, do not.
+                shard_key = f"lower({shard_key})"
         order = ", ".join(f"e.{name}" for name in dict.fromkeys([*map(quoted, plan.order_by), *names]))
         of_events = ", ".join(f"e.{name}" for name in names)
         same = " and ".join(f"x.{name} = e.{name}" for name in names)
@@ -135,6 +147,21 @@ class Backfill:
                 f"update {self._list} set shard_id = case shard_key {exact} {cases} end "
                 f"where shard_key {exact} in ({marks})",
                 (*shards, *keys),
+            )
+
+    def _check_not_pruned(self) -> Operation[None]:
+        """Refuse rows after a prune: what was deleted has no trace but the low-water mark."""
+        counted = yield from self._rows(
+            f"select count(*) from {self._list} "
+            "where exists (select 1 from changefeed.low_water where table_name = ?)",
+            self._table,
+        )
+        rows = counted[0][0]
+        if rows:
+            raise ArgumentError(
+                f"positions of {self._table} have been deleted, and {rows} rows cannot be proved never to have "
+                "been on the feed. They would be published a second time, so --anyway does not change this. "
+                "Insert those that you know to be new into the outbox yourself."
             )
 
     def _check_unused(self) -> Operation[None]:

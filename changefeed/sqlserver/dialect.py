@@ -38,10 +38,13 @@ class SqlServerDialect:
     name = "sqlserver"
     now = "sysutcdatetime()"
 
-    def read(self, table: str, shard_id: int, cursor: bytes, page_size: int, /) -> Operation[list[Entry]]:
+    def read(
+        self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, /
+    ) -> Operation[list[Entry]]:
         """The page behind the cursor, in order: one round trip."""
         procedure = self._procedure("read_events", table)
-        statement = Statement(f"exec {procedure} ?, ?, ?", (shard_id, self.ulid(cursor), page_size))
+        values = (shard_id, self.ulid(cursor), page_size, max_bytes)
+        statement = Statement(f"exec {procedure} ?, ?, ?, ?", values)
         result = yield from self._call(statement, procedure, table)
         return [_entry(result, row) for row in result.rows]
 
@@ -86,9 +89,33 @@ class SqlServerDialect:
             raise
         return [migration.name for migration in missing]
 
-    def setup_feed(self, table: str, notify: bool, roles: bool, /) -> Operation[None]:
+    def setup_feed(self, table: str, notify: bool, roles: bool, keep: str | None, /) -> Operation[None]:
         """Call changefeed.setup_feed. Commits notify nobody, whatever `notify` is."""
-        yield from self._administer("exec changefeed.setup_feed @table = ?, @outbox = 1, @roles = ?", table, roles)
+        sql = "exec changefeed.setup_feed @table = ?, @outbox = 1, @roles = ?, @keep = ?"
+        yield from self._administer(sql, table, roles, keep)
+
+    def set_keep(self, table: str, keep: str, /) -> Operation[None]:
+        """Call changefeed.set_keep."""
+        yield Statement("exec changefeed.set_keep ?, ?", (table, keep))
+
+    def retain(self, table: str, /) -> Operation[int]:
+        """Call the feed's procedure `retain:…`."""
+        procedure = self._procedure("retain", table)
+        result = yield from self._call(Statement(f"exec {procedure}"), procedure, table)
+        deleted: int = result.rows[0][0]
+        return deleted
+
+    def prune_shard(
+        self, table: str, shard_id: int, before: bytes, rows: int, /
+    ) -> Operation[tuple[int, str | None]]:
+        """Call changefeed.prune_shard."""
+        result = yield Statement(
+            "declare @deleted int, @held_by nvarchar(128); "
+            "exec changefeed.prune_shard ?, ?, ?, ?, @deleted output, @held_by output; select @deleted, @held_by",
+            (table, shard_id, self.ulid(before), rows),
+        )
+        deleted, held_by = result.rows[0]
+        return deleted, held_by
 
     def drop_feed(self, table: str, /) -> Operation[None]:
         """Call changefeed.drop_feed."""
@@ -111,6 +138,16 @@ class SqlServerDialect:
         )
         count, lag_ms = result.rows[0]
         return count, lag_ms
+
+    def size(self, table: str, /) -> Operation[tuple[int, int]]:
+        """The number of rows, and the size of the pages they use."""
+        result = yield Statement(
+            "select coalesce(sum(p.row_count), 0), coalesce(sum(p.used_page_count), 0) * 8192 "
+            "from sys.dm_db_partition_stats as p where p.object_id = object_id(?) and p.index_id in (0, 1)",
+            (f"changefeed.{self.quoted(f'feed:{table}')}",),
+        )
+        rows, size = result.rows[0]
+        return int(rows), int(size)
 
     def become_sweeper(self, sweep_group: int, wait_ms: int, /) -> Operation[bool]:
         """Take the application lock of a sweep group; False if another session kept it so long."""

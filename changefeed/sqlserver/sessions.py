@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from changefeed.errors import (
     ArgumentError,
     ChangefeedError,
+    ConsumerRoleError,
     CursorError,
+    CursorPrunedError,
     DatabaseError,
     FeedBusyError,
     IsolationError,
@@ -41,6 +43,8 @@ EXCEPTIONS: dict[str, type[ChangefeedError]] = {
     "77108": ArgumentError,
     "77109": ArgumentError,
     "77110": SetupError,
+    "77111": CursorPrunedError,
+    "77112": ConsumerRoleError,
 }
 _SET_UP = "Set up the feed: python -m changefeed install, then python -m changefeed setup-feed schema.Table."
 _NUMBERED = re.compile(r"changefeed (771\d\d): (.*)", re.DOTALL)
@@ -109,7 +113,7 @@ class SqlServerSession:
     def listen(self, channel: str, /) -> None:
         """Nothing: this database notifies nobody."""
 
-    def notified(self, timeout_s: float, /) -> bool:
+    def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
         """Wait that long; False."""
         time.sleep(timeout_s)
         return False
@@ -137,7 +141,7 @@ class AsyncSqlServerSession:
     async def listen(self, channel: str, /) -> None:
         """Nothing: this database notifies nobody."""
 
-    async def notified(self, timeout_s: float, /) -> bool:
+    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
         """Wait that long; False."""
         await asyncio.sleep(timeout_s)
         return False

@@ -9,10 +9,9 @@ from typing import Any
 
 import psycopg
 
-from changefeed import append_async
+from changefeed import append_async, shard_of
 from local.sending.event import Event
 from local.sending.outboxes import NotCommittedError
-from samples.contacts.sql.tables import shard_of
 
 _TABLE = "outbox.domain_event"
 

@@ -33,7 +33,7 @@ async def install(environment: Mapping[str, str]) -> None:
         RuntimeError: The command failed; the message has the end of its standard error.
         TimeoutError: It took too long.
     """
-    command = ("-m", "relay", "install", "--create-table")
+    command = ("-m", "relay", "install", "--create-table", "--keep", "forever")
     await output_of(*command, environment=environment, within_s=_INSTALL_TIMEOUT_S)
 
 

@@ -67,9 +67,10 @@ class BoundedSession:
         """Receive the notifications of this channel. Raises ChangefeedError."""
         await self._bounded(self._connection.session.listen(channel), self._limit_s)
 
-    async def notified(self, timeout_s: float, /) -> bool:
-        """Wait for a notification. Raises ChangefeedError."""
-        return await self._bounded(self._connection.session.notified(timeout_s), timeout_s + self._limit_s)
+    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
+        """Wait for a notification, of this payload if one is given. Raises ChangefeedError."""
+        waiting = self._connection.session.notified(timeout_s, payload)
+        return await self._bounded(waiting, timeout_s + self._limit_s)
 
     async def close(self) -> None:
         """Close the session. It raises nothing, and returns before a server that does not answer."""

@@ -17,7 +17,17 @@ from dataclasses import dataclass, field
 
 from azure.core.exceptions import AzureError
 
-from changefeed import AsyncConsumer, AsyncFeed, ChangefeedError, Claim, ClaimLostError, DatabaseError, Page
+from changefeed import (
+    AsyncConsumer,
+    AsyncFeed,
+    ChangefeedError,
+    Claim,
+    ClaimLostError,
+    CursorChangedError,
+    DatabaseError,
+    Page,
+    Stored,
+)
 from changefeed.statements import AsyncSession, Entry
 from changefeed.ulid import milliseconds
 from relay.errors import LostOwnershipError, RelayError, first_line
@@ -72,6 +82,7 @@ class Shard:
         self._attempts = _Attempts()
         self._poll_delay_s = min(poll_delay_s, _LONGEST_WAIT_S)
         self._cursor = claim.cursor
+        self._stored = Stored()
         self._stopping = asyncio.Event()
         self._successor: str | None = None
         # When the first event of the page under way was committed; without one, when the feed was last looked at.
@@ -100,6 +111,10 @@ class Shard:
             except (ClaimLostError, LostOwnershipError) as error:
                 self.ownership.end()
                 logger.warning("relay_shard_lost shard=%d: %s", self.claim.shard_id, first_line(error))
+            except CursorChangedError as error:
+                # Going on from there would skip events, or publish them again.
+                logger.error("relay_cursor_changed shard=%d: %s", self.claim.shard_id, first_line(error))
+                await self._pause(_LONGEST_PAUSE_S)
             except (ChangefeedError, AzureError, OSError) as error:
                 logger.warning(
                     "relay_feed_unavailable shard=%d: %s It is tried again.",
@@ -120,7 +135,7 @@ class Shard:
         quick = BoundedSession(session, max(self._settings.claim_s, self._poll_delay_s), self.ownership.holds)
         try:
             feed, waiting = AsyncFeed(session, self._settings.feed), AsyncFeed(quick, self._settings.feed)
-            consumer = AsyncConsumer(quick, self._settings.feed, CONSUMER)
+            consumer = AsyncConsumer(quick, self._settings.feed, CONSUMER, self._stored)
             news = True
             while not self._stopping.is_set():
                 if news:
@@ -147,7 +162,7 @@ class Shard:
                 return True
             rows = self._attempts.rows or self._page_size.rows
             try:
-                page = await feed.read(self.claim.shard_id, self._cursor, rows)
+                page = await feed.read(self.claim.shard_id, self._cursor, rows, max_bytes=room.size)
             except DatabaseError:
                 # It may have taken too long, or one row cannot be read.
                 self._page_size.failed(rows)

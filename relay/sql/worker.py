@@ -19,6 +19,7 @@ from relay.sql.bounded import BoundedSession
 from relay.sql.database import CONSUMER
 from relay.sql.memory import Memory
 from relay.sql.ownership import Ownership, now
+from relay.sql.retention import carry_out_retention
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import SqlBatch
 from relay.sql.unforeseen import described
@@ -57,6 +58,7 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then finish the pages under way, and release the shards."""
+        retention = asyncio.create_task(carry_out_retention(self._connect, self._settings.feed))
         try:
             while not stop.is_set():
                 try:
@@ -69,6 +71,8 @@ class Worker:
                     await self._forget_session()
                 await _set_within(stop, self._settings.claim_s / _ROUNDS)
         finally:
+            retention.cancel()
+            await asyncio.gather(retention, return_exceptions=True)
             await self._end()
 
     async def _round(self) -> None:

@@ -88,7 +88,7 @@ class PostgresBackend:
         self._open: list[Session | PostgresWriter] = []
         self.owner = self.session()
         self.execute(_SERVICE)
-        changefeed.setup_feed(self.owner, TABLE)
+        changefeed.setup_feed(self.owner, TABLE, notify=True)
 
     def session(self, **options: Any) -> Session:
         """A further session."""

@@ -155,7 +155,7 @@ async def test_a_commit_between_look_and_wait_is_not_missed(
     session = await postgresql.session_async()
     wait_for_one = session.notified
 
-    async def commit_first(timeout_s: float, /) -> bool:
+    async def commit_first(timeout_s: float, payload: str | None = None, /) -> bool:
         monkeypatch.undo()
         await asyncio.to_thread(journal.write, postgresql.writer(), 0, "a")
         # The notification arrives with the answer of this statement.

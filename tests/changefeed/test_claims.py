@@ -5,15 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from typing import Any
 
 import pytest
 
 import changefeed
-from changefeed import START, Claim, ClaimLostError, Consumer, DatabaseError, SetupError
+from changefeed import (
+    START,
+    Claim,
+    ClaimLostError,
+    Consumer,
+    ConsumerRoleError,
+    CursorChangedError,
+    DatabaseError,
+    Session,
+    SetupError,
+    Stored,
+)
+from changefeed.statements import Result, Statement
 from tests.changefeed.backends import TABLE, Backend
 from tests.changefeed.interleavings import TIMEOUT_S
 from tests.changefeed.postgresql import PostgresBackend
 
+CLAIM = 'changefeed."claim:app.event"'
 ONE, TWO, THREE = (bytes(15) + bytes([number]) for number in (1, 2, 3))
 
 
@@ -263,3 +277,110 @@ def test_a_lost_connection_is_said(backend: Backend) -> None:
     with pytest.raises(DatabaseError) as again:
         mine.claims([5])
     assert again.value.lost
+
+
+def test_a_cursor_that_somebody_else_has_changed_is_not_replaced(backend: Backend) -> None:
+    mine = consumer(backend)
+    claim = mine.take(mine.claims([0])[0], "me")
+    mine.store(claim, ONE)
+    consumer(backend).store(Claim(0, ONE, "me", claim.epoch, 0, None), THREE)
+
+    with pytest.raises(
+        CursorChangedError, match=r"shard 0 of the consumer 'relay' is 0+3 .* stored 0+1 last"
+    ) as raised:
+        mine.store(claim, TWO)
+
+    assert (raised.value.expected, raised.value.found) == (ONE, THREE)
+    assert mine.claims([0])[0].cursor == THREE
+
+
+def test_a_cursor_is_known_to_the_session_that_replaces_another(backend: Backend) -> None:
+    stored = Stored()
+    first = Consumer(backend.session(), TABLE, "relay", stored)
+    claim = first.take(first.claims([0])[0], "me")
+    first.store(claim, ONE)
+
+    Consumer(backend.session(), TABLE, "relay", stored).store(claim, TWO)
+
+    assert first.claims([0])[0].cursor == TWO
+
+
+class Deaf:
+    """A session whose answers to stores are lost, or whose stores are."""
+
+    def __init__(self, session: Session, *, arrives: bool) -> None:
+        self._session = session
+        self._arrives = arrives
+        self.lost = 0
+        self.dialect = session.dialect
+
+    def execute(self, statement: Statement, /) -> Result:
+        if "last_ulid = ?" in statement.sql and not self.lost:
+            self.lost += 1
+            if self._arrives:
+                self._session.execute(statement)
+            raise DatabaseError("the connection is lost", lost=True)
+        return self._session.execute(statement)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_after_a_lost_answer_either_cursor_is_right(backend: Backend, arrives: bool) -> None:
+    stored = Stored()
+    deaf = Consumer(Deaf(backend.session(), arrives=arrives), TABLE, "relay", stored)
+    claim = deaf.take(deaf.claims([0])[0], "me")
+    with pytest.raises(DatabaseError):
+        deaf.store(claim, ONE)
+
+    deaf.store(claim, TWO)
+
+    assert deaf.claims([0])[0].cursor == TWO
+
+
+def test_a_consumer_belongs_to_the_role_that_made_it(postgresql: PostgresBackend) -> None:
+    readers = '"changefeed.readers:app.event"'
+    postgresql.execute(
+        f"create role relay login; create role other login; create role relays; "
+        f"create role replica login; grant relays to replica; grant {readers} to relay, other, replica"
+    )
+    sessions = {name: postgresql.session(user=name) for name in ("relay", "other", "replica")}
+    mine = Consumer(sessions["relay"], TABLE, "relay")
+    claim = mine.take(mine.claims([0])[0], "me")
+    other = Consumer(sessions["other"], TABLE, "relay")
+
+    for act in (
+        lambda: other.store(claim, THREE),
+        lambda: other.take(other.claims([0])[0], "other"),
+        lambda: other.release(claim),
+        lambda: other.claims([0, 1]),
+        lambda: sessions["other"].execute(Statement(f"update {CLAIM} set role_name = 'other'")),
+        lambda: sessions["other"].execute(Statement(f"update {CLAIM} set consumer = 'x', shard_id = 7")),
+    ):
+        with pytest.raises(
+            ConsumerRoleError, match=r"the consumer (relay|x) belongs to the role relay, and not to other"
+        ):
+            act()
+    mine.store(claim, ONE)
+
+    assert postgresql.rows(f"select role_name, last_ulid from {CLAIM}") == [("relay", ONE)]
+    assert Consumer(sessions["other"], TABLE, "its own").claims([0])[0].owner is None
+    postgresql.execute(f"update {CLAIM} set role_name = 'relays' where consumer = 'relay'")
+    Consumer(sessions["replica"], TABLE, "relay").store(Claim(0, ONE, "me", claim.epoch, 0, None), TWO)
+    with pytest.raises(ConsumerRoleError):
+        mine.renew(claim)
+
+
+def test_a_claim_from_before_belongs_to_the_first_role_that_changes_it(postgresql: PostgresBackend) -> None:
+    postgresql.execute('create role relay login; grant "changefeed.readers:app.event" to relay')
+    postgresql.execute(f"insert into {CLAIM} (consumer, shard_id) values ('relay', 0)")
+    postgresql.execute(
+        f"alter table {CLAIM} disable trigger check_claim; update {CLAIM} set role_name = null; "
+        f"alter table {CLAIM} enable trigger check_claim"
+    )
+    mine = Consumer(postgresql.session(user="relay"), TABLE, "relay")
+
+    mine.take(mine.claims([0])[0], "me")
+
+    assert postgresql.rows(f"select role_name from {CLAIM}") == [("relay",)]

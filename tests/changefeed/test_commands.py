@@ -74,7 +74,10 @@ def test_from_an_empty_database_to_a_page(shop: Shop) -> None:
 
     assert answer(shop.url, "install")["applied"][0] == "0001_feeds.sql"
     assert run(shop.url, "install")[:2] == (0, "the schema is up to date\n")
-    assert run(shop.url, "setup-feed", TABLE, "--no-roles", "--no-notify")[:2] == (0, "app.item has a feed\n")
+    assert run(shop.url, "setup-feed", TABLE, "--no-roles", "--no-notify", "--keep", "30d")[:2] == (
+        0,
+        "app.item has a feed\n",
+    )
     assert shop.rows("select channel from changefeed.outbox_feed") == [(None,)]
     shop.owner.execute("insert into app.item (id) values ('old')")
     assert run(shop.url, "backfill", TABLE, "--order-by", "id")[:2] == (0, "1 rows are on the feed now\n")
@@ -147,13 +150,16 @@ def test_status_is_for_people_and_programs(shop: Shop) -> None:
 
     assert code == 0
     lines = output.splitlines()
-    assert lines[1].startswith("  shard 0: 1 in the outbox, the oldest ")
-    assert f"last position {ulid.to_text(cursor)} of 2" in lines[1]
-    assert lines[2:4] == [f"    relay: owner a process, cursor {ulid.to_text(cursor)}, 0 behind", "sweep group 0"]
-    assert lines[4].startswith(f"  feed 37 shard 0: numbered to {START}; 1 waiting, the oldest for ")
+    assert lines[1].endswith(
+        "nobody has decided how long positions are kept, so all are (python -m changefeed keep)"
+    )
+    assert lines[2].startswith("  shard 0: 1 in the outbox, the oldest ")
+    assert f"last position {ulid.to_text(cursor)} of 2" in lines[2]
+    assert lines[3:5] == [f"    relay: owner a process, cursor {ulid.to_text(cursor)}, 0 behind", "sweep group 0"]
+    assert lines[5].startswith(f"  feed 37 shard 0: numbered to {START}; 1 waiting, the oldest for ")
     (shard,) = found["feeds"][0]["shards"]
     assert shard["consumers"] == [
-        {"consumer": "relay", "owner": "a process", "cursor": ulid.to_text(cursor), "behind": 0}
+        {"consumer": "relay", "owner": "a process", "cursor": ulid.to_text(cursor), "behind": 0, "ahead": False}
     ]
     assert found["sweep_groups"][0]["shards"][0]["waiting"] == 1
 
@@ -181,7 +187,7 @@ def test_prune_says_what_holds_it(shop: Shop) -> None:
         (["read", "37", "--cursor", "nonsense"], "change_sequence_number"),
         (["read", "37", "--cursor", "9" * 18], "ahead of the last number"),
         (["read", "38"], "the feed 38 has no shard 0"),
-        (["setup-feed", "app.other"], "there is no table app.other"),
+        (["setup-feed", "app.other", "--keep", "forever"], "there is no table app.other"),
         (["drop-feed", TABLE], "--yes"),
         (["prune", TABLE, "--days", "1e9"], "calendar"),
         (["nonsense"], "invalid choice"),
@@ -211,8 +217,8 @@ def test_what_may_be_tried_again_is_exit_code_1(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("url", "code"),
     [
-        ("postgresql://user:s3cret@[::1", 1),
-        ("postgresql://user:s3c%zzret@localhost/x", 1),
+        ("postgresql://user:s3cret@[::1", 2),
+        ("postgresql://user:s3c%zzret@localhost/x", 2),
         ("s3cret", 2),
         ("", 2),
     ],

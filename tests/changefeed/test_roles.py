@@ -167,9 +167,9 @@ def test_nobody_else_may_call_what_makes_and_drops_feeds(postgresql: PostgresBac
 
     named = {name for (name,) in postgresql.rows(callable_by_all)}
 
-    # They read and write nothing: all but two compute, and those are triggers'.
-    computing = {"check_cursor", "check_read", "random_bits", "shard_of", "ulid", "ulid_part"}
-    assert named == computing | {"notify_readers", "notify_sweepers"}
+    # They have no rights but the caller's: all but three compute or check, and those are triggers'.
+    computing = {"check_cursor", "check_low_water", "check_read", "random_bits", "shard_of", "ulid", "ulid_part"}
+    assert named == computing | {"event_table", "check_claim", "notify_readers", "notify_sweepers"}
 
 
 def test_a_feed_can_be_set_up_without_roles(postgresql: PostgresBackend) -> None:

@@ -18,7 +18,9 @@ _NO_CHANGES = [ChangeShardStatus(37, 0, START, 0, None), ChangeShardStatus(37, 1
 def test_a_feed_on_which_nothing_happened_has_no_shards(shop: Shop) -> None:
     found = changefeed.status(shop.session)
 
-    assert found == Status([FeedStatus(TABLE, [])], [SweepGroupStatus(0, _NO_CHANGES)])
+    empty = FeedStatus(TABLE, [], None, 0, found.feeds[0].bytes)
+    assert found == Status([empty], [SweepGroupStatus(0, _NO_CHANGES)])
+    assert 0 < empty.bytes < 100_000
 
 
 def test_what_is_in_the_outbox_is_counted_with_its_age(shop: Shop) -> None:
@@ -87,3 +89,28 @@ async def test_the_async_face_is_the_same(shop: Shop) -> None:
         assert await changefeed.status_async(session) == changefeed.status(shop.session)
     finally:
         await session.close()
+
+
+def test_a_cursor_ahead_of_the_last_position_is_shown(shop: Shop) -> None:
+    shop.put(["a"])
+    _, cursor = shop.read()
+    shop.consume("relay", 0, cursor)
+    shop.consume("ahead", 0, bytes([0xFF] * 16))
+    shop.consume("unread", 1, bytes([0xFF] * 16))
+
+    found = changefeed.status(shop.session).feeds[0].shards
+
+    ahead = {one.consumer: one.ahead for shard in found for one in shard.consumers}
+    assert ahead == {"relay": False, "ahead": True, "unread": True}
+
+
+def test_a_feed_shows_how_long_it_keeps_positions_and_its_size(shop: Shop) -> None:
+    shop.put([str(number) for number in range(100)])
+    shop.read()
+    shop.owner.execute("analyze")
+    changefeed.set_keep(shop.session, TABLE, "30d")
+
+    (feed,) = changefeed.status(shop.session).feeds
+
+    assert (feed.keep, feed.rows) == ("30d", 100)
+    assert feed.bytes >= 16384

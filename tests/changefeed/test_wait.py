@@ -43,10 +43,10 @@ class Interrupted:
         act()
         self._session.listen(channel)
 
-    def notified(self, timeout_s: float, /) -> bool:
+    def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
         act, self.before_notified = self.before_notified, _nothing
         act()
-        self.waits.append(self._session.notified(timeout_s))
+        self.waits.append(self._session.notified(timeout_s, payload))
         return self.waits[-1]
 
     def close(self) -> None:
@@ -208,3 +208,50 @@ def test_one_session_waits_for_several_shards_in_turn(backend: Backend, journal:
         assert not feed.wait(shard, START, 0.01)
         journal.write(writer, shard, "a")
         assert feed.wait(shard, START, TIMEOUT_S)
+
+
+def test_a_commit_to_another_shard_does_not_wake_a_reader(postgresql: PostgresBackend, journal: Journal) -> None:
+    """Nor make it look again: a notification names its shard."""
+    session = Interrupted(postgresql.session())
+    session.before_notified = lambda: void(journal.write(postgresql.writer(), 1, "a"))
+
+    assert not Feed(session, TABLE).wait(0, START, 0.4)
+
+    assert session.waits == [False]
+
+
+def test_a_reader_without_notifications_looks_often_while_events_come(
+    postgresql: PostgresBackend, journal: Journal
+) -> None:
+    """The first event may wait for 150 ms; those that follow it do not."""
+    changefeed.drop_feed(postgresql.owner, TABLE)
+    changefeed.setup_feed(postgresql.owner, TABLE)
+    session = Interrupted(postgresql.session())
+    feed, cursor = Feed(session, TABLE), START
+    journal.write(postgresql.writer(), 0, "a")
+    assert feed.wait(0, cursor, TIMEOUT_S)
+    cursor = feed.read(0, cursor).cursor
+
+    session.waits.clear()
+    assert not feed.wait(0, cursor, 0.1)
+    busy = len(session.waits)
+    assert not feed.wait(0, cursor, 1.5)
+    session.waits.clear()
+    assert not feed.wait(0, cursor, 0.6)
+
+    assert busy > 5
+    assert len(session.waits) <= 5
+
+
+def test_notifications_are_switched_off_and_on(postgresql: PostgresBackend) -> None:
+    listening = f"select channel is not null from changefeed.outbox_feed where table_name = '{TABLE}'"
+    triggers = f"""select count(*) from pg_trigger where tgrelid = 'changefeed."outbox:{TABLE}"'::regclass"""
+
+    postgresql.rows(f"select changefeed.set_notify('{TABLE}', false)")
+    assert postgresql.rows(f"{listening} union all {triggers.replace('count(*)', 'count(*) > 0')}") == [
+        (False,),
+        (False,),
+    ]
+    postgresql.rows(f"select changefeed.set_notify('{TABLE}', true)")
+    assert postgresql.rows(listening) == [(True,)]
+    assert postgresql.rows(triggers) == [(1,)]

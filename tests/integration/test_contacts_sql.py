@@ -192,3 +192,25 @@ async def test_a_database_that_does_not_answer_is_unavailable(
 
     assert is_problem(answer, Unavailable.http_status, "PostgreSQL did not answer")
     assert answer.headers["Retry-After"]
+
+
+async def test_the_shard_of_a_contact_is_that_of_every_other_writer(database: str) -> None:
+    """The feed has one hash: with two, events of a key are in two shards, and lose their order."""
+    app = create_app(lambda: open_contacts({"SQL": database, "SQL_SHARDS": "7"}))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://contacts.example") as client,
+    ):
+        for _ in range(5):
+            await created(client)
+
+    async with await psycopg.AsyncConnection.connect(database) as connection:
+        found = await connection.execute(
+            f'select o.shard_id, changefeed.shard_of(e.partition_key, 7) from changefeed."outbox:{TABLE}" o '
+            f"join {TABLE} e using (id)"
+        )
+        rows = await found.fetchall()
+
+    assert len(rows) >= 5
+    assert all(shard == expected for shard, expected in rows)

@@ -143,6 +143,7 @@ async def test_a_database_without_the_schema_or_the_feed_names_the_command(
             "warning",
             f"autovacuum is off for outbox:{TABLE}",
         ),
+        ("update changefeed.outbox_feed set keep = null", "warning", "nobody has decided how long positions of"),
         (
             "update changefeed.outbox_feed set channel = null",
             "ok",

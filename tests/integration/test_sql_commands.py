@@ -74,7 +74,7 @@ async def start_worker(environment: dict[str, str]) -> AsyncIterator[StartWorker
 
 
 async def test_install_makes_what_is_missing_and_nothing_twice(environment: dict[str, str]) -> None:
-    code, result = await command(environment, "install", "--create-table", "--no-roles")
+    code, result = await command(environment, "install", "--create-table", "--no-roles", "--keep", "30d")
 
     assert (code, result["done"]) == (
         0,
@@ -84,11 +84,13 @@ async def test_install_makes_what_is_missing_and_nothing_twice(environment: dict
             f"set up the feed of {TABLE}",
         ],
     )
-    assert (await command(environment, "install", "--create-table", "--no-roles"))[1]["done"] == []
+    assert (await command(environment, "install", "--create-table", "--no-roles", "--keep", "30d"))[1][
+        "done"
+    ] == []
 
 
 async def test_install_names_the_table_that_is_missing(environment: dict[str, str]) -> None:
-    code, result = await command(environment, "install")
+    code, result = await command(environment, "install", "--keep", "30d")
 
     assert code == 2
     assert f"there is no table {TABLE}" in result["error"]
@@ -97,7 +99,9 @@ async def test_install_names_the_table_that_is_missing(environment: dict[str, st
 async def test_a_database_that_cannot_be_reached_is_an_error_without_its_password(
     environment: dict[str, str],
 ) -> None:
-    code, result = await command(environment | {"SQL": "postgresql://relay:hidden@127.0.0.1:1/shop"}, "install")
+    code, result = await command(
+        environment | {"SQL": "postgresql://relay:hidden@127.0.0.1:1/shop"}, "install", "--keep", "30d"
+    )
 
     assert code == 3
     assert "cannot be reached" in result["error"]
@@ -108,7 +112,7 @@ async def test_a_database_that_cannot_be_reached_is_an_error_without_its_passwor
 async def test_one_of_two_workers_is_killed_and_the_other_carries_on(
     environment: dict[str, str], servicebus: ServiceBusServer, start_worker: StartWorker
 ) -> None:
-    await command(environment, "install", "--create-table", "--no-roles")
+    await command(environment, "install", "--create-table", "--no-roles", "--keep", "30d")
     session = await connect_async(environment["SQL"])
     outbox = SqlOutbox(session)
     one, two = await start_worker(), await start_worker()

@@ -22,7 +22,7 @@ from tests.support.subscriber import Subscriber, body
 
 PAGE = ROOT / "docs/sql.md"
 LANGUAGES = ROOT / "docs/writing-from-any-language.md"
-WORDS = 1800
+WORDS = 2000
 _WITHIN_S = 40.0
 
 

@@ -26,7 +26,7 @@ def settings(**environment: str) -> Settings:
 
 
 def options(*, create_table: bool = True) -> argparse.Namespace:
-    return argparse.Namespace(create_table=create_table, no_roles=True, no_notify=True)
+    return argparse.Namespace(create_table=create_table, no_roles=True, no_notify=True, notify=False, keep="30d")
 
 
 async def test_install_makes_each_thing_once(postgres_database: str) -> None:

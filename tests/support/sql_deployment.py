@@ -41,7 +41,7 @@ class SqlDeployment:
         session = connect(self.url)
         install(session)
         if set_up:
-            setup_feed(session, TABLE, notify=notify)
+            setup_feed(session, TABLE, notify=notify, keep="forever")
         session.close()
 
     def write(self, *events: tuple[str, str, Any], shard_id: int = 0, hint: str | None = None) -> None:

@@ -9,10 +9,10 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zlib import crc32
 
 import psycopg
 
+from changefeed import shard_of
 from local.chaos.history import History
 from local.chaos.schedule import Fault
 from local.chaos.workload import Commit
@@ -127,7 +127,7 @@ class _Writer:
     async def _insert(
         self, connection: psycopg.AsyncConnection[Any], commit: Commit, hint: datetime | None
     ) -> None:
-        shard_id = crc32(commit.key.encode()) % self._shards
+        shard_id = shard_of(commit.key, self._shards)
         places = [{"shard_id": shard_id, "time_hint": hint, "id": each["id"]} for each in commit.documents]
         async with connection.cursor() as cursor:
             await cursor.executemany(_EVENT, [_row(document) for document in commit.documents])

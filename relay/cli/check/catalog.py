@@ -33,7 +33,7 @@ class Catalog(Protocol):
         """The columns of its primary key, in order: name."""
 
     def maintenance(self, table: str, /) -> Statement | None:
-        """One row: sequence_cache, notifies, the names of tables without autovacuum joined by ', ',
+        """One row: sequence_cache, notifies, undecided, the names of tables without autovacuum joined by ', ',
         oldest_transaction_s; None where there is nothing to ask."""
 
     def waiting(self, table: str, /) -> Statement:

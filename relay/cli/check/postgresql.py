@@ -57,6 +57,8 @@ _MAINTENANCE = """
 select (select s.seqcache from pg_sequence s
         where s.seqrelid = pg_get_serial_sequence(?, 'order_sequence')::regclass),
        (select f.channel is not null from changefeed.outbox_feed f where f.table_name = ?),
+       -- As JSON: a schema that has not been upgraded lacks the column.
+       (select to_jsonb(f) ->> 'keep' is null from changefeed.outbox_feed f where f.table_name = ?),
        (select string_agg(c.relname, ', ' order by c.relname) from pg_class c
         join pg_namespace n on n.oid = c.relnamespace, unnest(c.reloptions) as o
         where n.nspname = 'changefeed' and c.relname in (?, ?)
@@ -101,7 +103,7 @@ class PostgresCatalog:
     def maintenance(self, table: str, /) -> Statement | None:
         """The sequence, notifications, autovacuum and open transactions."""
         outbox, feed = f"outbox:{table}", f"feed:{table}"
-        return Statement(_MAINTENANCE, (f"changefeed.{_DIALECT.quoted(outbox)}", table, outbox, feed))
+        return Statement(_MAINTENANCE, (f"changefeed.{_DIALECT.quoted(outbox)}", table, table, outbox, feed))
 
     def waiting(self, table: str, /) -> Statement:
         """Counts and ages by shard."""

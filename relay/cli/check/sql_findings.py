@@ -224,6 +224,12 @@ def _maintenance(subject: str, server: ServerFacts, facts: MaintenanceFacts) -> 
         )
     if facts.notifies is False:
         yield Finding(Level.OK, f"{subject} notifies nobody of commits: an idle relay looks for them every 150 ms")
+    if facts.undecided:
+        yield Finding(
+            Level.WARNING,
+            f"nobody has decided how long positions of {subject} are kept: all are, and the feed grows for ever",
+            "Decide it: python -m changefeed keep schema.Table 30d, or forever.",
+        )
     if server.autovacuum is False or facts.without_autovacuum:
         where = ", ".join(facts.without_autovacuum) or "this server"
         yield Finding(

@@ -112,8 +112,9 @@ class _Inspection:
         statement = self._catalog.maintenance(self._table)
         if statement is None or "select" not in schema.objects["outbox_feed"].rights:
             return MaintenanceFacts()
-        ((cache, notifies, without, oldest_s),) = await self._rows(statement)
-        return MaintenanceFacts(cache, notifies, tuple(without.split(", ")) if without else (), oldest_s)
+        ((cache, notifies, undecided, without, oldest_s),) = await self._rows(statement)
+        tables = tuple(without.split(", ")) if without else ()
+        return MaintenanceFacts(cache, notifies, tables, oldest_s, bool(undecided))
 
     async def _waiting(self, schema: SchemaFacts) -> Mapping[int, WaitingFacts] | None:
         if "select" not in schema.objects["outbox"].rights:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from azure.core.exceptions import AzureError
 
-from changefeed import ChangefeedError, SetupError, install_async, setup_feed_async
+from changefeed import ChangefeedError, SetupError, install_async, set_keep_async, setup_feed_async
 from changefeed.statements import AsyncSession, Statement, run_async
 from relay.cli.results import ExitCode, Result
 from relay.errors import ServiceError, UsageError, first_line
@@ -17,12 +17,13 @@ from relay.sql.connection import connect
 
 EXAMPLES = """\
 examples:
-  python -m relay install
-  python -m relay install --create-table
-  python -m relay install --env-file .local/stack.env --no-roles
+  python -m relay install --keep 30d
+  python -m relay install --keep 30d --create-table
+  python -m relay install --keep forever --env-file .local/stack.env --no-roles
 
 Creates the schema changefeed, the feed of the event table SQL_FEED, and the quarantine's table relay.item. What
-exists already stays as it is. It needs the rights of the database's owner, unlike every other command.
+exists already stays as it is, except how long positions are kept. It needs the rights of the database's owner,
+unlike every other command.
 --create-table also creates the event table, with the columns that docs/sql.md describes."""
 
 _TABLES = Path(install.__file__).parent / "tables"
@@ -33,10 +34,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--create-table", action="store_true", help="also create the event table, if there is none"
     )
+    parser.add_argument(
+        "--keep",
+        required=True,
+        metavar="DURATION",
+        help="how long positions that every consumer has read are kept, such as 30d or 12h, or forever",
+    )
     parser.add_argument("--no-roles", action="store_true", help="do not create the roles of the feed")
     parser.add_argument(
-        "--no-notify", action="store_true", help="PostgreSQL: commits do not notify readers, which poll instead"
+        "--notify",
+        action="store_true",
+        help="PostgreSQL: commits wake readers, and writers pay for it",
     )
+    parser.add_argument("--no-notify", action="store_true", help="readers poll (default)")
 
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> Result:
@@ -70,9 +80,20 @@ async def _install(session: AsyncSession, settings: SqlFeed, arguments: argparse
         await run_async(session, session.dialect.channel(settings.feed))
     except SetupError:
         await setup_feed_async(
-            session, settings.feed, notify=not arguments.no_notify, roles=not arguments.no_roles
+            session,
+            settings.feed,
+            notify=arguments.notify and not arguments.no_notify,
+            roles=not arguments.no_roles,
+            keep=arguments.keep,
         )
         done.append(f"set up the feed of {settings.feed}")
+        return done
+    found = await session.execute(
+        Statement("select keep from changefeed.outbox_feed where table_name = ?", (settings.feed,))
+    )
+    if found.rows[0][0] != arguments.keep:
+        await set_keep_async(session, settings.feed, arguments.keep)
+        done.append(f"positions of {settings.feed} are kept: {arguments.keep}")
     return done
 
 

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from zlib import crc32
-
 from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Integer, MetaData, Table, Text
 
 _metadata = MetaData()
@@ -45,8 +43,3 @@ outbox = Table(
     Column("id", Text),
     schema="changefeed",
 )
-
-
-def shard_of(partition_key: str, shards: int) -> int:
-    """The shard of every event of this key. With another number of shards, a key's events lose their order."""
-    return crc32(partition_key.encode()) % shards

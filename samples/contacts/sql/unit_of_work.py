@@ -9,6 +9,7 @@ from sqlalchemy import exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from changefeed import shard_of
 from outbox import CommitUncertain, Conflict, PreconditionFailed
 from outbox.entities import name_of
 from outbox.versions import mark_saved
@@ -74,7 +75,7 @@ class SqlUnitOfWork:
             updated = await connection.execute(update(tables.contact).where(same).values(change.row))
             if not updated.rowcount:
                 raise PreconditionFailed(f"{name_of(change.contact)} was changed since it was read.")
-        shard_id = tables.shard_of(change.contact.id, self._shards)
+        shard_id = shard_of(change.contact.id, self._shards)
         await connection.execute(insert(tables.domain_event), change.events)
         # A statement for each row, in one round trip: their order is the order of the events.
         places = [{"shard_id": shard_id, "id": identifier} for identifier in change.event_ids]

@@ -1,0 +1,206 @@
+"""What retention deletes is never skipped in silence, and never published again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+import changefeed
+from changefeed import (
+    START,
+    ArgumentError,
+    BackfillPlan,
+    CursorPrunedError,
+    DatabaseError,
+    Feed,
+    Pruned,
+    Session,
+)
+from changefeed.statements import Statement
+from tests.changefeed.fed import TABLE, Shop, shop
+
+__all__ = ["shop"]
+
+_OLD = datetime(2020, 1, 1, tzinfo=UTC)
+_BETWEEN = datetime(2021, 1, 1, tzinfo=UTC)
+_RECENT = datetime(2099, 1, 1, tzinfo=UTC)
+
+
+def names(page: changefeed.Page) -> list[str]:
+    return [entry.row["id"] for entry in page.entries if entry.row is not None]
+
+
+@pytest.mark.parametrize("left", [["c"], []])
+def test_a_cursor_behind_the_mark_is_refused(shop: Shop, left: list[str]) -> None:
+    shop.put(["a", "b"], time_hint=_OLD)
+    shop.put(left, time_hint=_RECENT)
+    first, second = (entry.ulid for entry in Feed(shop.session, TABLE).read(0).entries[:2])
+    changefeed.prune(shop.session, TABLE, _BETWEEN)
+    feed = Feed(shop.session, TABLE)
+
+    assert feed.wait(0, first, 0)
+    with pytest.raises(CursorPrunedError, match=r"shard 0 .* low-water mark .* app\.item.*Rebuild"):
+        feed.read(0, first)
+
+    assert names(feed.read(0, second)) == left
+    assert names(feed.read(0, START)) == left
+    assert feed.wait(0, START, 0) is bool(left)
+
+
+def test_what_is_deleted_between_the_statements_of_a_read_is_noticed(shop: Shop) -> None:
+    """read_events looks for the page's rows again after read_feed has named them."""
+    shop.put(["a", "b", "c"], time_hint=_OLD)
+    cursor = Feed(shop.session, TABLE).read(0, START, 1).cursor
+    shop.owner.execute(
+        "create function app.prune() returns text language plpgsql as $$ begin "
+        "perform changefeed.prune_shard('app.item', 0, changefeed.ulid(1600000000000, 0, 0), 2); "
+        "return ''; end $$"
+    )
+    ((text,),) = shop.rows(
+        "select pg_get_functiondef('changefeed.\"read_events:app.item\"(int,uuid,int,bigint)'::regprocedure)"
+    )
+    assert "return query" in text
+    shop.owner.execute(text.replace("return query", "perform app.prune(); return query").encode())
+
+    with pytest.raises(CursorPrunedError):
+        Feed(shop.session, TABLE).read(0, cursor)
+
+
+def test_backfill_after_a_prune_publishes_nothing_again(shop: Shop) -> None:
+    shop.put(["a", "b"], time_hint=_OLD)
+    shop.read()
+    changefeed.prune(shop.session, TABLE, _BETWEEN)
+
+    with pytest.raises(ArgumentError, match=r"2 rows cannot be proved.*--anyway does not change this"):
+        changefeed.backfill(shop.session, TABLE, BackfillPlan(["id"]), anyway=True)
+
+    assert shop.read()[0] == []
+    shop.owner.execute("delete from app.item")
+    assert changefeed.backfill(shop.session, TABLE, BackfillPlan(["id"]), anyway=True) == 0
+
+
+def test_a_feed_that_was_filled_by_hand_is_read_to_its_end_and_goes_on(shop: Shop) -> None:
+    """Seed 004 allows it. There is no last position in `state:` then."""
+    position = f"changefeed.ulid({int(_OLD.timestamp() * 1000)}, 1, 1)"
+    shop.owner.execute(
+        f"insert into app.item (id) values ('a'); "
+        f"insert into changefeed.\"feed:{TABLE}\" (shard_id, ulid, id) values (0, {position}, 'a')"
+    )
+    feed = Feed(shop.session, TABLE)
+    page = feed.read(0)
+    assert names(page) == ["a"]
+
+    assert not feed.wait(0, page.cursor, 0)
+    assert feed.read(0, page.cursor).entries == []
+    shop.put(["b"], time_hint=_OLD)
+    assert names(feed.read(0, page.cursor)) == ["b"]
+    assert changefeed.prune(shop.session, TABLE, _BETWEEN) == [Pruned(0, 2, None)]
+
+
+def test_a_position_put_there_by_hand_later_is_not_overtaken(shop: Shop) -> None:
+    shop.put(["a"])
+    feed = Feed(shop.session, TABLE)
+    cursor = feed.read(0).cursor
+    shop.owner.execute(
+        f"insert into app.item (id) values ('b'); insert into changefeed.\"feed:{TABLE}\" (shard_id, ulid, id) "
+        "values (0, changefeed.ulid(4000000000000, 1, 1), 'b')"
+    )
+    shop.put(["c"])
+
+    page = feed.read(0, cursor)
+    following = feed.read(0, page.cursor)
+
+    assert names(page) + names(following) == ["b", "c"]
+    assert following.cursor > page.cursor > cursor
+
+
+class TestPolicy:
+    """How long positions are kept."""
+
+    def test_what_is_older_and_read_goes(self, shop: Shop) -> None:
+        shop.put(["a", "b"], time_hint=_OLD)
+        shop.put(["c"])
+        cursor = shop.read()[1]
+        changefeed.set_keep(shop.session, TABLE, "30d")
+        feed = Feed(shop.session, TABLE)
+
+        assert feed.carry_out_retention() == 2
+        assert feed.carry_out_retention() == 0
+        assert shop.read() == (["c"], cursor)
+
+    @pytest.mark.parametrize("keep", [None, "forever", "65535d"])
+    def test_what_is_to_be_kept_stays(self, shop: Shop, keep: str | None) -> None:
+        shop.put(["a"], time_hint=_OLD)
+        shop.read()
+        if keep is not None:
+            changefeed.set_keep(shop.session, TABLE, keep)
+
+        assert Feed(shop.session, TABLE).carry_out_retention() == 0
+        assert shop.read()[0] == ["a"]
+
+    def test_what_a_consumer_has_not_read_stays(self, shop: Shop) -> None:
+        shop.put(["a", "b"], time_hint=_OLD)
+        shop.consume("slow", 0, Feed(shop.session, TABLE).read(0, START, 1).cursor)
+        changefeed.set_keep(shop.session, TABLE, "1h")
+
+        assert Feed(shop.session, TABLE).carry_out_retention() == 1
+        assert shop.read()[0] == ["b"]
+
+    def test_a_large_rest_goes_in_several_calls_of_all_shards(self, shop: Shop) -> None:
+        for shard in (0, 1):
+            for chunk in range(2):
+                shop.put([f"{shard} {chunk} {number}" for number in range(600)], shard, _OLD)
+            shop.read(shard)
+        changefeed.set_keep(shop.session, TABLE, "30d")
+        feed = Feed(shop.session, TABLE)
+
+        assert [feed.carry_out_retention() for _ in range(3)] == [2000, 400, 0]
+
+    def test_one_process_at_a_time_carries_it_out(self, shop: Shop) -> None:
+        shop.put(["a"], time_hint=_OLD)
+        shop.read()
+        changefeed.set_keep(shop.session, TABLE, "30d")
+        with shop.connect() as holder:
+            holder.execute("select from changefeed.outbox_feed for update")
+            assert Feed(shop.session, TABLE).carry_out_retention() == 0
+        assert Feed(shop.session, TABLE).carry_out_retention() == 1
+
+    @pytest.mark.parametrize("keep", ["", "0d", "-1d", "30", "d", "30 d", "1.5d", "100000d", "never", "30d; drop"])
+    def test_what_is_no_policy_is_refused(self, shop: Shop, keep: str) -> None:
+        with pytest.raises(ArgumentError, match="such as 30d or 12h, or to forever"):
+            changefeed.set_keep(shop.session, TABLE, keep)
+
+    def test_it_needs_a_feed(self, shop: Shop) -> None:
+        with pytest.raises(ArgumentError, match=r"app\.other has no feed"):
+            changefeed.set_keep(shop.session, "app.other", "30d")
+
+    def test_a_reader_may_call_it_and_delete_nothing_else(self, shop: Shop) -> None:
+        shop.put(["a"], time_hint=_OLD)
+        shop.read()
+        shop.owner.execute("create role reader login; grant usage on schema changefeed to reader")
+        shop.owner.execute(f'grant execute on function changefeed."retain:{TABLE}"() to reader')
+        session: Session = changefeed.connect(shop.url, user="reader")
+        try:
+            assert Feed(session, TABLE).carry_out_retention() == 0
+            for statement in (
+                f"select changefeed.set_keep('{TABLE}', '1h')",
+                f"select changefeed.prune_shard('{TABLE}', 0, '{'f' * 32}', 1)",
+                f'delete from changefeed."feed:{TABLE}"',
+                "update changefeed.outbox_feed set keep = '1h'",
+            ):
+                with pytest.raises(DatabaseError, match="permission denied"):
+                    session.execute(Statement(statement))
+        finally:
+            session.close()
+
+
+async def test_the_async_face_is_the_same(shop: Shop) -> None:
+    shop.put(["a"], time_hint=_OLD)
+    shop.read()
+    session = await changefeed.connect_async(shop.url)
+    try:
+        await changefeed.set_keep_async(session, TABLE, "30d")
+        assert await changefeed.AsyncFeed(session, TABLE).carry_out_retention() == 1
+    finally:
+        await session.close()
