@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 
 from azure.core.credentials_async import AsyncTokenCredential
@@ -10,6 +11,7 @@ from azure.cosmos.aio import CosmosClient
 
 from outbox_emulators.functions.errors import HostError, describe, is_transient
 from outbox_emulators.functions.settings import Connection, Settings
+from outbox_emulators.functions.transport import client_options
 
 _MANAGED_IDENTITY = "managedidentity"
 
@@ -17,8 +19,9 @@ _MANAGED_IDENTITY = "managedidentity"
 class Connections:
     """One client for each connection, opened at its first use and closed with the stack."""
 
-    def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
+    def __init__(self, settings: Settings, stack: AsyncExitStack, stopping: asyncio.Event) -> None:
         self._settings = settings
+        self._stopping = stopping
         self._stack = stack
         self._clients: dict[str, CosmosClient] = {}
 
@@ -39,11 +42,13 @@ class Connections:
         return self._clients[name]
 
     async def _client(self, name: str, connection: Connection) -> CosmosClient:
+        options = client_options(self._stopping)
         try:
             if connection.connection_string is not None:
-                return CosmosClient.from_connection_string(connection.connection_string)
+                return CosmosClient.from_connection_string(connection.connection_string, **options)
             assert connection.account_endpoint is not None
-            return CosmosClient(connection.account_endpoint, credential=await self._credential(connection))
+            credential = await self._credential(connection)
+            return CosmosClient(connection.account_endpoint, credential=credential, **options)
         except (KeyError, ValueError, TypeError) as error:
             raise HostError(
                 f"the connection {name!r} is not usable ({error}): it must read "

@@ -24,8 +24,8 @@ class PartitionGone(Exception):
 class PartitionRange:
     """A physical partition: the partition key range's id and its bounds in the effective partition key space.
 
-    Or, with `is_part`, a range of effective keys wherever it is held, as a merge leaves it: `part` makes its id. The
-    bounds are equal if they are unknown.
+    Or, with `is_part`, a range of effective keys wherever it is held, as a merge leaves it: `part` makes its id.
+    The bounds are equal if they are unknown.
     """
 
     id: str
@@ -42,8 +42,8 @@ class PartitionRange:
         """What replaces this one, after the service has said that it is gone; `partitions` are in order.
 
         As PartitionSynchronizerCore.HandlePartitionGoneAsync of azure-cosmos-dotnet-v3: a partition that is in
-        several becomes these, otherwise its range, even if the partition is still there. A range stays a range, and
-        is divided at the partitions' bounds.
+        several becomes these, otherwise its range, even if the partition is still there. A range stays a range,
+        and is divided at the partitions' bounds.
         """
         found = [each for each in partitions if max(self.minimum, each.minimum) < min(self.maximum, each.maximum)]
         if not self.is_part:
@@ -58,6 +58,10 @@ class Page:
 
     documents: list[dict[str, Any]]
     continuation: str | None
+
+
+def _is_gone(error: CosmosHttpResponseError) -> bool:
+    return error.status_code == _GONE and error.sub_status in _SPLIT_SUBSTATUSES
 
 
 class ChangeFeed:
@@ -86,6 +90,21 @@ class ChangeFeed:
 
         Raises PartitionGone, and what the SDK raises.
         """
+        try:
+            return await self._read(partition, continuation)
+        except CosmosHttpResponseError as error:
+            if not _is_gone(error):
+                raise
+        # Once more, as the .NET SDK does (PartitionKeyRangeGoneRetryPolicy).
+        try:
+            return await self._read(partition, continuation)
+        except CosmosHttpResponseError as error:
+            if not _is_gone(error):
+                raise
+            self._holders.pop(partition, None)
+            raise PartitionGone(f"the partition of {partition.id} was split or merged") from error
+
+    async def _read(self, partition: PartitionRange, continuation: str | None) -> Page:
         holder = await self._holder(partition)
         # The pages' own token is that of the client's latest response, which may be another partition's.
         answers: list[tuple[str, str]] = []
@@ -94,15 +113,9 @@ class ChangeFeed:
             response_hook=lambda headers, _: answers.append((headers["etag"], headers["x-ms-session-token"])),
         ).by_page()
         documents: list[dict[str, Any]] = []
-        try:
-            async for page in pages:
-                documents = [document async for document in page]
-                break
-        except CosmosHttpResponseError as error:
-            if error.status_code == _GONE and error.sub_status in _SPLIT_SUBSTATUSES:
-                self._holders.pop(partition, None)
-                raise PartitionGone(f"the partition key range {holder} was split or merged") from error
-            raise
+        async for page in pages:
+            documents = [document async for document in page]
+            break
         if not answers:
             return Page(documents, continuation)
         # For a split range, azure-cosmos continues with one of its children, which the session token names.

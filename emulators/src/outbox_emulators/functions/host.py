@@ -134,7 +134,7 @@ class Host:
             CosmosTrigger.from_binding(function.name, function.trigger, settings, self._overrides)
             for function in functions
         ]
-        connections = Connections(settings, self._stack)
+        connections = Connections(settings, self._stack, self._stopping)
         for function, trigger in zip(functions, triggers, strict=True):
             listener = self._listener(worker, function, trigger, configuration, connections)
             self._listeners.append(listener)
