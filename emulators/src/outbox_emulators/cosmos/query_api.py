@@ -32,6 +32,7 @@ from outbox_emulators.cosmos.messages import (
 )
 from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.query.analysis import check_sortable, required_values
+from outbox_emulators.cosmos.query.complex_values import ComplexPlace
 from outbox_emulators.cosmos.query.execution import Continuation, Execution, Place, ResumeFilter, Row
 from outbox_emulators.cosmos.query.features import check_features
 from outbox_emulators.cosmos.query.parsing import parse_query
@@ -86,7 +87,7 @@ async def query_resources(request: Request, listing: Listing) -> Reply:
     query, parameters = _requested(request)
 
     async def rows() -> AsyncIterator[Row]:
-        for number, resource in enumerate(listing.resources):
+        for number, resource in enumerate(listing.resources if query.alias is not None else [{}]):
             yield Row(number, json.dumps(resource))
 
     page = await Execution(query, parameters).page(rows(), request.page_size, _continuation(request))
@@ -119,10 +120,13 @@ async def _run(
         account.check_session(request, partition)
     execution = Execution(query, parameters, None if is_feed else _resume_filter(request, query))
     after = continuation.place.number if continuation and execution.resumes_in_order else -1
-    rows = _scan(account, container, partition, scope, required.get(("id",)), after)
+    if query.alias is None:
+        rows = _without_items(partition, scope)
+    else:
+        rows = _scan(account, container, partition, scope, required.get(("id",)), after)
     page = await execution.page(rows, request.page_size, continuation)
     following = page.continuation
-    if scope.partition is None:
+    if scope.partition is None and query.alias is not None:
         following = _in_container(container, partition, following)
     headers = data_headers(container, partition, charges.query(page.scanned, len(page.texts)))
     if following is not None:
@@ -167,6 +171,12 @@ def _check_servable(
         planned = plan_of(query, parameters, None if named is None else named.key_range)
         error.details["additionalErrorInfo"] = json.dumps(planned)
         raise error
+
+
+async def _without_items(partition: Partition, scope: ReadScope) -> AsyncIterator[Row]:
+    """What a query without FROM is about: nothing, once, even for a client that asks each physical partition."""
+    if scope.key is not None or not partition.key_range.minimum:
+        yield Row(0, "{}")
 
 
 async def _scan(
@@ -226,12 +236,22 @@ def _resume_filter(request: Request, query: Query) -> ResumeFilter | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("value"), list):
         raise BadRequest("A resumeFilter has to be a JSON object with a 'value' for each key of ORDER BY.")
-    keys = tuple(UNDEFINED if isinstance(key, dict | list) else key for key in found["value"])
+    keys = tuple(_resumed_key(key) for key in found["value"])
     if len(keys) != len(query.order_by):
         raise BadRequest("A resumeFilter has to have a 'value' for each key of ORDER BY.")
     rid = found.get("rid")
     number = None if rid is None else int.from_bytes(raw_resource_id(str(rid))[8:], "little")
     return ResumeFilter(keys, number, bool(found.get("exclude")))
+
+
+def _resumed_key(value: Any) -> Any:
+    """An empty array is undefined, an object the place of an array or object (SqlQueryResumeValue.cs)."""
+    if isinstance(value, dict):
+        try:
+            return ComplexPlace.read(value)
+        except (KeyError, ValueError, TypeError) as error:
+            raise BadRequest(f"A value of the resumeFilter is malformed: {error}.") from error
+    return UNDEFINED if isinstance(value, list) else value
 
 
 def _continuation(request: Request) -> Continuation | None:

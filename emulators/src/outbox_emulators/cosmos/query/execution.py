@@ -17,11 +17,12 @@ import orjson
 
 from outbox_emulators.cosmos import jsontext
 from outbox_emulators.cosmos.errors import BadRequest
+from outbox_emulators.cosmos.query.complex_values import ComplexPlace
 from outbox_emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression, parameter
 from outbox_emulators.cosmos.query.grouping import Grouping
 from outbox_emulators.cosmos.query.joining import joined
 from outbox_emulators.cosmos.query.syntax import Expression, Literal, Name, ObjectLiteral, Parameter, Query
-from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, load, sort_order
+from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, load, sort_key, sort_order
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 
@@ -63,7 +64,7 @@ class Continuation:
     partition: int | None = None
 
     def encode(self) -> str:
-        keys = [[] if key is UNDEFINED else [key] for key in self.place.keys]
+        keys = [_encoded(key) for key in self.place.keys]
         place = [keys, self.place.number, self.place.index]
         state = jsontext.dump([*place, self.skipped, self.taken, self.partition])
         return base64.urlsafe_b64encode(state.encode()).decode()
@@ -73,10 +74,27 @@ class Continuation:
         """Raises BadRequest if the text was not made by `encode`."""
         try:
             keys, number, index, skipped, taken, partition = orjson.loads(base64.urlsafe_b64decode(text))
-            place = Place(tuple(key[0] if key else UNDEFINED for key in keys), int(number), int(index))
+            place = Place(tuple(_decoded(key) for key in keys), int(number), int(index))
             return cls(place, int(skipped), int(taken), None if partition is None else int(partition))
         except (ValueError, TypeError, binascii.Error) as error:
             raise BadRequest("The continuation token is malformed.") from error
+
+
+def _encoded(key: Any) -> list[Any]:
+    if isinstance(key, ComplexPlace):
+        return [key.type, f"{key.hash:x}"]
+    return [] if key is UNDEFINED else [key]
+
+
+def _decoded(parts: list[Any]) -> Any:
+    match parts:
+        case []:
+            return UNDEFINED
+        case [value]:
+            return value
+        case ["array" | "object" as kind, str(digits)]:
+            return ComplexPlace(kind, int(digits, 16))
+    raise ValueError(f"{parts} is no sort key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +163,7 @@ class Execution:
         async for row in rows:
             collector.scanned += 1
             for index, scope in self._matching(row):
-                place = Place(tuple(key(scope) for key in self._keys), row.number, index)
+                place = Place(tuple(sort_key(key(scope)) for key in self._keys), row.number, index)
                 results.append((place, self._project(scope, row)))
         results.sort(key=lambda result: by_place(result[0]))
         for place, text in results:

@@ -161,7 +161,9 @@ def identifier(token: Token) -> str:
 
 
 def _string(token: Token) -> str:
-    return _ESCAPE.sub(_unescape, token[1:-1])
+    text = _ESCAPE.sub(_unescape, token[1:-1])
+    # Two escapes may be the halves of one character.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _unescape(match: re.Match[str]) -> str:
