@@ -19,9 +19,11 @@ from typing import Any
 
 import aiohttp
 from azure.cosmos import PartitionKey
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import CosmosClient
 
-from emulators.tests.integration.apps import UNLIMITED_RETRIES, write_app
+from emulators.tests.integration.apps import UNLIMITED_RETRIES, checkpoint_written, write_app
+from outbox_emulators.cosmos.documents import Document
+from outbox_emulators.cosmos.jsontext import Part
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import FaultClient
 
@@ -34,7 +36,13 @@ import azure.functions as func
 app = func.FunctionApp()
 
 
-@app.cosmos_db_trigger(arg_name="documents", connection="COSMOS", database_name="outbox", container_name="data")
+@app.cosmos_db_trigger(
+    arg_name="documents",
+    connection="COSMOS",
+    database_name="outbox",
+    container_name="data",
+    start_from_beginning=True,
+)
 @app.retry({UNLIMITED_RETRIES})
 def relay(documents: func.DocumentList) -> None:
     pass
@@ -86,7 +94,8 @@ async def _measured(row: Row, app: Path) -> tuple[float, float]:
     ):
         database = await account.create_database("outbox")
         data = await database.create_container("data", PartitionKey("/partitionKey"), default_ttl=-1)
-        await database.create_container("leases", PartitionKey("/id"), default_ttl=-1)
+        leases = await database.create_container("leases", PartitionKey("/id"), default_ttl=-1)
+        await data.create_item({"id": "before", "partitionKey": "a"})
         host = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "outbox_emulators", "functions", "--app", str(app), "--port", "0"),
             *("--edges", "off", "--exit-with-stdin"),
@@ -100,17 +109,17 @@ async def _measured(row: Row, app: Path) -> tuple[float, float]:
         try:
             line = (await host.stdout.readline()).decode()
             port = json.loads(line.removeprefix("READY "))["port"]
-            return await _recovery(row, session, FaultClient(session, server.endpoint), data, port)
+            await checkpoint_written(leases)
+            return await _recovery(row, session, server, port)
         finally:
             host.stdin.close()
             await host.wait()
 
 
 async def _recovery(
-    row: Row, session: aiohttp.ClientSession, faults: FaultClient, data: ContainerProxy, port: int
+    row: Row, session: aiohttp.ClientSession, server: CosmosServer, port: int
 ) -> tuple[float, float]:
-    await data.create_item({"id": "before", "partitionKey": "a"})
-    await _delivered(session, port, 1)
+    faults = FaultClient(session, server.endpoint)
     started = ended = time.monotonic()
     answer = await faults.send("POST", body=row.fault)
     fault = int(answer.body["id"])
@@ -122,23 +131,23 @@ async def _recovery(
             await asyncio.sleep(0.1)
 
     watching = asyncio.create_task(watch())
-    # Writes are not part of what is measured; the fault may be of everything.
-    writing = asyncio.create_task(_write(data))
+    writing = asyncio.create_task(_write(server))
     await _delivered(session, port, 3)
     recovered = time.monotonic()
     await asyncio.gather(watching, writing)
     return recovered - started, recovered - ended
 
 
-async def _write(data: ContainerProxy) -> None:
+async def _write(server: CosmosServer) -> None:
+    """Commit two events behind the wire, which the fault may be on."""
+    (container,) = (
+        each for each in server.account.catalog.databases["outbox"].containers.values() if each.id == "data"
+    )
     for name, wait_s in (("first", 0.0), ("second", SECOND_EVENT_AFTER_S)):
         await asyncio.sleep(wait_s)
-        while True:
-            try:
-                await data.upsert_item({"id": name, "partitionKey": "a"})
-                break
-            except Exception:  # noqa: BLE001 - whatever the fault is, write once it lets through
-                await asyncio.sleep(0.1)
+        value = {"id": name, "partitionKey": "a"}
+        with server.account.items.commit(container, container.partition_key.of_document(value)) as commit:
+            commit.insert(Document.of(Part(value, json.dumps(value))))
 
 
 async def _delivered(session: aiohttp.ClientSession, port: int, documents: int) -> None:

@@ -36,7 +36,7 @@ from outbox_emulators.cosmos.query.complex_values import ComplexPlace
 from outbox_emulators.cosmos.query.execution import Continuation, Execution, Place, ResumeFilter, Row
 from outbox_emulators.cosmos.query.features import check_features
 from outbox_emulators.cosmos.query.parsing import parse_query
-from outbox_emulators.cosmos.query.planning import plan_of
+from outbox_emulators.cosmos.query.planning import check_mergeable, plan_of
 from outbox_emulators.cosmos.query.syntax import Query
 from outbox_emulators.cosmos.query.values import UNDEFINED
 from outbox_emulators.cosmos.scopes import ReadScope, scope_in_query
@@ -67,6 +67,8 @@ def plan(account: Account, request: Request) -> Reply:
     container = account.container_of(request)
     query, parameters = _requested(request)
     named = scope_in_query(container, required_values(query, parameters))
+    if named is None and len(container.partitions) > 1:
+        check_mergeable(query)
     check_features(query, request.headers.get("x-ms-cosmos-supported-query-features", ""))
     return json_reply(200, plan_of(query, parameters, None if named is None else named.key_range))
 
@@ -87,7 +89,7 @@ async def query_resources(request: Request, listing: Listing) -> Reply:
     query, parameters = _requested(request)
 
     async def rows() -> AsyncIterator[Row]:
-        for number, resource in enumerate(listing.resources if query.alias is not None else [{}]):
+        for number, resource in enumerate(listing.resources if query.has_from else [{}]):
             yield Row(number, json.dumps(resource))
 
     page = await Execution(query, parameters).page(rows(), request.page_size, _continuation(request))
@@ -111,6 +113,8 @@ async def _run(
     required = required_values(query, parameters)
     if scope.partition is None and not is_feed:
         named = scope_in_query(container, required)
+        if named is None and len(container.partitions) > 1:
+            check_mergeable(query)
         _check_servable(request, query, parameters, named)
         scope = named or scope
     check_sortable(query, container.definition)
@@ -120,13 +124,13 @@ async def _run(
         account.check_session(request, partition)
     execution = Execution(query, parameters, None if is_feed else _resume_filter(request, query))
     after = continuation.place.number if continuation and execution.resumes_in_order else -1
-    if query.alias is None:
+    if not query.has_from:
         rows = _without_items(partition, scope)
     else:
         rows = _scan(account, container, partition, scope, required.get(("id",)), after)
     page = await execution.page(rows, request.page_size, continuation)
     following = page.continuation
-    if scope.partition is None and query.alias is not None:
+    if scope.partition is None and query.has_from:
         following = _in_container(container, partition, following)
     headers = data_headers(container, partition, charges.query(page.scanned, len(page.texts)))
     if following is not None:

@@ -1,9 +1,9 @@
 """AMQP over WebSockets, for clients behind firewalls that let only HTTPS through.
 
 The path and the subprotocols are those that the service's clients ask for (`Constants` of @azure/core-amqp,
-`_pyamqp/constants.py` of azure-servicebus; `amqp` is that of Microsoft.Azure.Amqp, of .NET's clients). The bytes in
-binary messages are those of a plain connection; where a message ends has no meaning (OASIS AMQP WebSocket binding,
-section 2.2).
+`_pyamqp/constants.py` of azure-servicebus; `amqp` is that of Microsoft.Azure.Amqp, of .NET's clients). The bytes
+in binary messages are those of a plain connection; where a message ends has no meaning (OASIS AMQP WebSocket
+binding, section 2.2).
 """
 
 from __future__ import annotations

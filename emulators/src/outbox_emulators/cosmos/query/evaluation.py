@@ -26,6 +26,7 @@ from outbox_emulators.cosmos.query.syntax import (
     Name,
     ObjectLiteral,
     Parameter,
+    Subquery,
     Unary,
 )
 from outbox_emulators.cosmos.query.values import UNDEFINED, Kind, equal, kind_of, order
@@ -58,6 +59,11 @@ def compile_expression(expression: Expression, parameters: Parameters) -> Evalua
             return lambda scope: scope.joined.get(alias, scope.item)
         case Call() if expression.is_aggregate:
             return lambda scope: scope.aggregates[expression]
+        case Subquery():
+            # A subquery is made of expressions, and an expression may be a subquery.
+            from outbox_emulators.cosmos.query.subqueries import compile_subquery
+
+            return compile_subquery(expression, parameters)
         case In(needle, choices) if all(isinstance(choice, Literal | Parameter) for choice in choices):
             constants = [compile_expression(choice, parameters)(Scope()) for choice in choices]
             return _in_constants(compile_expression(needle, parameters), constants)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +19,11 @@ import orjson
 from outbox_emulators.cosmos import jsontext
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.query.complex_values import ComplexPlace
-from outbox_emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression, parameter
+from outbox_emulators.cosmos.query.counts import count
+from outbox_emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression
 from outbox_emulators.cosmos.query.grouping import Grouping
 from outbox_emulators.cosmos.query.joining import joined
-from outbox_emulators.cosmos.query.syntax import Expression, Literal, Name, ObjectLiteral, Parameter, Query
+from outbox_emulators.cosmos.query.syntax import Expression, Name, ObjectLiteral, Query
 from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, load, sort_key, sort_order
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
@@ -127,23 +129,32 @@ class Execution:
         """Raises BadRequest if a parameter is missing."""
         self._query = query
         self._resume = resume
+        self._source = None if query.source is None else Execution(query.source.query, parameters)
         self._where = None if query.where is None else compile_expression(query.where.expression, parameters)
         self._project = _projection(query, parameters)
         self._keys = [compile_expression(key.value.expression, parameters) for key in query.order_by]
         self._joins = [(join.alias, compile_expression(join.array.expression, parameters)) for join in query.joins]
         self._grouping = Grouping(query, parameters) if query.group_by or query.aggregates else None
-        self._skip = _count(query.offset, parameters) or 0
-        top, limit = _count(query.top, parameters), _count(query.limit, parameters)
+        self._skip = count(query.offset, parameters) or 0
+        top, limit = count(query.top, parameters), count(query.limit, parameters)
         self._take = min((each for each in (top, limit) if each is not None), default=None)
 
     @property
     def resumes_in_order(self) -> bool:
         """Whether the stream may start after the continuation's item."""
-        return not (self._keys or self._query.distinct or self._grouping or self._joins)
+        return not (self._keys or self._query.distinct or self._grouping or self._joins or self._source)
 
-    async def page(self, rows: AsyncIterator[Row], size: int, continuation: Continuation | None) -> Page:
+    async def page(
+        self,
+        rows: AsyncIterator[Row],
+        size: int,
+        continuation: Continuation | None,
+        max_bytes: int = MAX_PAGE_BYTES,
+    ) -> Page:
         """Up to `size` results after the continuation."""
-        collector = _Collector(self, size, continuation)
+        collector = _Collector(self, size, max_bytes, continuation)
+        if self._source is not None:
+            rows = self._source.rows(rows)
         if self._grouping is not None:
             return await self._grouped(rows, collector, self._grouping)
         if self._keys:
@@ -156,6 +167,12 @@ class Execution:
             ):
                 break
         return collector.page()
+
+    async def rows(self, rows: AsyncIterator[Row]) -> AsyncIterator[Row]:
+        """All results, as what the query around this one is about: `FROM (SELECT …)`."""
+        page = await self.page(rows, sys.maxsize, None, sys.maxsize)
+        for number, text in enumerate(page.texts):
+            yield Row(number, text)
 
     async def _sorted(self, rows: AsyncIterator[Row], collector: _Collector) -> Page:
         by_place = functools.cmp_to_key(self.compare)
@@ -220,9 +237,10 @@ class Execution:
 class _Collector:
     """Fills one page: skips the results of earlier pages, and applies OFFSET, LIMIT, TOP and DISTINCT."""
 
-    def __init__(self, execution: Execution, size: int, continuation: Continuation | None) -> None:
+    def __init__(self, execution: Execution, size: int, max_bytes: int, continuation: Continuation | None) -> None:
         self._execution = execution
         self._size = size
+        self._max_bytes = max_bytes
         self._after = None if continuation is None else continuation.place
         self._skipped = 0 if continuation is None else continuation.skipped
         self._taken = 0 if continuation is None else continuation.taken
@@ -242,7 +260,7 @@ class _Collector:
             return True
         if self._execution.take is not None and self._taken >= self._execution.take:
             return False
-        if self._texts and (len(self._texts) >= self._size or self._bytes + len(text) > MAX_PAGE_BYTES):
+        if self._texts and (len(self._texts) >= self._size or self._bytes + len(text) > self._max_bytes):
             self._more = True
             return False
         self._texts.append(text)
@@ -292,16 +310,3 @@ def _projection(query: Query, parameters: Parameters) -> _Projection:
 
 def _whole_item(scope: Scope, row: Row) -> str | None:
     return row.text
-
-
-def _count(expression: Expression | None, parameters: Parameters) -> int | None:
-    match expression:
-        case None:
-            return None
-        case Literal(value):
-            count = value
-        case Parameter(name):
-            count = parameter(name, parameters)
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise BadRequest(f"TOP, OFFSET and LIMIT need a whole number that is not negative, not '{count}'.")
-    return count
