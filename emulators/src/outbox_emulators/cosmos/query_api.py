@@ -122,7 +122,8 @@ async def _run(
     partition = scope.partition or _partition_to_read(container, continuation)
     with refused_at(container, partition):
         account.check_session(request, partition)
-    execution = Execution(query, parameters, None if is_feed else _resume_filter(request, query))
+    resume = None if is_feed else _resume_filter(request, query)
+    execution = Execution(query, parameters, resume, clock=account.clock.seconds)
     after = continuation.place.number if continuation and execution.resumes_in_order else -1
     if not query.has_from:
         rows = _without_items(partition, scope)

@@ -10,6 +10,7 @@ import base64
 import binascii
 import functools
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from outbox_emulators.cosmos.query.syntax import Expression, Name, ObjectLiteral
 from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, load, sort_key, sort_order
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
+_TICKS_A_SECOND = 10_000_000
 
 _Projection = Callable[[Scope, "Row"], str | None]
 
@@ -125,11 +127,19 @@ class ResumeFilter:
 class Execution:
     """One query with its parameters, ready to run."""
 
-    def __init__(self, query: Query, parameters: Parameters, resume: ResumeFilter | None = None) -> None:
+    def __init__(
+        self,
+        query: Query,
+        parameters: Parameters,
+        resume: ResumeFilter | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """Raises BadRequest if a parameter is missing."""
         self._query = query
+        self._moment = int(clock() * _TICKS_A_SECOND)
         self._resume = resume
-        self._source = None if query.source is None else Execution(query.source.query, parameters)
+        self._source = None if query.source is None else Execution(query.source.query, parameters, clock=clock)
         self._where = None if query.where is None else compile_expression(query.where.expression, parameters)
         self._project = _projection(query, parameters)
         self._keys = [compile_expression(key.value.expression, parameters) for key in query.order_by]
@@ -189,7 +199,7 @@ class Execution:
         return collector.page()
 
     async def _grouped(self, rows: AsyncIterator[Row], collector: _Collector, grouping: Grouping) -> Page:
-        groups = grouping.start()
+        groups = grouping.start(Scope(moment=self._moment))
         async for row in rows:
             collector.scanned += 1
             for _, scope in self._matching(row):
@@ -201,7 +211,7 @@ class Execution:
 
     def _matching(self, row: Row) -> Iterator[tuple[int, Scope]]:
         """The item, once for each combination of the elements that are joined, if it meets WHERE."""
-        for index, scope in enumerate(joined(Scope(load(row.text)), self._joins)):
+        for index, scope in enumerate(joined(Scope(load(row.text), moment=self._moment), self._joins)):
             if self._where is None or self._where(scope) is True:
                 yield index, scope
 

@@ -9,7 +9,7 @@ from lark import Token, Transformer, v_args
 from lark.tree import Meta
 
 from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.query.functions import FUNCTIONS
+from outbox_emulators.cosmos.query.functions import FUNCTIONS, REFUSED
 from outbox_emulators.cosmos.query.syntax import (
     ArrayLiteral,
     Between,
@@ -157,6 +157,8 @@ def _checked_call(call: Call) -> Call:
             raise BadRequest(f"The {call.function} function requires 1 argument.")
         return call
     function = FUNCTIONS.get(call.function)
+    if call.function in REFUSED:
+        raise BadRequest(f"The function '{call.function}' ({REFUSED[call.function]}) is not supported.")
     if function is None:
         raise BadRequest(f"'{call.function}' is not a recognized built-in function name.")
     if not function.fewest <= len(call.arguments) <= function.most:

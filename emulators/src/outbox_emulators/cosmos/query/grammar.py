@@ -45,15 +45,15 @@ source: expression
 ?coalesced: disjunction | coalesced COALESCE disjunction -> binary
 ?disjunction: conjunction | conjunction (OR conjunction)+ -> logical
 ?conjunction: negation | negation (AND negation)+ -> logical
-?negation: comparison | NOT negation -> unary
-?comparison: bitwise
-           | bitwise COMPARE bitwise -> binary
-           | bitwise [NOT] _IN "(" expression ("," expression)* ")" -> in_list
-           | bitwise [NOT] "BETWEEN"i bitwise AND bitwise -> between
-           | bitwise [NOT] "LIKE"i bitwise ["ESCAPE"i STRING] -> like
+?negation: bitwise | NOT negation -> unary
 ?bitwise: exclusive | bitwise BIT_OR exclusive -> binary
 ?exclusive: intersection | exclusive BIT_XOR intersection -> binary
-?intersection: shifted | intersection BIT_AND shifted -> binary
+?intersection: comparison | intersection BIT_AND comparison -> binary
+?comparison: shifted
+           | shifted COMPARE shifted -> binary
+           | shifted [NOT] _IN "(" expression ("," expression)* ")" -> in_list
+           | shifted [NOT] "BETWEEN"i shifted AND shifted -> between
+           | shifted [NOT] "LIKE"i shifted ["ESCAPE"i STRING] -> like
 ?shifted: concatenation | shifted SHIFT concatenation -> binary
 ?concatenation: sum | concatenation CONCAT sum -> binary
 ?sum: product | sum (PLUS | MINUS) product -> binary
