@@ -221,9 +221,12 @@ async def test_a_subquery_takes_parameters(container: ContainerProxy) -> None:
     assert await run(container, query, parameters=[{"name": "@sku", "value": "s3"}]) == ["2"]
 
 
-async def test_pages_of_a_query_over_a_subquery_lose_nothing(container: ContainerProxy) -> None:
+async def test_pages_of_a_query_over_a_subquery_lose_nothing(
+    container: ContainerProxy, spread: ContainerProxy
+) -> None:
     query = "SELECT VALUE d.id FROM (SELECT c.id FROM c) AS d"
     assert await run(container, query, partition_key="a", max_item_count=1) == ["1", "2"]
+    assert sorted(await run(spread, query, max_item_count=1)) == ["1", "2", "3", "4"]
 
 
 async def test_distinct_values_are_counted_over_all_partitions(spread: ContainerProxy, raw: RawClient) -> None:

@@ -132,7 +132,7 @@ async def _run(
     page = await execution.page(rows, request.page_size, continuation)
     following = page.continuation
     if scope.partition is None and query.has_from:
-        following = _in_container(container, partition, following)
+        following = _in_container(container, partition, following, query)
     headers = data_headers(container, partition, charges.query(page.scanned, len(page.texts)))
     if following is not None:
         headers["x-ms-continuation"] = following.encode()
@@ -154,7 +154,7 @@ def _partition_to_read(container: Container, continuation: Continuation | None) 
 
 
 def _in_container(
-    container: Container, partition: Partition, following: Continuation | None
+    container: Container, partition: Partition, following: Continuation | None, query: Query
 ) -> Continuation | None:
     """Where the read of a whole container continues: in this partition, in the next one, or nowhere."""
     if following is not None:
@@ -162,7 +162,9 @@ def _in_container(
     if partition is container.partitions[-1]:
         return None
     next_one = container.partitions[container.partitions.index(partition) + 1]
-    return Continuation(Place((), item_numbers(next_one).start - 1), partition=next_one.number)
+    # The results of a subquery in FROM are numbered anew in each partition.
+    before = item_numbers(next_one).start - 1 if query.source is None else -1
+    return Continuation(Place((), before), partition=next_one.number)
 
 
 def _check_servable(

@@ -34,6 +34,9 @@ from outbox_emulators.cosmos.query.values import UNDEFINED, Kind, equal, kind_of
 Parameters = Mapping[str, Any]
 
 
+Evaluator = Callable[["Scope"], Any]
+
+
 @dataclass(slots=True)
 class Scope:
     """The subject of an expression: an item, or the aggregates of many."""
@@ -44,9 +47,8 @@ class Scope:
     aggregates: dict[Call, Any] = field(default_factory=dict)
     moment: int = 0
     """The time of the query, in ticks of 100 ns since 1970."""
-
-
-Evaluator = Callable[[Scope], Any]
+    subqueries: Mapping[int, Evaluator] = field(default_factory=dict)
+    """What each subquery of the query is worth, by the identity of its expression."""
 
 
 def compile_expression(expression: Expression, parameters: Parameters) -> Evaluator:
@@ -62,10 +64,7 @@ def compile_expression(expression: Expression, parameters: Parameters) -> Evalua
         case Call() if expression.is_aggregate:
             return lambda scope: scope.aggregates[expression]
         case Subquery():
-            # A subquery is made of expressions, and an expression may be a subquery.
-            from outbox_emulators.cosmos.query.subqueries import compile_subquery
-
-            return compile_subquery(expression, parameters)
+            return lambda scope: scope.subqueries[id(expression)](scope)
         case In(needle, choices) if all(isinstance(choice, Literal | Parameter) for choice in choices):
             constants = [compile_expression(choice, parameters)(Scope()) for choice in choices]
             return _in_constants(compile_expression(needle, parameters), constants)

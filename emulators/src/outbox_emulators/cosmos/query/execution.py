@@ -24,6 +24,7 @@ from outbox_emulators.cosmos.query.counts import count
 from outbox_emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression
 from outbox_emulators.cosmos.query.grouping import Grouping
 from outbox_emulators.cosmos.query.joining import joined
+from outbox_emulators.cosmos.query.subqueries import compile_subqueries
 from outbox_emulators.cosmos.query.syntax import Expression, Name, ObjectLiteral, Query
 from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, load, sort_key, sort_order
 
@@ -140,6 +141,7 @@ class Execution:
         self._moment = int(clock() * _TICKS_A_SECOND)
         self._resume = resume
         self._source = None if query.source is None else Execution(query.source.query, parameters, clock=clock)
+        self._subqueries = compile_subqueries(query.expressions, parameters)
         self._where = None if query.where is None else compile_expression(query.where.expression, parameters)
         self._project = _projection(query, parameters)
         self._keys = [compile_expression(key.value.expression, parameters) for key in query.order_by]
@@ -199,7 +201,7 @@ class Execution:
         return collector.page()
 
     async def _grouped(self, rows: AsyncIterator[Row], collector: _Collector, grouping: Grouping) -> Page:
-        groups = grouping.start(Scope(moment=self._moment))
+        groups = grouping.start(self._scope(UNDEFINED))
         async for row in rows:
             collector.scanned += 1
             for _, scope in self._matching(row):
@@ -211,9 +213,12 @@ class Execution:
 
     def _matching(self, row: Row) -> Iterator[tuple[int, Scope]]:
         """The item, once for each combination of the elements that are joined, if it meets WHERE."""
-        for index, scope in enumerate(joined(Scope(load(row.text), moment=self._moment), self._joins)):
+        for index, scope in enumerate(joined(self._scope(load(row.text)), self._joins)):
             if self._where is None or self._where(scope) is True:
                 yield index, scope
+
+    def _scope(self, item: Any) -> Scope:
+        return Scope(item, moment=self._moment, subqueries=self._subqueries)
 
     def _follows(self, place: Place) -> bool:
         """Whether the client has not had this result yet."""

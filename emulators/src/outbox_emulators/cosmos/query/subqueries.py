@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from outbox_emulators.cosmos.errors import BadRequest
@@ -21,15 +21,28 @@ from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, sort_key,
 _UNNAMED = ""
 
 
-def compile_subquery(subquery: Subquery, parameters: Parameters) -> Evaluator:
-    """What a subquery is worth in an expression. Raises BadRequest if a parameter is missing."""
-    nested = NestedQuery(subquery.query, parameters)
-    match subquery.kind:
-        case "exists":
-            return nested.exists
-        case "scalar":
-            return nested.single
-    return nested.results
+def compile_subqueries(expressions: Iterable[Expression], parameters: Parameters) -> dict[int, Evaluator]:
+    """What each subquery within the expressions is worth, by its identity; those within subqueries included.
+
+    Raises BadRequest if a parameter is missing.
+    """
+    compiled: dict[int, Evaluator] = {}
+    for subquery in _within(expressions):
+        nested = NestedQuery(subquery.query, parameters)
+        worth = {"exists": nested.exists, "scalar": nested.single}
+        compiled[id(subquery)] = worth.get(subquery.kind, nested.results)
+    return compiled
+
+
+def _within(expressions: Iterable[Expression]) -> Iterator[Subquery]:
+    for expression in expressions:
+        for node in expression.walk():
+            if isinstance(node, Subquery):
+                yield node
+                query: Query | None = node.query
+                while query is not None:
+                    yield from _within(query.expressions)
+                    query = None if query.source is None else query.source.query
 
 
 class NestedQuery:

@@ -249,6 +249,13 @@ class Query:
         return [column.value for column in self.columns] if self.value is None else [self.value]
 
     @property
+    def expressions(self) -> list[Expression]:
+        """Those of all clauses, apart from a query in FROM."""
+        sources = [*(join.array for join in self.joins), *self.group_by, *(key.value for key in self.order_by)]
+        sources += [*self.selected, *([self.where] if self.where else [])]
+        return [source.expression for source in sources]
+
+    @property
     def has_from(self) -> bool:
         return self.alias is not None or self.source is not None
 
