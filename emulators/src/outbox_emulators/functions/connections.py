@@ -9,7 +9,7 @@ from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError
 from azure.cosmos.aio import CosmosClient
 
-from outbox_emulators.functions.errors import HostError, describe, is_transient
+from outbox_emulators.functions.errors import HostError, UnableToStart, describe, is_transient
 from outbox_emulators.functions.settings import Connection, Settings
 from outbox_emulators.functions.transport import client_options
 
@@ -28,7 +28,7 @@ class Connections:
     async def client(self, name: str) -> CosmosClient:
         """The client for the connection of that name.
 
-        Raises HostError if it is not set or does not work, AzureError if it may work later.
+        Raises HostError if it is not set, UnableToStart if it is refused, AzureError if it may work later.
         """
         if name not in self._clients:
             client = await self._client(name, self._settings.connection(name))
@@ -38,7 +38,7 @@ class Connections:
                 await client.close()
                 if isinstance(error, AzureError) and is_transient(error):
                     raise
-                raise HostError(f"the connection {name!r} does not work: {describe(error)}") from error
+                raise UnableToStart(f"the connection {name!r} does not work: {describe(error)}") from error
         return self._clients[name]
 
     async def _client(self, name: str, connection: Connection) -> CosmosClient:
