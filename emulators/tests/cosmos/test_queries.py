@@ -458,3 +458,23 @@ async def test_a_malformed_continuation_is_refused(raw: RawClient, token: str) -
     answer = await raw.send("GET", "/dbs/outbox/colls/data/docs", headers={"x-ms-continuation": token})
 
     assert answer.status == 400
+
+
+async def test_metrics_have_the_time_and_the_sizes(filled: ContainerProxy, raw: RawClient) -> None:
+    answer = await raw.send(
+        "POST",
+        "/dbs/outbox/colls/data/docs",
+        headers={
+            **QUERY,
+            "x-ms-documentdb-partitionkey": '["p5"]',
+            "x-ms-documentdb-populatequerymetrics": "True",
+        },
+        body=json.dumps({"query": "SELECT VALUE c.n FROM c WHERE c.n >= 15"}),
+    )
+
+    pairs = answer.headers["x-ms-documentdb-query-metrics"].split(";")
+    metrics = {name: float(value) for name, _, value in (pair.partition("=") for pair in pairs)}
+    assert answer.body["Documents"] == [15, 25, 35, 45, 55]
+    assert metrics["totalExecutionTimeInMs"] >= 0
+    assert (metrics["retrievedDocumentCount"], metrics["outputDocumentCount"]) == (6, 5)
+    assert metrics["retrievedDocumentSize"] > metrics["outputDocumentSize"] == 10

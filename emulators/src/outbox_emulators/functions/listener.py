@@ -215,7 +215,7 @@ class Listener:
         except LeaseLost as lost:
             logger.info("Lease %s was not acquired: %s", lease.token, lost)
             return False
-        logger.info("Lease %s was acquired to start processing.", lease.token)
+        logger.debug("Lease %s was acquired to start processing.", lease.token)
         processor = self._processor(acquired, source)
         self._processors[lease.token] = processor
         self._running[lease.token] = asyncio.create_task(
@@ -290,7 +290,7 @@ class Listener:
     async def _release(self, source: Source, token: str, processor: PartitionProcessor, *, given_up: bool) -> None:
         try:
             await source.store.release(processor.lease)
-            logger.info("Lease %s was released.", token)
+            logger.debug("Lease %s was released.", token)
             if given_up:
                 self._edges.met(Edge.LEASE_GIVEN_UP)
         except LeaseLost:

@@ -104,11 +104,12 @@ def _decoded(parts: list[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Results as JSON texts; a continuation if there may be more; how many items were examined."""
+    """Results as JSON texts; a continuation if there may be more; the number and size of the items examined."""
 
     texts: list[str]
     continuation: Continuation | None
     scanned: int
+    scanned_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class Execution:
         if self._keys:
             return await self._sorted(rows, collector)
         async for row in rows:
-            collector.scanned += 1
+            collector.examine(row)
             if not all(
                 collector.offer(Place((), row.number, index), self._project(scope, row))
                 for index, scope in self._matching(row)
@@ -190,7 +191,7 @@ class Execution:
         by_place = functools.cmp_to_key(self.compare)
         results: list[tuple[Place, str | None]] = []
         async for row in rows:
-            collector.scanned += 1
+            collector.examine(row)
             for index, scope in self._matching(row):
                 place = Place(tuple(sort_key(key(scope)) for key in self._keys), row.number, index)
                 results.append((place, self._project(scope, row)))
@@ -203,7 +204,7 @@ class Execution:
     async def _grouped(self, rows: AsyncIterator[Row], collector: _Collector, grouping: Grouping) -> Page:
         groups = grouping.start(self._scope(UNDEFINED))
         async for row in rows:
-            collector.scanned += 1
+            collector.examine(row)
             for _, scope in self._matching(row):
                 groups.add(scope)
         for number, scope in enumerate(groups.results()):
@@ -264,7 +265,12 @@ class _Collector:
         self._bytes = 0
         self._last: Place | None = None
         self._more = False
-        self.scanned = 0
+        self._scanned = 0
+        self._scanned_bytes = 0
+
+    def examine(self, row: Row) -> None:
+        self._scanned += 1
+        self._scanned_bytes += len(row.text)
 
     def offer(self, place: Place, text: str | None) -> bool:
         """Take the next result in order, None for undefined; returns whether more are needed."""
@@ -288,7 +294,7 @@ class _Collector:
         continuation = None
         if self._more and self._last is not None:
             continuation = Continuation(self._last, self._skipped, self._taken)
-        return Page(self._texts, continuation, self.scanned)
+        return Page(self._texts, continuation, self._scanned, self._scanned_bytes)
 
     def _repeated(self, text: str) -> bool:
         if not self._execution.distinct:
