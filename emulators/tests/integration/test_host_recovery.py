@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.integration.apps import Recorder, eventually, stored_leases, write_app
+from emulators.tests.integration.apps import Delivery, Recorder, eventually, stored_leases, write_app
 from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
@@ -87,3 +88,24 @@ async def test_two_reads_of_a_partition_that_is_gone_end_its_lease(
 
     await eventually(by_range)
     assert await faults.applied(fault) == 2
+
+
+async def test_leases_and_waits_for_a_retry_are_logged_at_debug_as_by_the_real_host(
+    tmp_path: Path,
+    data: ContainerProxy,
+    recorder: Recorder,
+    host_of: HostFactory,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail_once(delivery: Delivery) -> None:
+        if delivery.retry_count == 0:
+            raise RuntimeError("once")
+
+    recorder.behaviour = fail_once
+    caplog.set_level(logging.DEBUG, "outbox_emulators.functions")
+    await data.create_item({"id": "1", "partitionKey": "a"})
+    await host_of(write_app(tmp_path)).start()
+    await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
+
+    levels = {record.getMessage()[:11]: record.levelno for record in caplog.records}
+    assert (levels["Waiting for"], levels["Lease 0 was"]) == (logging.DEBUG, logging.DEBUG)
