@@ -55,7 +55,7 @@ async def container(client: CosmosClient) -> ContainerProxy:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def spread(client: CosmosClient, container: ContainerProxy) -> ContainerProxy:
-    """The same items, over four physical partitions."""
+    """The same items, over several physical partitions."""
     database = client.get_database_client("outbox")
     created = await database.create_container("spread", PartitionKey("/pk"), offer_throughput=40_000)
     for item in ITEMS:
