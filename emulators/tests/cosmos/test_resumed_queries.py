@@ -78,6 +78,19 @@ def test_the_hash_of_an_array_or_object_is_the_sdks(text: str, expected: str) ->
     assert ComplexPlace.of(json.loads(text)).hash.to_bytes(16, "big").hex("-").upper() == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "recorded"),
+    [
+        ([], {"type": "array", "low": -6706074647855398782, "high": 9031114912533472255}),
+        ({}, {"type": "object", "low": 1457042291250783704, "high": 1493060239874959160}),
+    ],
+)
+def test_the_resume_value_that_the_sdk_was_recorded_to_send_is_understood(
+    value: Any, recorded: dict[str, Any]
+) -> None:
+    assert ComplexPlace.read(recorded) == ComplexPlace.of(value)
+
+
 SHAPES = [["x"], [1, 2], [], [[3]], {"a": 1}, {"b": None}, {}, {"a": {"b": [True]}}, [1], {"c": "d"}, [None], [""]]
 
 

@@ -172,6 +172,26 @@ def delivered(recorder: Recorder) -> list[tuple[str, str]]:
     ]
 
 
+async def test_a_lease_of_a_partition_that_nothing_has_replaced_is_given_up(
+    tmp_path: Path, data: ContainerProxy, leases: ContainerProxy, recorder: Recorder, host_of: HostFactory
+) -> None:
+    app = write_app(tmp_path / "app", name="app")
+    first = host_of(app)
+    await first.start()
+    await first.stop()
+    [stored, *_] = await stored_leases(leases)
+    unknown = stored["id"].removesuffix(stored["LeaseToken"]) + "77"
+    await leases.create_item({"id": unknown, "LeaseToken": "77", "Owner": None, "ContinuationToken": None})
+
+    host = host_of(app)
+    await host.start()
+    await write(data, 0)
+
+    await recorder.until(lambda: len(delivered(recorder)) == len(KEYS))
+    await eventually(lambda: host.edges.as_json()["edges"].get("lease-given-up", 0) >= 1)
+    assert {lease["LeaseToken"] for lease in await stored_leases(leases)} == {"0", "1", "2", "3", "77"}
+
+
 async def test_a_partition_that_is_gone_for_a_moment_has_a_lease_by_range_afterwards(
     tmp_path: Path,
     data: ContainerProxy,
