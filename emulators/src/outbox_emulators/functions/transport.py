@@ -78,9 +78,8 @@ class TriggerTransport(AioHttpTransport):  # type: ignore[misc]  # azure-core ex
                 if failures > (_IMMEDIATE_RETRIES if is_account else MAX_CONNECTION_RETRIES):
                     raise
                 logger.debug("%s %s has no connection: %s", request.method, request.url, error)
-                if failures > _IMMEDIATE_RETRIES and await pause(CONNECTION_RETRY_S, until=self._stopping):
-                    raise
-                if self._stopping.is_set():
+                wait_s = 0.0 if failures <= _IMMEDIATE_RETRIES else CONNECTION_RETRY_S
+                if await pause(wait_s, until=self._stopping):
                     raise
 
 
