@@ -75,13 +75,8 @@ class TriggerLeases:
                     await handle(page.documents)
                     lease = await store.checkpoint(lease, str(page.continuation))
             except PartitionGone:
-                parent = lease.partition
-                children = [
-                    each
-                    for each in await self.feed.ranges()
-                    if parent.minimum <= each.minimum and each.maximum <= parent.maximum
-                ]
-                waiting += await store.divide(lease, children)
+                children = lease.partition.successors(await self.feed.ranges())
+                waiting += await store.divide(lease, children, lease.continuation)
 
     async def pass_all(self) -> list[Lease]:
         """Checkpoint each lease behind all that is in the feed now, as after invocations that succeeded."""

@@ -227,13 +227,17 @@ async def test_a_listing_comes_in_pages_of_the_requested_size(
 
 
 async def test_a_container_has_as_many_physical_partitions_as_its_throughput_needs() -> None:
+    """At first one for each 60 % of a partition's maximum, with autoscale and when it grows for each maximum."""
     async with (
         CosmosServer(physical_partitions=1, ru_per_partition=1000) as server,
         CosmosClient.from_connection_string(server.connection_string) as client,
     ):
         database = await client.create_database("outbox")
-        container = await database.create_container("data", PartitionKey("/pk"), offer_throughput=2500)
+        container = await database.create_container("data", PartitionKey("/pk"), offer_throughput=1700)
         assert len([each async for each in container.read_feed_ranges()]) == 3
+        autoscale = ThroughputProperties(auto_scale_max_throughput=2000)
+        scaled = await database.create_container("scaled", PartitionKey("/pk"), offer_throughput=autoscale)
+        assert len([each async for each in scaled.read_feed_ranges()]) == 2
 
         await container.replace_throughput(5000)
 

@@ -14,6 +14,7 @@ from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import RawClient
 
+DOCS = "/dbs/outbox/colls/data/docs"
 OTHER_KEY = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
 
@@ -166,3 +167,33 @@ async def test_a_client_in_direct_mode_is_told_to_use_gateway_mode(raw: RawClien
     assert (answer.status, answer.body["code"]) == (400, "BadRequest")
     assert "ConnectionMode = ConnectionMode.Gateway" in answer.body["message"]
     assert "gatewayMode()" in answer.body["message"]
+
+
+@pytest.mark.usefixtures("container")
+@pytest.mark.parametrize("version", ["latest", "2020-13-01", "2020-07"])
+async def test_a_version_of_the_api_that_cannot_be_is_refused(raw: RawClient, version: str) -> None:
+    answer = await raw.send("GET", "/dbs/outbox", headers={"x-ms-version": version})
+
+    assert answer.status == 400
+    assert version in answer.body["message"]
+
+
+@pytest.mark.usefixtures("container")
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "body", "named"),
+    [
+        ("POST", "/dbs/outbox/clientencryptionkeys", {}, b"{}", "Always Encrypted"),
+        ("POST", "/dbs/outbox/colls", {}, b'{"id": "x", "clientEncryptionPolicy": {"a": 1}}', "Always Encrypted"),
+        ("POST", "/dbs/outbox/colls", {}, b'{"id": "x"}', "a container needs a partitionKey"),
+        ("POST", DOCS, {"x-ms-documentdb-partitionkey": '["a"]'}, b"\x80\xe1\x00", "binary JSON"),
+        ("GET", DOCS, {"x-ms-enumeration-direction": "Reverse"}, None, "in reverse"),
+    ],
+    ids=["encryption keys", "encryption policy", "no partition key", "binary JSON", "reverse feed"],
+)
+async def test_what_newer_clients_may_ask_for_is_refused_by_its_name(
+    raw: RawClient, method: str, path: str, headers: dict[str, str], body: bytes | None, named: str
+) -> None:
+    answer = await raw.send(method, path, headers=headers, body=body)
+
+    assert answer.status == 400
+    assert named in answer.body["message"]

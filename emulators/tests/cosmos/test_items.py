@@ -406,3 +406,11 @@ async def test_the_synchronous_client_works_as_well(server: CosmosServer) -> Non
             return [item["id"] for item in container.query_items_change_feed(start_time="Beginning")]
 
     assert await asyncio.to_thread(use) == ["2"]
+
+
+@pytest.mark.usefixtures("container")
+async def test_replacing_what_is_not_there_is_404_whatever_key_the_document_has(raw: RawClient) -> None:
+    headers = {"x-ms-documentdb-partitionkey": '["a"]'}
+    body = '{"id": "nowhere", "pk": "other"}'
+
+    assert (await raw.send("PUT", "/dbs/outbox/colls/data/docs/nowhere", headers=headers, body=body)).status == 404

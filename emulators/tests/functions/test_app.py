@@ -35,6 +35,13 @@ async def relay(documents: func.DocumentList, context) -> None: ...
     assert (function.retry_policy.max_retry_count, function.retry_policy.minimum_s) == (-1, 2.0)
 
 
+def test_the_advice_of_the_library_on_http_is_not_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    load_functions(_app(tmp_path, f"@app.cosmos_db_trigger({_TRIGGER})\ndef relay(documents): ...\n"))
+    assert "Auth level" not in caplog.text
+    logging.warning("Another warning at the root")
+    assert "Another warning" in caplog.text
+
+
 def test_an_app_is_loaded_afresh_each_time(tmp_path: Path) -> None:
     body = f"@app.cosmos_db_trigger({_TRIGGER})\ndef {{}}(documents): ...\n"
     assert load_functions(_app(tmp_path, body.format("first")))[0].name == "first"

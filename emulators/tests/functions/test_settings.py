@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -99,11 +100,11 @@ async def test_an_identity_family_is_used_through_azure_identity(
 ) -> None:
     connection = Connection(None, "https://account.documents.example/", credential, None)
     async with AsyncExitStack() as stack:
-        connections = Connections(Settings({}), stack)
+        connections = Connections(Settings({}), stack, asyncio.Event())
         assert isinstance(await connections._credential(connection), expected)
 
 
 async def test_an_unusable_connection_string_is_reported_with_its_name() -> None:
     async with AsyncExitStack() as stack:
         with pytest.raises(HostError, match="'COSMOS' is not usable"):
-            await Connections(Settings({"COSMOS": "nonsense"}), stack).client("COSMOS")
+            await Connections(Settings({"COSMOS": "nonsense"}), stack, asyncio.Event()).client("COSMOS")

@@ -69,10 +69,30 @@ def test_numbers_cannot_be_expressions() -> None:
         _trigger({"MAX": "100"}, maxItemsPerInvocation="%MAX%")
 
 
-def test_a_start_time_is_read_as_utc() -> None:
-    assert _trigger(startFromTime="2021-02-16T15:19:29+01:00").start_from == datetime(
-        2021, 2, 16, 14, 19, 29, tzinfo=UTC
-    )
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2021-02-16T15:19:29+01:00",
+        "2021-02-16T14:19:29Z",
+        "2021-02-16T14:19:29.000Z",
+        "Tue, 16 Feb 2021 14:19:29 GMT",
+    ],
+)
+def test_a_start_time_with_a_zone_is_read_as_utc(text: str) -> None:
+    trigger = _trigger(startFromTime=text)
+    assert trigger.start_from == datetime(2021, 2, 16, 14, 19, 29, tzinfo=UTC)
+    assert trigger.start_refused is None
+
+
+@pytest.mark.parametrize("text", ["2021-02-16T14:19:29", "2021-02-16", "2021-02-16T14:19:29.123"])
+def test_a_start_time_without_a_zone_is_refused_when_the_listener_starts(text: str) -> None:
+    refused = _trigger(startFromTime=text).start_refused
+    assert refused is not None
+    assert "DateTimeKind.Unspecified" in refused
+    assert text in refused
+
+
+def test_what_is_no_time_or_is_set_twice_is_an_error() -> None:
     with pytest.raises(HostError, match="startFromTime"):
         _trigger(startFromTime="yesterday")
     with pytest.raises(HostError, match="only one of"):

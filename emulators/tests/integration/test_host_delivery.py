@@ -385,7 +385,7 @@ async def test_the_log_has_the_invocations_but_not_the_documents(
     host_of: HostFactory,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "outbox_emulators.functions")
+    caplog.set_level(logging.DEBUG, "outbox_emulators.functions")
     await data.create_item({"id": "1", "partitionKey": "a", "data": {"secret": "xyzzy"}})
 
     async def fail_at_first(delivery: Delivery) -> None:

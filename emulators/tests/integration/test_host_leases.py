@@ -241,9 +241,24 @@ async def test_an_unsuitable_container_is_named_with_the_remedy(
 
 
 @pytest.mark.usefixtures("leases", "data", "recorder")
-async def test_a_wrong_account_key_is_reported_with_the_connections_name(
-    tmp_path: Path, server: CosmosServer
+async def test_with_a_wrong_account_key_the_host_stays_up_and_tries_again(
+    tmp_path: Path, server: CosmosServer, host_of: HostFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = f"AccountEndpoint={server.endpoint};AccountKey=d3Jvbmc=;"
-    with pytest.raises(HostError, match="'COSMOS' does not work: 401"):
-        await Host(write_app(tmp_path), {"COSMOS": connection}).start()
+    host = host_of(write_app(tmp_path), {"COSMOS": connection})
+    await host.start()
+
+    await eventually(lambda: caplog.text.count("unable to start. the connection 'COSMOS' does not work: 401") > 1)
+    assert host.status()["functions"][0]["leases"] == []
+
+
+@pytest.mark.usefixtures("leases", "data", "recorder")
+async def test_with_a_start_time_without_a_zone_the_host_stays_up_and_listens_to_nothing(
+    tmp_path: Path, host_of: HostFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = write_app(tmp_path, start_from_time="2021-02-16T14:19:29", start_from_beginning=None)
+    host = host_of(app)
+    await host.start()
+
+    await eventually(lambda: caplog.text.count("StartTime cannot have DateTimeKind.Unspecified") > 1)
+    assert host.status()["functions"][0]["leases"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.cosmos.aio import ContainerProxy
@@ -105,6 +106,91 @@ async def test_a_merged_partition_goes_on_where_each_of_its_parents_was(
     await recorder.until(lambda: len(delivered(recorder)) == 3 * len(KEYS))
 
     assert sorted(delivered(recorder)) == sorted((key, number) for key in KEYS for number in ("0", "1", "2"))
+    for lease in await stored_leases(leases):
+        bounds = lease["FeedRange"]["Range"]
+        is_range = lease["LeaseToken"] == f"{bounds['min']}-{bounds['max']}"
+        assert lease["version"] == (1 if is_range else 0), lease
+
+
+async def test_a_range_stays_a_range_when_its_partition_is_split_again(
+    tmp_path: Path,
+    server: CosmosServer,
+    data: ContainerProxy,
+    leases: ContainerProxy,
+    recorder: Recorder,
+    host_of: HostFactory,
+) -> None:
+    await host_of(write_app(tmp_path / "app", name="app")).start()
+    server.account.merge("outbox", "data", ["0", "1"])
+    await write(data, 0)
+    await recorder.until(lambda: len(delivered(recorder)) == len(KEYS))
+    for token in ("4", "5", "6"):
+        server.account.split("outbox", "data", token)
+    await write(data, 1)
+    await recorder.until(lambda: len(delivered(recorder)) == 2 * len(KEYS))
+
+    async def all_ranges() -> bool:
+        found = await stored_leases(leases)
+        return sorted(lease["version"] for lease in found) == [0, 0, 1, 1, 1, 1]
+
+    await eventually(all_ranges)
+    assert sorted(delivered(recorder)) == sorted((key, number) for key in KEYS for number in ("0", "1"))
+
+
+async def test_what_is_written_around_a_split_arrives_without_a_checkpoint_to_start_from(
+    tmp_path: Path,
+    server: CosmosServer,
+    data: ContainerProxy,
+    recorder: Recorder,
+    host_of: HostFactory,
+    leases: Any,
+) -> None:
+    await host_of(write_app(tmp_path / "app", name="app", start_from_beginning=False)).start()
+
+    for token in ("0", "1", "2", "3"):
+        server.account.split("outbox", "data", token)
+    await write(data, 0)
+
+    await recorder.until(lambda: len(delivered(recorder)) == len(KEYS))
+    assert sorted(delivered(recorder)) == sorted((key, "0") for key in KEYS)
+
+
+@pytest.mark.parametrize("partition_id", [True, False], ids=["SDK 2", "without version and range"])
+async def test_leases_of_older_processors_are_carried_on_with(
+    tmp_path: Path,
+    server: CosmosServer,
+    data: ContainerProxy,
+    leases: ContainerProxy,
+    recorder: Recorder,
+    host_of: HostFactory,
+    partition_id: bool,
+) -> None:
+    app = write_app(tmp_path / "app", name="app")
+    first = host_of(app)
+    await first.start()
+    await write(data, 0)
+    await recorder.until(lambda: len(delivered(recorder)) == len(KEYS))
+    await eventually(lambda: first.status()["functions"][0]["invoking"] == [])
+    await first.stop()
+    for lease in await stored_leases(leases):
+        older = {key: value for key, value in lease.items() if key not in ("version", "FeedRange", "Mode")}
+        if partition_id:
+            older["PartitionId"] = older.pop("LeaseToken")
+        await leases.replace_item(lease["id"], older)
+
+    await host_of(app).start()
+    server.account.split("outbox", "data", "0")
+    await write(data, 1)
+    await recorder.until(lambda: len(delivered(recorder)) == 2 * len(KEYS))
+
+    assert sorted(delivered(recorder)) == sorted((key, number) for key in KEYS for number in ("0", "1"))
+
+    async def divided() -> bool:
+        return {lease["LeaseToken"] for lease in await stored_leases(leases)} == {"1", "2", "3", "4", "5"}
+
+    await eventually(divided)
+    for lease in await stored_leases(leases):
+        assert lease["FeedRange"]["Range"]["max"]
 
 
 def delivered(recorder: Recorder) -> list[tuple[str, str]]:
@@ -115,7 +201,27 @@ def delivered(recorder: Recorder) -> list[tuple[str, str]]:
     ]
 
 
-async def test_a_partition_that_is_gone_for_a_moment_keeps_its_lease(
+async def test_a_lease_of_a_partition_that_nothing_has_replaced_is_given_up(
+    tmp_path: Path, data: ContainerProxy, leases: ContainerProxy, recorder: Recorder, host_of: HostFactory
+) -> None:
+    app = write_app(tmp_path / "app", name="app")
+    first = host_of(app)
+    await first.start()
+    await first.stop()
+    [stored, *_] = await stored_leases(leases)
+    unknown = stored["id"].removesuffix(stored["LeaseToken"]) + "77"
+    await leases.create_item({"id": unknown, "LeaseToken": "77", "Owner": None, "ContinuationToken": None})
+
+    host = host_of(app)
+    await host.start()
+    await write(data, 0)
+
+    await recorder.until(lambda: len(delivered(recorder)) == len(KEYS))
+    await eventually(lambda: host.edges.as_json()["edges"].get("lease-given-up", 0) >= 1)
+    assert {lease["LeaseToken"] for lease in await stored_leases(leases)} == {"0", "1", "2", "3", "77"}
+
+
+async def test_a_partition_that_is_gone_for_a_moment_has_a_lease_by_range_afterwards(
     tmp_path: Path,
     data: ContainerProxy,
     leases: ContainerProxy,
@@ -123,12 +229,13 @@ async def test_a_partition_that_is_gone_for_a_moment_keeps_its_lease(
     host_of: HostFactory,
     faults: FaultClient,
 ) -> None:
-    host = host_of(write_app(tmp_path / "app", name="app"))
-    await host.start()
+    """To the real processor one partition in place of another is a merge, even if it is the same one."""
+    await host_of(write_app(tmp_path / "app", name="app")).start()
 
-    await faults.add("gone", "read-feed", count=8)
+    await faults.add("gone", "read-feed", count=40)
     await write(data, 0)
 
     await recorder.until(lambda: len(delivered(recorder)) == len(KEYS))
-    assert {lease["LeaseToken"] for lease in await stored_leases(leases)} == {"0", "1", "2", "3"}
-    assert host.edges.as_json()["edges"]["lease-given-up"] >= 1
+    versions = [lease["version"] for lease in await stored_leases(leases)]
+    assert len(versions) == 4
+    assert 1 in versions

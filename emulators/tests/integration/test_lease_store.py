@@ -93,6 +93,21 @@ async def test_leases_are_created_under_a_lock_and_once(observed: Observed) -> N
     assert observed.taken() == ["read .info"]
 
 
+async def test_a_partition_that_leases_by_range_cover_gets_none_of_its_own(
+    observed: Observed, leases: ContainerProxy
+) -> None:
+    for minimum, maximum in (("", "40"), ("40", "80")):
+        token = f"{minimum}-{maximum}"
+        bounds = {"Range": {"min": minimum, "max": maximum}}
+        await leases.create_item(
+            {"id": f"prefix..{token}", "version": 1, "LeaseToken": token, "FeedRange": bounds}
+        )
+
+    await _initialize(_store(observed))
+
+    assert [lease.token for lease in await _leases(observed)] == ["-40", "1", "40-80"]
+
+
 async def test_the_lock_lives_for_30_seconds(observed: Observed, leases: ContainerProxy) -> None:
     lock: dict[str, Any] = {}
     store = _store(observed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
@@ -85,6 +86,34 @@ async def test_a_rule_is_returned_as_it_was_given(management: Any, given: Any) -
     listed = [each async for each in management.list_rules("events", "named")]
     assert [each.name for each in listed] == ["by-label", "rule"]
     assert as_dict(listed[1].filter) == as_dict(given)
+
+
+TYPED = {"int": "2", "long": "2", "short": "7", "decimal": "1.50", "double": "1E3", "guid": str(UUID(int=7))}
+
+
+async def test_values_and_expressions_come_back_as_they_were_written(server: ServiceBusServer) -> None:
+    """Tools that compare what they wrote with what they read report a change otherwise."""
+    pairs = "".join(
+        f"<KeyValueOfstringanyType><Key>@{kind}</Key><Value xmlns:d6p1='http://www.w3.org/2001/XMLSchema' "
+        f"i:type='d6p1:{kind}'>{text}</Value></KeyValueOfstringanyType>"
+        for kind, text in TYPED.items()
+    )
+    rule = (
+        f"<entry xmlns='http://www.w3.org/2005/Atom'><content type='application/xml'><RuleDescription "
+        f"xmlns='{CONNECT}' xmlns:i='http://www.w3.org/2001/XMLSchema-instance'><Filter i:type='SqlFilter'>"
+        f"<SqlExpression>a = @long  </SqlExpression><Parameters>{pairs}</Parameters></Filter>"
+        "<Action i:type='SqlRuleAction'><SqlExpression> SET b = @long </SqlExpression><Parameters>"
+        f"{pairs}</Parameters></Action><Name>typed</Name></RuleDescription></content></entry>"
+    )
+    address = "events/subscriptions/named/rules/typed"
+    await requested(server, "PUT", address, body=rule, status=201)
+
+    found = await requested(server, "GET", address)
+
+    assert "<SqlExpression>a = @long  </SqlExpression>" in found
+    assert "<SqlExpression> SET b = @long </SqlExpression>" in found
+    for kind, text in TYPED.items():
+        assert found.count(f':{kind}">{text}</Value>') == 2, kind
 
 
 async def test_the_rules_of_the_file_are_returned(management: Any) -> None:

@@ -152,6 +152,19 @@ def test_a_correlation_filter_wants_every_property_equal_and_of_the_same_case(me
     assert not CorrelationFilter({}, {"missing": 1}).matches(message)
 
 
+def test_names_of_properties_are_not_case_sensitive_anywhere(message: Message) -> None:
+    assert CorrelationFilter({}, {"CASED": "x", "A": 1}).matches(message)
+    assert not CorrelationFilter({}, {"CASED": "X"}).matches(message)
+    changed = parse_action("SET CASED = 'y'; REMOVE TEXT; SET Half = cased").apply(message).application_properties
+    assert changed == {"a": 1, "half": "y", "yes": True, "Cased": "y"}
+
+
+def test_a_property_in_two_spellings_is_one_after_it_was_set_or_removed() -> None:
+    both = a_message(properties={"color": "red", "Color": "blue"})
+    assert parse_action("SET Color = 'Done'").apply(both).application_properties == {"Color": "Done"}
+    assert parse_action("REMOVE COLOR").apply(both).application_properties == {}
+
+
 def test_rules_without_an_action_make_one_copy_and_each_with_one_makes_its_own(message: Message) -> None:
     action = parse_action("SET copied = TRUE")
     rules = (Rule("1", TrueFilter()), Rule("2", TrueFilter()), Rule("3", TrueFilter(), action))

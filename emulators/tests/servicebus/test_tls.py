@@ -149,11 +149,22 @@ async def test_a_client_without_the_subprotocol_or_with_text_is_refused(secure: 
             closed = await socket.receive(5)
             assert (closed.data, "AMQPWSB10" in str(closed.extra)) == (1002, True)
         async with session.ws_connect(WEBSOCKET, protocols=["AMQPWSB10"]) as socket:
+            assert socket.protocol == "AMQPWSB10"
             await socket.send_str("AMQP")
             assert (await socket.receive(5)).data == 1003
             for connection in secure.broker.connections:
                 await asyncio.wait_for(connection.gone.wait(), 5)
     assert not secure.broker.connections
+
+
+async def test_the_subprotocol_of_dotnet_clients_is_served(secure: ServiceBusServer) -> None:
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{secure.admin_port}") as session,
+        session.ws_connect(WEBSOCKET, protocols=["amqp"]) as socket,
+    ):
+        assert socket.protocol == "amqp"
+        await socket.send_bytes(b"AMQP\x03\x01\x00\x00")
+        assert (await socket.receive_bytes(timeout=5))[:8] == b"AMQP\x03\x01\x00\x00"
 
 
 @pytest.mark.parametrize(("ends", "code"), [("close", 1000), ("abort", 1006)])

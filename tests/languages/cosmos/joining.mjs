@@ -51,7 +51,11 @@ check("JOIN refuses everything and names that are unknown or taken", async () =>
   await fails(across("SELECT c.id FROM l IN c.lines"), 400, /could not be resolved/);
 });
 
-check("subqueries are refused", async () => {
-  await fails(across("SELECT VALUE ARRAY(SELECT VALUE l.sku FROM l IN c.lines) FROM c"), 400);
-  await fails(across("SELECT * FROM c WHERE EXISTS(SELECT VALUE l FROM l IN c.lines)"), 400);
+check("subqueries are served in SELECT, WHERE, JOIN and FROM", async () => {
+  assert.deepEqual(await across("SELECT VALUE ARRAY(SELECT VALUE l.sku FROM l IN c.lines) FROM c WHERE c.n = 5"), [["a", "b5"]]);
+  const found = await across("SELECT VALUE c.n FROM c WHERE EXISTS(SELECT VALUE l FROM l IN c.lines WHERE l.sku = 'b6')");
+  assert.deepEqual(found, [6]);
+  const counts = "SELECT VALUE v FROM c JOIN (SELECT VALUE COUNT(1) FROM l IN c.lines) AS v WHERE c.n IN (3, 4)";
+  assert.deepEqual((await across(counts)).sort(), [0, 2]);
+  assert.deepEqual(await across("SELECT VALUE d.n FROM (SELECT c.n FROM c WHERE c.n > 10) AS d"), [11]);
 });

@@ -8,12 +8,12 @@ check("the physical partitions cover all keys without overlap", async () => {
   found.slice(1).forEach(({ minInclusive }, n) => assert.equal(minInclusive, found[n].maxExclusive));
 });
 
-check("a container has a physical partition for each 10 000 request units", async () => {
+check("a new container has a physical partition for each 6 000 request units, with autoscale for each 10 000", async () => {
   const small = await made({}, { offerThroughput: 400 });
   const large = await made({ throughput: 60_000 });
   const autoscale = await made({ maxThroughput: 50_000 });
   assert.equal((await partitionsOf(small)).length, 4);
-  assert.equal((await partitionsOf(large)).length, 6);
+  assert.equal((await partitionsOf(large)).length, 10);
   assert.equal((await partitionsOf(autoscale)).length, 5);
 });
 

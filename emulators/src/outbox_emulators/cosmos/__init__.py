@@ -16,6 +16,6 @@
         └─ changefeed          pages of changes           → edges
 
 Not served, and refused as the service refuses what an account has not enabled: stored procedures, triggers,
-user-defined functions, users and permissions, the change feed of all versions and deletes, vector and full-text
-search, and subqueries. Throttling happens on request only.
+user-defined functions, users and permissions, the change feed of all versions and deletes, geospatial functions,
+vector and full-text search. Throttling happens on request only.
 """

@@ -56,7 +56,7 @@ class Account:
         self, database: Database, definition: Mapping[str, Any], throughput: Throughput | None
     ) -> Container:
         """Raises BadRequest or Conflict. Without throughput the container shares that of its database."""
-        partitions = 0 if throughput is None else throughput.partitions(self._ru_per_partition)
+        partitions = 0 if throughput is None else throughput.initial_partitions(self._ru_per_partition)
         container = self.catalog.create_container(database, definition, partitions)
         if throughput is not None:
             self.offers.create(container.rid, container.self_link, throughput)

@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=RU_PER_PARTITION,
         metavar="RU",
-        help="throughput of one physical partition; containers with more than that get more partitions",
+        help="maximum throughput of a physical partition; containers with more get more partitions, new ones with "
+        "manual throughput one for each 60 %% of it",
     )
     parser.add_argument(
         "--container",

@@ -13,7 +13,7 @@ from outbox_emulators.cosmos.unique_keys import unique_keys_of
 _NOT_SERVED = {
     "analyticalStorageTtl": "analytical storage",
     "changeFeedPolicy": "the change feed of all versions and deletes",
-    "clientEncryptionPolicy": "client-side encryption",
+    "clientEncryptionPolicy": "Always Encrypted",
     "computedProperties": "computed properties",
     "fullTextPolicy": "full-text search",
     "materializedViewDefinition": "materialized views",

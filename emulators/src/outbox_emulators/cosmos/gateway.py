@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from urllib.parse import unquote
 
@@ -45,9 +46,10 @@ Endpoint = Callable[[str | None], str]
 
 _log = logging.getLogger(__name__)
 
+_VERSION = re.compile(r"20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 _IN_NO_NAME = frozenset("/\\")
 
-_NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "clientencryptionkeys", "media")
+_NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "media")
 
 
 class Gateway:
@@ -104,6 +106,7 @@ class Gateway:
             raise NotFound(_AMBIGUOUS)
         resource_type, resource = resource_of(segments)
         self._authorization.check(http.method, resource_type, resource, http.headers)
+        _check_headers(http.headers)
         body = await http.content.read() if http.body_exists else b""
         request = Request(http.method, segments, http.headers, body, activity)
         if self._faults.any_pending and (fault := self._faults.apply_to(Target.of(request))):
@@ -161,6 +164,15 @@ def resource_of(segments: tuple[str, ...]) -> tuple[str, str]:
     return segments[-2].lower(), "/".join(segments)
 
 
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Raise BadRequest for a version of the API that there cannot be, and for a feed from its end."""
+    version = headers.get("x-ms-version")
+    if version is not None and _VERSION.fullmatch(version) is None:
+        raise BadRequest(f"The x-ms-version '{version}' is not a version of the API, such as 2020-07-15.")
+    if headers.get("x-ms-enumeration-direction", "").lower() == "reverse":
+        raise BadRequest("Reading a feed in reverse (x-ms-enumeration-direction) is not supported here.")
+
+
 def _cut(http: web.BaseRequest) -> web.Response:
     """Close the connection; aiohttp requires a response, which nobody receives."""
     if http.transport is not None:
@@ -171,6 +183,8 @@ def _cut(http: web.BaseRequest) -> web.Response:
 def _handler(request: Request) -> Handler:
     segments = request.segments
     kinds = tuple(segment.lower() for segment in segments[::2])
+    if "clientencryptionkeys" in kinds:
+        raise BadRequest("Always Encrypted is not supported by this account: it has no client encryption keys.")
     if any(kind in _NOT_SERVED for kind in kinds):
         raise BadRequest(f"The resource type '{kinds[-1]}' is not supported by this account.")
     if kinds == ("dbs", "colls", "operations") and len(segments) == 6:

@@ -1,4 +1,4 @@
-"""MurmurHash3, seed 0: the hash of Cosmos DB's partition keys.
+"""MurmurHash3: the hash of Cosmos DB's partition keys (seed 0), and of arrays and objects in ORDER BY.
 
 Austin Appleby's public-domain algorithms (https://github.com/aappleby/smhasher, MurmurHash3_x64_128, _x86_32).
 """
@@ -13,9 +13,9 @@ _C1 = 0x87C37B91114253D5
 _C2 = 0x4CF5AD432745937F
 
 
-def murmur3_128(data: bytes) -> int:
-    """The hash as an integer of 128 bits, with the first of its two words in the lower half."""
-    h1 = h2 = 0
+def murmur3_128(data: bytes, seed: int = 0) -> int:
+    """The hash as an integer of 128 bits, with the first of its two words in the lower half, as in `seed`."""
+    h1, h2 = seed & _MASK, seed >> 64
     length = len(data)
     blocks = length & ~15
     for k1, k2 in struct.iter_unpack("<QQ", data[:blocks]):

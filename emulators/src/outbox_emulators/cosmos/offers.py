@@ -19,7 +19,11 @@ from outbox_emulators.cosmos.storage import Storage
 
 LEAST_RU = 400
 RU_PER_PARTITION = 10_000
-"""What one physical partition serves at most (https://learn.microsoft.com/azure/cosmos-db/partitioning-overview)."""
+"""Maximum of a physical partition (https://learn.microsoft.com/azure/cosmos-db/partitioning-overview)."""
+
+# A new container starts with a physical partition for each 6 000 RU/s of manual throughput, or 10 000 of autoscale
+# (https://learn.microsoft.com/azure/cosmos-db/scaling-provisioned-throughput-best-practices, "Step 3").
+_MANUAL_START = 0.6
 
 _STEP_RU = 100
 _AUTOSCALE_STEP_RU = 1000
@@ -83,8 +87,14 @@ class Throughput:
         return cls(maximum // 10, maximum, settings.get("autoUpgradePolicy"))
 
     def partitions(self, ru_per_partition: int) -> int:
-        """How many physical partitions this throughput needs."""
+        """Number of physical partitions that this throughput needs."""
         return math.ceil((self.autoscale_maximum or self.fixed) / ru_per_partition)
+
+    def initial_partitions(self, ru_per_partition: int) -> int:
+        """Number of physical partitions of a new container with this throughput."""
+        if self.autoscale_maximum is not None:
+            return self.partitions(ru_per_partition)
+        return math.ceil(self.fixed / (ru_per_partition * _MANUAL_START))
 
     def as_content(self) -> dict[str, Any]:
         content: dict[str, Any] = {

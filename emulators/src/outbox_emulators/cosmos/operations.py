@@ -92,8 +92,8 @@ def read(commit: Commit, item_id: str, precondition: Precondition) -> Outcome:
 
 def replace(commit: Commit, item_id: str, document: Document, precondition: Precondition) -> Outcome:
     """Store a new version, under a new id if the document has another. Raises Conflict if that id is in use."""
-    commit.container.partition_key.check(document.value, commit.key)
     existing = _existing(commit, item_id)
+    commit.container.partition_key.check(document.value, commit.key)
     precondition.check_write(existing)
     if document.id != item_id and commit.find(document.id) is not None:
         raise Conflict(_ID_TAKEN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -32,10 +33,11 @@ from outbox_emulators.cosmos.messages import (
 )
 from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.query.analysis import check_sortable, required_values
-from outbox_emulators.cosmos.query.execution import Continuation, Execution, Place, ResumeFilter, Row
+from outbox_emulators.cosmos.query.complex_values import ComplexPlace
+from outbox_emulators.cosmos.query.execution import Continuation, Execution, Page, Place, ResumeFilter, Row
 from outbox_emulators.cosmos.query.features import check_features
 from outbox_emulators.cosmos.query.parsing import parse_query
-from outbox_emulators.cosmos.query.planning import plan_of
+from outbox_emulators.cosmos.query.planning import check_mergeable, plan_of
 from outbox_emulators.cosmos.query.syntax import Query
 from outbox_emulators.cosmos.query.values import UNDEFINED
 from outbox_emulators.cosmos.scopes import ReadScope, scope_in_query
@@ -66,6 +68,8 @@ def plan(account: Account, request: Request) -> Reply:
     container = account.container_of(request)
     query, parameters = _requested(request)
     named = scope_in_query(container, required_values(query, parameters))
+    if named is None and len(container.partitions) > 1:
+        check_mergeable(query)
     check_features(query, request.headers.get("x-ms-cosmos-supported-query-features", ""))
     return json_reply(200, plan_of(query, parameters, None if named is None else named.key_range))
 
@@ -86,7 +90,7 @@ async def query_resources(request: Request, listing: Listing) -> Reply:
     query, parameters = _requested(request)
 
     async def rows() -> AsyncIterator[Row]:
-        for number, resource in enumerate(listing.resources):
+        for number, resource in enumerate(listing.resources if query.has_from else [{}]):
             yield Row(number, json.dumps(resource))
 
     page = await Execution(query, parameters).page(rows(), request.page_size, _continuation(request))
@@ -110,6 +114,8 @@ async def _run(
     required = required_values(query, parameters)
     if scope.partition is None and not is_feed:
         named = scope_in_query(container, required)
+        if named is None and len(container.partitions) > 1:
+            check_mergeable(query)
         _check_servable(request, query, parameters, named)
         scope = named or scope
     check_sortable(query, container.definition)
@@ -117,21 +123,37 @@ async def _run(
     partition = scope.partition or _partition_to_read(container, continuation)
     with refused_at(container, partition):
         account.check_session(request, partition)
-    execution = Execution(query, parameters, None if is_feed else _resume_filter(request, query))
+    resume = None if is_feed else _resume_filter(request, query)
+    execution = Execution(query, parameters, resume, clock=account.clock.seconds)
     after = continuation.place.number if continuation and execution.resumes_in_order else -1
-    rows = _scan(account, container, partition, scope, required.get(("id",)), after)
+    if not query.has_from:
+        rows = _without_items(partition, scope)
+    else:
+        rows = _scan(account, container, partition, scope, required.get(("id",)), after)
+    started = time.perf_counter()
     page = await execution.page(rows, request.page_size, continuation)
+    elapsed_ms = (time.perf_counter() - started) * 1_000
     following = page.continuation
-    if scope.partition is None:
-        following = _in_container(container, partition, following)
+    if scope.partition is None and query.has_from:
+        following = _in_container(container, partition, following, query)
     headers = data_headers(container, partition, charges.query(page.scanned, len(page.texts)))
     if following is not None:
         headers["x-ms-continuation"] = following.encode()
     if request.flag("x-ms-documentdb-populatequerymetrics"):
-        headers["x-ms-documentdb-query-metrics"] = (
-            f"retrievedDocumentCount={page.scanned};outputDocumentCount={len(page.texts)}"
-        )
+        headers["x-ms-documentdb-query-metrics"] = _metrics(page, elapsed_ms)
     return documents_reply(container, page.texts, headers)
+
+
+def _metrics(page: Page, elapsed_ms: float) -> str:
+    """As ServerSideMetricsTokenizer.cs of azure-cosmos-dotnet-v3 reads it, without the times of single steps."""
+    values = {
+        "totalExecutionTimeInMs": f"{elapsed_ms:.2f}",
+        "retrievedDocumentCount": page.scanned,
+        "retrievedDocumentSize": page.scanned_bytes,
+        "outputDocumentCount": len(page.texts),
+        "outputDocumentSize": sum(map(len, page.texts)),
+    }
+    return ";".join(f"{name}={value}" for name, value in values.items())
 
 
 def _partition_to_read(container: Container, continuation: Continuation | None) -> Partition:
@@ -145,7 +167,7 @@ def _partition_to_read(container: Container, continuation: Continuation | None) 
 
 
 def _in_container(
-    container: Container, partition: Partition, following: Continuation | None
+    container: Container, partition: Partition, following: Continuation | None, query: Query
 ) -> Continuation | None:
     """Where the read of a whole container continues: in this partition, in the next one, or nowhere."""
     if following is not None:
@@ -153,7 +175,9 @@ def _in_container(
     if partition is container.partitions[-1]:
         return None
     next_one = container.partitions[container.partitions.index(partition) + 1]
-    return Continuation(Place((), item_numbers(next_one).start - 1), partition=next_one.number)
+    # The results of a subquery in FROM are numbered anew in each partition.
+    before = item_numbers(next_one).start - 1 if query.source is None else -1
+    return Continuation(Place((), before), partition=next_one.number)
 
 
 def _check_servable(
@@ -167,6 +191,12 @@ def _check_servable(
         planned = plan_of(query, parameters, None if named is None else named.key_range)
         error.details["additionalErrorInfo"] = json.dumps(planned)
         raise error
+
+
+async def _without_items(partition: Partition, scope: ReadScope) -> AsyncIterator[Row]:
+    """What a query without FROM is about: nothing, once, even for a client that asks each physical partition."""
+    if scope.key is not None or not partition.key_range.minimum:
+        yield Row(0, "{}")
 
 
 async def _scan(
@@ -226,12 +256,22 @@ def _resume_filter(request: Request, query: Query) -> ResumeFilter | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("value"), list):
         raise BadRequest("A resumeFilter has to be a JSON object with a 'value' for each key of ORDER BY.")
-    keys = tuple(UNDEFINED if isinstance(key, dict | list) else key for key in found["value"])
+    keys = tuple(_resumed_key(key) for key in found["value"])
     if len(keys) != len(query.order_by):
         raise BadRequest("A resumeFilter has to have a 'value' for each key of ORDER BY.")
     rid = found.get("rid")
     number = None if rid is None else int.from_bytes(raw_resource_id(str(rid))[8:], "little")
     return ResumeFilter(keys, number, bool(found.get("exclude")))
+
+
+def _resumed_key(value: Any) -> Any:
+    """An empty array is undefined, an object the place of an array or object (SqlQueryResumeValue.cs)."""
+    if isinstance(value, dict):
+        try:
+            return ComplexPlace.read(value)
+        except (KeyError, ValueError, TypeError) as error:
+            raise BadRequest(f"A value of the resumeFilter is malformed: {error}.") from error
+    return UNDEFINED if isinstance(value, list) else value
 
 
 def _continuation(request: Request) -> Continuation | None:

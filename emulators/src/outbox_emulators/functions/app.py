@@ -62,7 +62,8 @@ def load_functions(app_directory: Path) -> list[Function]:
     """
     app = _registered_app(_execute(app_directory))
     try:
-        indexed = app.get_functions()
+        with _without_the_librarys_advice():
+            indexed = app.get_functions()
     except ValueError as error:
         raise HostError(f"{SCRIPT} cannot be indexed: {error}") from error
     functions = []
@@ -77,6 +78,21 @@ def load_functions(app_directory: Path) -> list[Function]:
     if not functions:
         raise HostError(f"{app_directory / SCRIPT} has no function with a {TRIGGER}")
     return functions
+
+
+@contextmanager
+def _without_the_librarys_advice() -> Iterator[None]:
+    """Do not show `Auth level is not applied …`, which the real host does not show either."""
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("Auth level is not applied")
+
+    root = logging.getLogger()
+    root.addFilter(is_shown)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_shown)
 
 
 def _execute(app_directory: Path) -> ModuleType:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError
 from azure.cosmos.aio import CosmosClient
 
-from outbox_emulators.functions.errors import HostError, describe, is_transient
+from outbox_emulators.functions.errors import HostError, UnableToStart, describe, is_transient
 from outbox_emulators.functions.settings import Connection, Settings
+from outbox_emulators.functions.transport import client_options
 
 _MANAGED_IDENTITY = "managedidentity"
 
@@ -17,15 +19,16 @@ _MANAGED_IDENTITY = "managedidentity"
 class Connections:
     """One client for each connection, opened at its first use and closed with the stack."""
 
-    def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
+    def __init__(self, settings: Settings, stack: AsyncExitStack, stopping: asyncio.Event) -> None:
         self._settings = settings
+        self._stopping = stopping
         self._stack = stack
         self._clients: dict[str, CosmosClient] = {}
 
     async def client(self, name: str) -> CosmosClient:
         """The client for the connection of that name.
 
-        Raises HostError if it is not set or does not work, AzureError if it may work later.
+        Raises HostError if it is not set, UnableToStart if it is refused, AzureError if it may work later.
         """
         if name not in self._clients:
             client = await self._client(name, self._settings.connection(name))
@@ -35,15 +38,17 @@ class Connections:
                 await client.close()
                 if isinstance(error, AzureError) and is_transient(error):
                     raise
-                raise HostError(f"the connection {name!r} does not work: {describe(error)}") from error
+                raise UnableToStart(f"the connection {name!r} does not work: {describe(error)}") from error
         return self._clients[name]
 
     async def _client(self, name: str, connection: Connection) -> CosmosClient:
+        options = client_options(self._stopping)
         try:
             if connection.connection_string is not None:
-                return CosmosClient.from_connection_string(connection.connection_string)
+                return CosmosClient.from_connection_string(connection.connection_string, **options)
             assert connection.account_endpoint is not None
-            return CosmosClient(connection.account_endpoint, credential=await self._credential(connection))
+            credential = await self._credential(connection)
+            return CosmosClient(connection.account_endpoint, credential=credential, **options)
         except (KeyError, ValueError, TypeError) as error:
             raise HostError(
                 f"the connection {name!r} is not usable ({error}): it must read "

@@ -11,7 +11,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
 from outbox_emulators.functions.connections import Connections
-from outbox_emulators.functions.errors import ContainerMissing, HostError, describe, is_transient
+from outbox_emulators.functions.errors import ContainerMissing, HostError, UnableToStart, describe, is_transient
 from outbox_emulators.functions.trigger import CosmosTrigger
 
 LEASE_PARTITION_KEY = "/id"
@@ -31,7 +31,7 @@ class TriggerContainers:
 async def open_containers(function: str, trigger: CosmosTrigger, connections: Connections) -> TriggerContainers:
     """Raises HostError naming the container that is missing or unsuitable, and the remedy.
 
-    Raises AzureError if the account may answer later.
+    Raises AzureError if the account may answer later, UnableToStart if it refuses.
     """
     account = await connections.client(trigger.connection)
     lease_account = await connections.client(trigger.lease_connection)
@@ -41,7 +41,7 @@ async def open_containers(function: str, trigger: CosmosTrigger, connections: Co
     except AzureError as error:
         if is_transient(error):
             raise
-        raise HostError(f"function {function}: its containers cannot be read: {describe(error)}") from error
+        raise UnableToStart(f"function {function}: its containers cannot be read: {describe(error)}") from error
     if lease_paths not in ([LEASE_PARTITION_KEY], [_GREMLIN_LEASE_PARTITION_KEY]):
         raise HostError(
             f"function {function}: the lease container {trigger.lease_container!r} is partitioned by "

@@ -16,6 +16,10 @@ class ContainerMissing(HostError):
     """The monitored container or the lease container does not exist; the message names it and the remedy."""
 
 
+class UnableToStart(Exception):
+    """A listener cannot start as things are: the host stays up, says so, and tries again."""
+
+
 def is_transient(error: AzureError) -> bool:
     """Whether the same request may succeed later: no connection, a timeout, throttling, a failing service."""
     if isinstance(error, CosmosHttpResponseError):

@@ -67,7 +67,8 @@ class Executor:
             self._status.attempts[lease] = Attempt(retries + 1, str(error))
             retry = RetryContext(retries, policy.max_retry_count, _as_rpc(error))
             delay = next(delays)
-            logger.warning(
+            # The real host says so at Debug too.
+            logger.debug(
                 "Waiting for %.3f s before retrying %s. Next attempt: '%d'. Max retry count: '%d'.",
                 delay,
                 self._function.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
@@ -23,30 +24,32 @@ class PartitionGone(Exception):
 class PartitionRange:
     """A physical partition: the partition key range's id and its bounds in the effective partition key space.
 
-    Or a part of one, after a merge: its id is then `minimum-maximum`, as that of a lease by range in the .NET
-    processor (DocumentServiceLeaseCoreEpk).
+    Or, with `is_part`, a range of effective keys wherever it is held, as a merge leaves it: `part` makes its id.
+    The bounds are equal if they are unknown.
     """
 
     id: str
     minimum: str
     maximum: str
+    is_part: bool = False
 
-    @property
-    def is_part(self) -> bool:
-        return self.id == f"{self.minimum}-{self.maximum}"
+    @classmethod
+    def part(cls, minimum: str, maximum: str) -> PartitionRange:
+        """A range named as the lease of one in the .NET processor (DocumentServiceLeaseCoreEpk)."""
+        return cls(f"{minimum}-{maximum}", minimum, maximum, is_part=True)
 
-    def within(self, others: Sequence[PartitionRange]) -> list[PartitionRange]:
-        """The partitions that have taken this one's place: whole where they are in it, else the common part.
+    def successors(self, partitions: Sequence[PartitionRange]) -> list[PartitionRange]:
+        """What replaces this one, after the service has said that it is gone; `partitions` are in order.
 
-        Source: PartitionSynchronizerCore.HandlePartitionGoneAsync of azure-cosmos-dotnet-v3.
+        As PartitionSynchronizerCore.HandlePartitionGoneAsync of azure-cosmos-dotnet-v3: a partition that is in
+        several becomes these, otherwise its range, even if the partition is still there. A range stays a range,
+        and is divided at the partitions' bounds.
         """
-        found = []
-        for other in others:
-            minimum, maximum = max(self.minimum, other.minimum), min(self.maximum, other.maximum)
-            if minimum < maximum:
-                is_whole = (minimum, maximum) == (other.minimum, other.maximum)
-                found.append(other if is_whole else PartitionRange(f"{minimum}-{maximum}", minimum, maximum))
-        return found
+        found = [each for each in partitions if max(self.minimum, each.minimum) < min(self.maximum, each.maximum)]
+        if not self.is_part:
+            return found if len(found) > 1 else [PartitionRange.part(self.minimum, self.maximum)] * len(found)
+        bounds = [self.minimum, *(each.maximum for each in found[:-1]), self.maximum]
+        return [PartitionRange.part(*pair) for pair in pairwise(bounds)] if found else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,10 @@ class Page:
 
     documents: list[dict[str, Any]]
     continuation: str | None
+
+
+def _is_gone(error: CosmosHttpResponseError) -> bool:
+    return error.status_code == _GONE and error.sub_status in _SPLIT_SUBSTATUSES
 
 
 class ChangeFeed:
@@ -83,6 +90,21 @@ class ChangeFeed:
 
         Raises PartitionGone, and what the SDK raises.
         """
+        try:
+            return await self._read(partition, continuation)
+        except CosmosHttpResponseError as error:
+            if not _is_gone(error):
+                raise
+        # Once more, as the .NET SDK does (PartitionKeyRangeGoneRetryPolicy).
+        try:
+            return await self._read(partition, continuation)
+        except CosmosHttpResponseError as error:
+            if not _is_gone(error):
+                raise
+            self._holders.pop(partition, None)
+            raise PartitionGone(f"the partition of {partition.id} was split or merged") from error
+
+    async def _read(self, partition: PartitionRange, continuation: str | None) -> Page:
         holder = await self._holder(partition)
         # The pages' own token is that of the client's latest response, which may be another partition's.
         answers: list[tuple[str, str]] = []
@@ -91,15 +113,9 @@ class ChangeFeed:
             response_hook=lambda headers, _: answers.append((headers["etag"], headers["x-ms-session-token"])),
         ).by_page()
         documents: list[dict[str, Any]] = []
-        try:
-            async for page in pages:
-                documents = [document async for document in page]
-                break
-        except CosmosHttpResponseError as error:
-            if error.status_code == _GONE and error.sub_status in _SPLIT_SUBSTATUSES:
-                self._holders.pop(partition, None)
-                raise PartitionGone(f"the partition key range {holder} was split or merged") from error
-            raise
+        async for page in pages:
+            documents = [document async for document in page]
+            break
         if not answers:
             return Page(documents, continuation)
         # For a split range, azure-cosmos continues with one of its children, which the session token names.
@@ -113,6 +129,8 @@ class ChangeFeed:
     async def _holder(self, partition: PartitionRange) -> str:
         """The id of the physical partition that holds this one. Raises PartitionGone if there is none."""
         if not partition.is_part:
+            if partition.minimum == partition.maximum:
+                raise PartitionGone(f"the partition key range {partition.id} is unknown")
             return partition.id
         if partition not in self._holders:
             for each in await self.ranges():

@@ -15,6 +15,7 @@ from outbox_emulators.functions.containers import open_containers
 from outbox_emulators.functions.crashing import Crash, Victim, kill_this_process
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.environment import applied, read_local_settings
+from outbox_emulators.functions.errors import UnableToStart
 from outbox_emulators.functions.executor import Executor
 from outbox_emulators.functions.feed import ChangeFeed
 from outbox_emulators.functions.host_json import HostConfiguration
@@ -134,7 +135,7 @@ class Host:
             CosmosTrigger.from_binding(function.name, function.trigger, settings, self._overrides)
             for function in functions
         ]
-        connections = Connections(settings, self._stack)
+        connections = Connections(settings, self._stack, self._stopping)
         for function, trigger in zip(functions, triggers, strict=True):
             listener = self._listener(worker, function, trigger, configuration, connections)
             self._listeners.append(listener)
@@ -176,6 +177,8 @@ class Host:
         )
 
         async def open_source() -> Source:
+            if trigger.start_refused is not None:
+                raise UnableToStart(trigger.start_refused)
             containers = await open_containers(function.name, trigger, connections)
             return Source(
                 LeaseStore(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -29,6 +30,7 @@ INITIALIZED_MARKER = ".info"
 INITIALIZATION_LOCK = ".lock"
 LOCK_TTL_S = 30
 _MODE = "Incremental Feed"
+_OF_PARTITION, _OF_RANGE = 0, 1
 _CONFLICTS = 5
 
 # One in this many deletions of a divided lease fails.
@@ -60,11 +62,21 @@ class Lease:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Lease:
+        """Read a lease of any version (DocumentServiceLeaseConverter).
+
+        Older ones have neither `version` nor `FeedRange`; those of SDK 2 have `PartitionId` for the token.
+        """
         written = document.get("timestamp")
-        bounds = document["FeedRange"]["Range"]
+        bounds = (document.get("FeedRange") or {}).get("Range", {})
+        partition = PartitionRange(
+            document["PartitionId"] if "PartitionId" in document else document["LeaseToken"],
+            bounds.get("min", ""),
+            bounds.get("max", ""),
+            is_part=document.get("version") == _OF_RANGE,
+        )
         return cls(
             id=document["id"],
-            partition=PartitionRange(document["LeaseToken"], bounds["min"], bounds["max"]),
+            partition=partition,
             owner=document.get("Owner"),
             continuation=document.get("ContinuationToken"),
             timestamp=datetime.fromisoformat(written) if written else datetime.fromtimestamp(document["_ts"], UTC),
@@ -75,10 +87,27 @@ class Lease:
     def to_document(self) -> dict[str, Any]:
         return {
             **self.document,
+            **_identity(self.partition),
             "Owner": self.owner,
             "ContinuationToken": self.continuation,
             "timestamp": self.timestamp.isoformat().replace("+00:00", "Z"),
         }
+
+    def located(self, partitions: Sequence[PartitionRange]) -> Lease:
+        """The lease with the bounds of its partition, which older documents do not have."""
+        if self.partition.minimum != self.partition.maximum:
+            return self
+        known = (each for each in partitions if each.id == self.partition.id)
+        return replace(self, partition=next(known, self.partition))
+
+
+def _identity(partition: PartitionRange) -> dict[str, Any]:
+    """What says of which partition a lease is; without bounds if they are unknown."""
+    version = _OF_RANGE if partition.is_part else _OF_PARTITION
+    identity: dict[str, Any] = {"version": version, "LeaseToken": partition.id}
+    if partition.minimum != partition.maximum:
+        identity["FeedRange"] = {"Range": {"min": partition.minimum, "max": partition.maximum}}
+    return identity
 
 
 class LeaseStore:
@@ -155,29 +184,31 @@ class LeaseStore:
             await self._read(lease), lambda current: replace(current, owner=None), expected=self._owner
         )
 
-    async def divide(self, lease: Lease, children: Sequence[PartitionRange]) -> list[Lease]:
-        """Replace the lease of a split or merged partition by one for each child; returns those that were missing.
+    async def divide(
+        self, lease: Lease, children: Sequence[PartitionRange], continuation: str | None
+    ) -> list[Lease]:
+        """Replace the lease of a split or merged partition by one for each child; returns those created here.
 
-        They have no owner. They continue at the parent's checkpoint, as the children continue the parent's numbers
-        (PartitionSynchronizerCore.HandlePartitionGoneAsync). Raises LeaseLost.
+        They have no owner yet, and continue at `continuation`, which was last read, as the children continue the
+        parent's numbers. As in the .NET processor, the owner of the lease is not looked at again
+        (PartitionControllerCore.HandlePartitionGoneAsync).
 
         Now and then, if so drawn, the parent's lease cannot be deleted (azure-cosmos-dotnet-v3 issue 5604). The
         processor releases it then (PartitionControllerCore.ProcessPartitionAsync), and its next owner divides it
         again.
         """
-        parent = await self._read(lease)
-        if parent.owner != self._owner:
-            raise LeaseLost(f"{parent.token} lease token was taken over by owner '{parent.owner}'")
-        created = set()
-        for child in children:
-            if await self._create(self._new_document(child) | {"ContinuationToken": parent.continuation}):
-                created.add(child.id)
+        created = [
+            await self._create(self._new_document(child) | {"ContinuationToken": continuation})
+            for child in children
+        ]
         if self._parents_left is not None and self._parents_left.randrange(_DIVISIONS_A_PARENT_LEFT) == 0:
             self._edges.met(Edge.PARENT_LEASE_LEFT)
-            await self.release(parent)
+            with suppress(LeaseLost):
+                await self.release(lease)
         else:
-            await self._container.delete_item(parent.id, partition_key=self._partition_key_of(parent))
-        return [each for each in await self.all() if each.token in created]
+            with suppress(CosmosResourceNotFoundError):
+                await self._container.delete_item(lease.id, partition_key=self._partition_key_of(lease))
+        return [Lease.from_document(document) for document in created if document is not None]
 
     async def _update(
         self,
@@ -246,25 +277,26 @@ class LeaseStore:
             return  # It has expired, and another host may hold it now.
 
     async def _create_missing(self, ranges: Sequence[PartitionRange]) -> None:
-        present = {lease.token for lease in await self.all()}
-        for partition_range in ranges:
-            if partition_range.id not in present:
-                await self._create(self._new_document(partition_range))
+        """A lease by range at either end of a partition means that others cover the rest of it."""
+        partitions = [lease.partition for lease in await self.all()]
+        present = {each.id for each in partitions if not each.is_part}
+        ends = {("from", each.minimum) for each in partitions if each.is_part}
+        ends |= {("to", each.maximum) for each in partitions if each.is_part}
+        for each in ranges:
+            if each.id not in present and not ends & {("from", each.minimum), ("to", each.maximum)}:
+                await self._create(self._new_document(each))
 
-    async def _create(self, document: dict[str, Any]) -> bool:
-        """Create a document; returns False if another host has created it."""
+    async def _create(self, document: dict[str, Any]) -> Mapping[str, Any] | None:
+        """The document as stored, or None if another host has created it."""
         try:
-            await self._container.create_item(self._with_partition_key(document))
+            return await self._container.create_item(self._with_partition_key(document))
         except CosmosResourceExistsError:
-            return False
-        return True
+            return None
 
     def _new_document(self, partition_range: PartitionRange) -> dict[str, Any]:
         return {
             "id": self._prefix + PREFIX_SEPARATOR + partition_range.id,
-            "version": 0,
-            "LeaseToken": partition_range.id,
-            "FeedRange": {"Range": {"min": partition_range.minimum, "max": partition_range.maximum}},
+            **_identity(partition_range),
             "Owner": None,
             "ContinuationToken": None,
             "properties": {},

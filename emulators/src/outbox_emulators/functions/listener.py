@@ -209,11 +209,13 @@ class Listener:
 
     async def _acquire(self, source: Source, lease: Lease) -> bool:
         try:
+            if lease.partition.minimum == lease.partition.maximum:
+                lease = lease.located(await source.feed.ranges())
             acquired = await source.store.acquire(lease)
         except LeaseLost as lost:
             logger.info("Lease %s was not acquired: %s", lease.token, lost)
             return False
-        logger.info("Lease %s was acquired to start processing.", lease.token)
+        logger.debug("Lease %s was acquired to start processing.", lease.token)
         processor = self._processor(acquired, source)
         self._processors[lease.token] = processor
         self._running[lease.token] = asyncio.create_task(
@@ -266,27 +268,29 @@ class Listener:
         return False
 
     async def _divide(self, source: Source, processor: PartitionProcessor) -> None:
-        """Process what took a partition's place by a split or merge.
+        """Process what replaces a partition after a split or merge.
 
-        A lease whose partition is still there is given up, as after any error. If this fails, the lease is left to
-        expire, and its next owner tries again (PartitionControllerCore.HandlePartitionGoneAsync).
+        A range that merely moved to another partition is given up, as after any error. If this fails, the lease is
+        left to expire, and its next owner tries again (PartitionControllerCore.HandlePartitionGoneAsync).
         """
         lease = processor.lease
         try:
-            children = lease.partition.within(await source.feed.ranges())
-            if lease.partition in children:
+            children = lease.partition.successors(await source.feed.ranges())
+            if not children:
+                logger.warning("Lease %s is gone, and nothing has replaced its partition", lease.token)
+            if not children or lease.partition in children:
                 await self._release(source, lease.token, processor, given_up=True)
                 return
-            for child in await source.store.divide(lease, children):
+            for child in await source.store.divide(lease, children, processor.continuation):
                 await self._take(source, child)
-        except (LeaseLost, AzureError) as error:
+        except AzureError as error:
             self._status.last_error = describe(error)
             logger.warning("Lease %s could not be divided: %s", lease.token, describe(error))
 
     async def _release(self, source: Source, token: str, processor: PartitionProcessor, *, given_up: bool) -> None:
         try:
             await source.store.release(processor.lease)
-            logger.info("Lease %s was released.", token)
+            logger.debug("Lease %s was released.", token)
             if given_up:
                 self._edges.met(Edge.LEASE_GIVEN_UP)
         except LeaseLost:

@@ -43,6 +43,8 @@ class PartitionProcessor:
         edges: Edges,
     ) -> None:
         self.lease = lease
+        self.continuation = lease.continuation
+        """Of the page that was last read, whether or not it was processed."""
         self.polled = asyncio.Event()
         self._store = store
         self._feed = feed
@@ -76,11 +78,10 @@ class PartitionProcessor:
             raise self._lost
 
     async def _process(self) -> None:
-        continuation = self.lease.continuation
         while not self._ending.is_set():
-            page = await self._feed.read(self.lease.partition, continuation)
+            page = await self._feed.read(self.lease.partition, self.continuation)
             self.polled.set()
-            continuation = page.continuation
+            self.continuation = page.continuation
             if not page.documents:
                 await pause(self._poll_delay_s, until=self._ending)
             elif not self._ending.is_set():

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from azure.core.exceptions import AzureError
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
-from outbox_emulators.functions.errors import ContainerMissing, HostError, describe
+from outbox_emulators.functions.errors import ContainerMissing, HostError, UnableToStart, describe
 from outbox_emulators.functions.pause import pause
 from outbox_emulators.functions.retries import UNLIMITED, RetryPolicy
 from outbox_emulators.functions.status import FunctionStatus
@@ -63,6 +63,8 @@ class Startup:
                 except CosmosResourceNotFoundError as error:
                     self._unable(f"a container does not exist: {describe(error)}")
                     await self._never()
+                except UnableToStart as error:
+                    self._unable(str(error))
                 except AzureError as error:
                     self._unable(describe(error))
                 self.settled.set()

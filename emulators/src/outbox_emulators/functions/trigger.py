@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from outbox_emulators.functions.errors import HostError
@@ -17,6 +19,10 @@ DEFAULT_LEASE_EXPIRATION_MS = 60_000
 DEFAULT_LEASE_CONTAINER = "leases"
 DEFAULT_CONNECTION = "CosmosDB"
 
+_UNSPECIFIED = (
+    "startFromTime is {!r}: StartTime cannot have DateTimeKind.Unspecified. "
+    "Write a zone, as in 2021-02-16T14:19:29Z"
+)
 _EXPRESSIONS = (
     "databaseName",
     "containerName",
@@ -47,7 +53,10 @@ class LeaseOverrides:
 
 @dataclass(frozen=True, slots=True)
 class CosmosTrigger:
-    """A trigger with its expressions resolved. `start_from` is "Beginning", "Now" or a moment in UTC."""
+    """A trigger with its expressions resolved. `start_from` is "Beginning", "Now" or a moment in UTC.
+
+    `start_refused` says why the processor cannot start from the time that is set; None if it can.
+    """
 
     connection: str
     database: str
@@ -61,6 +70,7 @@ class CosmosTrigger:
     max_items_per_invocation: int | None
     start_from: str | datetime
     timings: LeaseTimings
+    start_refused: str | None = None
 
     @classmethod
     def from_binding(
@@ -70,6 +80,8 @@ class CosmosTrigger:
         text = _resolved(function, binding, settings)
         numbers = _Numbers(function, binding)
         connection = str(binding.get("connection") or DEFAULT_CONNECTION)
+        start_from = _start_from(function, _flag(binding.get("startFromBeginning")), text["startFromTime"])
+        is_unspecified = isinstance(start_from, datetime) and start_from.tzinfo is None
         trigger = cls(
             connection=connection,
             database=text["databaseName"],
@@ -81,7 +93,7 @@ class CosmosTrigger:
             create_lease_container=_flag(binding.get("createLeaseContainerIfNotExists")),
             feed_poll_delay_s=numbers.positive("feedPollDelay", DEFAULT_FEED_POLL_DELAY_MS) / 1_000,
             max_items_per_invocation=numbers.positive("maxItemsPerInvocation", 0) or None,
-            start_from=_start_from(function, _flag(binding.get("startFromBeginning")), text["startFromTime"]),
+            start_from=start_from if isinstance(start_from, str) else start_from.astimezone(UTC),
             timings=LeaseTimings(
                 (overrides.acquire_ms or numbers.positive("leaseAcquireInterval", DEFAULT_LEASE_ACQUIRE_MS))
                 / 1_000,
@@ -92,6 +104,7 @@ class CosmosTrigger:
                 )
                 / 1_000,
             ),
+            start_refused=_UNSPECIFIED.format(text["startFromTime"]) if is_unspecified else None,
         )
         trigger._check(function)
         return trigger
@@ -137,14 +150,14 @@ def _flag(value: object) -> bool:
 
 
 def _start_from(function: str, from_beginning: bool, from_time: str) -> str | datetime:
+    """As the extension reads it with DateTime.TryParse: without a zone, the moment has none either."""
     if not from_time:
         return "Beginning" if from_beginning else "Now"
     if from_beginning:
         raise HostError(f"function {function}: only one of startFromBeginning and startFromTime can be used")
-    try:
-        moment = datetime.fromisoformat(from_time)
-    except ValueError:
-        raise HostError(
-            f"function {function}: startFromTime is {from_time!r}; write ISO 8601 in UTC, as 2021-02-16T14:19:29Z"
-        ) from None
-    return moment.astimezone(UTC)
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError):
+            return read(from_time)
+    raise HostError(
+        f"function {function}: startFromTime is {from_time!r}; write ISO 8601 in UTC, as 2021-02-16T14:19:29Z"
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from outbox_emulators.servicebus.message import Message, Property
-from outbox_emulators.servicebus.sql import EvaluationError, SqlAction, SqlExpression
+from outbox_emulators.servicebus.sql import EvaluationError, SqlAction, SqlExpression, spellings
 
 
 class Filter(Protocol):
@@ -46,7 +46,7 @@ CORRELATION_PROPERTIES: dict[str, Property] = {
 
 @dataclass(frozen=True, slots=True)
 class CorrelationFilter:
-    """Takes messages whose properties equal, case included, all that are given."""
+    """Takes messages whose properties equal all that are given; case counts in values, not in names."""
 
     system: Mapping[Property, str]
     user: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +58,10 @@ class CorrelationFilter:
         if not self.user:
             return True
         properties = message.application_properties
-        return all(name in properties and _equal(properties[name], wanted) for name, wanted in self.user.items())
+        return all(
+            any(_equal(properties[each], wanted) for each in spellings(properties, name)[:1])
+            for name, wanted in self.user.items()
+        )
 
 
 def _equal(value: Any, wanted: Any) -> bool:

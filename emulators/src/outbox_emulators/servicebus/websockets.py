@@ -1,8 +1,9 @@
 """AMQP over WebSockets, for clients behind firewalls that let only HTTPS through.
 
-The path and the subprotocol are those that the service's clients ask for (`Constants` of @azure/core-amqp,
-`_pyamqp/constants.py` of azure-servicebus). The bytes in binary messages are those of a plain connection; where a
-message ends has no meaning (OASIS AMQP WebSocket binding, section 2.2).
+The path and the subprotocols are those that the service's clients ask for (`Constants` of @azure/core-amqp,
+`_pyamqp/constants.py` of azure-servicebus; `amqp` is that of Microsoft.Azure.Amqp, of .NET's clients). The bytes
+in binary messages are those of a plain connection; where a message ends has no meaning (OASIS AMQP WebSocket
+binding, section 2.2).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from aiohttp import WSCloseCode, WSMsgType, web
 
 PATH = "/$servicebus/websocket"
-SUBPROTOCOL = "AMQPWSB10"
+SUBPROTOCOLS = ("AMQPWSB10", "amqp")
 
 _LARGEST_PENDING_BYTES = 256 * 1024
 _CLOSE_TIMEOUT_S = 1.0
@@ -33,13 +34,13 @@ class WebSockets:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer one client until it goes, or the broker lets go of it."""
         socket = web.WebSocketResponse(
-            protocols=(SUBPROTOCOL,), max_msg_size=0, compress=False, timeout=_CLOSE_TIMEOUT_S
+            protocols=SUBPROTOCOLS, max_msg_size=0, compress=False, timeout=_CLOSE_TIMEOUT_S
         )
         if not socket.can_prepare(request):
             raise web.HTTPBadRequest(text="This address is for WebSockets only.")
         await socket.prepare(request)
-        if socket.ws_protocol != SUBPROTOCOL:
-            reason = f"The subprotocol {SUBPROTOCOL} is needed."
+        if socket.ws_protocol not in SUBPROTOCOLS:
+            reason = f"The subprotocol {' or '.join(SUBPROTOCOLS)} is needed."
             await socket.close(code=WSCloseCode.PROTOCOL_ERROR, message=reason.encode())
             return socket
         if request.transport is not None:

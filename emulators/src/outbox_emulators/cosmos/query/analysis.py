@@ -24,13 +24,13 @@ Path = tuple[str, ...]
 
 def required_values(query: Query, parameters: Parameters) -> dict[Path, Any]:
     """Properties that must equal a given value for an item to match, from the AND-ed parts of WHERE."""
-    if query.where is None:
+    if query.where is None or query.source is not None or query.hides_item:
         return {}
     required = {}
     for part in _conjuncts(query.where.expression):
         if isinstance(part, Binary) and part.operator == "=":
             for one, other in ((part.left, part.right), (part.right, part.left)):
-                path = property_path(one)
+                path = property_path(one, query)
                 if path and isinstance(other, Literal):
                     required[path] = other.value
                 elif path and isinstance(other, Parameter):
@@ -38,13 +38,13 @@ def required_values(query: Query, parameters: Parameters) -> dict[Path, Any]:
     return required
 
 
-def property_path(expression: Expression) -> Path | None:
+def property_path(expression: Expression, query: Query) -> Path | None:
     """("a", "b") for `c.a.b`; None if it is not a property of the item."""
     match expression:
-        case Name():
+        case Name(name) if name == query.alias:
             return ()
         case Member(of, Literal(str() as key)):
-            above = property_path(of)
+            above = property_path(of, query)
             return None if above is None else (*above, key)
     return None
 
@@ -54,7 +54,9 @@ def check_sortable(query: Query, definition: Mapping[str, Any]) -> None:
 
     Source: https://learn.microsoft.com/azure/cosmos-db/index-policy#composite-indexes.
     """
-    paths = [property_path(key.value.expression) for key in query.order_by]
+    if query.source is not None:
+        return
+    paths = [property_path(key.value.expression, query) for key in query.order_by]
     if any(not path for path in paths):
         raise BadRequest("Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a path.")
     if len(paths) < 2:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.query.syntax import Call, Expression, Name, Query, Sourced
+from outbox_emulators.cosmos.query.syntax import Call, Expression, Name, Query, Sourced, Subquery
 
 
-def check_query(query: Query) -> None:
-    """Raise BadRequest for what cannot be resolved, or cannot stand together."""
+def check_query(query: Query, around: frozenset[str] | None = None) -> None:
+    """Raise BadRequest for what cannot be resolved, or cannot stand together.
+
+    `around` has the names of the query that this one is a subquery of.
+    """
     if query.selects_all:
         _check_everything(query)
-    _check_names(query)
+    _check_names(query, around)
     filters = [key.value for key in query.order_by] + [*query.group_by, *([query.where] if query.where else [])]
     for source in filters:
         if any(isinstance(node, Call) and node.is_aggregate for node in source.expression.walk()):
@@ -22,11 +25,11 @@ def check_query(query: Query) -> None:
     if query.group_by or query.aggregates:
         grouped = [source.expression for source in query.group_by]
         for source in query.selected:
-            _check_grouped(source.expression, grouped)
+            _check_grouped(source.expression, grouped, around or frozenset())
 
 
 def _check_everything(query: Query) -> None:
-    if query.alias is None:
+    if not query.has_from:
         raise BadRequest("Syntax error: 'SELECT *' needs a FROM clause.")
     if query.group_by:
         raise BadRequest("'SELECT *' is not allowed with GROUP BY.")
@@ -34,34 +37,41 @@ def _check_everything(query: Query) -> None:
         raise BadRequest("'SELECT *' is only valid with a single input set.")
 
 
-def _check_names(query: Query) -> None:
-    known = {query.alias} if query.alias is not None else set()
+def _check_names(query: Query, around: frozenset[str] | None) -> None:
+    outer = around or frozenset()
+    if query.source is not None:
+        check_query(query.source.query, around)
+    elif around is not None and query.container is not None and query.container not in outer:
+        raise BadRequest(f"Identifier '{query.container}' could not be resolved.")
+    own = {query.alias} if query.alias is not None else set()
     for number, join in enumerate(query.joins):
-        _resolve(join.array, known)
+        _resolve(join.array, outer | own)
         if number == 0 and query.hides_item:
-            known = set()
-        if join.alias in known:
+            own = set()
+        if join.alias in own:
             raise BadRequest(f"The input alias '{join.alias}' is specified more than once in the FROM clause.")
-        known.add(join.alias)
+        own.add(join.alias)
     sources = [key.value for key in query.order_by] + [*query.group_by, *query.selected]
     for source in [*sources, *([query.where] if query.where else [])]:
-        _resolve(source, known)
+        _resolve(source, outer | own)
 
 
-def _resolve(source: Sourced, known: Collection[str]) -> None:
+def _resolve(source: Sourced, known: frozenset[str]) -> None:
     for node in source.expression.walk():
         if isinstance(node, Name) and node.name not in known:
             raise BadRequest(f"Identifier '{node.name}' could not be resolved.")
+        if isinstance(node, Subquery):
+            check_query(node.query, known)
 
 
-def _check_grouped(expression: Expression, grouped: Collection[Expression]) -> None:
-    """Every property has to be grouped by, or within an aggregate."""
+def _check_grouped(expression: Expression, grouped: Collection[Expression], around: frozenset[str]) -> None:
+    """Every property has to be grouped by, or within an aggregate, or of the query around this one."""
     if expression in grouped or (isinstance(expression, Call) and expression.is_aggregate):
         return
-    if isinstance(expression, Name):
+    if isinstance(expression, Name) and expression.name not in around:
         raise BadRequest(
             f"Property reference '{expression.name}' is invalid in the select list because it is not contained in "
             "either an aggregate function or the GROUP BY clause."
         )
     for child in expression.children():
-        _check_grouped(child, grouped)
+        _check_grouped(child, grouped, around)

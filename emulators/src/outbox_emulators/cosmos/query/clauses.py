@@ -9,8 +9,9 @@ from lark.tree import Meta
 
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.query.checks import check_query
-from outbox_emulators.cosmos.query.expressions import ExpressionBuilder, identifier
+from outbox_emulators.cosmos.query.expressions import ExpressionBuilder, identifier, string
 from outbox_emulators.cosmos.query.syntax import (
+    ArrayLiteral,
     Column,
     Expression,
     Join,
@@ -20,6 +21,8 @@ from outbox_emulators.cosmos.query.syntax import (
     Query,
     SortKey,
     Sourced,
+    SourcedQuery,
+    Subquery,
 )
 
 
@@ -27,7 +30,12 @@ class QueryBuilder(ExpressionBuilder):
     """Turns the parse trees of queries, and of patches' conditions, into syntax."""
 
     @v_args(inline=True)
-    def query(
+    def query(self, query: Query) -> Query:
+        check_query(query)
+        return query
+
+    @v_args(inline=True)
+    def select(
         self,
         distinct: Any,
         top: Any,
@@ -39,7 +47,7 @@ class QueryBuilder(ExpressionBuilder):
         page: Any,
     ) -> Query:
         offset, limit = page or (None, None)
-        query = Query(
+        return Query(
             **(origin or {"alias": None, "from_text": ""}),
             **projection,
             distinct=distinct is not None,
@@ -50,12 +58,10 @@ class QueryBuilder(ExpressionBuilder):
             offset=offset,
             limit=limit,
         )
-        check_query(query)
-        return query
 
     @v_args(inline=True)
     def condition(self, origin: dict[str, Any], where: Sourced) -> tuple[str, Sourced]:
-        if origin["joins"]:
+        if origin["joins"] or origin.get("source"):
             raise BadRequest("Syntax error: a patch's condition can only be about the item.")
         return origin["alias"], where
 
@@ -93,22 +99,61 @@ class QueryBuilder(ExpressionBuilder):
 
     @v_args(inline=True)
     def from_alias(self, name: Token) -> dict[str, Any]:
-        return {"alias": identifier(name)}
+        return {"alias": identifier(name), "container": str(name)}
 
     @v_args(inline=True)
-    def from_aliased(self, _: Token, alias: Token) -> dict[str, Any]:
-        return {"alias": identifier(alias)}
+    def from_aliased(self, name: Token, alias: Token) -> dict[str, Any]:
+        return {"alias": identifier(alias), "container": identifier(name)}
+
+    @v_args(inline=True)
+    def from_path(self, path: Expression, alias: Token | None = None) -> dict[str, Any]:
+        """`FROM c.path`: the property, once for each item that has it."""
+        name = _natural_name(path) if alias is None else identifier(alias)
+        if name is None:
+            raise BadRequest("Syntax error: FROM needs an alias for an element of an array.")
+        # The elements of an array literal leave out what is undefined.
+        whole = Sourced(ArrayLiteral((path,)), "")
+        root = next(node.name for node in path.walk() if isinstance(node, Name))
+        return {"alias": root, "container": root, "hides_item": True, "joins": (Join(name, whole),)}
+
+    @v_args(inline=True)
+    def path(self, name: Token, *steps: Expression) -> Expression:
+        found: Expression = Name(identifier(name))
+        for step in steps:
+            found = Member(found, step)
+        return found
+
+    @v_args(inline=True)
+    def step(self, key: Token) -> Expression:
+        if key.type == "NUMBER":
+            return Literal(int(key))
+        return Literal(string(key) if key.type == "STRING" else identifier(key))
+
+    @v_args(inline=True, meta=True)
+    def from_subquery(self, meta: Meta, query: Query, alias: Token | None = None) -> dict[str, Any]:
+        text = self._source(meta)
+        text = text[text.index("(") + 1 : text.rindex(")")]
+        return {"alias": None if alias is None else identifier(alias), "source": SourcedQuery(query, text)}
 
     @v_args(inline=True)
     def from_elements(self, alias: Token, array: Sourced) -> dict[str, Any]:
         names = [node.name for node in array.expression.walk() if isinstance(node, Name)]
         if not names:
             raise BadRequest("Syntax error: FROM … IN needs a property of the container's items.")
-        return {"alias": names[0], "hides_item": True, "joins": (Join(identifier(alias), array),)}
+        return {
+            "alias": names[0],
+            "container": names[0],
+            "hides_item": True,
+            "joins": (Join(identifier(alias), array),),
+        }
 
     @v_args(inline=True)
     def join(self, alias: Token, array: Sourced) -> Join:
         return Join(identifier(alias), array)
+
+    @v_args(inline=True, meta=True)
+    def join_subquery(self, meta: Meta, query: Query, alias: Token) -> Join:
+        return Join(identifier(alias), Sourced(Subquery("rows", query), self._source(meta)))
 
     def group_by(self, children: list[Sourced]) -> list[Sourced]:
         return children

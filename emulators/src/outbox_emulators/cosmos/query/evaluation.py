@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.query.functions import FUNCTIONS
+from outbox_emulators.cosmos.query.functions import FUNCTIONS, Function
 from outbox_emulators.cosmos.query.syntax import (
     ArrayLiteral,
     Between,
@@ -26,11 +26,15 @@ from outbox_emulators.cosmos.query.syntax import (
     Name,
     ObjectLiteral,
     Parameter,
+    Subquery,
     Unary,
 )
 from outbox_emulators.cosmos.query.values import UNDEFINED, Kind, equal, kind_of, order
 
 Parameters = Mapping[str, Any]
+
+
+Evaluator = Callable[["Scope"], Any]
 
 
 @dataclass(slots=True)
@@ -41,9 +45,10 @@ class Scope:
     joined: dict[str, Any] = field(default_factory=dict)
     """The elements of arrays, by the names that JOIN gives them."""
     aggregates: dict[Call, Any] = field(default_factory=dict)
-
-
-Evaluator = Callable[[Scope], Any]
+    moment: int = 0
+    """The time of the query, in ticks of 100 ns since 1970."""
+    subqueries: Mapping[int, Evaluator] = field(default_factory=dict)
+    """What each subquery of the query is worth, by the identity of its expression."""
 
 
 def compile_expression(expression: Expression, parameters: Parameters) -> Evaluator:
@@ -58,6 +63,8 @@ def compile_expression(expression: Expression, parameters: Parameters) -> Evalua
             return lambda scope: scope.joined.get(alias, scope.item)
         case Call() if expression.is_aggregate:
             return lambda scope: scope.aggregates[expression]
+        case Subquery():
+            return lambda scope: scope.subqueries[id(expression)](scope)
         case In(needle, choices) if all(isinstance(choice, Literal | Parameter) for choice in choices):
             constants = [compile_expression(choice, parameters)(Scope()) for choice in choices]
             return _in_constants(compile_expression(needle, parameters), constants)
@@ -92,13 +99,19 @@ def _combine(expression: Expression, children: Sequence[Evaluator]) -> Evaluator
         case Like(escape=escape):
             return _like(children[0], children[1], escape)
         case Call(name):
-            function = FUNCTIONS[name].call
-            return lambda scope: function(*[child(scope) for child in children])
+            return _call(FUNCTIONS[name], children)
         case ObjectLiteral(members):
             return _object([key for key, _ in members], children)
         case ArrayLiteral():
             return lambda scope: [value for child in children if (value := child(scope)) is not UNDEFINED]
     raise BadRequest(f"{type(expression).__name__} is not supported in a query.")
+
+
+def _call(function: Function, arguments: Sequence[Evaluator]) -> Evaluator:
+    call = function.call
+    if function.needs_moment:
+        return lambda scope: call(scope.moment, *[argument(scope) for argument in arguments])
+    return lambda scope: call(*[argument(scope) for argument in arguments])
 
 
 def _member(of: Evaluator, key: Evaluator) -> Evaluator:
@@ -124,7 +137,11 @@ def _unary(symbol: str, operand: Evaluator) -> Evaluator:
             return UNDEFINED
         return -value if symbol == "-" else value
 
-    return negate if symbol == "NOT" else signed
+    def complement(scope: Scope) -> Any:
+        value = operand(scope)
+        return ~_int32(value) if kind_of(value) is Kind.NUMBER else UNDEFINED
+
+    return {"NOT": negate, "~": complement}.get(symbol, signed)
 
 
 def _binary(symbol: str, left: Evaluator, right: Evaluator) -> Evaluator:
@@ -262,6 +279,19 @@ def _object(keys: Sequence[str], values: Sequence[Evaluator]) -> Evaluator:
     return evaluate
 
 
+def _int32(number: float) -> int:
+    """A number as JavaScript's bitwise operators see it, and so the service's: 32 bits with a sign."""
+    return (int(number) + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def _on_int32(function: Callable[[int, int], int]) -> Callable[[Any, Any], Any]:
+    return lambda left, right: _int32(function(_int32(left), _int32(right)))
+
+
+def _shift_unsigned(left: Any, right: Any) -> int:
+    return (_int32(left) % (1 << 32)) >> (_int32(right) % 32)
+
+
 def _divide(left: Any, right: Any) -> Any:
     if isinstance(left, int) and isinstance(right, int) and left % right == 0:
         return left // right
@@ -287,4 +317,10 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "/": _divide,
     "%": _remainder,
+    "&": _on_int32(operator.and_),
+    "|": _on_int32(operator.or_),
+    "^": _on_int32(operator.xor),
+    "<<": _on_int32(lambda left, right: left << right % 32),
+    ">>": _on_int32(lambda left, right: left >> right % 32),
+    ">>>": _shift_unsigned,
 }

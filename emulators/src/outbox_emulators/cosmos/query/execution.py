@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
+import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +19,17 @@ import orjson
 
 from outbox_emulators.cosmos import jsontext
 from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression, parameter
+from outbox_emulators.cosmos.query.complex_values import ComplexPlace
+from outbox_emulators.cosmos.query.counts import count
+from outbox_emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression
 from outbox_emulators.cosmos.query.grouping import Grouping
 from outbox_emulators.cosmos.query.joining import joined
-from outbox_emulators.cosmos.query.syntax import Expression, Literal, Name, ObjectLiteral, Parameter, Query
-from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, load, sort_order
+from outbox_emulators.cosmos.query.subqueries import compile_subqueries
+from outbox_emulators.cosmos.query.syntax import Expression, Name, ObjectLiteral, Query
+from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, load, sort_key, sort_order
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
+_TICKS_A_SECOND = 10_000_000
 
 _Projection = Callable[[Scope, "Row"], str | None]
 
@@ -63,7 +69,7 @@ class Continuation:
     partition: int | None = None
 
     def encode(self) -> str:
-        keys = [[] if key is UNDEFINED else [key] for key in self.place.keys]
+        keys = [_encoded(key) for key in self.place.keys]
         place = [keys, self.place.number, self.place.index]
         state = jsontext.dump([*place, self.skipped, self.taken, self.partition])
         return base64.urlsafe_b64encode(state.encode()).decode()
@@ -73,19 +79,37 @@ class Continuation:
         """Raises BadRequest if the text was not made by `encode`."""
         try:
             keys, number, index, skipped, taken, partition = orjson.loads(base64.urlsafe_b64decode(text))
-            place = Place(tuple(key[0] if key else UNDEFINED for key in keys), int(number), int(index))
+            place = Place(tuple(_decoded(key) for key in keys), int(number), int(index))
             return cls(place, int(skipped), int(taken), None if partition is None else int(partition))
         except (ValueError, TypeError, binascii.Error) as error:
             raise BadRequest("The continuation token is malformed.") from error
 
 
+def _encoded(key: Any) -> list[Any]:
+    if isinstance(key, ComplexPlace):
+        return [key.type, f"{key.hash:x}"]
+    return [] if key is UNDEFINED else [key]
+
+
+def _decoded(parts: list[Any]) -> Any:
+    match parts:
+        case []:
+            return UNDEFINED
+        case [value]:
+            return value
+        case ["array" | "object" as kind, str(digits)]:
+            return ComplexPlace(kind, int(digits, 16))
+    raise ValueError(f"{parts} is no sort key")
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Results as JSON texts; a continuation if there may be more; how many items were examined."""
+    """Results as JSON texts; a continuation if there may be more; the number and size of the items examined."""
 
     texts: list[str]
     continuation: Continuation | None
     scanned: int
+    scanned_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,33 +129,51 @@ class ResumeFilter:
 class Execution:
     """One query with its parameters, ready to run."""
 
-    def __init__(self, query: Query, parameters: Parameters, resume: ResumeFilter | None = None) -> None:
+    def __init__(
+        self,
+        query: Query,
+        parameters: Parameters,
+        resume: ResumeFilter | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """Raises BadRequest if a parameter is missing."""
         self._query = query
+        self._moment = int(clock() * _TICKS_A_SECOND)
         self._resume = resume
+        self._source = None if query.source is None else Execution(query.source.query, parameters, clock=clock)
+        self._subqueries = compile_subqueries(query.expressions, parameters)
         self._where = None if query.where is None else compile_expression(query.where.expression, parameters)
         self._project = _projection(query, parameters)
         self._keys = [compile_expression(key.value.expression, parameters) for key in query.order_by]
         self._joins = [(join.alias, compile_expression(join.array.expression, parameters)) for join in query.joins]
         self._grouping = Grouping(query, parameters) if query.group_by or query.aggregates else None
-        self._skip = _count(query.offset, parameters) or 0
-        top, limit = _count(query.top, parameters), _count(query.limit, parameters)
+        self._skip = count(query.offset, parameters) or 0
+        top, limit = count(query.top, parameters), count(query.limit, parameters)
         self._take = min((each for each in (top, limit) if each is not None), default=None)
 
     @property
     def resumes_in_order(self) -> bool:
         """Whether the stream may start after the continuation's item."""
-        return not (self._keys or self._query.distinct or self._grouping or self._joins)
+        return not (self._keys or self._query.distinct or self._grouping or self._joins or self._source)
 
-    async def page(self, rows: AsyncIterator[Row], size: int, continuation: Continuation | None) -> Page:
+    async def page(
+        self,
+        rows: AsyncIterator[Row],
+        size: int,
+        continuation: Continuation | None,
+        max_bytes: int = MAX_PAGE_BYTES,
+    ) -> Page:
         """Up to `size` results after the continuation."""
-        collector = _Collector(self, size, continuation)
+        collector = _Collector(self, size, max_bytes, continuation)
+        if self._source is not None:
+            rows = self._source.rows(rows)
         if self._grouping is not None:
             return await self._grouped(rows, collector, self._grouping)
         if self._keys:
             return await self._sorted(rows, collector)
         async for row in rows:
-            collector.scanned += 1
+            collector.examine(row)
             if not all(
                 collector.offer(Place((), row.number, index), self._project(scope, row))
                 for index, scope in self._matching(row)
@@ -139,13 +181,19 @@ class Execution:
                 break
         return collector.page()
 
+    async def rows(self, rows: AsyncIterator[Row]) -> AsyncIterator[Row]:
+        """All results, as what the query around this one is about: `FROM (SELECT …)`."""
+        page = await self.page(rows, sys.maxsize, None, sys.maxsize)
+        for number, text in enumerate(page.texts):
+            yield Row(number, text)
+
     async def _sorted(self, rows: AsyncIterator[Row], collector: _Collector) -> Page:
         by_place = functools.cmp_to_key(self.compare)
         results: list[tuple[Place, str | None]] = []
         async for row in rows:
-            collector.scanned += 1
+            collector.examine(row)
             for index, scope in self._matching(row):
-                place = Place(tuple(key(scope) for key in self._keys), row.number, index)
+                place = Place(tuple(sort_key(key(scope)) for key in self._keys), row.number, index)
                 results.append((place, self._project(scope, row)))
         results.sort(key=lambda result: by_place(result[0]))
         for place, text in results:
@@ -154,9 +202,9 @@ class Execution:
         return collector.page()
 
     async def _grouped(self, rows: AsyncIterator[Row], collector: _Collector, grouping: Grouping) -> Page:
-        groups = grouping.start()
+        groups = grouping.start(self._scope(UNDEFINED))
         async for row in rows:
-            collector.scanned += 1
+            collector.examine(row)
             for _, scope in self._matching(row):
                 groups.add(scope)
         for number, scope in enumerate(groups.results()):
@@ -166,9 +214,12 @@ class Execution:
 
     def _matching(self, row: Row) -> Iterator[tuple[int, Scope]]:
         """The item, once for each combination of the elements that are joined, if it meets WHERE."""
-        for index, scope in enumerate(joined(Scope(load(row.text)), self._joins)):
+        for index, scope in enumerate(joined(self._scope(load(row.text)), self._joins)):
             if self._where is None or self._where(scope) is True:
                 yield index, scope
+
+    def _scope(self, item: Any) -> Scope:
+        return Scope(item, moment=self._moment, subqueries=self._subqueries)
 
     def _follows(self, place: Place) -> bool:
         """Whether the client has not had this result yet."""
@@ -202,9 +253,10 @@ class Execution:
 class _Collector:
     """Fills one page: skips the results of earlier pages, and applies OFFSET, LIMIT, TOP and DISTINCT."""
 
-    def __init__(self, execution: Execution, size: int, continuation: Continuation | None) -> None:
+    def __init__(self, execution: Execution, size: int, max_bytes: int, continuation: Continuation | None) -> None:
         self._execution = execution
         self._size = size
+        self._max_bytes = max_bytes
         self._after = None if continuation is None else continuation.place
         self._skipped = 0 if continuation is None else continuation.skipped
         self._taken = 0 if continuation is None else continuation.taken
@@ -213,7 +265,12 @@ class _Collector:
         self._bytes = 0
         self._last: Place | None = None
         self._more = False
-        self.scanned = 0
+        self._scanned = 0
+        self._scanned_bytes = 0
+
+    def examine(self, row: Row) -> None:
+        self._scanned += 1
+        self._scanned_bytes += len(row.text)
 
     def offer(self, place: Place, text: str | None) -> bool:
         """Take the next result in order, None for undefined; returns whether more are needed."""
@@ -224,7 +281,7 @@ class _Collector:
             return True
         if self._execution.take is not None and self._taken >= self._execution.take:
             return False
-        if self._texts and (len(self._texts) >= self._size or self._bytes + len(text) > MAX_PAGE_BYTES):
+        if self._texts and (len(self._texts) >= self._size or self._bytes + len(text) > self._max_bytes):
             self._more = True
             return False
         self._texts.append(text)
@@ -237,7 +294,7 @@ class _Collector:
         continuation = None
         if self._more and self._last is not None:
             continuation = Continuation(self._last, self._skipped, self._taken)
-        return Page(self._texts, continuation, self.scanned)
+        return Page(self._texts, continuation, self._scanned, self._scanned_bytes)
 
     def _repeated(self, text: str) -> bool:
         if not self._execution.distinct:
@@ -274,16 +331,3 @@ def _projection(query: Query, parameters: Parameters) -> _Projection:
 
 def _whole_item(scope: Scope, row: Row) -> str | None:
     return row.text
-
-
-def _count(expression: Expression | None, parameters: Parameters) -> int | None:
-    match expression:
-        case None:
-            return None
-        case Literal(value):
-            count = value
-        case Parameter(name):
-            count = parameter(name, parameters)
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise BadRequest(f"TOP, OFFSET and LIMIT need a whole number that is not negative, not '{count}'.")
-    return count

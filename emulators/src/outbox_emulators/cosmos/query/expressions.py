@@ -9,7 +9,7 @@ from lark import Token, Transformer, v_args
 from lark.tree import Meta
 
 from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.query.functions import FUNCTIONS
+from outbox_emulators.cosmos.query.functions import FUNCTIONS, REFUSED
 from outbox_emulators.cosmos.query.syntax import (
     ArrayLiteral,
     Between,
@@ -25,7 +25,9 @@ from outbox_emulators.cosmos.query.syntax import (
     Name,
     ObjectLiteral,
     Parameter,
+    Query,
     Sourced,
+    Subquery,
     Unary,
 )
 from outbox_emulators.cosmos.query.values import UNDEFINED
@@ -81,7 +83,7 @@ class ExpressionBuilder(Transformer[Token, Any]):
     def like(
         self, value: Expression, negated: Token | None, pattern: Expression, escape: Token | None
     ) -> Expression:
-        character = None if escape is None else _string(escape)
+        character = None if escape is None else string(escape)
         if character is not None and len(character) != 1:
             raise BadRequest("Syntax error: ESCAPE needs a string of one character.")
         return _negated(Like(value, pattern, character), negated)
@@ -92,7 +94,23 @@ class ExpressionBuilder(Transformer[Token, Any]):
 
     @v_args(inline=True)
     def string(self, token: Token) -> Expression:
-        return Literal(_string(token))
+        return Literal(string(token))
+
+    @v_args(inline=True)
+    def scalar_subquery(self, query: Query) -> Expression:
+        return Subquery("scalar", query)
+
+    @v_args(inline=True)
+    def exists(self, query: Query) -> Expression:
+        return Subquery("exists", query)
+
+    @v_args(inline=True)
+    def array_subquery(self, query: Query) -> Expression:
+        return Subquery("array", query)
+
+    @v_args(inline=True)
+    def user_function(self, _: Token, name: Token, *__: Expression) -> Expression:
+        raise BadRequest(f"User-defined functions are not supported in a query: 'udf.{name}'.")
 
     @v_args(inline=True)
     def parameter(self, token: Token) -> Expression:
@@ -127,7 +145,7 @@ class ExpressionBuilder(Transformer[Token, Any]):
 
     @v_args(inline=True)
     def pair(self, key: Token, value: Expression) -> tuple[str, Expression]:
-        return (_string(key) if key.type == "STRING" else identifier(key)), value
+        return (string(key) if key.type == "STRING" else identifier(key)), value
 
     def _source(self, meta: Meta) -> str:
         return self._text[meta.start_pos : meta.end_pos]
@@ -139,6 +157,8 @@ def _checked_call(call: Call) -> Call:
             raise BadRequest(f"The {call.function} function requires 1 argument.")
         return call
     function = FUNCTIONS.get(call.function)
+    if call.function in REFUSED:
+        raise BadRequest(f"The function '{call.function}' ({REFUSED[call.function]}) is not supported.")
     if function is None:
         raise BadRequest(f"'{call.function}' is not a recognized built-in function name.")
     if not function.fewest <= len(call.arguments) <= function.most:
@@ -160,8 +180,11 @@ def identifier(token: Token) -> str:
     return str(token)
 
 
-def _string(token: Token) -> str:
-    return _ESCAPE.sub(_unescape, token[1:-1])
+def string(token: Token) -> str:
+    """The text that a literal is."""
+    text = _ESCAPE.sub(_unescape, token[1:-1])
+    # Two escapes may be the halves of one character.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _unescape(match: re.Match[str]) -> str:

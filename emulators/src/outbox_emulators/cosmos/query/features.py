@@ -24,6 +24,7 @@ def check_features(query: Query, supported: str) -> None:
 def _features(query: Query) -> list[str]:
     needed = {
         "Aggregate": query.aggregates and query.value is not None,
+        "DCount": query.counts_distinct,
         "Distinct": query.distinct,
         "GroupBy": query.group_by,
         "MultipleAggregates": len(query.aggregates) > 1,

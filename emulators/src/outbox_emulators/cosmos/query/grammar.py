@@ -1,6 +1,6 @@
 """The grammar of queries.
 
-Source: https://learn.microsoft.com/azure/cosmos-db/nosql/query/select, without subqueries.
+Source: https://learn.microsoft.com/azure/cosmos-db/nosql/query/select, and sql.g4 of azure-cosmos-dotnet-v3.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import functools
 from lark import Lark
 
 _GRAMMAR = r"""
-query: "SELECT"i [distinct] [top] projection [from_clause] [where] [group_by] [order_by] [page]
+query: select
+select: _SELECT [distinct] [top] projection [from_clause] [where] [group_by] [order_by] [page]
 condition: from_clause where
 
 distinct: "DISTINCT"i
@@ -24,7 +25,14 @@ origin: NAME -> from_alias
       | NAME _AS NAME -> from_aliased
       | NAME NAME -> from_aliased
       | NAME _IN source -> from_elements
+      | path -> from_path
+      | path [_AS] NAME -> from_path
+      | "(" select ")" -> from_subquery
+      | "(" select ")" [_AS] NAME -> from_subquery
+path: NAME step+
+step: "." NAME | "[" (STRING | NUMBER) "]"
 join: _JOIN NAME _IN source
+    | _JOIN "(" select ")" [_AS] NAME -> join_subquery
 where: "WHERE"i source
 group_by: _GROUP "BY"i source ("," source)*
 order_by: "ORDER"i "BY"i sort_key ("," sort_key)*
@@ -37,21 +45,29 @@ source: expression
 ?coalesced: disjunction | coalesced COALESCE disjunction -> binary
 ?disjunction: conjunction | conjunction (OR conjunction)+ -> logical
 ?conjunction: negation | negation (AND negation)+ -> logical
-?negation: comparison | NOT negation -> unary
-?comparison: concatenation
-           | concatenation COMPARE concatenation -> binary
-           | concatenation [NOT] _IN "(" expression ("," expression)* ")" -> in_list
-           | concatenation [NOT] "BETWEEN"i concatenation AND concatenation -> between
-           | concatenation [NOT] "LIKE"i concatenation ["ESCAPE"i STRING] -> like
+?negation: bitwise | NOT negation -> unary
+?bitwise: exclusive | bitwise BIT_OR exclusive -> binary
+?exclusive: intersection | exclusive BIT_XOR intersection -> binary
+?intersection: comparison | intersection BIT_AND comparison -> binary
+?comparison: shifted
+           | shifted COMPARE shifted -> binary
+           | shifted [NOT] _IN "(" expression ("," expression)* ")" -> in_list
+           | shifted [NOT] "BETWEEN"i shifted AND shifted -> between
+           | shifted [NOT] "LIKE"i shifted ["ESCAPE"i STRING] -> like
+?shifted: concatenation | shifted SHIFT concatenation -> binary
 ?concatenation: sum | concatenation CONCAT sum -> binary
 ?sum: product | sum (PLUS | MINUS) product -> binary
 ?product: signed | product (STAR | SLASH | PERCENT) signed -> binary
-?signed: primary | (MINUS | PLUS) signed -> unary
+?signed: primary | (MINUS | PLUS | COMPLEMENT) signed -> unary
 ?primary: NUMBER -> number
         | STRING -> string
         | PARAMETER -> parameter
         | CONSTANT -> constant
         | NAME -> name
+        | "(" select ")" -> scalar_subquery
+        | _EXISTS "(" select ")" -> exists
+        | _ARRAY "(" select ")" -> array_subquery
+        | UDF "." NAME "(" [expression ("," expression)*] ")" -> user_function
         | NAME "(" [expression ("," expression)*] ")" -> call
         | primary "." NAME -> member
         | primary "[" expression "]" -> element
@@ -64,12 +80,21 @@ _AS.2: /AS\b/i
 _IN.2: /IN\b/i
 _JOIN.2: /JOIN\b/i
 _GROUP.2: /GROUP\b/i
+_SELECT.2: /SELECT\b/i
+_EXISTS.2: /EXISTS\b/i
+_ARRAY.2: /ARRAY(?=\s*\()/i
+UDF.2: /UDF(?=\s*\.)/i
 COALESCE: "??"
 OR.2: /OR\b/i
 AND.2: /AND\b/i
 NOT.2: /NOT\b/i
 COMPARE: "=" | "!=" | "<>" | "<=" | ">=" | "<" | ">"
 CONCAT: "||"
+BIT_OR: "|"
+BIT_XOR: "^"
+BIT_AND: "&"
+COMPLEMENT: "~"
+SHIFT: ">>>" | "<<" | ">>"
 PLUS: "+"
 MINUS: "-"
 STAR: "*"

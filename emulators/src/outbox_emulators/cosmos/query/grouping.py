@@ -23,8 +23,9 @@ class Grouping:
         self._parameters = parameters
         self.keys = [compile_expression(source.expression, parameters) for source in query.group_by]
 
-    def start(self) -> Groups:
-        return Groups(self)
+    def start(self, around: Scope | None = None) -> Groups:
+        """No groups yet; `around` is the scope of the query that this one is a subquery of."""
+        return Groups(self, around or Scope())
 
     def aggregates(self) -> list[Aggregate]:
         """Those of a new group."""
@@ -34,12 +35,12 @@ class Grouping:
 class Groups:
     """The groups found so far, in the order of their first items."""
 
-    def __init__(self, grouping: Grouping) -> None:
+    def __init__(self, grouping: Grouping, around: Scope) -> None:
         self._grouping = grouping
         self._groups: dict[tuple[str, ...], tuple[Scope, list[Aggregate]]] = {}
         if not grouping.keys:
             # Aggregates without GROUP BY have a result even if nothing matches.
-            self._groups[()] = Scope(), grouping.aggregates()
+            self._groups[()] = around, grouping.aggregates()
 
     def add(self, scope: Scope) -> None:
         values = (key(scope) for key in self._grouping.keys)

@@ -7,6 +7,7 @@ array, or has no elements, gives nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from outbox_emulators.cosmos.query.evaluation import Evaluator, Scope
 
@@ -20,4 +21,4 @@ def joined(scope: Scope, joins: Sequence[tuple[str, Evaluator]]) -> Iterator[Sco
     elements = array(scope)
     if isinstance(elements, list):
         for element in elements:
-            yield from joined(Scope(scope.item, {**scope.joined, alias: element}), others)
+            yield from joined(replace(scope, joined={**scope.joined, alias: element}), others)

@@ -18,6 +18,8 @@ _FILTER_SLOT = "{documentdb-formattableorderbyquery-filter}"
 
 def plan_of(query: Query, parameters: Parameters, key_range: KeyRange | None) -> dict[str, Any]:
     """The plan, for the key range that the query names, if any. Raises BadRequest if results cannot be merged."""
+    if query.counts_distinct:
+        return _plan_of_distinct_count(query, parameters, key_range)
     offset, limit = _number(query.offset, parameters), _number(query.limit, parameters)
     aggregates = query.aggregates
     # Those that have names are merged by name.
@@ -43,6 +45,24 @@ def plan_of(query: Query, parameters: Parameters, key_range: KeyRange | None) ->
         },
         "queryRanges": [_range(key_range or KeyRange("", "FF"))],
     }
+
+
+def _plan_of_distinct_count(query: Query, parameters: Parameters, key_range: KeyRange | None) -> dict[str, Any]:
+    """The subquery's plan: a client counts the distinct values that it has merged (DCountInfo.cs of .NET)."""
+    assert query.source is not None
+    plan = plan_of(query.source.query, parameters, key_range)
+    alias = "" if query.value is not None else query.columns[0].name
+    plan["queryInfo"] |= {"dCountInfo": {"dCountAlias": alias}, "rewrittenQuery": query.source.text}
+    return plan
+
+
+def check_mergeable(query: Query) -> None:
+    """Raise BadRequest for a query of which a client cannot merge the results of several partitions."""
+    if query.source is not None and query.source.query.needs_merging and not query.counts_distinct:
+        raise BadRequest(
+            "A subquery in FROM with an aggregate, DISTINCT, TOP, GROUP BY, ORDER BY or OFFSET cannot be served "
+            "across physical partitions. Give the query a partition key."
+        )
 
 
 def _aggregates_by_name(query: Query) -> dict[str, str | None]:

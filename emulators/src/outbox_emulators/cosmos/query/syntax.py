@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+from typing import Literal as Literal_
 
 AGGREGATES = frozenset({"AVG", "COUNT", "MAX", "MIN", "SUM"})
 
@@ -157,6 +158,25 @@ class ArrayLiteral(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Subquery(Expression):
+    """`EXISTS(SELECT …)`, `ARRAY(SELECT …)`, `(SELECT …)` as one value, or its values as the rows of a JOIN.
+
+    Its parts are not children: what an aggregate or a name means is up to the subquery.
+    """
+
+    kind: Literal_["exists", "array", "scalar", "rows"]
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class SourcedQuery:
+    """A query within FROM, and how it was written."""
+
+    query: Query
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sourced:
     """An expression, and how it was written."""
 
@@ -193,6 +213,10 @@ class Query:
     alias: str | None
     """The name of the item; None without FROM."""
     from_text: str
+    container: str | None = None
+    """The name after FROM: of the container, or, in a subquery, of something of the query around it."""
+    source: SourcedQuery | None = None
+    """`FROM (SELECT …) AS alias`: the results of another query take the place of items."""
     joins: tuple[Join, ...] = ()
     hides_item: bool = False
     """`FROM element IN c.path`: only the elements have names."""
@@ -225,16 +249,32 @@ class Query:
         return [column.value for column in self.columns] if self.value is None else [self.value]
 
     @property
-    def names(self) -> set[str]:
-        """What an expression can refer to."""
-        item = set() if self.alias is None or self.hides_item else {self.alias}
-        return item | {join.alias for join in self.joins}
+    def expressions(self) -> list[Expression]:
+        """Those of all clauses, apart from a query in FROM."""
+        sources = [*(join.array for join in self.joins), *self.group_by, *(key.value for key in self.order_by)]
+        sources += [*self.selected, *([self.where] if self.where else [])]
+        return [source.expression for source in sources]
+
+    @property
+    def has_from(self) -> bool:
+        return self.alias is not None or self.source is not None
+
+    @property
+    def counts_distinct(self) -> bool:
+        """`SELECT COUNT(1) FROM (SELECT DISTINCT …)`, for which query plans have a place of their own."""
+        if self.source is None or self.joins or self.where is not None or len(self.selected) != 1:
+            return False
+        inner = self.source.query
+        plain = replace(inner, distinct=False)
+        is_count = self.selected[0].expression == Call("COUNT", (Literal(1),))
+        return is_count and inner.distinct and inner.value is not None and not plain.needs_merging
 
     @property
     def needs_merging(self) -> bool:
         """Whether the results of several partitions cannot simply be concatenated."""
         return bool(
-            self.order_by
+            (self.source is not None and self.source.query.needs_merging)
+            or self.order_by
             or self.group_by
             or self.aggregates
             or self.distinct

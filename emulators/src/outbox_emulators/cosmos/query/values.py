@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from outbox_emulators.cosmos import jsontext
+from outbox_emulators.cosmos.query.complex_values import ComplexPlace
 
 
 class Undefined:
@@ -82,16 +83,31 @@ def order(left: Any, right: Any) -> int | Undefined:
     return int(left > right) - int(left < right)
 
 
+def sort_key(value: Any) -> Any:
+    """The value by which ORDER BY sorts: itself, or the place of an array or object."""
+    return ComplexPlace.of(value) if isinstance(value, list | dict) else value
+
+
 def sort_order(left: Any, right: Any) -> int:
-    """The order of any two values for ORDER BY, MIN and MAX: by type, then by value."""
-    kind, other = kind_of(left), kind_of(right)
+    """The order of any two values, or sort keys, for ORDER BY, MIN and MAX: by type, then by value."""
+    kind, other = _sorted_kind(left), _sorted_kind(right)
     if kind is not other:
         return kind - other
     if kind in (Kind.ARRAY, Kind.OBJECT):
-        left, right = jsontext.dump(left), jsontext.dump(right)
+        left, right = _rank(left), _rank(right)
     elif kind in (Kind.UNDEFINED, Kind.NULL):
         return 0
     return int(left > right) - int(left < right)
+
+
+def _sorted_kind(value: Any) -> Kind:
+    if isinstance(value, ComplexPlace):
+        return Kind.ARRAY if value.type == "array" else Kind.OBJECT
+    return kind_of(value)
+
+
+def _rank(value: Any) -> bytes:
+    return value.rank if isinstance(value, ComplexPlace) else ComplexPlace.of(value).rank
 
 
 def canonical(value: Any) -> str:

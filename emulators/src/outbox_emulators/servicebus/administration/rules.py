@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from xml.etree.ElementTree import Element, SubElement
 
 from outbox_emulators.properties import parse_duration
 from outbox_emulators.servicebus.administration import atom, xml
 from outbox_emulators.servicebus.administration.errors import BadRequest
-from outbox_emulators.servicebus.administration.fields import write_duration
 from outbox_emulators.servicebus.codec import Moment
 from outbox_emulators.servicebus.filters import (
     CORRELATION_PROPERTIES,
@@ -23,6 +22,8 @@ from outbox_emulators.servicebus.filters import (
 )
 from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
 
+_Written = TypeVar("_Written", "_Integer", "_Real", "_Text")
+
 _COMPATIBILITY = "20"
 _INT32_END = 2**31
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,10 +32,25 @@ _TICKS_PER_S = 10_000_000
 _MOMENT = re.compile(r"(?P<seconds>[^.+Z]+?)(?:\.(?P<fraction>\d{1,7}))?(?P<zone>Z|[+-]\d\d:\d\d|)")
 
 
-class _Duration(int):
-    """Milliseconds, to be written as a duration again and not as a number."""
+class _Integer(int):
+    """A number with its type and text, so that it is written as it was read."""
 
-    __slots__ = ()
+    kind: str
+    text: str
+
+
+class _Real(float):
+    """As _Integer, for numbers with a fraction."""
+
+    kind: str
+    text: str
+
+
+class _Text(str):
+    """As _Integer, for values that are text in a message."""
+
+    kind: str
+    text: str
 
 
 # Reading
@@ -91,8 +107,10 @@ def _kind(found: Element) -> str:
 
 
 def _expression(found: Element) -> str:
-    text = atom.text_of(found, "SqlExpression")
-    if text is None:
+    """The expression as it was written, spaces at its ends included: tools compare it with what they wrote."""
+    child = found.find(atom.name("SqlExpression"))
+    text = "" if child is None else child.text or ""
+    if not text.strip():
         raise BadRequest("The SQL expression is missing.")
     return text
 
@@ -112,22 +130,27 @@ def _read_value(key: str, value: Element) -> Any:
     kind, text = _kind(value), value.text or ""
     try:
         if kind in ("int", "long", "short", "byte"):
-            return int(text)
+            return _as_written(_Integer(text), kind, text)
         if kind in ("double", "float", "decimal"):
-            return float(text)
+            return _as_written(_Real(text), kind, text)
         if kind == "boolean":
             return {"true": True, "false": False}[text.lower()]
         if kind == "dateTime":
             return _read_moment(text)
         if kind == "duration":
-            return _Duration(parse_duration(text))
+            return _as_written(_Integer(parse_duration(text)), kind, text)
     except (KeyError, ValueError) as error:
         raise BadRequest(f"The value '{text}' of '{key}' is no {kind}.") from error
     if kind in ("string", "guid", "anyURI"):
-        return text
+        return _as_written(_Text(text), kind, text)
     raise BadRequest(
         f"The value of '{key}' is of the type '{kind}', which is not supported by the local Service Bus."
     )
+
+
+def _as_written(value: _Written, kind: str, text: str) -> _Written:
+    value.kind, value.text = kind, text
+    return value
 
 
 def _read_moment(text: str) -> Moment:
@@ -209,8 +232,8 @@ def _write_value(value: Any) -> tuple[str, str]:
         return "boolean", "true" if value else "false"
     if isinstance(value, Moment):
         return "dateTime", _write_moment(value)
-    if isinstance(value, _Duration):
-        return "duration", write_duration(value)
+    if isinstance(value, _Integer | _Real | _Text):
+        return value.kind, value.text
     if isinstance(value, int):
         # One that came over AMQP has a type of its own, which writes itself in another way.
         return "int" if -_INT32_END <= value < _INT32_END else "long", str(int(value))

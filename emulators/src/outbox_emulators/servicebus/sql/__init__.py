@@ -17,9 +17,17 @@ from lark.exceptions import LarkError, VisitError
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.sql.builder import Builder
 from outbox_emulators.servicebus.sql.grammar import parser
-from outbox_emulators.servicebus.sql.terms import EvaluationError, Node, SqlError
+from outbox_emulators.servicebus.sql.terms import EvaluationError, Node, SqlError, spellings
 
-__all__ = ["EvaluationError", "SqlAction", "SqlError", "SqlExpression", "parse_action", "parse_filter"]
+__all__ = [
+    "EvaluationError",
+    "SqlAction",
+    "SqlError",
+    "SqlExpression",
+    "parse_action",
+    "parse_filter",
+    "spellings",
+]
 
 
 @dataclass(frozen=True, slots=True)

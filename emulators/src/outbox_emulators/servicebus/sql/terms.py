@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,8 @@ class PropertyName:
     def read(self, message: Message) -> Any:
         """Return the value, or a marker of its own when the message does not have the property."""
         if not self.system:
-            return _user_property(message, self.name)
+            properties = message.application_properties
+            return next((properties[name] for name in spellings(properties, self.name)), MISSING)
         key = self.name.lower()
         value = message.partition_key if key == "partitionkey" else message.field(SYSTEM_PROPERTIES[key])
         return MISSING if value is None else value
@@ -59,18 +60,22 @@ class PropertyName:
     def set(self, message: Message, value: Any) -> Message:
         if self.system:
             return message.with_property(SYSTEM_PROPERTIES[self.name.lower()], value)
-        return message.with_application_properties({self.name: value})
+        # An existing property keeps its spelling, as in the dictionary that .NET clients have for them.
+        names = spellings(message.application_properties, self.name) or [self.name]
+        changes = dict.fromkeys(names[1:])
+        return message.with_application_properties({names[0]: value, **changes})
 
     def remove(self, message: Message) -> Message:
         return self.set(message, None)
 
 
-def _user_property(message: Message, name: str) -> Any:
-    properties = message.application_properties
-    if name in properties:
-        return properties[name]
+def spellings(properties: Mapping[str, Any], name: str) -> list[str]:
+    """The properties of that name, the exact spelling first: names are not case-sensitive.
+
+    Source: PropertyDictionary of azure-service-bus-dotnet, which messages and correlation filters use.
+    """
     folded = name.lower()
-    return next((value for key, value in properties.items() if key.lower() == folded), MISSING)
+    return sorted((each for each in properties if each.lower() == folded), key=lambda each: each != name)
 
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -125,11 +130,15 @@ def comparable(left: Any, right: Any) -> bool:
 
 def mismatched(sign: str, left: Any, right: Any) -> EvaluationError:
     """The error for operands that C# has no such operator for, in the words of its binder."""
-    types = " and ".join(f"'{_TYPES.get(type(each), type(each).__name__)}'" for each in (left, right))
+    types = " and ".join(f"'{_type_name(each)}'" for each in (left, right))
     return EvaluationError(f"Operator '{sign}' cannot be applied to operands of type {types}")
 
 
 _TYPES = {bool: "bool", int: "long", float: "double", str: "string"}
+
+
+def _type_name(value: Any) -> str:
+    return next((name for type_, name in _TYPES.items() if isinstance(value, type_)), type(value).__name__)
 
 
 def expression(node: Node) -> Callable[[Message], Any]:

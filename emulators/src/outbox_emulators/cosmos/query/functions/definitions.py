@@ -1,0 +1,74 @@
+"""What a built-in function is, and the checks that many share.
+
+An argument of the wrong type makes the result undefined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from outbox_emulators.cosmos.query.values import UNDEFINED, Kind, kind_of
+
+MANY = 200
+"""Maximum number of arguments of a function that takes any number of them."""
+
+_EXACT = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A built-in function and how many arguments it takes.
+
+    `needs_moment` gives it the time of the query as its first argument, in ticks of 100 ns since 1970.
+    """
+
+    call: Callable[..., Any]
+    fewest: int
+    most: int
+    needs_moment: bool = False
+
+
+def of_kinds(call: Callable[..., Any], *kinds: Kind, optional: int = 0) -> Function:
+    """A function of arguments of these types, of which the last `optional` may be left out."""
+
+    def checked(*arguments: Any) -> Any:
+        if any(kind_of(argument) is not kind for argument, kind in zip(arguments, kinds, strict=False)):
+            return UNDEFINED
+        return call(*arguments)
+
+    return Function(checked, len(kinds) - optional, len(kinds))
+
+
+def of_strings(call: Callable[..., Any], count: int, optional: int = 0) -> Function:
+    return of_kinds(call, *[Kind.STRING] * count, optional=optional)
+
+
+def of_numbers(call: Callable[..., Any], count: int, optional: int = 0) -> Function:
+    """A function of numbers; undefined if the result is no finite number."""
+
+    def calculated(*arguments: Any) -> Any:
+        try:
+            return as_number(call(*arguments))
+        except (ValueError, OverflowError, ZeroDivisionError):
+            return UNDEFINED
+
+    return of_kinds(calculated, *[Kind.NUMBER] * count, optional=optional)
+
+
+def as_number(number: Any) -> Any:
+    """A number as JSON has it: whole ones without a fraction, and undefined for those that are not finite."""
+    if not isinstance(number, float):
+        return number
+    if not math.isfinite(number):
+        return UNDEFINED
+    return int(number) if number.is_integer() and abs(number) < _EXACT else number
+
+
+def integer_of(number: Any) -> int | None:
+    """The integer that a number is, None if it has a fraction or is no number."""
+    if kind_of(number) is not Kind.NUMBER:
+        return None
+    return int(number) if isinstance(number, int) or number.is_integer() else None
