@@ -94,10 +94,10 @@ class Gateway:
         request = Request(http.method, segments, http.headers, body, activity)
         if self._faults.any_pending and (fault := self._faults.apply_to(Target.of(request))):
             _log.info("Fault %d (%s) applied to %s %s", fault.id, fault.plan.kind, http.method, path)
-            await self._apply_fault(fault, request)
+            await self._apply_fault(fault, request, http)
         return await self._answer(request)
 
-    async def _apply_fault(self, fault: Fault, request: Request) -> None:
+    async def _apply_fault(self, fault: Fault, request: Request, http: web.BaseRequest) -> None:
         """Raise what the fault says: the service's error, or ConnectionCut."""
         match fault.plan.kind:
             case FaultKind.THROTTLE:
@@ -117,6 +117,11 @@ class Gateway:
                 raise ConnectionCut()
             case FaultKind.DROP_AFTER:
                 await self._apply(request)
+                raise ConnectionCut()
+            case FaultKind.SILENT:
+                if fault.plan.applies:
+                    await self._apply(request)
+                await self._faults.hang_while(lambda: _is_connected(http))
                 raise ConnectionCut()
 
     async def _apply(self, request: Request) -> None:
@@ -140,6 +145,10 @@ def resource_of(segments: tuple[str, ...]) -> tuple[str, str]:
     if len(segments) % 2:
         return segments[-1].lower(), "/".join(segments[:-1])
     return segments[-2].lower(), "/".join(segments)
+
+
+def _is_connected(http: web.BaseRequest) -> bool:
+    return http.transport is not None and not http.transport.is_closing()
 
 
 def _cut(http: web.BaseRequest) -> web.Response:
