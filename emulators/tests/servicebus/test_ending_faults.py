@@ -1,4 +1,4 @@
-"""Links, sessions and connections that end with transfers in flight, and answers of unusual form: what the SDK sees."""
+"""Links, sessions and connections that end with transfers in flight, and unusual answers: what the SDK sees."""
 
 from __future__ import annotations
 
@@ -151,7 +151,9 @@ def test_only_dispositions_lose_their_state() -> None:
     assert second == empty
 
 
-async def test_a_stalled_transfer_of_several_frames_arrives_later(broker: Broker, sender: ServiceBusSender) -> None:
+async def test_a_stalled_transfer_of_several_frames_arrives_later(
+    broker: Broker, sender: ServiceBusSender
+) -> None:
     fault = await broker.inject(kind="stall-transfer", entity="orders", ms=400)
     loop = asyncio.get_running_loop()
 

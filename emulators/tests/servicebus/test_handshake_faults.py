@@ -88,6 +88,6 @@ async def test_heartbeats_come_from_a_silent_peer_only_when_asked_for(
     while not (beating := [each for each in server.broker.connections if vars(each)["_held"]]):
         await asyncio.sleep(0.01)
     assert beating[0].is_open
-    assert HEARTBEAT == bytes.fromhex("0000000802000000")
+    assert bytes.fromhex("0000000802000000") == HEARTBEAT
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)

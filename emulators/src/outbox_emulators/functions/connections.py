@@ -11,6 +11,8 @@ from azure.cosmos.aio import CosmosClient
 from outbox_emulators.functions.errors import HostError, describe, is_transient
 from outbox_emulators.functions.settings import Connection, Settings
 
+# CosmosClientOptions.RequestTimeout of the .NET SDK, which the trigger leaves at its default.
+_REQUEST_TIMEOUT_S = 6
 _MANAGED_IDENTITY = "managedidentity"
 
 
@@ -41,9 +43,14 @@ class Connections:
     async def _client(self, name: str, connection: Connection) -> CosmosClient:
         try:
             if connection.connection_string is not None:
-                return CosmosClient.from_connection_string(connection.connection_string)
+                return CosmosClient.from_connection_string(
+                    connection.connection_string, read_timeout=_REQUEST_TIMEOUT_S
+                )
             assert connection.account_endpoint is not None
-            return CosmosClient(connection.account_endpoint, credential=await self._credential(connection))
+            credential = await self._credential(connection)
+            return CosmosClient(
+                connection.account_endpoint, credential=credential, read_timeout=_REQUEST_TIMEOUT_S
+            )
         except (KeyError, ValueError, TypeError) as error:
             raise HostError(
                 f"the connection {name!r} is not usable ({error}): it must read "

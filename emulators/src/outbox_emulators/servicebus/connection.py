@@ -20,10 +20,22 @@ from proton import Delivery, Event, Link, TransportException
 from outbox_emulators.servicebus.auth import Claims
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.engine import MAX_FRAME_BYTES, Engine
-from outbox_emulators.servicebus.errors import ConnectionForced, DetachForced, Refused, ServiceBusError, Unauthorized
+from outbox_emulators.servicebus.errors import (
+    ConnectionForced,
+    DetachForced,
+    Refused,
+    ServiceBusError,
+    Unauthorized,
+)
 from outbox_emulators.servicebus.fault_plans import INTERNAL_ERROR, Ending, FaultPlan
 from outbox_emulators.servicebus.frame_faults import FrameFaults
-from outbox_emulators.servicebus.frames import HEARTBEAT, DeliveryTracker, FrameReader, middle_of_last, without_states
+from outbox_emulators.servicebus.frames import (
+    HEARTBEAT,
+    DeliveryTracker,
+    FrameReader,
+    middle_of_last,
+    without_states,
+)
 from outbox_emulators.servicebus.handshakes import BEFORE_OPEN, Handshake, Held
 from outbox_emulators.servicebus.link_table import LinkTable
 from outbox_emulators.servicebus.links import LinkEndpoint

@@ -65,11 +65,7 @@ class Handshake:
         return None
 
     def _cbs_links(self) -> set[str]:
-        return {
-            link.name
-            for link, endpoint in self._links.items()
-            if endpoint.node == CBS and link.is_receiver
-        }
+        return {link.name for link, endpoint in self._links.items() if endpoint.node == CBS and link.is_receiver}
 
     def _find(self, step: Step, path: str | None = None) -> FaultPlan | None:
         fault = self._faults.apply(

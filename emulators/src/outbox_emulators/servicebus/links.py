@@ -17,7 +17,7 @@ DETACHED = "The link was detached by the broker."
 class LinkEndpoint:
     """The broker's end of one link.
 
-    `path` is what its token must cover, with one of the rights `needed`; `node` is the node of a link for requests;
+    `path` is what its token must cover, with one of the rights `needed`; `node` is that of a link for requests;
     `role` is the client's where the link
     carries messages of an entity.
     """

@@ -17,7 +17,6 @@ from outbox_emulators.servicebus.errors import Refused, ServiceBusError
 from outbox_emulators.servicebus.outgoing import CDelivery
 from outbox_emulators.servicebus.queue import MessageQueue
 
-
 _DESCRIBED_INFO: dict[symbol, Any] = {
     symbol("com.microsoft:timeout"): Described(symbol("com.microsoft:timespan"), 20_000_000),
     symbol("com.microsoft:origin"): Described(ulong(0x468C00000FFF), ["node", Described(symbol("a:b"), {})]),
