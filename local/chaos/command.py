@@ -82,8 +82,8 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """0 when all error counts are zero, exactly the poison is in quarantine, and the campaign was live; 1 when not;
-    2 on Windows and with a kind of another source; 130 when stopped.
+    """0 when all errors are zero, exactly the poison is in quarantine, and the campaign was live; 1 when not; 2 on
+    Windows and with a kind of another source; 130 when stopped.
     """
     if sys.platform == "win32":
         print("`chaos` freezes processes with POSIX signals. Run it on Linux, macOS or WSL.", file=sys.stderr)
@@ -92,8 +92,7 @@ async def run(arguments: argparse.Namespace) -> int:
     for name in ("azure", "psycopg"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     available = schedule.SQL_KINDS if arguments.source is Source.SQL else schedule.KINDS
-    by_default = tuple(kind for kind in available if kind not in schedule.AWAITED)
-    arguments.kinds = arguments.kinds or by_default
+    arguments.kinds = arguments.kinds or schedule.by_default(available)
     arguments.kinds = tuple(kind for kind in arguments.kinds if kind not in arguments.without)
     if other := [kind for kind in arguments.kinds if kind not in available]:
         print(f"With --source {arguments.source} there is no fault {', '.join(other)}.", file=sys.stderr)

@@ -31,6 +31,7 @@ _TIMED_FROM_FIRST_HIT = {
 _NAMES = {"end-in-flight": "end-on-transfer", "late-acceptance": "delay-ack", "described-info": "reject"}
 # Faults that the broker applies to the links that are idle when it is asked.
 _IDLE_KINDS = ("detach-idle", "close-idle")
+_CUT = 3
 _POLL_EVERY_S = 0.1
 _APPLIED_WITHIN_S = 20.0
 _EXPIRES_AFTER_MS = 60_000
@@ -114,9 +115,9 @@ class Injector:
             )
 
     async def _silence(self, fault: Fault) -> None:
-        """Silence what connects for a while, and cut a connection of the relay, so that it has to."""
+        """Silence what connects for a while, and cut connections of the relay, so that it has to."""
         await self._admin.post(self._stack.servicebus, "faults", {"kind": fault.kind, **fault.options})
-        cut = {"kind": "cut-before-transfer", "entity": TOPIC, "count": 1}
+        cut = {"kind": "cut-before-transfer", "entity": TOPIC, "count": _CUT}
         await self._admin.post(self._stack.servicebus, "faults", cut)
 
     async def _until_a_link_is_idle(self, fault: Fault) -> None:
@@ -227,6 +228,10 @@ class Injector:
 
     async def _status(self) -> list[dict[str, Any]]:
         return [await self._admin.get(part, "faults") for part in self._services()]
+
+    def times_applied(self, kind: str) -> int | None:
+        """How often the faults of a kind were applied; None for those that no service counts."""
+        return self.applied.get(_TIMED_FROM_FIRST_HIT.get(kind) or _NAMES.get(kind, kind))
 
     async def waiting(self) -> int:
         """How many messages the subscription still holds."""

@@ -43,12 +43,17 @@ class Phase:
         self._until_s = self._began_s + within_s
 
     @property
+    def lasted_s(self) -> float:
+        """Seconds since the faults were over."""
+        return self.clock() - self._began_s if self.has_begun else 0.0
+
+    @property
     def is_overdue(self) -> bool:
         return self._until_s is not None and self.clock() > self._until_s
 
     def ended(self, process: str) -> None:
         """Note that a process ended. While faults are injected, and shortly after, that is their doing."""
-        if self.has_begun and self.clock() > self._began_s + _GRACE_S:
+        if self.lasted_s > _GRACE_S:
             self.restarts.append(process)
 
 

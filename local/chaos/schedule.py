@@ -99,6 +99,11 @@ _CONTENT = (
 _TRANSIENT = ("amqp:internal-error", "com.microsoft:server-busy", "com.microsoft:timeout")
 
 
+def by_default(available: Collection[str]) -> tuple[str, ...]:
+    """The kinds among these that a campaign has unless it is given some."""
+    return tuple(kind for kind in available if kind not in AWAITED)
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One fault.
@@ -186,15 +191,14 @@ def standing(seed: int, kinds: Collection[str]) -> list[dict[str, Any]]:
 
 def _peer_options(rng: random.Random, kind: str) -> dict[str, Any]:
     if kind == "silent-handshake":
-        # Every step at least once in as many faults would take long; the seed chooses.
         step = rng.choice([step.value for step in Step])
-        return {"step": step, "ms": rng.choice((0, 0, 4000)), "heartbeats": rng.random() < 0.5, "for_ms": 1500}
+        return {"step": step, "ms": rng.choice((0, 0, 4000)), "heartbeats": rng.random() < 0.5, "for_ms": 3000}
     if kind == "end-in-flight":
         how = rng.choice([how.value for how in Ending])
         options = {"how": how, "taken": rng.random() < 0.5, "ms": rng.choice((0, 0, 200))}
         return {**options, "count": rng.randint(1, 3), "described_info": rng.random() < 0.3}
     if kind == "late-acceptance":
-        return {"ms": rng.randint(*_LATE_MS), "for_ms": rng.randint(500, 2000)}
+        return {"ms": rng.randint(*_LATE_MS), "for_ms": rng.randint(2000, 12_000)}
     if kind == "settle-in-two":
         return {"ms": rng.choice((0, 50, 500)), "count": rng.randint(1, 20)}
     if kind == "described-info":

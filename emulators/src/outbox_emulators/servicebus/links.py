@@ -18,8 +18,7 @@ class LinkEndpoint:
     """The broker's end of one link.
 
     `path` is what its token must cover, with one of the rights `needed`; `node` is that of a link for requests;
-    `role` is the client's where the link
-    carries messages of an entity.
+    `role` is the client's where the link carries messages of an entity.
     """
 
     path: str | None = None
