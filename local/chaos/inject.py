@@ -34,7 +34,7 @@ _IDLE_KINDS = ("detach-idle", "close-idle")
 _CUT = 3
 _POLL_EVERY_S = 0.1
 _APPLIED_WITHIN_S = 20.0
-_EXPIRES_AFTER_MS = 60_000
+_EXPIRES_AFTER_MS = 120_000
 _MET_WITHIN_S = 15.0
 _TRIES = 3
 
@@ -137,7 +137,7 @@ class Injector:
         broker = self._stack.servicebus
         path = f"faults/{(await self._admin.post(broker, 'faults', content))['id']}"
         try:
-            async with asyncio.timeout(_APPLIED_WITHIN_S):
+            async with asyncio.timeout(_APPLIED_WITHIN_S + for_s):
                 while not (await self._admin.get(broker, path))["applied"]:
                     await asyncio.sleep(_POLL_EVERY_S)
                 await asyncio.sleep(for_s)

@@ -207,7 +207,7 @@ def _peer_options(rng: random.Random, kind: str) -> dict[str, Any]:
         return {"ms": rng.randint(500, 8000), "count": rng.randint(1, 3)}
     if kind == "refuse-everything":
         options = {"condition": rng.choice(_CONTENT), "accepts_repeats": rng.random() < 0.5}
-        return {**options, "for_ms": rng.randint(3000, 10_000)}
+        return {**options, "for_ms": rng.choice((3_000, 10_000, 40_000))}
     return {}
 
 
