@@ -166,7 +166,7 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
     if kind in PEER_KINDS:
         return _peer_options(rng, kind)
     if kind in SILENCE_KINDS:
-        return {"for_ms": rng.randint(2000, 6000)}
+        return {"for_ms": rng.randint(3000, 15_000)}
     if kind in COSMOS_KINDS:
         return _cosmos_options(rng, kind)
     if kind == "long-transaction":

@@ -10,6 +10,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from emulators.tests.servicebus.support import Broker
+from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.fault_plans import Step
 from outbox_emulators.servicebus.frames import HEARTBEAT
 from outbox_emulators.servicebus.sasl import HEADER
@@ -61,6 +62,20 @@ async def test_a_handshake_that_is_silent_for_a_while_goes_on(
     assert asyncio.get_running_loop().time() - started >= 0.3
     assert (await broker.fault(fault))["applied"] == 1
     assert await broker.held("orders") == ["1"]
+
+
+async def test_a_silent_connection_is_not_closed_as_idle(entities: Entities) -> None:
+    async with (
+        ServiceBusServer(entities, edges=None, idle_ms=100) as server,
+        aiohttp.ClientSession(f"http://127.0.0.1:{server.admin_port}") as admin,
+    ):
+        await Broker(admin, server).inject(kind="silent-handshake", step="sasl")
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HEADER)
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(1), 0.5)
+        writer.close()
 
 
 async def test_the_attach_to_another_entity_is_answered(broker: Broker, server: ServiceBusServer) -> None:

@@ -250,7 +250,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def flush(self) -> None:
         """Handle the engine's events and write out what it has to send."""
-        if self._held is not None and self._held.mute:
+        if self.is_silent:
             return
         self._handle_events()
         if self._cut is not None:
@@ -285,6 +285,11 @@ class AmqpConnection(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether the client can still be reached."""
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a fault keeps the connection from being answered."""
+        return self._held is not None and self._held.mute
 
     def close(self, error: ServiceBusError | None) -> None:
         """Close the connection in an orderly way, with a reason or without one."""

@@ -26,6 +26,10 @@ class Connection(Protocol):
     def is_open(self) -> bool:
         """Whether the client can still be reached."""
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether a fault keeps the connection from being answered."""
+
     def close(self, error: ServiceBusError | None) -> None:
         """Close the connection in an orderly way, with a reason or without one."""
 
