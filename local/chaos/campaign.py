@@ -49,11 +49,12 @@ _USUAL_FUNCTION_TIMEOUT_MS = 600_000
 # The broker ends links that are idle for this long.
 _BROKER_OPTIONS = ("--idle-ms", "5000")
 _LAST_APPLIED_S = 10.0
+_LONGEST_FAULT_S = 60.0
 # Events committed while faults are injected again for edge cases that were not met.
 _LATE_EVENTS = 60
 _COMMITS_PER_TRY = 2
 _SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
-# With late acceptance. A function that times out needs the longer one.
+# With late acceptance, unless a function is to time out, which needs the longer one.
 _SHORT_SEND_TIMEOUT = {"RELAY_SEND_TIMEOUT_S": "5"}
 _LOOK_EVERY_S = 1.0
 _ANSWERED_WITHIN_S = 10.0
@@ -119,10 +120,11 @@ class Campaign:
     @property
     def _settings(self) -> dict[str, str]:
         own = _SQL_SETTINGS if self._arguments.source is Source.SQL else {}
-        late = _SHORT_SEND_TIMEOUT if "late-acceptance" in self._arguments.kinds else {}
+        kinds = self._arguments.kinds
+        is_short = "late-acceptance" in kinds and "time-out-function" not in kinds
         return {
             **_SETTINGS,
-            **late,
+            **(_SHORT_SEND_TIMEOUT if is_short else {}),
             **own,
             "RELAY_ON_POISON": self._policy.value,
             "RELAY_DUPLICATE_WINDOW_S": str(self._arguments.window_s),
@@ -183,6 +185,7 @@ class Campaign:
                 stands = await self._follow(working, injector, side)
             finally:
                 working.cancel()
+                await asyncio.wait([working])
                 await injector.close()
                 await end_tasks(background)
             self._killed = await side.killed_workers() - self._killed_at_first if self._phase.has_begun else 0
@@ -243,7 +246,7 @@ class Campaign:
                     progress.update(bar, completed=count)
                 if state != last:
                     progress_at, last = time.monotonic(), state
-                idle = time.monotonic() - progress_at > self._arguments.patience
+                idle = time.monotonic() - progress_at > self._arguments.patience + _LONGEST_FAULT_S
                 if (idle and not working.done()) or self._phase.is_overdue:
                     outstanding, waiting = await self._outstanding(injector, side)
                     return standing(outstanding, self._operator, await side.owners(), waiting)
