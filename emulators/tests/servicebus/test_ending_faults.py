@@ -11,7 +11,9 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusError
+from proton import Message
 
+from emulators.tests.servicebus.raw_amqp import WAIT_S, connected
 from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.fault_plans import Ending
 from outbox_emulators.servicebus.frames import DISPOSITION, FrameReader, performative, without_states
@@ -165,22 +167,23 @@ async def test_a_stalled_transfer_of_several_frames_arrives_later(
     assert await broker.held("orders") == ["0", "1"]
 
 
-async def test_a_transfer_that_is_cut_off_while_it_stalls_is_dropped(
+async def test_a_transfer_that_is_given_up_while_it_stalls_is_dropped_with_its_connection(
     broker: Broker, server: ServiceBusServer, client: ServiceBusClient
 ) -> None:
-    await broker.inject(kind="stall-transfer", entity="orders", ms=300)
+    fault = await broker.inject(kind="stall-transfer", entity="orders", ms=60_000)
     sender = client.get_queue_sender("orders")
-    await sender.__aenter__()
 
-    sending = asyncio.create_task(sender.send_messages(message("1", LARGE), timeout=0.1))
-    with pytest.raises(ServiceBusError):
-        await sending
+    sending = asyncio.create_task(sender.send_messages(message("1", LARGE)))
+    while not (await broker.fault(fault))["applied"]:
+        await asyncio.sleep(0.01)
+    for connection in list(server.broker.connections):
+        connection.abort()
+    await asyncio.gather(sending, return_exceptions=True)
     await sender.close()
-    await asyncio.sleep(0)
     async with client.get_queue_sender("orders") as another:
         await another.send_messages(message("2"))
 
-    assert "2" in await broker.held("orders")
+    assert await broker.held("orders") == ["2"]
 
 
 async def test_a_session_begun_by_the_broker_does_not_disturb_the_sender(
@@ -198,3 +201,18 @@ async def test_a_session_begun_by_the_broker_does_not_disturb_the_sender(
 
     assert (await broker.fault(fault))["applied"] == 1
     assert "3" in await broker.held("orders")
+
+
+async def test_a_transfer_that_the_client_aborts_is_dropped(broker: Broker, server: ServiceBusServer) -> None:
+    def abort_one_and_send_another() -> None:
+        with connected(server) as connection:
+            sender = connection.create_sender("orders")
+            begun = sender.link.delivery("1")
+            sender.link.stream(Message(LARGE).encode()[:150_000])
+            connection.wait(lambda: begun.pending == 0, timeout=WAIT_S)
+            begun.abort()
+            sender.send(Message("x", id="2"))
+
+    await asyncio.to_thread(abort_one_and_send_another)
+
+    assert await broker.held("orders") == ["2"]
