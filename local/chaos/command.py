@@ -37,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--events", type=int, default=10_000, help="events to commit")
     parser.add_argument("--faults", type=int, default=60, help="faults to inject")
     parser.add_argument("--seed", type=int, help="repeat the campaign of this seed; random by default")
-    parser.add_argument(
-        *("--only", "--kinds"), dest="kinds", type=_kinds, metavar="KIND,…", help="only these kinds of fault"
-    )
+    parser.add_argument("--only", dest="kinds", type=_kinds, metavar="KIND,…", help="only these kinds of fault")
     parser.add_argument(
         "--without", type=_kinds, metavar="KIND,…", default=(), help="all kinds of fault but these"
     )

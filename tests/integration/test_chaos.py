@@ -94,13 +94,13 @@ def weakened(*without: str) -> Callable[[Path], Path]:
     [
         (
             weakened("without_retry_policy"),
-            ("--events", "400", "--kinds", "disable-entity", "--faults", "60"),
+            ("--events", "400", "--only", "disable-entity", "--faults", "60"),
             ["missing"],
         ),
         (
             weakened("without_waiting_for_acceptance"),
             (
-                *("--events", "400", "--kinds", "cut-before-transfer", "--faults", "10", "--writers", "8"),
+                *("--events", "400", "--only", "cut-before-transfer", "--faults", "10", "--writers", "8"),
                 *("--patience", "30"),
             ),
             ["out_of_order"],
@@ -109,14 +109,14 @@ def weakened(*without: str) -> Callable[[Path], Path]:
             # Each of the three does one kind of harm, and none of the others'.
             lambda folder: without_date_setting(copy_app(folder, "without_order_within_a_commit")),
             (
-                *("--events", "300", "--kinds", "cut-after-transfer", "--faults", "8"),
+                *("--events", "300", "--only", "cut-after-transfer", "--faults", "8"),
                 *("--no-duplicate-detection", "--patience", "30"),
             ),
             ["altered", "out_of_order", "duplicated"],
         ),
         (
             weakened("without_doubt"),
-            ("--events", "400", "--kinds", "refuse-content", "--faults", "8"),
+            ("--events", "400", "--only", "refuse-content", "--faults", "8"),
             ["missing"],
         ),
     ],

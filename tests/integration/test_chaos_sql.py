@@ -48,7 +48,7 @@ async def test_the_checker_detects_a_cursor_that_is_stored_before_its_events_are
     code, summary, errors = await campaign(
         tmp_path,
         *("--source", "sql", "--seed", "1", "--hosts", "2", "--patience", "15", "--events", "400"),
-        *("--kinds", "disable-entity,stop-relay", "--faults", "24", "--rate", "80"),
+        *("--only", "disable-entity,stop-relay", "--faults", "24", "--rate", "80"),
         *("--worker", "tests.support.weakened_worker"),
     )
 
