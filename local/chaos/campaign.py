@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from azure.core.exceptions import AzureError
 from azure.servicebus.aio import ServiceBusClient
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -25,7 +26,7 @@ from rich.table import Table
 from inbox import connect
 from inbox.cancellation import end_tasks
 from local.chaos import edge_cases, partitions, schedule
-from local.chaos.admin import AdminPorts
+from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
 from local.chaos.consumers import Consumer
 from local.chaos.entities import entities_document
@@ -82,6 +83,7 @@ class Campaign:
         self._phase = Phase()
         self._operator: Operator
         self._killed_at_first = self._killed = 0
+        self._background: list[asyncio.Task[None]] = []
         self._late = min(_LATE_EVENTS, arguments.events // 20)
         self._faults = schedule.draw(
             arguments.seed, events=arguments.events - self._late, faults=arguments.faults, among=arguments.kinds
@@ -162,7 +164,7 @@ class Campaign:
                 stack, admin, side, Bystander(servicebus), shrunk_bytes=arguments.payload + _WITHOUT_TEXT
             )
             await injector.begin(schedule.standing(arguments.seed, arguments.kinds))
-            background = [
+            self._background = [
                 asyncio.create_task(replace_ended_hosts(stack, self._phase.ended)),
                 asyncio.create_task(self._operator.work()),
                 *self._start_consumers(servicebus),
@@ -187,7 +189,7 @@ class Campaign:
                 working.cancel()
                 await asyncio.wait([working])
                 await injector.close()
-                await end_tasks(background)
+                await end_tasks(self._background)
             self._killed = await side.killed_workers() - self._killed_at_first if self._phase.has_begun else 0
             met = await injector.met() + self._settled
             met[edge_cases.DELIVERED_AGAIN] += self._history.delivered_again
@@ -248,11 +250,20 @@ class Campaign:
                     progress_at, last = time.monotonic(), state
                 idle = time.monotonic() - progress_at > self._arguments.patience + _LONGEST_FAULT_S
                 if (idle and not working.done()) or self._phase.is_overdue:
-                    outstanding, waiting = await self._outstanding(injector, side)
-                    return standing(outstanding, self._operator, await side.owners(), waiting)
+                    return await self._stands(injector, side)
+                for task in self._background:
+                    if task.done():
+                        task.result()
         # A duplicate could still arrive, with the retry of the host that was hit last.
         await asyncio.sleep(3)
         return []
+
+    async def _stands(self, injector: Injector, side: SourceSide) -> list[str]:
+        try:
+            outstanding, waiting = await self._outstanding(injector, side)
+            return standing(outstanding, self._operator, await side.owners(), waiting)
+        except (AzureError, OSError, NotInjected) as error:
+            return [f"Not live, and what stands cannot be read: {type(error).__name__}: {error}"]
 
     async def _begin_last_phase(self, outstanding: Mapping[str, Sequence[str]], side: SourceSide) -> None:
         if not self._phase.has_begun:
