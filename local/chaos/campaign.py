@@ -9,7 +9,7 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from azure.core.exceptions import AzureError
 from azure.servicebus.aio import ServiceBusClient
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -25,13 +26,15 @@ from rich.table import Table
 from inbox import connect
 from inbox.cancellation import end_tasks
 from local.chaos import edge_cases, partitions, schedule
-from local.chaos.admin import AdminPorts
+from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
 from local.chaos.consumers import Consumer
 from local.chaos.entities import entities_document
-from local.chaos.history import History
+from local.chaos.history import Aside, History, Policy
 from local.chaos.hosts import replace_ended_hosts
 from local.chaos.inject import Injector
+from local.chaos.liveness import Phase, bound_s, standing
+from local.chaos.operators import Logs, Operator
 from local.chaos.sides import open_side
 from local.chaos.sources import SourceSide
 from local.chaos.workload import Workload
@@ -43,13 +46,19 @@ _HOST_OPTIONS = (
     *("--shutdown-timeout-s", "3"),
 )
 _FUNCTION_TIMEOUT_S = 10
+_USUAL_FUNCTION_TIMEOUT_MS = 600_000
 # The broker ends links that are idle for this long.
 _BROKER_OPTIONS = ("--idle-ms", "5000")
 _LAST_APPLIED_S = 10.0
+_LONGEST_FAULT_S = 60.0
 # Events committed while faults are injected again for edge cases that were not met.
 _LATE_EVENTS = 60
 _COMMITS_PER_TRY = 2
 _SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
+# With late acceptance, unless a function is to time out, which needs the longer one.
+_SHORT_SEND_TIMEOUT = {"RELAY_SEND_TIMEOUT_S": "5"}
+_LOOK_EVERY_S = 1.0
+_ANSWERED_WITHIN_S = 10.0
 # Shorter than a frozen worker stays frozen. Short pages, so that many are under way when something fails.
 _SQL_SETTINGS = {"SQL_CLAIM_S": "3", "RELAY_MAX_ITEMS": "50"}
 
@@ -70,6 +79,11 @@ class Campaign:
         self._console = Console(stderr=True, soft_wrap=True)
         self._history = History()
         self._settled: Counter[str] = Counter()
+        self._policy: Policy = arguments.on_poison
+        self._phase = Phase()
+        self._operator: Operator
+        self._killed_at_first = self._killed = 0
+        self._background: list[asyncio.Task[None]] = []
         self._late = min(_LATE_EVENTS, arguments.events // 20)
         self._faults = schedule.draw(
             arguments.seed, events=arguments.events - self._late, faults=arguments.faults, among=arguments.kinds
@@ -108,9 +122,13 @@ class Campaign:
     @property
     def _settings(self) -> dict[str, str]:
         own = _SQL_SETTINGS if self._arguments.source is Source.SQL else {}
+        kinds = self._arguments.kinds
+        is_short = "late-acceptance" in kinds and "time-out-function" not in kinds
         return {
             **_SETTINGS,
+            **(_SHORT_SEND_TIMEOUT if is_short else {}),
             **own,
+            "RELAY_ON_POISON": self._policy.value,
             "RELAY_DUPLICATE_WINDOW_S": str(self._arguments.window_s),
             "RELAY_PIPELINED": str(not self._arguments.pool),
         }
@@ -122,11 +140,19 @@ class Campaign:
 
     @property
     def _function_timeout_ms(self) -> int:
-        """Longer than a freeze: a host that resumes after its function timeout kills its worker."""
+        """Longer than a freeze: a host that resumes after its function timeout kills its worker.
+
+        Without the fault that needs it, it is that of host.json, so that it repairs nothing that hangs.
+        """
+        if "time-out-function" not in self._arguments.kinds:
+            return _USUAL_FUNCTION_TIMEOUT_MS
         return 1000 * max(_FUNCTION_TIMEOUT_S, self._frozen_s + _FUNCTION_TIMEOUT_S // 2)
 
     async def _on(self, stack: Stack) -> dict[str, Any]:
         arguments = self._arguments
+        logs = Logs(arguments.logs)
+        hasty = "hasty-operator" in arguments.kinds
+        self._operator = Operator(stack.settings, logs, self._history, self._policy, hasty)
         async with (
             connect(stack.settings["SERVICEBUS"]) as servicebus,
             aiohttp.ClientSession() as http,
@@ -137,13 +163,19 @@ class Campaign:
             injector = Injector(
                 stack, admin, side, Bystander(servicebus), shrunk_bytes=arguments.payload + _WITHOUT_TEXT
             )
-            background = [asyncio.create_task(replace_ended_hosts(stack)), *self._start_consumers(servicebus)]
+            await injector.begin(schedule.standing(arguments.seed, arguments.kinds))
+            self._background = [
+                asyncio.create_task(replace_ended_hosts(stack, self._phase.ended)),
+                asyncio.create_task(self._operator.work()),
+                *self._start_consumers(servicebus),
+            ]
             workload = Workload(
                 arguments.seed,
                 events=arguments.events,
                 late=self._late,
                 writers=arguments.writers,
                 payload=arguments.payload,
+                harmful=[kind for kind in arguments.kinds if kind in schedule.EVENT_KINDS],
             )
             late = workload.late_commits()
 
@@ -152,14 +184,17 @@ class Campaign:
 
             working = asyncio.gather(*self._writers(side, workload), self._inject(injector, commit_late))
             try:
-                await self._follow(working, injector)
+                stands = await self._follow(working, injector, side)
             finally:
                 working.cancel()
+                await asyncio.wait([working])
                 await injector.close()
-                await end_tasks(background)
+                await end_tasks(self._background)
+            self._killed = await side.killed_workers() - self._killed_at_first if self._phase.has_begun else 0
             met = await injector.met() + self._settled
             met[edge_cases.DELIVERED_AGAIN] += self._history.delivered_again
-            return self._summary(injector, await side.quarantined(), met, edge_cases.BROKER_KNOWN | side.known)
+            aside = self._operator.found(await side.quarantined())
+            return self._summary(injector, aside, met, edge_cases.BROKER_KNOWN | side.known, stands)
 
     def _start_consumers(self, servicebus: ServiceBusClient) -> list[asyncio.Task[None]]:
         rngs = [
@@ -190,52 +225,88 @@ class Campaign:
         await injector.cover(self._arguments.seed, kinds, partial(commit_late, _COMMITS_PER_TRY))
         await commit_late()
 
-    async def _follow(self, working: asyncio.Future[Any], injector: Injector) -> None:
+    async def _follow(self, working: asyncio.Future[Any], injector: Injector, side: SourceSide) -> list[str]:
+        """Wait until everything is settled; what stands, if that takes too long."""
         columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        progress_at, last = time.monotonic(), (0, 0)
+        progress_at, last = time.monotonic(), (0, 0, 0)
         with Progress(*columns, console=self._console, redirect_stdout=False) as progress:
             bars = [
                 progress.add_task("committed", total=self._arguments.events),
                 progress.add_task("processed", total=self._arguments.events),
                 progress.add_task("faults", total=len(self._faults)),
             ]
-            while not (working.done() and self._history.complete and not await injector.waiting()):
-                await asyncio.sleep(0.25)
+            while True:
+                await asyncio.sleep(_LOOK_EVERY_S if working.done() else 0.25)
                 if working.done():
                     working.result()
-                state = (self._history.committed, len(self._history.processed))
-                for bar, count in zip(bars, (*state, injector.injected.total()), strict=True):
+                    outstanding, waiting = await self._outstanding(injector, side)
+                    if not outstanding and not waiting:
+                        break
+                    await self._begin_last_phase(outstanding, side)
+                state = (self._history.committed, len(self._history.processed), self._operator.done.total())
+                for bar, count in zip(bars, (*state[:2], injector.injected.total()), strict=True):
                     progress.update(bar, completed=count)
                 if state != last:
                     progress_at, last = time.monotonic(), state
-                elif time.monotonic() - progress_at > self._arguments.patience:
-                    self._console.print(f"No progress for {self._arguments.patience:.0f} s: giving up.")
-                    return
+                idle = time.monotonic() - progress_at > self._arguments.patience + _LONGEST_FAULT_S
+                if (idle and not working.done()) or self._phase.is_overdue:
+                    return await self._stands(injector, side)
+                for task in self._background:
+                    if task.done():
+                        task.result()
         # A duplicate could still arrive, with the retry of the host that was hit last.
         await asyncio.sleep(3)
+        return []
+
+    async def _stands(self, injector: Injector, side: SourceSide) -> list[str]:
+        try:
+            outstanding, waiting = await self._outstanding(injector, side)
+            return standing(outstanding, self._operator, await side.owners(), waiting)
+        except (AzureError, OSError, NotInjected) as error:
+            return [f"Not live, and what stands cannot be read: {type(error).__name__}: {error}"]
+
+    async def _begin_last_phase(self, outstanding: Mapping[str, Sequence[str]], side: SourceSide) -> None:
+        if not self._phase.has_begun:
+            backlog = sum(map(len, outstanding.values()))
+            self._phase.begin(bound_s(self._arguments.patience, backlog))
+        # An invocation that began under a fault may still take too long.
+        if self._phase.lasted_s <= self._function_timeout_ms / 1000:
+            self._killed_at_first = await side.killed_workers()
+
+    async def _outstanding(self, injector: Injector, side: SourceSide) -> tuple[dict[str, list[str]], int]:
+        """What is not settled, and how many messages the subscription holds."""
+        async with asyncio.timeout(_ANSWERED_WITHIN_S):
+            aside = self._operator.found(await side.quarantined())
+            return self._history.outstanding(aside), await injector.waiting()
 
     def _summary(
-        self, injector: Injector, quarantined: dict[str, str], met: Counter[str], known: frozenset[str]
+        self, injector: Injector, aside: Aside, met: Counter[str], known: frozenset[str], stands: list[str]
     ) -> dict[str, Any]:
-        verdict = self._history.judge()
+        verdict = self._history.judge(aside, self._policy)
+        for line in stands:
+            self._console.print(line, highlight=False, style="bold red", markup=False)
+        for process in self._phase.restarts:
+            self._console.print(f"{process} ended after the faults were over.", highlight=False)
         for failure in injector.failures:
             self._console.print(failure, highlight=False)
         if unmet := known - {edge for edge, times in met.items() if times}:
             self._console.print(f"Edge cases not met: {', '.join(sorted(unmet))}.")
         table = Table("fault", "injected", "applied", title=f"Faults of seed {self._arguments.seed}")
         for kind, times in sorted(injector.injected.items()):
-            table.add_row(kind, str(times), str(injector.applied.get(kind, "")))
+            applied = injector.times_applied(kind)
+            table.add_row(kind, str(times), "" if applied is None else str(applied))
         self._console.print(table)
         if verdict.first_wrong:
             self._console.print(
                 f"[bold red]Seed {self._arguments.seed}[/]: {verdict.first_wrong}", highlight=False
             )
-        for identifier in quarantined.keys() ^ self._history.poison.keys():
+        poison, quarantined = self._history.poison, aside.records
+        for identifier in (quarantined.keys() - aside.ordered) ^ (poison.keys() - aside.ordered):
             self._console.print(f"Quarantined but not poison, or poison but not quarantined: {identifier[:80]!r}")
         wrong_reasons = Counter(
-            (self._history.poison[identifier], reason)
+            (" or ".join(sorted(poison[identifier])), reason)
             for identifier, reason in quarantined.items()
-            if self._history.poison.get(identifier, reason) != reason
+            if identifier in poison and reason not in poison[identifier]
         )
         for (expected, found), times in wrong_reasons.items():
             self._console.print(f"{times} document(s) were quarantined as {found} instead of {expected}")
@@ -245,10 +316,17 @@ class Campaign:
             "faults": injector.injected.total(),
             "kinds": dict(sorted(injector.injected.items())),
             "edges": {edge: times for edge, times in sorted(met.items()) if times},
+            "policy": self._policy.value,
+            "commands": dict(sorted(self._operator.done.items())),
             "missing": verdict.missing,
             "duplicated": verdict.duplicated,
             "out_of_order": verdict.out_of_order,
             "altered": verdict.altered,
-            "quarantined": len(quarantined),
-            "expected_quarantined": len(self._history.poison),
+            "quarantined_and_delivered": verdict.quarantined_and_delivered,
+            "ahead_of_poison": verdict.ahead_of_poison,
+            "without_order": verdict.without_order,
+            "quarantined": verdict.quarantined,
+            "expected_quarantined": verdict.expected_quarantined,
+            "live": not stands,
+            "restarts": len(self._phase.restarts) + self._killed,
         }

@@ -8,13 +8,21 @@ import logging
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 from local.chaos import schedule
 from local.chaos.campaign import Campaign
+from local.chaos.history import Policy
 from local.stack.environment import Source
 from local.stack.parts import ROOT
 from local.stack.supervisor import DEFAULT_WORKER, PartFailed
 from outbox_emulators.process import Stopped, until_done
+
+# The members of the summary that must be 0.
+ERRORS = (
+    *("missing", "duplicated", "out_of_order", "altered"),
+    *("quarantined_and_delivered", "ahead_of_poison", "without_order", "restarts"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--events", type=int, default=10_000, help="events to commit")
     parser.add_argument("--faults", type=int, default=60, help="faults to inject")
     parser.add_argument("--seed", type=int, help="repeat the campaign of this seed; random by default")
-    parser.add_argument("--kinds", type=_kinds, metavar="KIND,…", help="only these kinds of fault; all by default")
+    parser.add_argument("--only", dest="kinds", type=_kinds, metavar="KIND,…", help="only these kinds of fault")
+    parser.add_argument(
+        "--without", type=_kinds, metavar="KIND,…", default=(), help="all kinds of fault but these"
+    )
+    parser.add_argument(
+        "--on-poison",
+        choices=[policy.value for policy in Policy],
+        default=Policy.SKIP,
+        type=Policy,
+        help="RELAY_ON_POISON; with park and block an operator carries out what the relay asks for",
+    )
     parser.add_argument("--payload", type=int, default=4000, help="length of the longest events' text")
     parser.add_argument("--hosts", type=int, default=3, help="Functions hosts that share the leases, or workers")
     parser.add_argument("--shards", type=int, default=4, help="shards of the SQL feed")
@@ -37,7 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--consumers", type=int, default=32, help="sessions received concurrently")
     parser.add_argument("--rate", type=float, default=400.0, help="approximate events committed per second")
     parser.add_argument(
-        "--patience", type=float, default=60.0, help="seconds to wait without progress before giving up"
+        "--patience",
+        type=float,
+        default=60.0,
+        help="seconds without progress, and from the end of the faults to the last event, before giving up",
     )
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
     parser.add_argument("--worker", default=DEFAULT_WORKER, metavar="MODULE", help="what relays from the SQL feed")
@@ -59,8 +80,8 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """0 when all error counts are zero and exactly the poison is in quarantine, 1 when not, 2 on Windows and with
-    a kind of another source, 130 when stopped.
+    """0 when all errors are zero, exactly the poison is in quarantine, and the campaign was live; 1 when not; 2 on
+    Windows and with a kind of another source; 130 when stopped.
     """
     if sys.platform == "win32":
         print("`chaos` freezes processes with POSIX signals. Run it on Linux, macOS or WSL.", file=sys.stderr)
@@ -69,7 +90,8 @@ async def run(arguments: argparse.Namespace) -> int:
     for name in ("azure", "psycopg"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     available = schedule.SQL_KINDS if arguments.source is Source.SQL else schedule.KINDS
-    arguments.kinds = arguments.kinds or tuple(available)
+    arguments.kinds = arguments.kinds or schedule.by_default(available)
+    arguments.kinds = tuple(kind for kind in arguments.kinds if kind not in arguments.without)
     if other := [kind for kind in arguments.kinds if kind not in available]:
         print(f"With --source {arguments.source} there is no fault {', '.join(other)}.", file=sys.stderr)
         return 2
@@ -83,5 +105,10 @@ async def run(arguments: argparse.Namespace) -> int:
         print(f"The campaign of seed {arguments.seed} stopped: {failure}", file=sys.stderr)
         return 1
     print(json.dumps(summary), flush=True)
-    errors = any(summary[name] for name in ("missing", "duplicated", "out_of_order", "altered"))
-    return 0 if not errors and summary["quarantined"] == summary["expected_quarantined"] else 1
+    return 0 if is_right(summary) else 1
+
+
+def is_right(summary: dict[str, Any]) -> bool:
+    """Whether a campaign's summary has no error."""
+    errors = any(summary[name] for name in ERRORS)
+    return not errors and summary["live"] and summary["quarantined"] == summary["expected_quarantined"]

@@ -22,6 +22,8 @@ from local.stack.environment import TOPIC
 
 _PREFETCH = 100
 _PAUSE_S = 0.1
+# A handshake that is not answered keeps azure-servicebus waiting for ever.
+_SESSION_S = 20.0
 _LATE_S = (0.5, 3.0)
 _MISHAP = 0.002
 _UNUSUAL = 0.02
@@ -57,8 +59,9 @@ class Consumer:
                 prefetch_count=_PREFETCH,
             )
             try:
-                await receiver.__aenter__()
-                await self._drain(receiver)
+                async with asyncio.timeout(_SESSION_S):
+                    await receiver.__aenter__()
+                    await self._drain(receiver)
             except OperationTimeoutError:
                 pass  # no session had messages
             except (AzureError, OSError, ValueError, KeyError, TypeError, AttributeError):

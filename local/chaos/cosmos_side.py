@@ -13,11 +13,11 @@ from azure.cosmos.aio import CosmosClient
 
 from local.chaos import edge_cases
 from local.chaos.account_bystander import AccountBystander
-from local.chaos.admin import AdminPorts
+from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.history import History
 from local.chaos.hosts import HostFaults, start_hosts
 from local.chaos.partitions import PhysicalPartitions
-from local.chaos.schedule import COSMOS_KINDS, HOST_KINDS, READ_KINDS, Fault
+from local.chaos.schedule import COSMOS_KINDS, HOST_KINDS, READ_KINDS, SILENCE_KINDS, Fault
 from local.chaos.workload import Commit, write
 from local.stack.environment import DATABASE, TOPIC
 from local.stack.parts import Part
@@ -37,6 +37,14 @@ _OUTAGES = {
 }
 
 
+_SILENT: dict[str, dict[str, str]] = {
+    "silent-account": {},
+    "silent-feed": {"container": "data", "operation": "read-feed"},
+    "silent-leases": {"container": "leases"},
+    "silent-quarantine": {"container": "quarantine"},
+}
+
+
 class CosmosSide:
     """See `sources.SourceSide`."""
 
@@ -48,6 +56,7 @@ class CosmosSide:
         database = cosmos.get_database_client(DATABASE)
         self._data = database.get_container_client("data")
         self._quarantine = database.get_container_client("quarantine")
+        self._leases = database.get_container_client("leases")
         self._stack = stack
         self._admin = admin
         self._hosts = hosts
@@ -79,7 +88,10 @@ class CosmosSide:
 
     async def at_once(self, fault: Fault) -> None:
         """As SourceSide.at_once."""
-        if fault.kind in COSMOS_KINDS:
+        if fault.kind in SILENCE_KINDS:
+            content = {"kind": "silent", "match": _SILENT[fault.kind], **fault.options}
+            await self._admin.post(self._stack.outbox, "faults", content)
+        elif fault.kind in COSMOS_KINDS:
             await self._admin.post(self._stack.outbox, "faults", {"kind": fault.kind, **fault.options})
         elif fault.kind == "split-partition":
             await self._partitions.split()
@@ -97,6 +109,24 @@ class CosmosSide:
         """As SourceSide.quarantined."""
         query = "SELECT c.document.id, c.reason FROM c WHERE c.type = 'quarantinedEvent'"
         return {item["id"]: item["reason"] async for item in self._quarantine.query_items(query)}
+
+    async def end_faults(self) -> None:
+        """As SourceSide.end_faults: crashes for which a host still waits."""
+        for host in list(self._stack.hosts):
+            with suppress(NotInjected):
+                await self._admin.delete(host, "crash")
+
+    async def killed_workers(self) -> int:
+        """As SourceSide.killed_workers."""
+        return read_journal(self._stack.edge_journal)[FunctionsEdge.TIMEOUT_KILLED_WORKER]
+
+    async def owners(self) -> list[str]:
+        """As SourceSide.owners."""
+        query = "SELECT c.LeaseToken, c.Owner, c.ContinuationToken FROM c WHERE IS_DEFINED(c.LeaseToken)"
+        return [
+            f"lease {item.get('LeaseToken')}: owner {item.get('Owner')}, at {item.get('ContinuationToken')}"
+            async for item in self._leases.query_items(query)
+        ]
 
     async def _until_met(self, edge: FunctionsEdge) -> None:
         """Wait until hosts have met an edge case once more, for a limited time."""

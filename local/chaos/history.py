@@ -6,7 +6,11 @@ import asyncio
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
+
+SET_ASIDE = "set-aside"
+_PARKED = "key-parked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +34,61 @@ class Receipt:
     processed: bool
 
 
+class Policy(StrEnum):
+    """What becomes of the later events of a key when one can never be published: RELAY_ON_POISON."""
+
+    SKIP = "skip"
+    """They are published."""
+    PARK = "park"
+    """They are held back until an operator has removed the record of that one, and then released in order."""
+    BLOCK = "block"
+    """They wait until an operator has ordered that one to be set aside."""
+
+
 @dataclass(slots=True)
 class Verdict:
-    """The error counts of a campaign, and the first event that went wrong, with its history."""
+    """The error counts of a campaign, and the first event that went wrong, with its history.
+
+    Attributes:
+        missing: Sound events that were neither processed nor set aside by an order.
+        duplicated: Second copies of an event.
+        out_of_order: First copies that came behind a later event of their key.
+        altered: Deliveries that differ from what was committed.
+        quarantined_and_delivered: Documents that were set aside and delivered as well.
+        ahead_of_poison: Events that were processed before what the policy holds them back for was settled.
+        without_order: Documents that were set aside under `block`, and nobody had ordered it.
+        quarantined: Documents that were set aside, removed records included.
+        expected_quarantined: The poison, and the sound events that were set aside by an order.
+        first_wrong: A description.
+    """
 
     missing: int = 0
     duplicated: int = 0
     out_of_order: int = 0
     altered: int = 0
+    quarantined_and_delivered: int = 0
+    ahead_of_poison: int = 0
+    without_order: int = 0
+    quarantined: int = 0
+    expected_quarantined: int = 0
     first_wrong: str | None = None
+
+
+@dataclass(slots=True)
+class Aside:
+    """What is set aside: what quarantine holds, and what the operator did.
+
+    Attributes:
+        records: The reason of each quarantined document, by its id; removed records are among them.
+        ordered: Ids of the documents that the operator ordered to be set aside.
+    """
+
+    records: dict[str, str] = field(default_factory=dict)
+    ordered: set[str] = field(default_factory=set)
+
+    def settles(self, identifier: str) -> bool:
+        """Whether a document is set aside for good: not merely parked behind another one."""
+        return self.records.get(identifier, _PARKED) != _PARKED
 
 
 @dataclass(slots=True)
@@ -47,7 +97,11 @@ class History:
 
     committed: int = 0
     processed: set[str] = field(default_factory=set)
-    poison: dict[str, str] = field(default_factory=dict)
+    poison: dict[str, frozenset[str]] = field(default_factory=dict)
+    _poison_of: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    _now: int = 0
+    _settled_at: dict[str, int] = field(default_factory=dict)
+    _processed_at: dict[str, int] = field(default_factory=dict)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _written: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     _receipts: dict[str, list[Receipt]] = field(default_factory=lambda: defaultdict(list))
@@ -64,15 +118,22 @@ class History:
             self._moved.clear()
             await self._moved.wait()
 
-    def wrote_poison(self, document: dict[str, Any], reason: str) -> None:
-        """A document was committed that must be quarantined for this reason."""
-        self.poison[document["id"]] = reason
+    def wrote_poison(self, document: dict[str, Any], reasons: frozenset[str]) -> None:
+        """A document was committed that must be set aside for one of these reasons, or by an order."""
+        self.poison[document["id"]] = reasons | {SET_ASIDE}
+        self._poison_of[document["partitionKey"]].append(document)
+
+    def settling(self, identifier: str) -> None:
+        """The operator orders a document to be set aside, or removes its record: from now on its key may go on."""
+        self._settled_at.setdefault(identifier, self._now)
 
     def received(self, receipt: Receipt) -> None:
         """A message was delivered."""
         self._receipts[receipt.key].append(receipt)
+        self._now += 1
         if receipt.processed:
             self.processed.add(receipt.identifier)
+            self._processed_at.setdefault(receipt.identifier, self._now)
 
     @property
     def delivered_again(self) -> int:
@@ -84,14 +145,51 @@ class History:
         """Whether every committed event was processed."""
         return len(self.processed) >= self.committed
 
-    def judge(self) -> Verdict:
-        """Compare per key: set, order, count and payload."""
+    def outstanding(self, aside: Aside) -> dict[str, list[str]]:
+        """By key, the events that were neither processed nor set aside, and the poison that was not set aside."""
+        found: dict[str, list[str]] = {}
+        for key in self._written.keys() | self._poison_of.keys():
+            sound = [event["id"] for event in self._written[key] if event["id"] not in self.processed]
+            poison = [document["id"] for document in self._poison_of[key]]
+            if rest := [each for each in (*sound, *poison) if not aside.settles(each)]:
+                found[key] = rest
+        return found
+
+    def judge(self, aside: Aside, policy: Policy) -> Verdict:
+        """Compare per key: set, order, count and payload, and what was set aside with what the policy promises."""
         verdict = Verdict()
         for key in self._written.keys() | self._receipts.keys():
-            self._judge_key(key, verdict)
+            self._judge_key(key, aside, verdict)
+            if policy is not Policy.SKIP:
+                self._judge_held_back(key, verdict)
+        self._judge_quarantine(aside, policy, verdict)
         return verdict
 
-    def _judge_key(self, key: str, verdict: Verdict) -> None:
+    def _judge_held_back(self, key: str, verdict: Verdict) -> None:
+        for document in self._poison_of[key]:
+            settled = self._settled_at.get(document["id"])
+            for event in self._written[key]:
+                processed = self._processed_at.get(event["id"])
+                if processed is None or event["sequence"] < document["sequence"]:
+                    continue
+                if settled is None or processed <= settled:
+                    verdict.ahead_of_poison += 1
+                    self._note(verdict, key, event["id"], f"was processed ahead of {document['id']!r}")
+
+    def _judge_quarantine(self, aside: Aside, policy: Policy, verdict: Verdict) -> None:
+        verdict.quarantined = len(aside.records)
+        ordered = aside.ordered & aside.records.keys()
+        verdict.expected_quarantined = len(self.poison.keys() | ordered)
+        delivered = {receipt.identifier for receipts in self._receipts.values() for receipt in receipts}
+        for identifier in aside.records:
+            if identifier in delivered:
+                verdict.quarantined_and_delivered += 1
+                verdict.first_wrong = verdict.first_wrong or f"{identifier!r} was set aside and delivered"
+            if policy is Policy.BLOCK and identifier not in aside.ordered:
+                verdict.without_order += 1
+                verdict.first_wrong = verdict.first_wrong or f"{identifier!r} was set aside without an order"
+
+    def _judge_key(self, key: str, aside: Aside, verdict: Verdict) -> None:
         written, receipts = self._written[key], self._receipts[key]
         place = {event["id"]: number for number, event in enumerate(written)}
         copies: dict[str, set[int]] = defaultdict(set)
@@ -105,7 +203,8 @@ class History:
         processed = [receipt for receipt in receipts if receipt.processed]
         arrived = {receipt.identifier for receipt in processed}
         for event in written:
-            if event["id"] not in arrived:
+            ordered = event["id"] in aside.ordered and aside.settles(event["id"])
+            if event["id"] not in arrived and not ordered:
                 verdict.missing += 1
                 self._note(verdict, key, event["id"], "was never processed")
         self._judge_order(key, place, processed, verdict)

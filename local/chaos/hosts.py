@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -106,10 +107,10 @@ async def start_hosts(stack: Stack, hosts: int) -> None:
         await stack.start_host()
 
 
-async def replace_ended_hosts(stack: Stack) -> None:
-    """Start another host whenever one ends."""
+async def replace_ended_hosts(stack: Stack, ended: Callable[[str], None]) -> None:
+    """Start another host whenever one ends; `ended` is called with its name."""
     while True:
-        await stack.host_ended()
+        ended((await stack.host_ended()).name)
         while True:
             try:
                 await stack.start_host()

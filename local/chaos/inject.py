@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,7 @@ from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
 from local.chaos.edge_cases import BROKER_CAUSES, count_met
 from local.chaos.history import History
-from local.chaos.schedule import BROKER_KINDS, BYSTANDER_KINDS, Fault, draw
+from local.chaos.schedule import BROKER_KINDS, BYSTANDER_KINDS, PEER_KINDS, Fault, draw
 from local.chaos.sources import SourceSide
 from local.stack.environment import TOPIC
 from local.stack.parts import Part
@@ -22,12 +22,19 @@ from outbox_emulators.servicebus.edges import Oversized
 _SUBSCRIPTION = f"{TOPIC}/Subscriptions/all"
 _RECEIVER_KINDS = ("cut-receiver", "expire-locks")
 # Faults that last a while from the first transfer they hit, and the broker's names for them.
-_TIMED_FROM_FIRST_HIT = {"refuse-content": "reject", "shrink-limit": "shrink-limit"}
+_TIMED_FROM_FIRST_HIT = {
+    "refuse-content": "reject",
+    "refuse-everything": "reject",
+    "shrink-limit": "shrink-limit",
+}
+# The broker's names of faults that have another name here.
+_NAMES = {"end-in-flight": "end-on-transfer", "late-acceptance": "delay-ack", "described-info": "reject"}
 # Faults that the broker applies to the links that are idle when it is asked.
 _IDLE_KINDS = ("detach-idle", "close-idle")
+_CUT = 3
 _POLL_EVERY_S = 0.1
 _APPLIED_WITHIN_S = 20.0
-_EXPIRES_AFTER_MS = 60_000
+_EXPIRES_AFTER_MS = 120_000
 _MET_WITHIN_S = 15.0
 _TRIES = 3
 
@@ -50,6 +57,7 @@ class Injector:
         self._source = source
         self._bystander = bystander
         self._shrunk_bytes = shrunk_bytes
+        self._standing: set[int] = set()
         self._running: set[asyncio.Task[None]] = set()
         self.injected: Counter[str] = Counter()
         self.applied: Counter[str] = Counter()
@@ -63,6 +71,12 @@ class Injector:
             self._begin(fault, lasting)
         else:
             await self._recorded(fault, self._at_once(fault))
+
+    async def begin(self, plans: Iterable[dict[str, Any]]) -> None:
+        """Inject faults of the broker that last until the campaign ends."""
+        for plan in plans:
+            made = await self._admin.post(self._stack.servicebus, "faults", {"entity": TOPIC, **plan})
+            self._standing.add(made["id"])
 
     def _lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
         if fault.kind in _IDLE_KINDS:
@@ -86,15 +100,25 @@ class Injector:
             self.failures.append(f"{fault.kind} was not injected: {error}")
 
     async def _at_once(self, fault: Fault) -> None:
-        if fault.kind not in BROKER_KINDS:
+        if fault.kind not in BROKER_KINDS | PEER_KINDS:
             await self._source.at_once(fault)
+        elif fault.kind == "silent-handshake":
+            await self._silence(fault)
         elif fault.kind == "restart-broker":
             await self._admin.post(self._stack.servicebus, "restart", {"keep": True})
         else:
             entity = _SUBSCRIPTION if fault.kind in _RECEIVER_KINDS else TOPIC
             await self._admin.post(
-                self._stack.servicebus, "faults", {"kind": fault.kind, "entity": entity, **fault.options}
+                self._stack.servicebus,
+                "faults",
+                {"kind": _NAMES.get(fault.kind, fault.kind), "entity": entity, **fault.options},
             )
+
+    async def _silence(self, fault: Fault) -> None:
+        """Silence what connects for a while, and cut connections of the relay, so that it has to."""
+        await self._admin.post(self._stack.servicebus, "faults", {"kind": fault.kind, **fault.options})
+        cut = {"kind": "cut-before-transfer", "entity": TOPIC, "count": _CUT}
+        await self._admin.post(self._stack.servicebus, "faults", cut)
 
     async def _until_a_link_is_idle(self, fault: Fault) -> None:
         content = {"kind": fault.kind, "entity": TOPIC, **fault.options}
@@ -113,7 +137,7 @@ class Injector:
         broker = self._stack.servicebus
         path = f"faults/{(await self._admin.post(broker, 'faults', content))['id']}"
         try:
-            async with asyncio.timeout(_APPLIED_WITHIN_S):
+            async with asyncio.timeout(_APPLIED_WITHIN_S + for_s):
                 while not (await self._admin.get(broker, path))["applied"]:
                     await asyncio.sleep(_POLL_EVERY_S)
                 await asyncio.sleep(for_s)
@@ -131,16 +155,27 @@ class Injector:
 
     async def until_applied(self, history: History) -> None:
         """Wait until no fault is pending, or there is nothing left to relay."""
-        while not history.complete and any(status["pending"] for status in await self._status()):
+        while not history.complete and any([await self._pending(part) for part in self._services()]):
             await asyncio.sleep(_POLL_EVERY_S)
 
     async def clear(self) -> None:
         """Remove pending faults, wait for running ones to end, and count in `applied` what they hit."""
         self.applied = await self._count_applied()
         for part in self._services():
-            await self._admin.delete(part, "faults")
+            for identifier in await self._pending(part):
+                await self._admin.delete(part, f"faults/{identifier}")
         while self._running:
             await asyncio.wait(self._running)
+        await self._source.end_faults()
+
+    async def _pending(self, part: Part) -> list[int]:
+        """The ids of the faults that are pending at a part, and are not to last."""
+        pending = [fault["id"] for fault in (await self._admin.get(part, "faults"))["pending"]]
+        return (
+            pending
+            if part is not self._stack.servicebus
+            else [id_ for id_ in pending if id_ not in self._standing]
+        )
 
     async def cover(self, seed: int, kinds: Collection[str], more: Callable[[], Awaitable[None]]) -> None:
         """Inject faults of these kinds again until the edge cases that they cause are met.
@@ -193,6 +228,10 @@ class Injector:
 
     async def _status(self) -> list[dict[str, Any]]:
         return [await self._admin.get(part, "faults") for part in self._services()]
+
+    def times_applied(self, kind: str) -> int | None:
+        """How often the faults of a kind were applied; None for those that no service counts."""
+        return self.applied.get(_TIMED_FROM_FIRST_HIT.get(kind) or _NAMES.get(kind, kind))
 
     async def waiting(self) -> int:
         """How many messages the subscription still holds."""

@@ -7,6 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from outbox_emulators.servicebus.fault_plans import Ending, Step
+
 # The weight with which each kind is drawn, by where the fault is injected.
 BROKER_KINDS = {
     "cut-before-transfer": 8,
@@ -28,9 +30,27 @@ BROKER_KINDS = {
     "detach-idle": 4,
     "close-idle": 4,
 }
+# A peer that conforms to AMQP and is silent, late or unusual.
+PEER_KINDS = {
+    "silent-handshake": 4,
+    "end-in-flight": 6,
+    "late-acceptance": 2,
+    "settle-in-two": 3,
+    "begin-session": 3,
+    "described-info": 3,
+    "stall-transfer": 3,
+    "refuse-everything": 2,
+}
+# Events that the topic refuses always, and events at which the peer ends the link or more each time they are sent.
+# The writers commit them from the beginning to the end; nothing of them is drawn.
+EVENT_KINDS = {"refused-events": 0, "ending-events": 0}
+# The operator carries out a command as soon as an error names it, while faults are injected.
+OPERATOR_KINDS = {"hasty-operator": 0}
 COSMOS_KINDS = {"throttle": 6, "unavailable": 4, "timeout": 3, "gone": 2, "drop": 5, "drop-after": 5}
 # Of the change feed alone, and of everything.
 OUTAGE_KINDS = {"feed-outage": 2, "outage": 2}
+# The whole account, or one use of it, accepts requests and does not answer.
+SILENCE_KINDS = {"silent-account": 2, "silent-feed": 2, "silent-leases": 2, "silent-quarantine": 2}
 PARTITION_KINDS = {"split-partition": 1, "merge-partitions": 1, "withhold-page": 2}
 HOST_KINDS = {
     "kill-host": 4,
@@ -60,13 +80,32 @@ DATABASE_KINDS = {
 # What befalls the next commit of a writer.
 WRITER_KINDS = {"long-transaction": 5, "kill-writer": 5, "lose-answer": 4, "roll-back": 3, "wrong-hint": 4}
 
-KINDS = BROKER_KINDS | COSMOS_KINDS | OUTAGE_KINDS | PARTITION_KINDS | HOST_KINDS | BYSTANDER_KINDS | READ_KINDS
-SQL_KINDS = BROKER_KINDS | RELAY_KINDS | DATABASE_KINDS | WRITER_KINDS | BYSTANDER_KINDS
+BOTH_KINDS = BROKER_KINDS | PEER_KINDS | BYSTANDER_KINDS | EVENT_KINDS | OPERATOR_KINDS
+KINDS = BOTH_KINDS | COSMOS_KINDS | SILENCE_KINDS | OUTAGE_KINDS | PARTITION_KINDS | HOST_KINDS | READ_KINDS
+SQL_KINDS = BOTH_KINDS | RELAY_KINDS | DATABASE_KINDS | WRITER_KINDS
 ALL_KINDS = KINDS | SQL_KINDS
 
+# Kinds of fault, and policies, that the relay does not withstand yet. A campaign has these faults only if `--only`
+# names them.
+AWAITED: tuple[str, ...] = (
+    *("silent-handshake", "begin-session", "silent-quarantine", "ending-events"),
+    "block",
+)
+
+# Longer than the send timeout of 5 s that campaigns with this fault have.
+_LATE_MS = (6_000, 9_000)
+
 # Conditions that blame the content of a message.
-_CONTENT = ("amqp:not-allowed", "amqp:decode-error", "com.microsoft:argument-error")
+_CONTENT = (
+    *("amqp:not-allowed", "amqp:invalid-field", "amqp:decode-error"),
+    *("com.microsoft:argument-error", "com.microsoft:argument-out-of-range"),
+)
 _TRANSIENT = ("amqp:internal-error", "com.microsoft:server-busy", "com.microsoft:timeout")
+
+
+def by_default(available: Collection[str]) -> tuple[str, ...]:
+    """The kinds among these that a campaign has unless it is given some."""
+    return tuple(kind for kind in available if kind not in AWAITED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +126,9 @@ class Fault:
 def draw(seed: int, *, events: int, faults: int, among: Collection[str] = KINDS) -> list[Fault]:
     """`faults` faults of the kinds in `among`, spread over `events` events."""
     rng = random.Random(f"faults-{seed}")
-    kinds = [kind for kind in ALL_KINDS if kind in among]
+    kinds = [kind for kind, weight in ALL_KINDS.items() if kind in among and weight]
+    if not kinds:
+        return []
     weights = [ALL_KINDS[kind] for kind in kinds]
     # Each kind occurs once, if there are enough faults, before any is drawn at random.
     chosen = rng.sample(kinds, min(faults, len(kinds)))
@@ -126,6 +167,10 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
         return {"count": 1, "ms": 12_000}
     if kind in ("kill-host", "kill-machine", "kill-worker"):
         return {"at": rng.choice((None, None, "before-invocation", "before-checkpoint", "after-checkpoint"))}
+    if kind in PEER_KINDS:
+        return _peer_options(rng, kind)
+    if kind in SILENCE_KINDS:
+        return {"for_ms": rng.randint(2000, 6000)}
     if kind in COSMOS_KINDS:
         return _cosmos_options(rng, kind)
     if kind == "long-transaction":
@@ -134,6 +179,39 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
         return {"off_s": rng.choice((-86_400, -60, -1, 1, 60, 86_400)), "count": rng.randint(1, 20)}
     if kind == "step-clock-back":
         return {"by_s": rng.choice((1, 60, 3600))}
+    return {}
+
+
+def standing(seed: int, kinds: Collection[str]) -> list[dict[str, Any]]:
+    """The broker's faults that last for the whole campaign: those of single events, by how their ids begin."""
+    rng = random.Random(f"standing-{seed}")
+    condition, how = rng.choice(_CONTENT), rng.choice(("connection", "connection-with-error", "reset", "link"))
+    plans = {
+        "refused-events": {"kind": "reject", "condition": condition, "message_id": "e-refused-*"},
+        "ending-events": {"kind": "end-on-transfer", "how": how, "message_id": "e-ending-*"},
+    }
+    return [plan for kind, plan in plans.items() if kind in kinds]
+
+
+def _peer_options(rng: random.Random, kind: str) -> dict[str, Any]:
+    if kind == "silent-handshake":
+        step = rng.choice([step.value for step in Step])
+        return {"step": step, "ms": rng.choice((0, 0, 4000)), "heartbeats": rng.random() < 0.5, "for_ms": 3000}
+    if kind == "end-in-flight":
+        how = rng.choice([how.value for how in Ending])
+        options = {"how": how, "taken": rng.random() < 0.5, "ms": rng.choice((0, 0, 200))}
+        return {**options, "count": rng.randint(1, 3), "described_info": rng.random() < 0.3}
+    if kind == "late-acceptance":
+        return {"ms": rng.randint(*_LATE_MS), "for_ms": rng.randint(2000, 12_000)}
+    if kind == "settle-in-two":
+        return {"ms": rng.choice((0, 50, 500)), "count": rng.randint(1, 20)}
+    if kind == "described-info":
+        return {"condition": rng.choice(_TRANSIENT), "described_info": True, "count": rng.randint(1, 4)}
+    if kind == "stall-transfer":
+        return {"ms": rng.randint(500, 8000), "count": rng.randint(1, 3)}
+    if kind == "refuse-everything":
+        options = {"condition": rng.choice(_CONTENT), "accepts_repeats": rng.random() < 0.5}
+        return {**options, "for_ms": rng.choice((3_000, 10_000, 20_000))}
     return {}
 
 

@@ -42,3 +42,12 @@ class SourceSide(Protocol):
 
     async def quarantined(self) -> dict[str, str]:
         """Reasons by the id of the quarantined document."""
+
+    async def end_faults(self) -> None:
+        """End what is pending at the processes that relay. Faults of `parts` are ended by the injector."""
+
+    async def killed_workers(self) -> int:
+        """How many processes were ended by their host, and not by a fault, as they took too long."""
+
+    async def owners(self) -> list[str]:
+        """A line for each lease or shard: its owner, and how far it is."""

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from local.chaos.history import History
 _RESOLVE_PAUSE_S = 0.1
 _EVENT_TTL_S = 864_000
 _LATE_KEYS = 4
+_HARMFUL = 0.01
+_ANSWERED_WITHIN_S = 8.0
 
 # Values that a careless JSON reader or writer would change.
 _DELICATE: tuple[Any, ...] = (
@@ -48,18 +50,21 @@ class Commit:
     key: str
     documents: list[dict[str, Any]]
     events: list[dict[str, Any]]
-    poison: list[tuple[dict[str, Any], str]]
+    poison: list[tuple[dict[str, Any], frozenset[str]]]
 
 
 class Workload:
     """The commits of `writers` writers, reproducible from `seed`; a key belongs to one writer.
 
     `payload` is the length of the longest events' text, in characters. `late` of the events have keys of their own
-    and are committed after all others.
+    and are committed after all others. `harmful` are kinds of EVENT_KINDS: events that the topic never takes.
     """
 
-    def __init__(self, seed: int, *, events: int, late: int, writers: int, payload: int) -> None:
+    def __init__(
+        self, seed: int, *, events: int, late: int, writers: int, payload: int, harmful: Sequence[str] = ()
+    ) -> None:
         self._seed = seed
+        self._harmful = tuple(harmful)
         self._texts = ("", "x" * (payload // 100), "x" * (payload // 10), "x" * payload)
         self._keys = max(writers, events // 40)
         early = events - late
@@ -87,15 +92,19 @@ class Workload:
             (key,) = rng.choices(keys, cum_weights=weights)
             count = min(rng.choice((1, 1, 1, 2, 5)), remaining)
             remaining -= count
-            commit = _commit(rng, key, f"{writer}-{number}", count, self._texts)
+            commit = _commit(rng, key, f"{writer}-{number}", count, self._texts, self._harmful)
             _number(commit, sequences)
             yield commit
 
 
-def _commit(rng: random.Random, key: str, name: str, count: int, texts: tuple[str, ...]) -> Commit:
+def _commit(
+    rng: random.Random, key: str, name: str, count: int, texts: tuple[str, ...], harmful: tuple[str, ...]
+) -> Commit:
     events = [_event(rng, key, f"{name}-{index}", rng.choice(texts)) for index in range(count)]
     others = [_document(f"c-{name}", key, "contact", {"text": name})] if rng.random() < 0.5 else []
     poison = [_poison(rng, key, name)] if rng.random() < 0.01 else []
+    if harmful and rng.random() < _HARMFUL:
+        poison.append(_harmful(rng.choice(harmful), rng, key, name))
     malformed = [document for document, _ in poison]
     # At any position: the events after it must still arrive.
     documents = [*others, *events]
@@ -122,7 +131,14 @@ def _event(rng: random.Random, key: str, identifier: str, text: str) -> dict[str
     return _document(f"e-{identifier}", key, "domainEvent", data)
 
 
-def _poison(rng: random.Random, key: str, name: str) -> tuple[dict[str, Any], str]:
+def _harmful(kind: str, rng: random.Random, key: str, name: str) -> tuple[dict[str, Any], frozenset[str]]:
+    """A well-formed event that the topic refuses, or at which the peer ends what it came over."""
+    if kind == "refused-events":
+        return _event(rng, key, f"refused-{name}", ""), frozenset({"message-refused"})
+    return _event(rng, key, f"ending-{name}", ""), frozenset()
+
+
+def _poison(rng: random.Random, key: str, name: str) -> tuple[dict[str, Any], frozenset[str]]:
     reason = rng.choice(("data-not-object", "action-not-string", "id-too-long", "message-too-large"))
     document = _event(rng, key, f"poison-{name}", "")
     if reason == "data-not-object":
@@ -133,7 +149,7 @@ def _poison(rng: random.Random, key: str, name: str) -> tuple[dict[str, Any], st
         document["id"] += "-" + "x" * 128
     else:
         document["data"]["text"] = "x" * 270_000
-    return document, reason
+    return document, frozenset({reason})
 
 
 def _document(identifier: str, key: str, kind: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -146,8 +162,8 @@ async def write(container: ContainerProxy, commits: Iterator[Commit], history: H
         await asyncio.sleep(pause_s * len(commit.events))
         await _until_committed(container, commit)
         history.wrote(commit.key, commit.events)
-        for document, reason in commit.poison:
-            history.wrote_poison(document, reason)
+        for document, reasons in commit.poison:
+            history.wrote_poison(document, reasons)
 
 
 async def _until_committed(container: ContainerProxy, commit: Commit) -> None:
@@ -155,7 +171,8 @@ async def _until_committed(container: ContainerProxy, commit: Commit) -> None:
     operations = [("create", (document,)) for document in commit.documents]
     while True:
         try:
-            await container.execute_item_batch(operations, partition_key=commit.key)
+            async with asyncio.timeout(_ANSWERED_WITHIN_S):
+                await container.execute_item_batch(operations, partition_key=commit.key)
         except CosmosBatchOperationError as error:
             if any(result.get("statusCode") == 409 for result in error.operation_responses):
                 return
@@ -170,7 +187,8 @@ async def _until_committed(container: ContainerProxy, commit: Commit) -> None:
 async def _exists(container: ContainerProxy, commit: Commit) -> bool:
     while True:
         try:
-            await container.read_item(commit.events[0]["id"], partition_key=commit.key)
+            async with asyncio.timeout(_ANSWERED_WITHIN_S):
+                await container.read_item(commit.events[0]["id"], partition_key=commit.key)
         except CosmosResourceNotFoundError:
             return False
         except (AzureError, OSError):

@@ -21,7 +21,7 @@ CONSUMER = "relay"
 
 
 CALL_TIMEOUT_S = 10.0
-"""Maximum seconds of a statement on the shared session; the wait for the users before takes up to twice as long."""
+"""Maximum seconds of a statement on the shared session; waiting for it takes at most twice as long."""
 
 
 class Database:

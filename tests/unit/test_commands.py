@@ -48,8 +48,8 @@ Main = Callable[[Sequence[str]], object]
         (local.__main__.main, ["demo", "--events", "0"], "argument --events: '0' is not a whole number above 0"),
         (
             local.__main__.main,
-            ["chaos", "--kinds", "x"],
-            "argument --kinds: unknown kind of fault: x; the kinds are",
+            ["chaos", "--only", "x"],
+            "argument --only: unknown kind of fault: x; the kinds are",
         ),
         (emulators, ["cosmos", "--edges", "x"], "argument --edges: 'x' is neither a whole number nor 'off'"),
         (emulators, ["cosmos", "--partitions", "x"], "argument --partitions: 'x' is not a whole number"),

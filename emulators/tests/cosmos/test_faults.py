@@ -379,3 +379,59 @@ async def test_silence_lasts_as_long_as_the_connection_and_others_are_served(
             await raw.send("POST", ITEMS, headers=KEY, body='{"id":"1","pk":"a"}')
 
     assert (await raw.send("GET", f"{ITEMS}/1", headers=KEY)).status == status
+
+
+async def test_a_silent_account_never_answers_and_does_after_the_fault(
+    warm: ContainerProxy, faults: FaultClient
+) -> None:
+    fault = await faults.inject("silent", match={"container": "data"}, for_ms=60_000)
+    waiting = asyncio.create_task(warm.create_item({"id": "1", "pk": "a"}))
+    while not await faults.applied(fault):
+        await asyncio.sleep(0.01)
+
+    await faults.remove(fault)
+    done, _ = await asyncio.wait([waiting], timeout=0.5)
+
+    assert not done
+    assert await _ids(warm) == []
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_silent_answer_may_hide_a_write(warm: ContainerProxy, faults: FaultClient) -> None:
+    await faults.add("silent", "create", applies=True)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await warm.create_item({"id": "1", "pk": "a"})
+
+    assert await _ids(warm) == ["1"]
+
+
+async def test_silence_is_that_of_the_chosen_container_and_operation(
+    warm: ContainerProxy, faults: FaultClient
+) -> None:
+    leases = await faults.inject("silent", match={"container": "leases"}, count=1)
+    feed = await faults.inject("silent", match={"container": "data", "operation": "read-feed"}, count=1)
+
+    await warm.create_item({"id": "1", "pk": "a"})
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await _feed(warm)
+
+    assert (await faults.applied(leases), await faults.applied(feed)) == (0, 1)
+
+
+async def test_a_request_that_waits_in_silence_does_not_keep_the_server_from_stopping() -> None:
+    async with asyncio.timeout(10):
+        async with CosmosServer() as server, aiohttp.ClientSession() as session:
+            await FaultClient(session, server.endpoint).inject("silent", count=1)
+            asking = asyncio.create_task(RawClient(session, server.endpoint, server.key).send("GET", "/"))
+            while await server_faults(session, server):
+                await asyncio.sleep(0.01)
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+async def server_faults(session: aiohttp.ClientSession, server: CosmosServer) -> list[Any]:
+    async with session.get(f"{server.endpoint}admin/faults") as answer:
+        return list((await answer.json())["pending"])

@@ -63,6 +63,22 @@ def test_options_of_another_kind_are_refused() -> None:
     assert FaultPlan.from_json({"kind": "detach-link", "entity": "t", "role": "receiver"}).role is Role.RECEIVER
 
 
+def test_a_fault_of_chosen_messages_lasts_until_it_is_ended() -> None:
+    def plan(**body: Any) -> FaultPlan:
+        return FaultPlan.from_json({"kind": "end-on-transfer", "entity": "t", **body})
+
+    assert plan().count == 1
+    assert plan(for_ms=5).count is None
+    assert plan(message_id="x").count is None
+    assert plan(property="harmful", count=2).count == 2
+
+
+@pytest.mark.parametrize("body", [{}, {"step": "later"}, {"step": "open", "how": "link"}])
+def test_a_silent_handshake_needs_its_step(body: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"step|how"):
+        FaultPlan.from_json({"kind": "silent-handshake", **body})
+
+
 def test_the_partition_of_a_key_does_not_change() -> None:
     assert [partition_of(key, 16) for key in ("", "a", "key-7", "鍵")] == [0, 3, 15, 8]
 

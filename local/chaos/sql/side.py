@@ -35,6 +35,7 @@ _OWN_CAUSES = {
     writers.ROLLED_BACK: "roll-back",
     writers.TIME_HINT_WRONG: "wrong-hint",
 }
+_OWNERS = """select shard_id, owner from changefeed."claim:outbox.domain_event" order by shard_id"""
 _WITHIN_S = 20.0
 _PAUSE_S = 0.2
 _QUARANTINED = "select document_id, reason from relay.item where type = 'quarantinedEvent'"
@@ -90,6 +91,17 @@ class SqlSide:
     async def quarantined(self) -> dict[str, str]:
         """As SourceSide.quarantined."""
         return dict(await self._rows(_QUARANTINED))
+
+    async def end_faults(self) -> None:
+        """As SourceSide.end_faults: there are none."""
+
+    async def killed_workers(self) -> int:
+        """As SourceSide.killed_workers: workers have no host."""
+        return 0
+
+    async def owners(self) -> list[str]:
+        """As SourceSide.owners."""
+        return [f"shard {shard}: owner {owner}" for shard, owner in await self._rows(_OWNERS)]
 
     async def _rows(self, query: str) -> list[Any]:
         """The rows; while the database starts again, they are asked for again."""

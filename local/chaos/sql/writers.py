@@ -74,8 +74,8 @@ class Writers:
                 await asyncio.sleep(pause_s * len(commit.events))
                 await writer.until_committed(commit, self._orders.popleft() if self._orders else None)
                 history.wrote(commit.key, commit.events)
-                for document, reason in commit.poison:
-                    history.wrote_poison(document, reason)
+                for document, reasons in commit.poison:
+                    history.wrote_poison(document, reasons)
         finally:
             await writer.close()
 

@@ -1,6 +1,7 @@
 """A fault as it is asked for: what becomes of which requests, how often and for how long.
 
 {"kind": "throttle", "match": {"container": "data", "operation": "batch"}, "count": 3, "retry_after_ms": 50}
+{"kind": "silent", "match": {"container": "leases"}, "for_ms": 10000}
 {"kind": "timeout", "match": {"operation": "replace"}, "for_ms": 2000, "hang_ms": 500, "applies": true}
 """
 
@@ -34,7 +35,7 @@ class FaultKind(StrEnum):
     DROP_AFTER = "drop-after"
     """The request is applied, then the connection closed without an answer."""
     SILENT = "silent"
-    """The connection stays open without an answer, the request is not applied."""
+    """The request is accepted and never answered, not even after the fault; applied or not."""
     SILENT_MIDWAY = "silent-midway"
     """The request is applied, the headers and half of the body are sent; the connection stays open."""
 
@@ -43,8 +44,8 @@ class FaultKind(StrEnum):
 class FaultPlan:
     """A fault as it is asked for: at least one of `count` and `for_ms` is set.
 
-    `retry_after_ms` goes with a throttle. `hang_ms` (the answer's delay) and `applies` (whether the request is
-    carried out all the same) go with a timeout.
+    `retry_after_ms` goes with a throttle. `hang_ms` (the answer's delay) goes with a timeout, and `applies`
+    (whether the request is carried out all the same) with a timeout and with silence.
     """
 
     kind: FaultKind
@@ -88,4 +89,5 @@ _OPTIONS: Mapping[FaultKind, Mapping[str, Callable[[Reader], Any]]] = {
         "hang_ms": lambda reader: reader.integer("hang_ms", 0, 0, MAX_INTEGER),
         "applies": lambda reader: reader.boolean("applies"),
     },
+    FaultKind.SILENT: {"applies": lambda reader: reader.boolean("applies")},
 }

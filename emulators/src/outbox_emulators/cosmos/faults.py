@@ -11,6 +11,8 @@ from outbox_emulators.cosmos.fault_plans import FaultPlan
 from outbox_emulators.cosmos.fault_targets import Target
 from outbox_emulators.cosmos.messages import Reply
 
+_LOOK_EVERY_MS = 500
+
 Fault = faults.Fault[FaultPlan]
 
 
@@ -48,6 +50,11 @@ class Faults(faults.Faults[FaultPlan]):
                 await self._stopping.wait()
         except TimeoutError:
             return
+
+    async def hang_while(self, is_connected: Callable[[], bool]) -> None:
+        """Wait for as long as the client stays connected, but never longer than the server runs."""
+        while is_connected() and not self._stopping.is_set():
+            await self.hang(_LOOK_EVERY_MS)
 
     def stop(self) -> None:
         """Release the requests that hang."""

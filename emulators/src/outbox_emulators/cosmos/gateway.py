@@ -111,10 +111,10 @@ class Gateway:
         request = Request(http.method, segments, http.headers, body, activity)
         if self._faults.any_pending and (fault := self._faults.apply_to(Target.of(request))):
             _log.info("Fault %d (%s) applied to %s %s", fault.id, fault.plan.kind, http.method, path)
-            await self._apply_fault(fault, request)
+            await self._apply_fault(fault, request, http)
         return await self._answer(request)
 
-    async def _apply_fault(self, fault: Fault, request: Request) -> None:
+    async def _apply_fault(self, fault: Fault, request: Request, http: web.BaseRequest) -> None:
         """Raise what the fault says: the service's error, or ConnectionCut."""
         match fault.plan.kind:
             case FaultKind.THROTTLE:
@@ -136,7 +136,9 @@ class Gateway:
                 await self._apply(request)
                 raise ConnectionCut()
             case FaultKind.SILENT:
-                await self._faults.hang(None)
+                if fault.plan.applies:
+                    await self._apply(request)
+                await self._faults.hang_while(lambda: _is_connected(http))
                 raise ConnectionCut()
             case FaultKind.SILENT_MIDWAY:
                 raise AnswerStopped(await self._answer(request))
@@ -171,6 +173,10 @@ def _check_headers(headers: Mapping[str, str]) -> None:
         raise BadRequest(f"The x-ms-version '{version}' is not a version of the API, such as 2020-07-15.")
     if headers.get("x-ms-enumeration-direction", "").lower() == "reverse":
         raise BadRequest("Reading a feed in reverse (x-ms-enumeration-direction) is not supported here.")
+
+
+def _is_connected(http: web.BaseRequest) -> bool:
+    return http.transport is not None and not http.transport.is_closing()
 
 
 def _cut(http: web.BaseRequest) -> web.Response:

@@ -11,18 +11,32 @@ import logging
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import cast
 
-from proton import Event, Link, TransportException
+from proton import Delivery, Event, Link, TransportException
 
 from outbox_emulators.servicebus.auth import Claims
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.engine import MAX_FRAME_BYTES, Engine
-from outbox_emulators.servicebus.errors import ServiceBusError, Unauthorized
+from outbox_emulators.servicebus.errors import (
+    ConnectionForced,
+    DetachForced,
+    Refused,
+    ServiceBusError,
+    Unauthorized,
+)
+from outbox_emulators.servicebus.fault_plans import INTERNAL_ERROR, Ending, FaultPlan
 from outbox_emulators.servicebus.frame_faults import FrameFaults
-from outbox_emulators.servicebus.frames import DeliveryTracker, FrameReader, middle_of_last
+from outbox_emulators.servicebus.frames import (
+    HEARTBEAT,
+    DeliveryTracker,
+    FrameReader,
+    middle_of_last,
+    without_states,
+)
+from outbox_emulators.servicebus.handshakes import BEFORE_OPEN, Handshake, Held
 from outbox_emulators.servicebus.link_table import LinkTable
 from outbox_emulators.servicebus.links import LinkEndpoint
 from outbox_emulators.servicebus.sasl import Sasl
@@ -32,6 +46,9 @@ Attach = Callable[["AmqpConnection", Link], LinkEndpoint]
 
 LOG = logging.getLogger(__name__)
 
+_ENDED = "An injected fault ends it."
+_HEARTBEAT_S = 1.0
+_SMALL_BUFFER = 2048
 _LINGER_0 = struct.pack("ii", 1, 0)
 """Makes closing a socket a reset, with what was not sent yet thrown away."""
 
@@ -49,6 +66,9 @@ class AmqpConnection(asyncio.Protocol):
         self._deliveries = DeliveryTracker()
         self.links = LinkTable(partial(attach, self), self._deliveries, self.schedule_flush)
         self._frame_faults = FrameFaults(self._deliveries, self.links)
+        self._handshake = Handshake(broker.faults, self._deliveries, self.links)
+        self._held: Held | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._sasl = Sasl(self._accepts_key)
         self._transport: asyncio.Transport | None = None
         self._flush_scheduled = False
@@ -63,26 +83,84 @@ class AmqpConnection(asyncio.Protocol):
             self.abort()
             return
         self.broker.connections.add(self)
+        if self.broker.faults.any_pending and (plan := self._handshake.silenced_at_once()):
+            self._fall_silent(plan, b"")
         self._tick()
 
     def data_received(self, data: bytes) -> None:
+        if self._held is not None:
+            self._held.rest += data
+            return
+        self._take(self._frames.feed(data))
+
+    def _take(self, frames: Iterator[bytes], *, as_it_is: bytes = b"") -> None:
+        """Handle frames until one ends the connection or is held. `as_it_is` is handled first, without a fault."""
         try:
-            for frame in self._frames.feed(data):
-                if Sasl.concerns(frame):
-                    self._answer_sasl(frame)
-                    continue
-                if self.broker.faults.any_pending and (cut := self._frame_faults.find_cut(frame)):
-                    self._push(frame[: cut.taken])
-                    self.abort(reset=cut.reset)
-                    return
-                self._push(self._deliveries.follow(frame))
-                if self.is_cutting:
-                    self.flush()
+            if as_it_is:
+                self._handle(as_it_is)
+            for frame in frames:
                 if self._transport is None:
                     return
+                if self.broker.faults.any_pending and self._is_faulty(frame):
+                    break
+                self._handle(frame)
         except TransportException as error:
             LOG.info("connection closed on a protocol error: %s", error)
         self.flush()
+
+    def _is_faulty(self, frame: bytes) -> bool:
+        """Whether a fault is applied to the frame, after which no further one is handled for now."""
+        if plan := self._handshake.silenced_by(frame):
+            self._fall_silent(plan, frame)
+        elif Sasl.concerns(frame):
+            return False
+        elif cut := self._frame_faults.find_cut(frame):
+            self._push(frame[: cut.taken])
+            self.abort(reset=cut.reset)
+        elif plan := self._frame_faults.find_stall(frame):
+            self._handle(frame)
+            self._stall(plan)
+        else:
+            return False
+        return True
+
+    def _handle(self, frame: bytes) -> None:
+        if Sasl.concerns(frame):
+            self._answer_sasl(frame)
+            return
+        self._push(self._deliveries.follow(frame))
+        if self.is_cutting:
+            self.flush()
+
+    def _fall_silent(self, plan: FaultPlan, frame: bytes) -> None:
+        """Answer nothing from this frame on: for the time of the plan, or for ever."""
+        self.flush()
+        self._held = Held(frame)
+        if plan.delay_ms:
+            self._timer = asyncio.get_running_loop().call_later(plan.delay_ms / 1000, self._go_on)
+        if plan.heartbeats and plan.step not in BEFORE_OPEN:
+            self._beat()
+
+    def _beat(self) -> None:
+        if self._transport is not None and self._held is not None:
+            self._transport.write(HEARTBEAT)
+            asyncio.get_running_loop().call_later(_HEARTBEAT_S, self._beat)
+
+    def _stall(self, plan: FaultPlan) -> None:
+        """Read nothing for a while, so that the client can send no more than the buffers hold."""
+        if self._transport is not None:
+            self._held = Held(b"", mute=False)
+            connected: socket.socket = self._transport.get_extra_info("socket")
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL_BUFFER)
+            self._transport.pause_reading()
+            self._timer = asyncio.get_running_loop().call_later(plan.delay_ms / 1000, self._go_on)
+
+    def _go_on(self) -> None:
+        held, self._held = self._held, None
+        if self._transport is None or held is None:
+            return
+        self._transport.resume_reading()
+        self._take(self._frames.feed(bytes(held.rest)), as_it_is=held.first)
 
     def _answer_sasl(self, frame: bytes) -> None:
         # The engine supports fewer mechanisms than the service: it begins with AMQP itself.
@@ -113,8 +191,9 @@ class AmqpConnection(asyncio.Protocol):
     def _leave(self) -> None:
         """End the links, which release what they hold: nothing goes in or out any more."""
         self.broker.connections.discard(self)
-        if self._tick_timer:
-            self._tick_timer.cancel()
+        for timer in (self._tick_timer, self._timer):
+            if timer is not None:
+                timer.cancel()
         self._transport = None
         self.links.close()
 
@@ -171,6 +250,8 @@ class AmqpConnection(asyncio.Protocol):
 
     def flush(self) -> None:
         """Handle the engine's events and write out what it has to send."""
+        if self.is_silent:
+            return
         self._handle_events()
         if self._cut is not None:
             self._flush_until_cut(*self._cut)
@@ -205,6 +286,11 @@ class AmqpConnection(asyncio.Protocol):
         """Whether the client can still be reached."""
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether a fault keeps the connection from being answered."""
+        return self._held is not None and self._held.mute
+
     def close(self, error: ServiceBusError | None) -> None:
         """Close the connection in an orderly way, with a reason or without one."""
         self._engine.close(None if error is None else condition_of(error))
@@ -220,6 +306,36 @@ class AmqpConnection(asyncio.Protocol):
                 _reset_on_close(transport)
             self._leave()
             transport.abort()
+
+    def end(self, link: Link, plan: FaultPlan) -> None:
+        """End a link, its session, or the connection, as a fault says."""
+
+        def error(condition: str) -> ServiceBusError | None:
+            if not plan.how.endswith("-with-error"):
+                return None
+            return Refused(plan.condition or condition, _ENDED, described_info=plan.described_info)
+
+        match plan.how:
+            case Ending.RESET:
+                self.abort(reset=True)
+            case Ending.CONNECTION | Ending.CONNECTION_WITH_ERROR:
+                self.close(error(ConnectionForced.condition))
+            case Ending.SESSION | Ending.SESSION_WITH_ERROR:
+                self.links.end_session(link.session, error(INTERNAL_ERROR))
+            case Ending.LINK | Ending.LINK_WITH_ERROR:
+                self.links.detach(link, error(DetachForced.condition))
+
+    def begin_session(self) -> None:
+        """Begin a session on this side."""
+        self._engine.begin_session()
+        self.flush()
+
+    def settle_without_state(self, delivery: Delivery) -> None:
+        """Settle a delivery whose outcome was sent before. The engine would repeat the outcome."""
+        self.flush()
+        delivery.settle()
+        if self._transport is not None and not self.is_cutting:
+            self._transport.write(without_states(self._engine.take_output()))
 
     @property
     def is_cutting(self) -> bool:

@@ -26,11 +26,18 @@ class Connection(Protocol):
     def is_open(self) -> bool:
         """Whether the client can still be reached."""
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether a fault keeps the connection from being answered."""
+
     def close(self, error: ServiceBusError | None) -> None:
         """Close the connection in an orderly way, with a reason or without one."""
 
     def abort(self, *, reset: bool = False) -> None:
         """Cut the connection at once; with `reset` by a TCP reset."""
+
+    def begin_session(self) -> None:
+        """Begin a session on this side."""
 
 
 class Connections:
@@ -75,6 +82,13 @@ class Connections:
         found = [connection for connection in self if connection.links.receives_from(covers)]
         for connection in found:
             connection.abort(reset=reset)
+        return len(found)
+
+    def begin_sessions(self, covers: Covers) -> int:
+        """Begin a session on each connection that sends to a path; returns how many."""
+        found = [connection for connection in self if connection.links.sends_to(covers)]
+        for connection in found:
+            connection.begin_session()
         return len(found)
 
     def detach_idle(self, covers: Covers, role: Role, error: ServiceBusError | None) -> int:

@@ -26,6 +26,11 @@ class DuplicateHistory:
         self._expire(self._clock())
         return len(self._seen)
 
+    def __contains__(self, key: Hashable) -> bool:
+        """Return whether `key` was accepted within the window."""
+        self._expire(self._clock())
+        return key in self._seen
+
     def is_new(self, key: Hashable) -> bool:
         """Return whether `key` is new within the window; from now on it is not."""
         now = self._clock()

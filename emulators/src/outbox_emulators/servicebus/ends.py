@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
@@ -92,14 +92,21 @@ class Inlet:
         self.counts.accepted += 1
         if self.history is None or message.message_id is None:
             return True
-        if self.settings.partitioned:
-            key: object = (message.routing_key, message.message_id)
-        else:
-            key = message.message_id
-        if self.history.is_new(key):
+        if self.history.is_new(self._identity(message)):
             return True
         self.counts.duplicates += 1
         return False
+
+    def is_repeat(self, message: Message) -> bool:
+        """Return whether a message would be dropped as a duplicate. It is not counted."""
+        if self.history is None or message.message_id is None:
+            return False
+        return self._identity(message) in self.history
+
+    def _identity(self, message: Message) -> Hashable:
+        if self.settings.partitioned:
+            return message.routing_key, message.message_id
+        return message.message_id
 
     def clear(self) -> None:
         """Clear the duplicate detection history; the counts stay."""

@@ -108,6 +108,10 @@ class Engine:
     def open(self) -> None:
         self._connection.open()
 
+    def begin_session(self) -> None:
+        """Begin a session, as either side may (AMQP 1.0, part 2, section 2.5.1)."""
+        self._connection.session().open()
+
     def close(self, condition: Condition | None = None) -> None:
         """Close the connection, with an error or without one."""
         if condition is not None:

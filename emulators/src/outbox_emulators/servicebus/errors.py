@@ -219,11 +219,15 @@ class TooManyHops(ServiceBusError):
 
 
 class Refused(ServiceBusError):
-    """An injected fault refuses the transfer."""
+    """An injected fault refuses the transfer, or ends what it came over.
 
-    def __init__(self, condition: str, description: str) -> None:
+    `described_info` puts described types into the error's info, which AMQP 1.0 allows (part 2, section 2.8.14).
+    """
+
+    def __init__(self, condition: str, description: str, *, described_info: bool = False) -> None:
         super().__init__(description)
         self.condition = condition
+        self.described_info = described_info
 
 
 class RefusedWithLink(Refused):

@@ -32,6 +32,8 @@ class FaultInjector:
         if plan.kind is FaultKind.CLOSE_IDLE:
             forced = None if plan.silent else ConnectionForced("The connection was closed by the broker.")
             return self._at_once(plan, self._broker.connections.close_idle(plan.covers, plan.role, forced))
+        if plan.kind is FaultKind.BEGIN_SESSION:
+            return self._at_once(plan, self._broker.connections.begin_sessions(plan.covers))
         if plan.kind is FaultKind.EXPIRE_LOCKS:
             queue = namespace.source(plan.entity or "").queue
             return self._at_once(plan, queue.expire_all_locks())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from outbox_emulators.faults import InvalidFault
 from outbox_emulators.properties import MAX_INTEGER, Problems, Reader
 from outbox_emulators.servicebus.edges import Oversized
+from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.role import Role
 from outbox_emulators.servicebus.status import Status
 
@@ -53,6 +54,16 @@ class FaultKind(StrEnum):
     """The connections of such links are closed, at once."""
     EXPIRE_LOCKS = "expire-locks"
     """All locks on messages or sessions of the entity expire, at once."""
+    SILENT_HANDSHAKE = "silent-handshake"
+    """From one step of its handshake on, a connection gets no answer: for a while, or for ever."""
+    END_ON_TRANSFER = "end-on-transfer"
+    """The link, its session or its connection ends in place of the answer to a transfer."""
+    SETTLE_IN_TWO = "settle-in-two"
+    """The outcome of a transfer comes first, unsettled; a second disposition settles it, without a state."""
+    STALL_TRANSFER = "stall-transfer"
+    """A transfer of several frames is read no further after its first one, for a while."""
+    BEGIN_SESSION = "begin-session"
+    """The broker begins a session on each connection that sends to the entity, at once."""
 
 
 class Direction(StrEnum):
@@ -60,6 +71,33 @@ class Direction(StrEnum):
 
     IN = "in"
     OUT = "out"
+
+
+class Step(StrEnum):
+    """A step of a connection's handshake: what the client has sent when the broker falls silent."""
+
+    ACCEPT = "accept"
+    """Nothing: the TCP connection was accepted."""
+    SASL = "sasl"
+    OPEN = "open"
+    BEGIN = "begin"
+    CBS_ATTACH = "cbs-attach"
+    PUT_TOKEN = "put-token"
+    """A request to `$cbs`, the first one or one that renews a token."""
+    ATTACH = "attach"
+    """The attach of a link to an entity."""
+
+
+class Ending(StrEnum):
+    """What ends, and whether with an error. `reset` is a TCP reset."""
+
+    CONNECTION = "connection"
+    CONNECTION_WITH_ERROR = "connection-with-error"
+    RESET = "reset"
+    SESSION = "session"
+    SESSION_WITH_ERROR = "session-with-error"
+    LINK = "link"
+    LINK_WITH_ERROR = "link-with-error"
 
 
 SERVER_BUSY = "com.microsoft:server-busy"
@@ -79,11 +117,23 @@ _TRANSFER_KINDS = frozenset(
         FaultKind.INTERNAL_ERROR,
         FaultKind.DETACH_LINK,
         FaultKind.REFUSE_TOKEN,
+        FaultKind.SILENT_HANDSHAKE,
+        FaultKind.END_ON_TRANSFER,
+        FaultKind.SETTLE_IN_TWO,
+        FaultKind.STALL_TRANSFER,
     }
 )
 _IMMEDIATE = frozenset(
-    {FaultKind.CUT_RECEIVER, FaultKind.DETACH_IDLE, FaultKind.CLOSE_IDLE, FaultKind.EXPIRE_LOCKS}
+    {
+        FaultKind.CUT_RECEIVER,
+        FaultKind.DETACH_IDLE,
+        FaultKind.CLOSE_IDLE,
+        FaultKind.EXPIRE_LOCKS,
+        FaultKind.BEGIN_SESSION,
+    }
 )
+_OF_ANY_ENTITY = frozenset({FaultKind.REFUSE_TOKEN, FaultKind.SILENT_HANDSHAKE})
+_SELECTORS = ("message_id", "session_id", "has_property")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +158,15 @@ class FaultPlan:
     silent: bool = False
     answer: Oversized = Oversized.REJECTED_THEN_DETACHED
     most_bytes: int = MAX_INTEGER
+    step: Step = Step.ACCEPT
+    heartbeats: bool = False
+    how: Ending = Ending.CONNECTION
+    taken: bool = False
+    message_id: str | None = None
+    session_id: str | None = None
+    has_property: str | None = None
+    accepts_repeats: bool = False
+    described_info: bool = False
 
     @classmethod
     def from_json(cls, body: Any) -> FaultPlan:
@@ -117,6 +176,13 @@ class FaultPlan:
         give no reason if they are `silent`, `condition` of reject and reject-then-detach, `reset` (a TCP reset in
         place of an orderly end) of all that cut, `ms` of delay-ack, `partition`, `of` and `condition` of
         partition-unavailable, `status` of disable-entity, `answer` of answer-oversized, `bytes` of shrink-limit.
+        reject and end-on-transfer can select messages: by `message_id` (with a final `*`, its beginning), by
+        `session_id`, by the name of an application `property`; with any of these they last until they are ended.
+        `accepts_repeats` of reject accepts transfers of duplicates alone. `described_info` of all three that
+        reject or end puts described types into the error's info. `step` of silent-handshake, `ms` for how long
+        (0 is for ever), and `heartbeats`, with which empty frames still come. `how` and `condition` of
+        end-on-transfer, `taken` if the messages were accepted before, `ms` for how late it ends: until then
+        nothing on the link is answered. `ms` of settle-in-two and stall-transfer.
         Where neither `count` nor `for_ms` is given, faults in transfers, and refuse-token, are applied once;
         answer-oversized, shrink-limit, disable-entity and partition-unavailable last until they are ended.
         """
@@ -139,6 +205,21 @@ class FaultPlan:
         wanted, entity = path.lower(), self.entity.lower()
         return wanted == entity or wanted.startswith(entity + "/")
 
+    def selects(self, messages: Sequence[Message]) -> bool:
+        """Return whether one of the messages, or any, is meant."""
+        return any(map(self._selects, messages)) if self._is_selective else True
+
+    @property
+    def _is_selective(self) -> bool:
+        return any(getattr(self, name) is not None for name in _SELECTORS)
+
+    def _selects(self, message: Message) -> bool:
+        return (
+            _is_meant(self.message_id, message.message_id)
+            and self.session_id in (None, message.session_id)
+            and (self.has_property is None or self.has_property in message.application_properties)
+        )
+
     def as_json(self) -> Mapping[str, Any]:
         """Return what was asked for, with the defaults of its kind."""
         known = {"kind": self.kind.value, "entity": self.entity, "count": self.count, "for_ms": self.for_ms}
@@ -147,19 +228,28 @@ class FaultPlan:
 
 def _read(reader: Reader, kind: FaultKind) -> dict[str, Any]:
     fields: dict[str, Any] = {"kind": kind}
-    fields["entity"] = reader.string("entity", required=kind is not FaultKind.REFUSE_TOKEN) or None
+    fields["entity"] = reader.string("entity", required=kind not in _OF_ANY_ENTITY) or None
     if kind not in _IMMEDIATE:
         if kind is not FaultKind.DISABLE_ENTITY:
             fields["count"] = reader.limit("count")
         fields["for_ms"] = reader.limit("for_ms")
-        if kind in _TRANSFER_KINDS and not (fields["count"] or fields["for_ms"]):
-            fields["count"] = 1
     for name, read in _OPTIONS.get(kind, {}).items():
         fields[_FIELDS.get(name, name)] = read(reader)
+    selective = any(fields.get(name) is not None for name in _SELECTORS)
+    if kind in _TRANSFER_KINDS and not (fields["count"] or fields["for_ms"] or selective):
+        fields["count"] = 1
     if fields.get("partition", 0) >= fields.get("of", 1):
         reader.wrong("partition", "must be less than 'of', as partitions are counted from 0")
     reader.done()
     return fields
+
+
+def _is_meant(wanted: str | None, identifier: str | None) -> bool:
+    if wanted is None:
+        return True
+    if wanted.endswith("*"):
+        return (identifier or "").startswith(wanted[:-1])
+    return identifier == wanted
 
 
 def _condition(reader: Reader) -> str:
@@ -176,13 +266,23 @@ def _any_condition(reader: Reader, default: str) -> str:
     return condition
 
 
-_FIELDS = {"ms": "delay_ms", "bytes": "most_bytes"}
+def _ms(default: int) -> Callable[[Reader], int]:
+    return lambda reader: reader.integer("ms", default, 0, MAX_INTEGER)
+
+
+_FIELDS = {"ms": "delay_ms", "bytes": "most_bytes", "property": "has_property"}
 """Options whose field has another name."""
 
 _Options = Mapping[str, Callable[[Reader], Any]]
 _RESET: _Options = {"reset": lambda reader: reader.boolean("reset")}
 _SILENT: _Options = {"silent": lambda reader: reader.boolean("silent")}
 _ROLE: _Options = {"role": lambda reader: reader.choice("role", Role, Role.SENDER)}
+_DESCRIBED: _Options = {"described_info": lambda reader: reader.boolean("described_info")}
+_SELECTION: _Options = {
+    "message_id": lambda reader: reader.string("message_id") or None,
+    "session_id": lambda reader: reader.string("session_id") or None,
+    "property": lambda reader: reader.string("property") or None,
+}
 _OPTIONS: Mapping[FaultKind, _Options] = {
     FaultKind.CUT_BEFORE_TRANSFER: _RESET,
     FaultKind.CUT_AFTER_TRANSFER: _RESET,
@@ -195,8 +295,31 @@ _OPTIONS: Mapping[FaultKind, _Options] = {
     FaultKind.DETACH_LINK: {**_ROLE, **_SILENT},
     FaultKind.DETACH_IDLE: {**_ROLE, **_SILENT},
     FaultKind.CLOSE_IDLE: {**_ROLE, **_SILENT},
-    FaultKind.REJECT: {"condition": lambda reader: _any_condition(reader, NOT_ALLOWED)},
-    FaultKind.REJECT_THEN_DETACH: {"condition": lambda reader: _any_condition(reader, SIZE_EXCEEDED)},
+    FaultKind.REJECT: {
+        "condition": lambda reader: _any_condition(reader, NOT_ALLOWED),
+        "accepts_repeats": lambda reader: reader.boolean("accepts_repeats"),
+        **_SELECTION,
+        **_DESCRIBED,
+    },
+    FaultKind.REJECT_THEN_DETACH: {
+        "condition": lambda reader: _any_condition(reader, SIZE_EXCEEDED),
+        **_DESCRIBED,
+    },
+    FaultKind.END_ON_TRANSFER: {
+        "how": lambda reader: reader.choice("how", Ending, Ending.CONNECTION),
+        "condition": lambda reader: _any_condition(reader, ""),
+        "taken": lambda reader: reader.boolean("taken"),
+        "ms": _ms(0),
+        **_SELECTION,
+        **_DESCRIBED,
+    },
+    FaultKind.SILENT_HANDSHAKE: {
+        "step": lambda reader: reader.choice("step", Step, None),
+        "ms": _ms(0),
+        "heartbeats": lambda reader: reader.boolean("heartbeats"),
+    },
+    FaultKind.SETTLE_IN_TWO: {"ms": _ms(100)},
+    FaultKind.STALL_TRANSFER: {"ms": _ms(1000)},
     FaultKind.DELAY_ACK: {"ms": lambda reader: reader.integer("ms", 1000, 1, MAX_INTEGER)},
     FaultKind.PARTITION_UNAVAILABLE: {
         "partition": lambda reader: reader.integer("partition", 0, 0, MAX_INTEGER),

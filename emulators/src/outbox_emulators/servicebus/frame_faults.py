@@ -1,4 +1,4 @@
-"""Faults that cut a connection as a frame comes in, before the protocol engine sees the frame."""
+"""Faults that cut or stall a connection as a frame comes in, before the protocol engine sees the frame."""
 
 from __future__ import annotations
 
@@ -35,6 +35,19 @@ class FrameFaults:
             return self._in_transfer(frame, found)
         if found.code == DISPOSITION and _is_receivers(frame, found):
             return _in_the_middle(frame, self._plan_for_disposition())
+        return None
+
+    def find_stall(self, frame: bytes) -> FaultPlan | None:
+        """Return the fault that reads no further after this frame, the first of several of a transfer."""
+        found = performative(frame)
+        if found is None or found.code != TRANSFER:
+            return None
+        transfer = self._deliveries.look_ahead(frame, found)
+        if transfer is None or transfer.ends or not transfer.begins:
+            return None
+        for link, endpoint in self._links.items():
+            if endpoint.role is Role.SENDER and endpoint.faults is not None and link.name == transfer.link:
+                return endpoint.faults.stall_transfer()
         return None
 
     def _in_transfer(self, frame: bytes, found: Performative) -> Cut | None:

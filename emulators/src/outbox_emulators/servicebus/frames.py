@@ -23,9 +23,13 @@ _FRAME_HEADER = struct.Struct(">IBBH")
 HEADER_BYTES = _FRAME_HEADER.size
 _PERFORMATIVE = b"\x00\x53"
 
-_BEGIN, _ATTACH, _DETACH, _END = 0x11, 0x12, 0x16, 0x17
+OPEN, BEGIN, ATTACH = 0x10, 0x11, 0x12
+_DETACH, _END = 0x16, 0x17
 TRANSFER, DISPOSITION = 0x14, 0x15
 _HANDLE, _DELIVERY_ID, _MESSAGE_FORMAT, _MORE, _ABORTED = 0, 1, 3, 5, 9
+_STATE = 4
+HEARTBEAT = _FRAME_HEADER.pack(HEADER_BYTES, 2, 0, 0)
+"""A frame without a performative."""
 
 
 class Performative(NamedTuple):
@@ -62,6 +66,20 @@ def middle_of_last(data: bytes, code: int) -> int | None:
             middle = at + len(frame) // 2
         at += len(frame)
     return middle
+
+
+def without_states(data: bytes) -> bytes:
+    """Remove the states of dispositions, which AMQP 1.0 lets be absent (part 2, section 2.7.6)."""
+    return b"".join(map(_without_state, FrameReader(len(data)).feed(data)))
+
+
+def _without_state(frame: bytes) -> bytes:
+    found = performative(frame)
+    if found is None or found.code != DISPOSITION:
+        return frame
+    fields = list(codec.items(frame, found.fields_at))[:_STATE]
+    rest = frame[_FRAME_HEADER.size : found.fields_at] + codec.encode_list(fields)
+    return struct.pack(">I", len(rest) + _FRAME_HEADER.size) + frame[4 : _FRAME_HEADER.size] + rest
 
 
 class FrameReader:
@@ -129,9 +147,9 @@ class DeliveryTracker:
         try:
             if code == TRANSFER:
                 return self._transfer(frame, channel, at)
-            if code == _BEGIN:
+            if code == BEGIN:
                 self._next_number.pop(channel, None)
-            elif code == _ATTACH:
+            elif code == ATTACH:
                 name, handle = (codec.decode(each)[0] for each in islice(codec.items(frame, at), 2))
                 self._links[channel, handle] = name
             elif code == _DETACH:

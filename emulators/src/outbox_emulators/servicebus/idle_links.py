@@ -48,7 +48,9 @@ class IdleLinks:
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
         for connection in self._broker.connections:
-            self._look_at(connection, now)
+            # A peer that is silent does not say that it closes, either.
+            if not connection.is_silent:
+                self._look_at(connection, now)
         self.start()
 
     def _look_at(self, connection: Connection, now: float) -> None:

@@ -58,7 +58,19 @@ class LinkFaults:
         plan = self._apply(FaultKind.DELAY_ACK)
         return 0 if plan is None else plan.delay_ms
 
-    def reject(self, messages: Sequence[Message]) -> None:
+    def end_on_transfer(self, messages: Sequence[Message]) -> FaultPlan | None:
+        """Return the fault that ends the link or more in place of an answer to these messages, sent together."""
+        return self._apply(FaultKind.END_ON_TRANSFER, lambda plan: plan.selects(messages))
+
+    def settle_in_two(self) -> FaultPlan | None:
+        """Return the fault that answers a transfer in two dispositions."""
+        return self._apply(FaultKind.SETTLE_IN_TWO)
+
+    def stall_transfer(self) -> FaultPlan | None:
+        """Return the fault that reads a transfer no further after its first frame."""
+        return self._apply(FaultKind.STALL_TRANSFER)
+
+    def reject(self, messages: Sequence[Message], is_repeat: Callable[[Message], bool]) -> None:
         """Raise ServerBusy or Refused if these messages, sent together, are to be rejected.
 
         RefusedWithLink is raised where the link is to be detached with the same reason.
@@ -72,10 +84,22 @@ class LinkFaults:
             )
         if self._apply(FaultKind.INTERNAL_ERROR):
             raise Refused(INTERNAL_ERROR, UNABLE_TO_PROCESS)
-        if plan := self._apply(FaultKind.REJECT):
-            raise Refused(plan.condition, f"An injected fault rejects every transfer to '{self._path}'.")
+        plan = self._apply(
+            FaultKind.REJECT,
+            lambda plan: plan.selects(messages) and not (plan.accepts_repeats and all(map(is_repeat, messages))),
+        )
+        if plan is not None:
+            raise Refused(
+                plan.condition,
+                f"An injected fault rejects transfers to '{self._path}'.",
+                described_info=plan.described_info,
+            )
         if plan := self._apply(FaultKind.REJECT_THEN_DETACH):
-            raise RefusedWithLink(plan.condition, f"An injected fault rejects the transfer to '{self._path}'.")
+            raise RefusedWithLink(
+                plan.condition,
+                f"An injected fault rejects the transfer to '{self._path}'.",
+                described_info=plan.described_info,
+            )
         keys = {message.routing_key for message in messages} - {None}
         plan = self._apply(
             FaultKind.PARTITION_UNAVAILABLE,

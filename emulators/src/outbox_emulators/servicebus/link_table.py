@@ -75,6 +75,14 @@ class LinkTable:
         link.close()
         self._schedule_flush()
 
+    def end_session(self, session: Session, error: ServiceBusError | None) -> None:
+        """End a session with its links, with a reason or without one."""
+        self._end_links(session)
+        if error is not None:
+            session.condition = condition_of(error)
+        session.close()
+        self._schedule_flush()
+
     def close(self) -> None:
         """End all links without a detach: the connection is gone."""
         endpoints = self.endpoints()
@@ -102,8 +110,15 @@ class LinkTable:
 
     def receives_from(self, covers: Callable[[str], bool]) -> bool:
         """Return whether one of the links receives from a path that is covered."""
+        return self._has(Role.RECEIVER, covers)
+
+    def sends_to(self, covers: Callable[[str], bool]) -> bool:
+        """Return whether one of the links sends to a path that is covered."""
+        return self._has(Role.SENDER, covers)
+
+    def _has(self, role: Role, covers: Callable[[str], bool]) -> bool:
         return any(
-            endpoint.role is Role.RECEIVER and endpoint.path is not None and covers(endpoint.path)
+            endpoint.role is role and endpoint.path is not None and covers(endpoint.path)
             for endpoint in self._endpoints.values()
         )
 
@@ -114,13 +129,17 @@ class LinkTable:
             endpoint.closed()
 
     def _session_opened(self, session: Session) -> None:
+        # Where the broker has begun it, this is the client's answer, and opening again does nothing.
         session.open()
 
     def _session_closed(self, session: Session) -> None:
+        self._end_links(session)
+        session.close()
+
+    def _end_links(self, session: Session) -> None:
         for endpoint in self.endpoints():
             if endpoint.link.session == session:
                 self._end(endpoint.link)
-        session.close()
 
     def _link_opened(self, link: Link) -> None:
         try:

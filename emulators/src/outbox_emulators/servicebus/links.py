@@ -17,11 +17,12 @@ DETACHED = "The link was detached by the broker."
 class LinkEndpoint:
     """The broker's end of one link.
 
-    `path` is what its token must cover, with one of the rights `needed`; `role` is the client's where the link
-    carries messages of an entity.
+    `path` is what its token must cover, with one of the rights `needed`; `node` is that of a link for requests;
+    `role` is the client's where the link carries messages of an entity.
     """
 
     path: str | None = None
+    node: str | None = None
     needed = Right.ANY
     role: Role | None = None
     faults: LinkFaults | None = None

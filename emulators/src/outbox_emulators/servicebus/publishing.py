@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from proton import Delivery, Receiver, symbol, ulong
@@ -22,7 +23,7 @@ from outbox_emulators.servicebus.errors import (
     ServiceBusError,
     TransferLimitExceeded,
 )
-from outbox_emulators.servicebus.fault_plans import Direction
+from outbox_emulators.servicebus.fault_plans import Direction, FaultPlan
 from outbox_emulators.servicebus.frames import DISPOSITION
 from outbox_emulators.servicebus.link_faults import LinkFaults
 from outbox_emulators.servicebus.links import DETACHED, LinkEndpoint
@@ -33,6 +34,14 @@ from outbox_emulators.servicebus.sections import BATCH_FORMAT, split_batch
 from outbox_emulators.servicebus.topic import Destination
 
 _NO_CREDIT = "A transfer came for which the link had no credit."
+
+
+class _Ends(Exception):
+    """A transfer after which the link, its session or its connection ends, without an answer."""
+
+    def __init__(self, plan: FaultPlan) -> None:
+        super().__init__(plan)
+        self.plan = plan
 
 
 class PublishEndpoint(LinkEndpoint):
@@ -54,6 +63,8 @@ class PublishEndpoint(LinkEndpoint):
         self._credit = connection.broker.edges.send_credit()
         self._to_grant = 0
         self._is_under_way = False
+        self._is_ending = False
+        self._timers: set[asyncio.TimerHandle] = set()
         self.faults = LinkFaults(connection.broker.faults, path, Role.SENDER)
         self._delayed = DelayedAnswers(connection.broker.edges, connection.schedule_flush)
         self._acknowledgements = Acknowledgements(self._acknowledge, connection.schedule_flush)
@@ -79,6 +90,8 @@ class PublishEndpoint(LinkEndpoint):
         self._receiver.flow(self._credit)
 
     def on_delivery(self, delivery: Delivery, message_format: int | None) -> None:
+        if self._is_ending:
+            return
         if not self._is_under_way:
             self._credit -= 1
             if self._credit < 0:
@@ -97,7 +110,12 @@ class PublishEndpoint(LinkEndpoint):
         if plan := self.faults.detach():
             self.connection.links.detach(self.link, None if plan.silent else DetachForced(DETACHED))
             return
-        error = self._publish(delivery, message_format)
+        try:
+            error = self._publish(delivery, message_format)
+        except _Ends as ends:
+            self._is_ending = True
+            self._later(ends.plan.delay_ms, partial(self.connection.end, self.link, ends.plan))
+            return
         if error is None and (plan := self.faults.cut_after_transfer()):
             self.connection.abort(reset=plan.reset)
             return
@@ -141,10 +159,23 @@ class PublishEndpoint(LinkEndpoint):
             self._receiver.flow(granted)
             self.connection.schedule_flush()
 
+    def _later(self, ms: int, act: Callable[[], None]) -> None:
+        def on_time() -> None:
+            self._timers.discard(timer)
+            act()
+
+        timer = asyncio.get_running_loop().call_later(ms / 1000, on_time)
+        self._timers.add(timer)
+
     def _acknowledge(self, delivery: Delivery, outcome: Outcome) -> None:
+        if self._is_ending:
+            return
         self.touch()
         error = outcome.error
-        if delivery.settled:
+        if not delivery.settled and (plan := self.faults.settle_in_two()):
+            settlement.note(delivery, error)
+            self._later(plan.delay_ms, partial(self.connection.settle_without_state, delivery))
+        elif delivery.settled:
             delivery.settle()
         else:
             settlement.answer(delivery, error)
@@ -169,7 +200,11 @@ class PublishEndpoint(LinkEndpoint):
                     f"The received message (size:{len(data)} bytes) exceeds the present limit of the entity."
                 )
             messages = self._messages(data, message_format)
-            self.faults.reject(messages)
+            if plan := self.faults.end_on_transfer(messages):
+                if plan.taken:
+                    self.destination.publish(messages)
+                raise _Ends(plan)
+            self.faults.reject(messages, self.destination.inlet.is_repeat)
             self.destination.publish(messages)
             self.destination.inlet.accessed_ms = self.connection.broker.namespace.timers.now()
         except ServiceBusError as refusal:
@@ -198,3 +233,6 @@ class PublishEndpoint(LinkEndpoint):
         self._acknowledgements.cancel()
         self._delayed.cancel()
         self._oversized.clear()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()

@@ -24,6 +24,8 @@ Answer = Callable[[AmqpConnection, Message], Message]
 class NodeEndpoint(LinkEndpoint):
     """One of the two links to a node; that of an entity has the entity's path."""
 
+    node: str
+
     def __init__(self, connection: AmqpConnection, link: Link, node: str) -> None:
         super().__init__(link)
         self.connection = connection

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from proton import Condition, Delivery, symbol
+from proton import Condition, Delivery, Described, symbol, ulong
 
 from outbox_emulators.servicebus import codec, dead_letters, outgoing
-from outbox_emulators.servicebus.errors import ServiceBusError
+from outbox_emulators.servicebus.errors import Refused, ServiceBusError
 from outbox_emulators.servicebus.outgoing import CDelivery
 from outbox_emulators.servicebus.queue import MessageQueue
+
+_DESCRIBED_INFO: dict[symbol, Any] = {
+    symbol("com.microsoft:timeout"): Described(symbol("com.microsoft:timespan"), 20_000_000),
+    symbol("com.microsoft:origin"): Described(ulong(0x468C00000FFF), ["node", Described(symbol("a:b"), {})]),
+}
+"""Values of described types that no client knows."""
 
 
 def condition_of(error: ServiceBusError) -> Condition:
@@ -22,17 +29,25 @@ def condition_of(error: ServiceBusError) -> Condition:
 
     azure-servicebus reads the third field of an error without checking that it is there, so it is always sent.
     """
-    return Condition(error.condition, error.description, {symbol("com.microsoft:is-local"): True})
+    info: Any = {symbol("com.microsoft:is-local"): True}
+    if isinstance(error, Refused) and error.described_info:
+        info |= _DESCRIBED_INFO
+    return Condition(error.condition, error.description, info)
 
 
 def answer(delivery: Delivery, error: ServiceBusError | None) -> None:
     """Accept a delivery, or reject it with the error; either way it is settled."""
+    note(delivery, error)
+    delivery.settle()
+
+
+def note(delivery: Delivery, error: ServiceBusError | None) -> None:
+    """Accept a delivery, or reject it with the error, and leave it unsettled."""
     if error is None:
         delivery.update(Delivery.ACCEPTED)
     else:
         delivery.local.condition = condition_of(error)
         delivery.update(Delivery.REJECTED)
-    delivery.settle()
 
 
 @dataclass(frozen=True, slots=True)

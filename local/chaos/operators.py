@@ -1,0 +1,199 @@
+"""The operator of a campaign, who does what the relay's errors say, by the relay's own commands, while it runs."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import re
+import shlex
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from local.chaos.history import Aside, History, Policy
+from local.stack.parts import ROOT
+
+EventName = tuple[str, str]
+"""A partition key, and the id of an event."""
+
+_EVERY_S = 0.5
+_COMMAND_TIMEOUT_S = 30.0
+_AT_ONCE = 3
+_PATIENT_S = 4.0
+_PARKED = "key-parked"
+_DISCARDED = "discarded"
+
+_LITERAL = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_COMMAND = re.compile(r"python -m relay quarantine add (?P<arguments>[^`\n]+)")
+_BLOCKED = re.compile(rf"(?P<key>{_LITERAL}): \d+ event\(s\): the event (?P<id>{_LITERAL}) can never be published")
+
+
+def named_in(text: str) -> Iterator[EventName]:
+    """The events that a log line names together with the command that sets them aside."""
+    for match in _COMMAND.finditer(text):
+        with suppress(ValueError):
+            key, identifier, *_ = shlex.split(match["arguments"])
+            if (key, identifier.rstrip(",.;")) != ("KEY", "ID"):
+                yield key, identifier.rstrip(",.;")
+    for match in _BLOCKED.finditer(text):
+        yield ast.literal_eval(match["key"]), ast.literal_eval(match["id"])
+
+
+class Logs:
+    """What the processes that relay have logged since this was made."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read = {path: path.stat().st_size for path in self._paths()}
+
+    def _paths(self) -> Iterable[Path]:
+        return sorted([*self._folder.glob("functions-*.log"), *self._folder.glob("worker-*.log")])
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """The name of the process and the line, for each new line."""
+        for path in self._paths():
+            with path.open("rb") as log:
+                log.seek(self._read.get(path, 0))
+                text = log.read()
+            end = text.rfind(b"\n") + 1
+            self._read[path] = self._read.get(path, 0) + end
+            for line in text[:end].decode(errors="replace").splitlines():
+                yield path.stem, line
+
+
+@dataclass(slots=True)
+class _Named:
+    """An event that errors name: when first and last, in seconds of a monotonic clock, how often, and by whom."""
+
+    first_s: float
+    last_s: float
+    by: str
+    line: str
+    times: int = 1
+
+
+@dataclass(slots=True)
+class Operator:
+    """Orders events to be set aside that errors name, and settles parked keys.
+
+    It orders an event once: the order is to hold. With `hasty` it orders at the first mention; otherwise it waits
+    until the event has been named for some seconds.
+
+    Attributes:
+        aside: What it ordered, and the records that it discarded.
+        done: How many commands succeeded, by their name.
+        failed: How many did not.
+    """
+
+    settings: Mapping[str, str]
+    logs: Logs
+    history: History
+    policy: Policy
+    hasty: bool
+    aside: Aside = field(default_factory=Aside)
+    done: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    named: dict[EventName, _Named] = field(default_factory=dict)
+
+    async def work(self) -> None:
+        """Work until cancelled."""
+        while True:
+            self.read()
+            await _all(self._order(name) for name in self._due())
+            if self.policy is Policy.PARK:
+                await self._settle_parked()
+            await asyncio.sleep(_EVERY_S)
+
+    def read(self) -> None:
+        """Note what the new lines of the logs name."""
+        now = time.monotonic()
+        for process, line in self.logs.lines():
+            for name in named_in(line):
+                if name in self.named:
+                    each = self.named[name]
+                    each.last_s, each.times, each.by, each.line = now, each.times + 1, process, line
+                else:
+                    self.named[name] = _Named(now, now, process, line)
+
+    def _due(self) -> list[EventName]:
+        patience_s = 0.0 if self.hasty else _PATIENT_S
+        return [
+            name
+            for name, each in self.named.items()
+            if name[1] not in self.aside.ordered | self.history.processed
+            and each.last_s - each.first_s >= patience_s
+        ][:_AT_ONCE]
+
+    async def _order(self, name: EventName) -> None:
+        key, identifier = name
+        if self.policy is Policy.BLOCK:
+            self.history.settling(identifier)
+        # Before the answer, which may be lost though the order is stored.
+        self.aside.ordered.add(identifier)
+        if await self._command("add", key, identifier, "--yes") is None:
+            self.aside.ordered.discard(identifier)
+
+    async def _settle_parked(self) -> None:
+        """Discard the records of poison, and release all others of their keys."""
+        found = await self._command("list", "--limit", "100000")
+        if not found or not found["parked"]:
+            return
+        keys = [each["partitionKey"] for each in found["parked"]]
+        records: dict[str, list[Mapping[str, Any]]] = {key: [] for key in keys}
+        for record in found["records"]:
+            if record["partitionKey"] in records:
+                records[record["partitionKey"]].append(record)
+        await _all(self._settle(key, records[key]) for key in keys[:_AT_ONCE])
+
+    async def _settle(self, key: str, records: list[Mapping[str, Any]]) -> None:
+        poison = [record for record in records if record["documentId"] in self.history.poison]
+        for record in poison:
+            identifier = record["documentId"]
+            self.history.settling(identifier)
+            reason = record["reason"]
+            self.aside.records[identifier] = _DISCARDED if reason == _PARKED else reason
+            await self._command("discard", record["id"], "--yes")
+        await self._command("release", "--all", "--partition-key", key)
+
+    async def _command(self, name: str, *arguments: str) -> dict[str, Any] | None:
+        """Run a command of the relay; its output, or None if it failed, was refused or was not answered."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "relay", "quarantine", name, *arguments, "--json"),
+            cwd=ROOT,
+            env=os.environ | self.settings,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            async with asyncio.timeout(_COMMAND_TIMEOUT_S):
+                output, _ = await process.communicate()
+        except TimeoutError:
+            self.failed[name] += 1
+            return None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode != 0:
+            self.failed[name] += 1
+            return None
+        self.done[name] += 1
+        return dict(json.loads(output))
+
+    def found(self, stored: Mapping[str, str]) -> Aside:
+        """What is set aside: what quarantine holds now, and the records that were discarded."""
+        return Aside({**self.aside.records, **stored}, self.aside.ordered)
+
+
+async def _all(work: Iterable[Any]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for each in work:
+            group.create_task(each)
