@@ -39,8 +39,8 @@ class Holds:
         orders: The orders to set an event aside, by its name.
     """
 
-    parked: Mapping[str | None, Place | None] = field(default_factory=dict)
-    orders: Mapping[EventName | None, Sequence[Order]] = field(default_factory=dict)
+    parked: Mapping[str, Place | None] = field(default_factory=dict)
+    orders: Mapping[EventName, Sequence[Order]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.parked or self.orders)
@@ -54,12 +54,15 @@ class Holds:
 
     def order_for(self, document: Event | Rejected) -> Order | None:
         """The order that covers a document, if there is one; of several, one that is carried out."""
-        covering = [order for order in self.orders.get(document.name, ()) if order.covers(document)]
+        name = document.name
+        orders = () if name is None else self.orders.get(name, ())
+        covering = [order for order in orders if order.covers(document)]
         return next((order for order in covering if order.carried_out), covering[0] if covering else None)
 
     def parks(self, document: Event | Rejected) -> bool:
         """Whether a document belongs to a parked key, and is not before the event that parked it."""
-        if document.partition_key not in self.parked:
+        key = document.partition_key
+        if key is None or key not in self.parked:
             return False
-        poison, place = self.parked[document.partition_key], Place.of(document.document)
+        poison, place = self.parked[key], Place.of(document.document)
         return poison is None or place is None or not place.is_before(poison)

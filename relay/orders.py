@@ -104,7 +104,7 @@ class Orders:
         items: list[Rejected] = []
         for name, orders in found.orders.items():
             for order in orders:
-                if name is not None and order.carried_out and order.place is not None:
+                if order.carried_out and order.place is not None:
                     document = {"partitionKey": name[0], **order.place.document()}
                     items.append(Rejected(document, Reason.SET_ASIDE, "", len(names), name[0]))
                     names.append(name)

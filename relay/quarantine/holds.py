@@ -79,8 +79,8 @@ def read(items: Iterable[Mapping[str, Any]]) -> Holds:
 
     An order needs `partitionKey`, `eventId`, `carriedOut` and `place`; a marker the first and the last.
     """
-    parked: dict[str | None, Place | None] = {}
-    orders: dict[EventName | None, list[Order]] = {}
+    parked: dict[str, Place | None] = {}
+    orders: dict[EventName, list[Order]] = {}
     for item in items:
         place = Place.from_item(item.get("place"))
         if item["type"] == PARKED_TYPE:

@@ -26,7 +26,7 @@ class StoredQuarantine:
         self._items = items
         # Keys that this process has parked, each with the place of the event that parked it. A read may be
         # answered by a replica that does not know of it yet.
-        self._parked: dict[str | None, Place | None] = {}
+        self._parked: dict[str, Place | None] = {}
 
     async def holds(self) -> Holds:
         """What must not be published now: one query.
@@ -40,7 +40,7 @@ class StoredQuarantine:
         with _explaining("parked keys and orders to set events aside must be read"):
             found = await self._items.holds()
             for key in self._parked.keys() - found.parked.keys():
-                if key is not None and not await self._still_parked(key):
+                if not await self._still_parked(key):
                     del self._parked[key]
         return Holds({**self._parked, **found.parked}, found.orders)
 

@@ -146,7 +146,7 @@ async def test_a_document_without_a_key_parks_nothing(harness: Harness) -> None:
     await harness.quarantine.store([keyless, *rejected("a")], "i1", park=True)
 
     held = await harness.quarantine.holds()
-    assert (held.parked.keys(), held.orders.keys()) == ({"k"}, {("k", "a")})
+    assert (set(held.parked), set(held.orders)) == ({"k"}, {("k", "a")})
     assert sorted(await harness.records()) == [("a", "message-refused"), ("x", "partition-key-not-string")]
 
 

@@ -106,6 +106,6 @@ async def test_the_rights_that_are_missing_are_named_as_grants_that_suffice(
     assert [each.id for each in await outbox.news(10)] == ["a"]
     assert await outbox.positions()
     items = SqlItems(Database(sql_settings(postgres_server.url(name, "console"))))
-    assert (await items.holds()).parked == frozenset()
+    assert not (await items.holds()).parked
     await items.close()
     await outbox.close()

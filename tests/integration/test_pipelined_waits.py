@@ -176,8 +176,6 @@ async def test_a_page_completes_though_each_answer_comes_after_the_timeout(
             while not all(sender.has_accepted(sound(event(f"e-{name}", name))) for name in names):
                 await asyncio.sleep(0.05)
 
-        outcomes = await attempt(sender, *names)
-        assert [(outcome.already_published, outcome.error) for outcome in outcomes] == [(1, None)] * 3
         assert (await topic_counts(servicebus.admin_port))["accepted"] == 6
         (failed_again,) = await attempt(sender, "d")
         assert "it accepted an earlier transfer after 1." in str(failed_again.error)

@@ -24,6 +24,7 @@ from relay.ledger import AcceptedLedger
 from relay.servicebus import publisher
 from relay.servicebus.messages import plain
 from relay.servicebus.pipelined import lanes, link
+from relay.servicebus.pipelined.credit import Credit
 from relay.servicebus.pipelined.lanes import PipelinedSender, PipelinedSenders
 from relay.servicebus.pipelined.link import Link, LinkLostError
 from relay.servicebus.publisher import ServiceBusPublisher
@@ -46,7 +47,7 @@ async def test_no_transfer_leaves_without_credit(
     servicebus.broker.edges.odds = Odds(delayed=0.0, little_credit=1.0)
     if not heeds_credit:
         unlimited = property(lambda self: 10**9, lambda self, value: None)
-        monkeypatch.setattr(link, "Credit", type("Unlimited", (link.Credit,), {"delivery_limit": unlimited}))
+        monkeypatch.setattr(link, "Credit", type("Unlimited", (Credit,), {"delivery_limit": unlimited}))
     relay = make_relay()
 
     outcome = await relay.handle(of_keys(200), "i1")

@@ -198,7 +198,7 @@ class Wrapped:
     async def listen(self, channel: str, /) -> None:
         await self._session.listen(channel)
 
-    async def notified(self, timeout_s: float, /) -> bool:
+    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
         return await self._session.notified(timeout_s)
 
     async def close(self) -> None:

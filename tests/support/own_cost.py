@@ -32,7 +32,7 @@ import relay
 from bench.owncost import configure_telemetry
 from relay.cosmos.changes import ChangeBatch
 from relay.cosmos.source import CosmosSource
-from relay.events import Rejected
+from relay.events import EventName, Rejected
 from relay.holds import Holds
 from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
@@ -64,7 +64,14 @@ class _Accepting:
     async def limits(self, timeout_s: float) -> LinkLimits:
         return LinkLimits(batch=256 * 1024, message=256 * 1024)
 
-    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
+    async def send(
+        self,
+        transfer: Transfer,
+        timeout_s: float,
+        may_send: Callable[[], None],
+        accepted_late: Callable[[], None],
+        wait_s: float | None = None,
+    ) -> None:
         may_send()
 
     async def close(self) -> None:
@@ -77,6 +84,9 @@ class _NoQuarantine:
 
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
         assert not rejected
+
+    async def forget(self, orders: Sequence[EventName], /) -> None:
+        """There are no orders."""
 
     async def close(self) -> None:
         """There is nothing to close."""

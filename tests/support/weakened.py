@@ -8,12 +8,13 @@ functions before it loads what is deployed.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import azure.functions as func
 
-from relay.brake import Brake
+from relay import verdict
 from relay.cosmos import documents
 from relay.events import Event
 from relay.servicebus import publisher
@@ -35,7 +36,15 @@ def without_waiting_for_acceptance() -> None:
             sender: Any = self._sender
             senders = sender._lanes if hasattr(sender, "_lanes") else sender._pool
             async with senders.acquire() as other:
-                rest = Turn(other, self._message_of, self._ledger, self._evidence, self._rules, self._outcome)
+                rest = Turn(
+                    other,
+                    self._message_of,
+                    self._ledger,
+                    self._evidence,
+                    self._probe,
+                    self._rules,
+                    self._outcome,
+                )
                 halves = [super().send_in_order(events[::2])]
                 if len(events) > 1:
                     halves.append(rest.send_in_order(events[1::2]))
@@ -58,5 +67,5 @@ def without_order_within_a_commit() -> None:
 def without_doubt() -> None:
     """Whatever is refused is quarantined at once, however many partition keys are refused alike."""
 
-    setattr(Turn, "_require_evidence", lambda self, event, refusal: None)
-    setattr(Brake, "judge", lambda self, outcomes: None)
+    setattr(verdict, "REFUSALS", 1)
+    setattr(verdict, "ALIKE", math.inf)

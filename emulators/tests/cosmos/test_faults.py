@@ -385,7 +385,7 @@ async def test_a_silent_account_never_answers_and_does_after_the_fault(
     warm: ContainerProxy, faults: FaultClient
 ) -> None:
     fault = await faults.inject("silent", match={"container": "data"}, for_ms=60_000)
-    waiting = asyncio.create_task(warm.create_item({"id": "1", "pk": "a"}))
+    waiting = asyncio.ensure_future(warm.create_item({"id": "1", "pk": "a"}))
     while not await faults.applied(fault):
         await asyncio.sleep(0.01)
 

@@ -66,7 +66,7 @@ async def test_a_chosen_message_ends_the_link_each_time_and_others_pass(
     broker: Broker, client: ServiceBusClient, chosen: dict[str, str]
 ) -> None:
     fault = await broker.inject(kind="end-on-transfer", entity="orders", how="link", **chosen)
-    bad = {"application_properties": {"harmful": 1}, "session_id": "s"}
+    bad: dict[str, Any] = {"application_properties": {"harmful": 1}, "session_id": "s"}
 
     for number in range(3):
         async with client.get_queue_sender("orders") as sender:

@@ -13,7 +13,7 @@ from azure.servicebus.exceptions import ServiceBusConnectionError
 from relay.assembly import CosmosRelay
 from relay.errors import LeaseError, PublishError, QuarantineError
 from relay.events import Event, Rejected
-from relay.holds import Holds
+from relay.holds import Holds, Order
 from relay.pipeline import Relay
 from relay.settings import OnPoison
 from tests.fuzz.service import NeverCheckpointed, Shelf
@@ -142,7 +142,7 @@ async def test_the_first_attempt_reads_no_orders_unless_keys_may_be_parked() -> 
 
 
 async def test_an_operators_order_is_met_by_the_next_attempt() -> None:
-    topic, shelf = FakeTopic(), FakeShelf(Holds(set_aside=frozenset({("k", "a")})))
+    topic, shelf = FakeTopic(), FakeShelf(Holds(orders={("k", "a"): (Order(),)}))
 
     await relay(topic, shelf).handle([document("a"), document("b")], "i", 1)
 
