@@ -122,7 +122,7 @@ def weakened(*without: str) -> Callable[[Path], Path]:
     ],
     ids=[
         *("the retry policy", "waiting for acceptance"),
-        *("the date setting, order within a commit and duplicate detection", "brake and evidence"),
+        *("the date setting, order within a commit and duplicate detection", "evidence of poison"),
     ],
 )
 async def test_the_checker_detects_a_missing_safeguard(

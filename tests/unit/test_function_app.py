@@ -89,7 +89,7 @@ async def module(function: Function) -> Any:
 
 
 async def test_the_process_has_one_relay_for_all_its_invocations(module: Any) -> None:
-    # The ledger of what was accepted and the brake on mass quarantine are the relay's: a new one forgets both.
+    # The ledger of what was accepted and the evidence of what is refused are the relay's: a new one forgets both.
     relay = module.relay()
 
     assert module.relay() is relay
