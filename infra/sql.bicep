@@ -404,6 +404,7 @@ module worker 'modules/worker.bicep' = {
     relaySettings: {
       SQL: onPostgres ? 'postgresql://${identityName}@${postgresUrl}' : '${azureSqlServer};Authentication=ActiveDirectoryMSI;UID=${identity.outputs.clientId}'
       SQL_FEED: feed
+      SQL_MAX_BYTES: '67108864'
       SQL_SHARDS: string(shards)
       SQL_CLAIM_S: string(claimSeconds)
       SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
@@ -476,6 +477,7 @@ module alerts 'modules/sql-alerts.bicep' = {
 output settings object = {
   SQL: onPostgres ? 'postgresql://${uriComponent(administratorName)}@${postgresUrl}' : '${azureSqlServer};Authentication=ActiveDirectoryDefault'
   SQL_FEED: feed
+  SQL_MAX_BYTES: '67108864'
   SQL_SHARDS: string(shards)
   SQL_CLAIM_S: string(claimSeconds)
   SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
