@@ -100,12 +100,16 @@ class RetryableError(SendError):
     Attributes:
         refused: The service has answered this transfer with an error that may be temporary.
         busy: The service asks for a pause.
+        ended_alone: The service has ended a link on which nothing but this transfer was in flight.
     """
 
-    def __init__(self, message: str, *, refused: bool = False, busy: bool = False) -> None:
+    def __init__(
+        self, message: str, *, refused: bool = False, busy: bool = False, ended_alone: bool = False
+    ) -> None:
         super().__init__(message)
         self.refused = refused
         self.busy = busy
+        self.ended_alone = ended_alone
 
 
 class StaleClearanceError(SendError):

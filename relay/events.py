@@ -183,8 +183,11 @@ def read_event(
         partition_key = _checked_key(document, "partitionKey", _PARTITION_KEY_REASONS)
         data, action = _checked_data(document)
         traceparent = document.get("traceparent")
-        _check_unicode(identifier, partition_key, action, data.get("createdAt"), traceparent)
-        _check_properties(action, data.get("createdAt"), traceparent)
+        created_at = data.get("createdAt")
+        # Nearly always all of them are ASCII, and one look at them together takes a tenth of the checks.
+        if not f"{identifier}{partition_key}{action}{created_at}{traceparent}".isascii():
+            _check_unicode(identifier, partition_key, action, created_at, traceparent)
+        _check_properties(action, created_at, traceparent)
     except _Invalid as invalid:
         return Rejected(
             document, invalid.reason, invalid.detail, position, _usable_key(document), expires_at=expires_at

@@ -23,7 +23,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from relay.errors import LostOwnershipError, StaleClearanceError
+from relay.deadline import within
+from relay.errors import LostOwnershipError, SourceError, StaleClearanceError
 from relay.events import Event, Received, Rejected, always_owned
 
 Settled = Callable[[Sequence[Event | Rejected]], Awaitable[frozenset[int]]]
@@ -72,6 +73,9 @@ class Clearance:
             )
 
 
+# Maximum seconds of a comparison: two reads that are bounded by themselves, and up to a second for 100 000 keys.
+_COMPARING_S = 25.0
+
 ALWAYS = Clearance(0.0, math.inf)
 """Everything may be sent, at any time."""
 
@@ -96,8 +100,12 @@ class Fence:
             # A young event's time counts from its commit.
             return Clearance(0.0, self._lasts_s, owned=received.owned)
         # All of it: a young event may be sent until half the window after this, however soon its own ends.
-        passed = await self._settled((*received.events, *received.rejected))
+        passed = await self._compare((*received.events, *received.rejected))
         return Clearance(now, self._lasts_s, passed, received.owned)
+
+    async def _compare(self, items: Sequence[Event | Rejected]) -> frozenset[int]:
+        async with within(_COMPARING_S, SourceError, "comparing with the checkpoint"):
+            return await self._settled(items)
 
     async def passed(self, set_aside: Sequence[Rejected], owned: Callable[[], bool]) -> frozenset[int]:
         """The positions of what the checkpoint has passed among documents that are about to be set aside.
@@ -108,7 +116,7 @@ class Fence:
         """
         if not set_aside:
             return frozenset()
-        passed = await self._settled(set_aside)
+        passed = await self._compare(set_aside)
         Clearance(time.time(), self._lasts_s, owned=owned).check_ownership()
         return passed
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from relay.deadline import within
 from relay.errors import QuarantineError, SourceError, first_line
 from relay.events import EventName, Reason, Received, Rejected
 from relay.fence import Settled
@@ -32,6 +33,9 @@ _REMEMBERED = 10_000
 
 # Seconds after a failed reading during which the latest one counts, where the policy allows it.
 _PAUSE_S = 30.0
+
+# Maximum seconds of a reading, however many pages it has.
+_READING_S = 20.0
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +88,8 @@ class Orders:
         if may_wait and time.monotonic() < self._unreadable_until:
             return
         try:
-            found = await self._quarantine.holds()
+            async with within(_READING_S, QuarantineError, "reading parked keys and orders"):
+                found = await self._quarantine.holds()
         except QuarantineError as error:
             self._unreadable_until = time.monotonic() + _PAUSE_S
             if not may_wait:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from relay import verdict
 from relay.deadline import Deadline, within
 from relay.errors import PublishError, QuarantineError, SourceError
+from relay.events import Received, Rejected
 from relay.fence import Fence
+from relay.holds import Holds
 from relay.orders import Orders
 from relay.plan import plan, settle
 from relay.ports import Publisher, Quarantine, Source
@@ -15,10 +18,9 @@ from relay.results import Outcome
 from relay.settings import ATTEMPT_MARGIN_S, ATTEMPT_TIMEOUT_S, OnPoison
 from relay.telemetry.attempt import attempting
 
-# Seconds for what an attempt reads before it publishes, which count towards its own time, and for what it compares
-# and stores afterwards, which do not.
-_BEFORE_S = 60.0
-_AFTER_S = 0.75 * ATTEMPT_MARGIN_S
+# Maximum seconds of storing what is set aside, after the time of the attempt; the rest of the margin is for comparing
+# it with the checkpoint.
+_STORING_S = ATTEMPT_MARGIN_S / 2
 
 BatchT = TypeVar("BatchT")
 
@@ -59,7 +61,7 @@ class Relay(Generic[BatchT]):
             The outcome, once every domain event was accepted by Service Bus or stored in quarantine.
 
         Raises:
-            SourceError: The batch, or the checkpoint with which it has to be compared, cannot be read.
+            SourceError: The batch, or the checkpoint with which old events have to be compared, cannot be read.
             QuarantineError: The quarantine could not be read, or a document could not be stored in it.
             PublishError: Some events were not accepted. The others were; a retry sends only the rest.
             AccountingError: A document is not accounted for.
@@ -68,9 +70,8 @@ class Relay(Generic[BatchT]):
         with attempting(invocation_id, retry_count, self._publisher.destination) as attempt:
             received = self._source.read(batch)
             attempt.received(received, self._publisher.has_accepted)
-            async with within(_BEFORE_S, SourceError, "reading what is held back, and how far the checkpoint is,"):
-                holds = await self._orders.for_attempt(received, retry_count)
-                clearance = await self._fence.clear(received, compare=bool(received.rejected or holds))
+            holds = await self._orders.for_attempt(received, retry_count)
+            clearance = await self._fence.clear(received, compare=self._may_hold_back(received, holds))
             planned = plan(received, self._on_poison, holds, clearance.passed, self._publisher.has_accepted)
             outcomes = await self._publisher.publish(
                 planned.to_publish,
@@ -81,14 +82,26 @@ class Relay(Generic[BatchT]):
                 rotate=retry_count,
             )
             settlement = settle(planned, outcomes)
-            async with within(_AFTER_S, QuarantineError, "quarantining what is set aside"):
-                settlement = settlement.without(await self._fence.passed(settlement.set_aside, received.owned))
-                outcome = Outcome.of(received, outcomes, settlement)
-                attempt.settled(outcome)
-                await self._orders.store(outcome.set_aside, invocation_id)
+            if settlement.set_aside:
+                settlement = settlement.without(await self._passed(settlement.set_aside, received))
+            outcome = Outcome.of(received, outcomes, settlement)
+            attempt.settled(outcome)
+            if outcome.set_aside:
+                async with within(_STORING_S, QuarantineError, "quarantining what is set aside"):
+                    await self._orders.store(outcome.set_aside, invocation_id)
             if outcome.failed:
                 raise PublishError(outcome.explain())
             return outcome
+
+    async def _passed(self, set_aside: Sequence[Rejected], received: Received) -> frozenset[int]:
+        try:
+            return await self._fence.passed(set_aside, received.owned)
+        except SourceError as error:
+            raise QuarantineError(f"{len(set_aside)} document(s) must be quarantined, but {error}") from error
+
+    def _may_hold_back(self, received: Received, holds: Holds) -> bool:
+        """Whether a document that is not published may hold back others, so that it must not be a settled one."""
+        return self._on_poison is not OnPoison.SKIP and bool(received.rejected or holds)
 
     async def close(self) -> None:
         """Close every connection; no invocation may be under way."""

@@ -31,17 +31,29 @@ class Probe:
     async def repeat(self, sender: Sender, doubted: Event, timeout_s: float) -> None:
         """Note whether the service accepts a repeat, unless anything was accepted since `doubted` was refused."""
         async with self._one_at_a_time:
-            witness = self._evidence.witness()
-            if witness is None or not self._evidence.is_stale(doubted):
-                return
+            if self._evidence.is_stale(doubted):
+                await self._send(sender, timeout_s)
 
-            def may_send() -> None:
-                if self._evidence.witness() is None:
-                    raise StaleClearanceError("the event to repeat may not be known to the topic any more")
+    async def after_an_end(self, sender: Sender, timeout_s: float) -> None:
+        """Let the service accept something, if it does, after a transfer has ended its link by itself.
 
-            try:
-                await sender.send(alone(witness, self._message_of), timeout_s, may_send, self._evidence.repeated)
-            except SendError as error:
-                logger.debug("the repeat of an accepted event was not accepted: %s", error)
-            else:
-                self._evidence.repeated()
+        The sender takes a second end for this transfer's fault only if another one was accepted meanwhile.
+        """
+        async with self._one_at_a_time:
+            await self._send(sender, timeout_s)
+
+    async def _send(self, sender: Sender, timeout_s: float) -> None:
+        witness = self._evidence.witness()
+        if witness is None:
+            return
+
+        def may_send() -> None:
+            if self._evidence.witness() is None:
+                raise StaleClearanceError("the event to repeat may not be known to the topic any more")
+
+        try:
+            await sender.send(alone(witness, self._message_of), timeout_s, may_send, self._evidence.repeated)
+        except SendError as error:
+            logger.debug("the repeat of an accepted event was not accepted: %s", error)
+        else:
+            self._evidence.repeated()

@@ -107,4 +107,5 @@ def is_the_cause(error: RetryableError) -> RetryableError:
         "Service Bus ended the link again while nothing but this transfer was in flight, and has accepted others "
         f"in between: {error}",
         refused=True,
+        ended_alone=True,
     )

@@ -106,7 +106,7 @@ class Turn:
         except PoisonError:
             await self._split(batch.events)
         except RetryableError as error:
-            if not (self._rules.isolate and error.refused):
+            if not error.refused or not (self._rules.isolate or error.ended_alone):
                 raise
             await self._split(batch.events)
         else:
@@ -167,8 +167,10 @@ class Turn:
                 await self._sender.send(transfer, left_s, may_send, accepted_late, wait_s)
                 break
             except RetryableError as error:
-                if pause_s is None:
+                if pause_s is None or (error.refused and error.ended_alone):
                     raise
+                if error.ended_alone:
+                    await self._probe.after_an_end(self._sender, left_s)
                 pause_s *= _BUSY_FACTOR if error.busy else 1
                 if time.monotonic() - began + pause_s >= self._rules.send_timeout_s:
                     raise

@@ -83,7 +83,9 @@ class Services:
         """Wait for quarantine records of a partition key and return them. Raises TimeoutError."""
         async with asyncio.timeout(WAIT_S):
             # The relay wrote them in its own Cosmos DB session, so this client may see them a little later.
-            while not (found := await _query(self._quarantine, key, "SELECT * FROM c")):
+            while not (
+                found := await _query(self._quarantine, key, "SELECT * FROM c WHERE c.type != 'setAsideOrder'")
+            ):
                 await asyncio.sleep(0.1)
         return found
 

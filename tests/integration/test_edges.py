@@ -15,6 +15,7 @@ from outbox_emulators.functions.documents import to_text
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.outbox import event, events
+from tests.support.quarantined import quarantined
 from tests.support.subscriber import Subscriber, body
 
 pytestmark = BOTH_SENDERS
@@ -106,7 +107,7 @@ async def test_around_the_size_limit_each_message_either_arrives_or_is_quarantin
 
     outcome = await make_relay().handle(documents, "i1")
 
-    set_aside = {item["document"]["id"] async for item in quarantine.read_all_items()}
+    set_aside = {item["document"]["id"] async for item in quarantined(quarantine)}
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(outcome.published)
     arrived = subscriber.ids()["k"]

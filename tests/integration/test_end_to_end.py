@@ -15,6 +15,7 @@ from relay.events import Reason
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse
 from tests.support.outbox import event, events
+from tests.support.quarantined import quarantined
 from tests.support.stacks import running_stack
 from tests.support.subscriber import Subscriber
 
@@ -67,7 +68,7 @@ async def test_a_document_with_any_defect_is_quarantined_while_its_neighbours_ar
             await relay.handle(documents, "i1", attempt)
         await relay.handle([event(f"other-{attempt}", "b")], f"other-{attempt}")
 
-    (record,) = [item async for item in quarantine.read_all_items()]
+    (record,) = [item async for item in quarantined(quarantine)]
     assert (record["reason"], record["document"]) == (reason, malformed(reason))
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(5)
@@ -86,7 +87,7 @@ async def test_what_is_malformed_in_the_container_ends_in_quarantine_and_the_res
         subscriber = Subscriber(running.stack.settings["SERVICEBUS"])
         await subscriber.receive(len(stored))
         await running.until_function(lambda status: status["documents_delivered"] >= 2 * len(stored))
-        records = [item async for item in running.container("quarantine").read_all_items()]
+        records = [item async for item in quarantined(running.container("quarantine"))]
 
     assert sorted(record["reason"] for record in records) == sorted(stored)
     assert subscriber.ids() == {"a": [f"good-{number}" for number in range(len(stored))]}

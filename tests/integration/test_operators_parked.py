@@ -23,6 +23,7 @@ from tests.support.broker import refuse, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command
 from tests.support.outbox import event, events, rejected
+from tests.support.quarantined import quarantined
 from tests.support.stores import items_in
 from tests.support.subscriber import Subscriber
 
@@ -86,7 +87,7 @@ async def test_a_parked_key_goes_out_in_order_and_is_parked_no_more(
     assert run.code == 0
     assert (len(run.json["released"]), run.json["unparked"], run.json["stillParked"]) == (130, ["k"], {})
     assert await arrived(servicebus, 130) == {"k": [each["id"] for each in documents]}
-    assert [item async for item in quarantine.read_all_items()] == []
+    assert [item async for item in quarantined(quarantine)] == []
 
 
 async def test_a_key_goes_out_in_commit_order_whichever_host_quarantined_which(
@@ -135,7 +136,7 @@ async def test_what_comes_while_a_key_is_released_goes_out_too(
 
     assert (run.code, run.json["unparked"]) == (0, ["k"])
     assert await arrived(servicebus, 3) == {"k": ["k-0", "k-1", "k-2"]}
-    assert [item async for item in quarantine.read_all_items()] == []
+    assert [item async for item in quarantined(quarantine)] == []
 
 
 async def test_what_comes_between_the_count_and_the_removal_keeps_the_key_parked(
@@ -268,7 +269,7 @@ async def test_discarding_the_last_record_of_a_key_lets_it_go_on(
     run = await relay_command(environment, "quarantine", "discard", "--all", "--yes", "--json")
 
     assert (run.code, run.json["unparked"]) == (0, ["k"])
-    assert [item async for item in quarantine.read_all_items()] == []
+    assert [item async for item in quarantined(quarantine)] == []
 
 
 async def test_a_release_that_was_cut_off_before_the_marker_went_is_finished_by_the_next(

@@ -22,6 +22,7 @@ from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.operators import relay_command, relay_subprocess
 from tests.support.outbox import event, events, rejected
+from tests.support.quarantined import quarantined
 from tests.support.subscriber import Subscriber, body, properties
 
 
@@ -289,19 +290,19 @@ async def test_a_document_in_parts_is_released_whole_and_its_parts_go_too(
     # 800 KB in UTF-8, which only the Premium tier takes; 2.4 MB in the SDK's escapes, too much for one record.
     huge = event("e1", "a", text="é" * 400_000)
     await put(environment, huge, reason=Reason.MESSAGE_TOO_LARGE)
-    stored = [item async for item in quarantine.read_all_items()]
+    stored = [item async for item in quarantined(quarantine)]
     assert len(stored) > 2
 
     refused = await relay_command(environment, "quarantine", "release", "--all", "--json")
     assert [item["reason"] for item in refused.json["stillInvalid"]] == ["message-too-large"]
-    assert len([item async for item in quarantine.read_all_items()]) == len(stored)
+    assert len([item async for item in quarantined(quarantine)]) == len(stored)
 
     async with ServiceBusServer(entities, tier="premium") as premium:
         other = environment | {"SERVICEBUS": premium.connection_string}
         run = await relay_command(other, "quarantine", "release", "--all", "--json")
 
     assert (run.code, len(run.json["released"])) == (0, 1), run.out
-    assert [item async for item in quarantine.read_all_items()] == []
+    assert [item async for item in quarantined(quarantine)] == []
 
 
 async def test_of_two_records_with_one_message_id_the_first_goes_out_and_the_other_is_kept(
@@ -313,7 +314,7 @@ async def test_of_two_records_with_one_message_id_the_first_goes_out_and_the_oth
     run = await relay_command(environment, "quarantine", "release", "--all", "--json")
 
     assert (run.code, [item["reason"] for item in run.json["stillInvalid"]]) == (1, ["id-repeated"])
-    (record,) = [item async for item in quarantine.read_all_items()]
+    (record,) = [item async for item in quarantined(quarantine)]
     assert record["document"]["data"]["version"] == 2
 
 
@@ -385,7 +386,7 @@ async def test_discard_removes_the_parts_too(environment: dict[str, str], quaran
 
     await relay_command(environment, "quarantine", "discard", "--all", "--yes")
 
-    assert [item async for item in quarantine.read_all_items()] == []
+    assert [item async for item in quarantined(quarantine)] == []
 
 
 @pytest.mark.parametrize("character", ["x", '"', "é", "😀"])
@@ -405,13 +406,13 @@ async def test_a_record_half_removed_by_somebody_else_is_removed_all_the_same(
     environment: dict[str, str], quarantine: ContainerProxy
 ) -> None:
     await put(environment, event("e1", "a", text="é" * 950_000))
-    (part, *_) = [item async for item in quarantine.read_all_items() if item["type"] == "quarantinedEventPart"]
+    (part, *_) = [item async for item in quarantined(quarantine) if item["type"] == "quarantinedEventPart"]
     await quarantine.delete_item(part["id"], partition_key="a")
 
     run = await relay_command(environment, "quarantine", "discard", "--all", "--yes")
 
     assert run.code == 0
-    assert [item async for item in quarantine.read_all_items()] == []
+    assert [item async for item in quarantined(quarantine)] == []
 
 
 async def test_a_quarantine_that_cannot_be_reached_is_exit_code_3(

@@ -18,6 +18,7 @@ from relay.servicebus.publisher import ServiceBusPublisher
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import admin, inject, refuse, stop_refusing, topic_counts
 from tests.support.outbox import event, events
+from tests.support.quarantined import quarantined
 from tests.support.subscriber import Subscriber
 
 SIZE = "amqp:link:message-size-exceeded"
@@ -25,7 +26,7 @@ SIZE = "amqp:link:message-size-exceeded"
 
 async def records(quarantine: ContainerProxy) -> list[tuple[str, str]]:
     """Id and reason of what is in quarantine."""
-    found = [(item["document"]["id"], item["reason"]) async for item in quarantine.read_all_items()]
+    found = [(item["document"]["id"], item["reason"]) async for item in quarantined(quarantine)]
     return sorted(found)
 
 

@@ -26,6 +26,7 @@ from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.network import Network
 from tests.support.outbox import event
+from tests.support.quarantined import quarantined
 
 SILENCES = pytest.mark.parametrize("kind", ["silent", "silent-midway"])
 
@@ -106,7 +107,7 @@ async def test_what_must_be_quarantined_comes_again_until_the_container_answers(
     with soon():
         outcome = await relay.handle([INVALID, event("sound", "k2")], "i1", 1)
     assert (outcome.already_published, outcome.quarantined.total()) == (1, 1)
-    assert [item["document"]["id"] async for item in quarantine.read_all_items()] == ["invalid"]
+    assert [item["document"]["id"] async for item in quarantined(quarantine)] == ["invalid"]
 
 
 @SILENCES

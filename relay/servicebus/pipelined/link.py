@@ -54,7 +54,7 @@ class LinkLostError(RetryableError):
     """
 
     def __init__(self, message: str, *, in_flight: int = 0) -> None:
-        super().__init__(message)
+        super().__init__(message, ended_alone=in_flight == 1)
         self.in_flight = in_flight
 
 

@@ -230,7 +230,9 @@ async def test_what_the_checkpoint_has_passed_is_not_set_aside_again(policy: OnP
 
     outcome = await running.relay.handle([document("x"), document("bad", data=7), document("behind")], "i1", 1)
 
-    assert (outcome.superseded, running.stored(), running.quarantine.parked) == (3, [], {})
+    # With `skip` nothing depends on the young event that follows: the topic drops it as a duplicate.
+    assert outcome.superseded == (2 if policy is OnPoison.SKIP else 3)
+    assert (running.stored(), running.quarantine.parked) == ([], {})
 
 
 async def test_what_the_checkpoint_passes_while_it_is_refused_is_not_set_aside() -> None:
