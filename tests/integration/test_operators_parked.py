@@ -24,6 +24,7 @@ from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command
 from tests.support.outbox import event, events, rejected
 from tests.support.quarantined import quarantined
+from tests.support.settling import settled
 from tests.support.stores import items_in
 from tests.support.subscriber import Subscriber
 
@@ -78,7 +79,7 @@ async def test_a_parked_key_goes_out_in_order_and_is_parked_no_more(
     documents = committed([*events("k", 130)])
     relay = make_relay(RELAY_ON_POISON="park")
     await refuse(servicebus.admin_port, "k-0", CONTENT)
-    await relay.handle(documents[:100], "i1", 5)
+    await settled(relay, documents[:100])
     await relay.handle(documents[100:], "i2")
     await stop_refusing(servicebus.admin_port)
 
@@ -293,7 +294,7 @@ async def test_release_says_what_arrives_after_later_events_of_its_key(
     feed = [item async for item in trigger.data.query_items_change_feed(start_time="Beginning")]
     for identifier in ("gap-1", "last-1"):
         await refuse(servicebus.admin_port, identifier, CONTENT)
-    await make_relay().handle(feed, "i1", 5)
+    await settled(make_relay(), feed)
     await trigger.pass_all()
     await stop_refusing(servicebus.admin_port)
     records = await ids(environment)
@@ -312,7 +313,7 @@ async def test_what_the_relay_has_not_passed_yet_does_not_make_a_released_event_
     await trigger.data.create_item(poison)
     feed = [item async for item in trigger.data.query_items_change_feed(start_time="Beginning")]
     await refuse(servicebus.admin_port, "k-0", CONTENT)
-    await make_relay().handle(feed, "i1", 5)
+    await settled(make_relay(), feed)
     await trigger.pass_all()
     await stop_refusing(servicebus.admin_port)
     await trigger.data.create_item(waiting)

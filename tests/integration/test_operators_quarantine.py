@@ -23,6 +23,7 @@ from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_
 from tests.support.operators import relay_command, relay_subprocess
 from tests.support.outbox import event, events, rejected
 from tests.support.quarantined import quarantined
+from tests.support.settling import settled
 from tests.support.subscriber import Subscriber, body, properties
 
 
@@ -173,7 +174,7 @@ async def test_a_released_message_is_what_the_app_would_have_sent(
 ) -> None:
     document = event("e1", "köy", text="ü", exact=9007199254740993)
     await refuse(servicebus.admin_port, "e1", "amqp:not-allowed")
-    await make_relay().handle([document], "i1", 5)
+    await settled(make_relay(), [document])
     await stop_refusing(servicebus.admin_port)
 
     await relay_command(environment, "quarantine", "release", "--all")

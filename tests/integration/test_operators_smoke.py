@@ -26,6 +26,7 @@ from tests.support.app import copy_app, without_date_setting
 from tests.support.broker import admin, inject, refuse, topic_counts
 from tests.support.operators import Run, relay_command, relay_subprocess
 from tests.support.outbox import event
+from tests.support.quarantined import quarantined
 from tests.support.subscriber import Subscriber
 
 APP = Path(__file__).resolve().parents[2]
@@ -71,7 +72,7 @@ class Running:
 
 
 async def documents(container: ContainerProxy) -> list[dict[str, Any]]:
-    return [item async for item in container.read_all_items()]
+    return [item async for item in quarantined(container)]
 
 
 async def smoke(environment: dict[str, str], *words: str) -> Run:

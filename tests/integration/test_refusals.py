@@ -19,6 +19,7 @@ from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import admin, inject, refuse, stop_refusing, topic_counts
 from tests.support.outbox import event, events
 from tests.support.quarantined import quarantined
+from tests.support.settling import settled
 from tests.support.subscriber import Subscriber
 
 SIZE = "amqp:link:message-size-exceeded"
@@ -49,9 +50,12 @@ async def test_after_an_oversized_event_small_ones_of_other_keys_go_out(
     make_relay: RelayMaker, servicebus: ServiceBusServer, quarantine: ContainerProxy, kind: str
 ) -> None:
     relay = make_relay(RELAY_SENDERS="1")
-    await inject(servicebus.admin_port, kind=kind, entity="domain-events", condition=SIZE, count=1)
-    first = await relay.handle([event("large", "a"), event("other", "b")], "i1", 5)
-    assert (first.published, first.quarantined) == (1, {"message-too-large": 1})
+
+    async def refuse_the_next() -> None:
+        await inject(servicebus.admin_port, kind=kind, entity="domain-events", condition=SIZE, count=1)
+
+    first = await settled(relay, [event("large", "a"), event("other", "b")], before=refuse_the_next)
+    assert (first.already_published, first.quarantined) == (1, {"message-too-large": 1})
     await read_what_came_while_idle(relay)
 
     outcome = await relay.handle([event(f"e{number}", f"k{number}") for number in range(20)], "i2")
@@ -144,7 +148,7 @@ async def test_one_condition_on_every_transfer_quarantines_nothing(
     # Four keys in a row, twice the number of senders, and those under way: each is taken apart, the others wait.
     assert (await topic_counts(servicebus.admin_port))["refused"] < 60
     with pytest.raises(PublishError, match="refused alike"):
-        await relay.handle(documents, "i1", 5)
+        await settled(relay, documents)
     assert await records(quarantine) == []
 
     await admin(servicebus.admin_port, "DELETE", "faults")
@@ -200,7 +204,7 @@ async def test_parked_events_follow_their_poisoned_predecessor_into_quarantine(
 ) -> None:
     relay = make_relay(RELAY_ON_POISON="park")
     await refuse(servicebus.admin_port, "a-1", "amqp:not-allowed")
-    first = await relay.handle([*events("a", 3), *events("b", 1), *events("c", 1)], "i1", 5)
+    first = await settled(relay, [*events("a", 3), *events("b", 1), *events("c", 1)])
     await stop_refusing(servicebus.admin_port)
 
     second = await relay.handle([event("a-3", "a"), event("b-1", "b")], "i2")

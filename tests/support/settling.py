@@ -1,0 +1,39 @@
+"""Attempts at a batch until its poisoned events are set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import cast
+
+from relay.assembly import CosmosRelay
+from relay.errors import PublishError
+from relay.events import Document
+from relay.results import Outcome
+from relay.servicebus.publisher import ServiceBusPublisher
+from relay.verdict import REFUSALS
+
+
+async def _nothing() -> None:
+    return
+
+
+async def settled(
+    relay: CosmosRelay,
+    documents: Iterable[Document | None],
+    invocation_id: str = "i1",
+    before: Callable[[], Awaitable[None]] = _nothing,
+) -> Outcome:
+    """The outcome of the attempt that sets aside what is refused; `before` is awaited before each attempt.
+
+    Between the attempts, the service accepts something of another lease.
+    """
+    batch = list(documents)
+    evidence = cast(ServiceBusPublisher, relay._publisher)._evidence
+    for retry_count in range(REFUSALS - 1):
+        await before()
+        try:
+            return await relay.handle(batch, invocation_id, retry_count)
+        except PublishError:
+            evidence.repeated()
+    await before()
+    return await relay.handle(batch, invocation_id, REFUSALS - 1)
