@@ -20,7 +20,8 @@ _EVENTS = """
 select id, partition_key as "partitionKey", type, data, sequence from outbox.domain_event
 where type = 'domainEvent' order by partition_key, sequence
 """
-_QUARANTINED = "select id from relay.item"
+_QUARANTINED = "select id from relay.item where type = 'quarantinedEvent'"
+_COUNT_QUARANTINED = "SELECT VALUE COUNT(1) FROM c WHERE c.type = 'quarantinedEvent'"
 
 
 class Store(Protocol):
@@ -63,7 +64,7 @@ class CosmosStore:
 
     async def quarantined(self) -> int:
         """As Store.quarantined."""
-        count: Any = [item async for item in self._quarantine.query_items("SELECT VALUE COUNT(1) FROM c")]
+        count: Any = [item async for item in self._quarantine.query_items(_COUNT_QUARANTINED)]
         return int(count[0])
 
 

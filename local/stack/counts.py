@@ -17,6 +17,8 @@ from outbox_emulators.functions.leases import Lease
 # The marker document among the leases has no token.
 _LEASES = "SELECT * FROM c WHERE IS_DEFINED(c.LeaseToken)"
 
+_QUARANTINED = "SELECT VALUE COUNT(1) FROM c WHERE c.type = 'quarantinedEvent'"
+
 
 @dataclass(frozen=True, slots=True)
 class Counted:
@@ -48,6 +50,7 @@ class CosmosCounts:
         database = cosmos.get_database_client(DATABASE)
         self._data = database.get_container_client("data")
         self._leases = database.get_container_client("leases")
+        self._quarantine = database.get_container_client("quarantine")
 
     @classmethod
     async def open(cls, stack: Stack, http: aiohttp.ClientSession) -> Self:
@@ -63,7 +66,7 @@ class CosmosCounts:
         statuses = [await admin_get(self._http, port, "status") for port in ports]
         return Counted(
             documents=counts["data"],
-            quarantined=counts["quarantine"],
+            quarantined=await self._quarantined(),
             failures=sum(function["failures"] for status in statuses for function in status["functions"]),
             lag_s=await self._lag_s(),
         )
@@ -71,6 +74,10 @@ class CosmosCounts:
     async def close(self) -> None:
         """As Counts.close."""
         await self._cosmos.close()
+
+    async def _quarantined(self) -> int:
+        counts: Any = [count async for count in self._quarantine.query_items(_QUARANTINED)]
+        return sum(counts)
 
     async def _lag_s(self) -> float | None:
         leases = [Lease.from_document(document) async for document in self._leases.query_items(_LEASES)]
