@@ -18,8 +18,8 @@ from relay.results import Outcome
 from relay.settings import ATTEMPT_MARGIN_S, ATTEMPT_TIMEOUT_S, OnPoison
 from relay.telemetry.attempt import attempting
 
-# Maximum seconds of storing what is set aside, after the time of the attempt; the rest of the margin is for comparing
-# it with the checkpoint.
+# Maximum seconds of storing what is set aside, after the time of the attempt. The rest of the margin is for the
+# comparison with the checkpoint.
 _STORING_S = ATTEMPT_MARGIN_S / 2
 
 BatchT = TypeVar("BatchT")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from relay.errors import AccountingError, RetryableError, SendError
+from relay.errors import AccountingError, NotTriedError, RetryableError, SendError
 from relay.events import Event, Received, Rejected
 
 # An error names this many of the partition keys that failed, and counts the others.
@@ -168,8 +168,10 @@ class Outcome:
             f"{self._accepted} event(s) of this invocation were. "
             "The retry policy sends the rest again."
         ]
+        # What was not tried explains nothing by itself.
+        explained = sorted(self.failed, key=lambda key: isinstance(key.error, NotTriedError))
         lines += [
-            f"  {key.partition_key!r}: {key.unsent} event(s): {key.error}" for key in self.failed[:_NAMED_KEYS]
+            f"  {key.partition_key!r}: {key.unsent} event(s): {key.error}" for key in explained[:_NAMED_KEYS]
         ]
         if len(self.failed) > _NAMED_KEYS:
             lines.append(f"  and {len(self.failed) - _NAMED_KEYS} more partition key(s)")
