@@ -34,7 +34,7 @@ async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path)
     assert met >= SOUGHT
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_a_campaign_in_which_an_operator_settles_poison_is_live(tmp_path: Path, policy: str) -> None:
     kinds = schedule.PEER_KINDS | schedule.EVENT_KINDS
