@@ -1,0 +1,70 @@
+"""What the retention policy allows is deleted while the worker reads, and a database that is away ends nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from changefeed import DatabaseError
+from changefeed.statements import AsyncSession
+from relay.sql import retention
+from relay.sql.bounded import BoundedSession
+
+
+async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted = iter([1000, 7, 0, 3, 0])
+    done = asyncio.Event()
+
+    class Feed:
+        def __init__(self, session: BoundedSession, table: str) -> None:
+            assert table == "outbox.domain_event"
+
+        async def carry_out_retention(self) -> int:
+            found = next(deleted, None)
+            if found is None:
+                done.set()
+            return found or 0
+
+    monkeypatch.setattr(retention, "AsyncFeed", Feed)
+    monkeypatch.setattr(retention, "_EVERY_S", 0.01)
+    opened: list[_Session] = []
+
+    async def connect() -> AsyncSession:
+        opened.append(_Session())
+        return opened[-1]  # type: ignore[return-value]
+
+    task = asyncio.create_task(retention.carry_out_retention(connect, "outbox.domain_event"))
+    async with asyncio.timeout(10):
+        await done.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert len(opened) == 3
+
+
+async def test_a_database_that_is_away_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(retention, "_EVERY_S", 0.01)
+    tries = asyncio.Semaphore(0)
+
+    async def connect() -> AsyncSession:
+        tries.release()
+        raise DatabaseError("away")
+
+    with caplog.at_level(logging.WARNING, "relay"):
+        task = asyncio.create_task(retention.carry_out_retention(connect, "outbox.domain_event"))
+        async with asyncio.timeout(10):
+            for _ in range(3):
+                await tries.acquire()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    assert "relay_retention_unavailable: DatabaseError: away" in caplog.text
+
+
+class _Session:
+    async def close(self) -> None:
+        """There is nothing to close."""
