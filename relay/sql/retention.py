@@ -26,6 +26,7 @@ async def carry_out_retention(connect: Connect, table: str) -> None:
     allows and every consumer has read.
     """
     while True:
+        await asyncio.sleep(_EVERY_S)
         try:
             session = BoundedSession(await connect(), _LIMIT_S)
             try:
@@ -36,4 +37,3 @@ async def carry_out_retention(connect: Connect, table: str) -> None:
                 await session.close()
         except (ChangefeedError, AzureError, OSError) as error:
             logger.warning("relay_retention_unavailable: %s It is tried again.", first_line(error))
-        await asyncio.sleep(_EVERY_S)

@@ -20,7 +20,6 @@ from relay.pipeline import Relay
 from relay.quarantine.items import Create
 from relay.results import KeyOutcome
 from relay.settings import OnPoison
-from relay.sql import database as databases
 from relay.sql import shard as shards_module
 from relay.sql.connection import connect
 from relay.sql.database import CONSUMER, Database
@@ -108,8 +107,7 @@ def folder_of(url: str) -> str:
 async def test_a_frozen_server_holds_nobody_up_for_longer_than_the_limit(
     postgres_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(databases, "_SHARED_S", 1.0)
-    monkeypatch.setattr(databases, "_TURN_S", 3.0)
+    monkeypatch.setattr(Database.__init__, "__kwdefaults__", {"call_timeout_s": 1.0})
     await (await provisioned(postgres_database)).close()
     database = Database(sql_settings(f"{postgres_database}&connect_timeout=2"))
     stack.push_async_callback(database.close)
@@ -352,7 +350,7 @@ async def test_a_transaction_that_is_cancelled_is_not_left_open_for_the_next_use
 async def test_a_store_that_does_not_answer_is_an_error_in_time(
     postgres_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(databases, "_SHARED_S", 1.0)
+    monkeypatch.setattr(Database.__init__, "__kwdefaults__", {"call_timeout_s": 1.0})
     await (await provisioned(postgres_database)).close()
     proxy, behind = await stack.enter_async_context(proxied(postgres_database))
     items = SqlItems(Database(sql_settings(behind)))
