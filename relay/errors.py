@@ -18,7 +18,7 @@ RelayError
     ├── StaleClearanceError   the event was compared with the lease too long ago
     ├── LostOwnershipError    another process may have taken over the shard: this one publishes nothing more of it
     ├── ConfigurationError    the entity or the credentials: nothing succeeds until somebody changes them
-    ├── NotTriedError         so many partition keys in a row failed that the attempt ended early
+    ├── NotTriedError         too many partition keys in a row failed, and the attempt ended early
     ├── DefectError           an exception that nobody foresaw stops one partition key
     ├── DoubtfulRefusalError  an event is refused, but it is not certain yet that its content is the cause
     ├── RefusedAlikeError     many partition keys are refused alike, so the cause is not the content of one event

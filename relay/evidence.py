@@ -26,7 +26,7 @@ class _Doubt:
     condition: str
     refusals: int
     accepted: int
-    # Where the first and the last refusal stand in the row of all refusals.
+    # Serial numbers of the first and the last refusal among all refusals.
     first: int
     last: int
     # How many transfers had been accepted for the first time when the attempt of the first refusal began.

@@ -12,7 +12,7 @@ __all__ = ["shop"]
 
 
 def put(shop: Shop, *sizes: int) -> None:
-    """Commit events with so many bytes of data each; they compress well."""
+    """Commit events, each with this number of bytes of data; they compress well."""
     shop.put([str(number) for number in range(len(sizes))])
     for number, size in enumerate(sizes):
         with shop.connect() as connection:
