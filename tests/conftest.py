@@ -34,6 +34,24 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, object, object]:
+    """Escape half surrogate pairs in reports: pytest-xdist (3.8) cannot send them, and the whole run would end."""
+    return _sendable((yield))
+
+
+def _sendable(value: object) -> object:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {_sendable(key): _sendable(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return type(value)(_sendable(inner) for inner in value)
+        case _:
+            return value
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give the tests that schemathesis (4.32) generates their own ids, and refuse ids that occur twice.

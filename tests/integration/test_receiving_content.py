@@ -221,7 +221,9 @@ async def test_what_a_store_or_a_handler_could_never_take_is_dead_lettered(
         assert await receive(servicebus, tmp_path, made) == [reason]
 
 
-async def test_a_reason_that_amqp_cannot_encode_still_dead_letters(tmp_path: Path) -> None:
+async def test_a_reason_that_amqp_cannot_encode_still_dead_letters(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with broker(tmp_path) as servicebus:
         servicebus.publish("k")
 
@@ -233,3 +235,4 @@ async def test_a_reason_that_amqp_cannot_encode_still_dead_letters(tmp_path: Pat
         (dead,) = await servicebus.dead_letters()
 
     assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("half ?", "?")
+    assert "half ?: ?" in caplog.text

@@ -17,9 +17,9 @@ class DeadLetter(Exception):
     """
 
     def __init__(self, reason: str, description: str = "") -> None:
-        super().__init__(f"{reason}: {description}" if description else reason)
         self.reason = _sendable(reason)
         self.description = _sendable(description)
+        super().__init__(f"{self.reason}: {self.description}" if description else self.reason)
 
 
 class OutsideBlock(Exception):
@@ -41,5 +41,5 @@ class Unanswered(Exception):
 
 
 def _sendable(text: str) -> str:
-    # JSON can contain half a surrogate pair, which AMQP cannot: the message could not be dead-lettered.
+    # JSON can contain half a surrogate pair, which neither AMQP nor a log file can.
     return text[:_LONGEST].encode(errors="replace").decode()
