@@ -175,11 +175,16 @@ class Outcome:
         ]
         if len(self.failed) > _NAMED_KEYS:
             lines.append(f"  and {len(self.failed) - _NAMED_KEYS} more partition key(s)")
-        lines += [
-            f"  {self._named(key)} To set it aside: {set_aside_command(key.partition_key, key.blocked_by or '')}"
+        lines += [f"  {remedy}" for remedy in self.remedies]
+        return "\n".join(lines)
+
+    @property
+    def remedies(self) -> list[str]:
+        """For each key that one event holds up, the event and the command that sets it aside; ten keys at most."""
+        return [
+            f"{self._named(key)} To set it aside: {set_aside_command(key.partition_key, key.blocked_by or '')}"
             for key in self.blocking[:_NAMED_KEYS]
         ]
-        return "\n".join(lines)
 
     def _named(self, key: KeyFailure) -> str:
         if self._accepted:

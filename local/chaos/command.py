@@ -90,7 +90,7 @@ async def run(arguments: argparse.Namespace) -> int:
     for name in ("azure", "psycopg"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     available = schedule.SQL_KINDS if arguments.source is Source.SQL else schedule.KINDS
-    arguments.kinds = arguments.kinds or schedule.by_default(available)
+    arguments.kinds = arguments.kinds or tuple(available)
     arguments.kinds = tuple(kind for kind in arguments.kinds if kind not in arguments.without)
     if other := [kind for kind in arguments.kinds if kind not in available]:
         print(f"With --source {arguments.source} there is no fault {', '.join(other)}.", file=sys.stderr)

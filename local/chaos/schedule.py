@@ -85,13 +85,6 @@ KINDS = BOTH_KINDS | COSMOS_KINDS | SILENCE_KINDS | OUTAGE_KINDS | PARTITION_KIN
 SQL_KINDS = BOTH_KINDS | RELAY_KINDS | DATABASE_KINDS | WRITER_KINDS
 ALL_KINDS = KINDS | SQL_KINDS
 
-# Kinds of fault, and policies, that the relay does not withstand yet. A campaign has these faults only if `--only`
-# names them.
-AWAITED: tuple[str, ...] = (
-    *("silent-handshake", "begin-session", "silent-quarantine", "ending-events"),
-    "block",
-)
-
 # Longer than the send timeout of 5 s that campaigns with this fault have.
 _LATE_MS = (6_000, 9_000)
 
@@ -101,11 +94,6 @@ _CONTENT = (
     *("com.microsoft:argument-error", "com.microsoft:argument-out-of-range"),
 )
 _TRANSIENT = ("amqp:internal-error", "com.microsoft:server-busy", "com.microsoft:timeout")
-
-
-def by_default(available: Collection[str]) -> tuple[str, ...]:
-    """The kinds among these that a campaign has unless it is given some."""
-    return tuple(kind for kind in available if kind not in AWAITED)
 
 
 @dataclass(frozen=True, slots=True)

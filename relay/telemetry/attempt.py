@@ -185,6 +185,8 @@ class Attempt:
                         "partition_keys": len(keys),
                     },
                 )
+            if self.outcome is not None and self.outcome.remedies:
+                logger.error("%s", "\n".join(self.outcome.remedies), extra=self._fields("relay_blocked"))
             return
         logger.error(
             "the invocation failed, and its %d document(s) come again: %s",

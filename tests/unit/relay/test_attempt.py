@@ -314,3 +314,19 @@ def test_what_is_published_in_an_attempt_is_counted_at_its_end(reported: Telemet
         during = reported.metrics().total("relay.events.published")
 
     assert (during, reported.metrics().total("relay.events.published")) == (0, 3)
+
+
+def test_events_that_hold_up_their_keys_are_logged_with_the_commands_that_set_them_aside(
+    reported: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = [KeyFailure("k1", 2, RetryableError("the link has ended"), blocked_by="e1"), *FAILED[1:]]
+
+    with pytest.raises(PublishError):
+        attempt(error=PublishError("secret"), unsent=7, failed=failed, published=1)
+
+    [named] = [record for record in caplog.records if vars(record).get("action") == "relay_blocked"]
+    assert named.levelname == "ERROR"
+    assert named.getMessage() == (
+        "The event 'e1' alone holds up 'k1' while others go through. To set it aside: "
+        "python -m relay quarantine add k1 e1"
+    )
