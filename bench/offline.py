@@ -52,7 +52,14 @@ class AcceptingSenders:
     async def limits(self, timeout_s: float) -> LinkLimits:
         return _LIMITS
 
-    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
+    async def send(
+        self,
+        transfer: Transfer,
+        timeout_s: float,
+        may_send: Callable[[], None],
+        accepted_late: Callable[[], None],
+        wait_s: float | None = None,
+    ) -> None:
         may_send()
         self.accepted.append(transfer)
 

@@ -18,7 +18,7 @@ class Order:
 
     Attributes:
         carried_out: Whether the event is in quarantine, or was.
-        place: The event's place in its feed, where the order was carried out and the source says so.
+        place: The event's place in its feed, where the order was carried out.
     """
 
     carried_out: bool = False
@@ -26,8 +26,7 @@ class Order:
 
     def covers(self, document: Event | Rejected) -> bool:
         """Whether it is about this document: another version of it, at another place, is another event."""
-        place = Place.of(document.document)
-        return not self.carried_out or self.place is None or place is None or self.place == place
+        return not self.carried_out or self.place == Place.of(document.document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +64,4 @@ class Holds:
         if key is None or key not in self.parked:
             return False
         poison, place = self.parked[key], Place.of(document.document)
-        return poison is None or place is None or not place.is_before(poison)
+        return poison is None or not place.is_before(poison)

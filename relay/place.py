@@ -1,10 +1,18 @@
-"""Where a document is in its feed, as far as its source says so."""
+"""Where a document is in its feed, as far as its source says so, and which version of it came."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
+
+from relay import jsontext
+
+
+def version_of(document: Mapping[str, Any]) -> str:
+    """A digest of a document's content, `_etag` and `_ts` included: another version of it has another one."""
+    return hashlib.sha256(jsontext.encode(document, sort_keys=True)).hexdigest()[:40]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,22 +24,24 @@ class Place:
         order: Cosmos DB: its place within that transaction; None where its writer gave it none.
         ulid: SQL: its position in the feed of its shard, as text that sorts.
         shard: SQL: that shard.
+        version: Where the source says nothing of the place, the version of the document, by its content.
     """
 
     lsn: int | None = None
     order: int | None = None
     ulid: str | None = None
     shard: int | None = None
+    version: str | None = None
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Place | None:
-        """The place of a document as its source delivered it; None where it says nothing."""
+    def of(cls, document: Mapping[str, Any]) -> Place:
+        """The place of a document as its source delivered it."""
         ulid, lsn = document.get("_ulid"), document.get("_lsn")
         if isinstance(ulid, str):
             return cls(ulid=ulid, shard=_integer(document.get("_shard")))
         if type(lsn) is int:
             return cls(lsn=lsn, order=_integer(document.get("order")))
-        return None
+        return cls(version=version_of(document))
 
     @classmethod
     def from_item(cls, item: Any) -> Place | None:
@@ -40,8 +50,7 @@ class Place:
 
     def item(self) -> dict[str, int | str]:
         """The members that are known, for an item of the quarantine."""
-        members = {"lsn": self.lsn, "order": self.order, "ulid": self.ulid, "shard": self.shard}
-        return {name: value for name, value in members.items() if value is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     def document(self) -> dict[str, int | str]:
         """The members of a document at this place, as its source names them."""

@@ -64,9 +64,8 @@ def carried_out(item: Rejected) -> dict[str, Any] | None:
     """What keeps a quarantined document from being published or quarantined again; None where it has no key."""
     if item.partition_key is None:
         return None
-    place = Place.of(item.document)
-    known = {} if place is None else {"place": place.item()}
-    return {**order(item.partition_key, item.id), **known, "carriedOut": True}
+    place = Place.of(item.document).item()
+    return {**order(item.partition_key, item.id), "place": place, "carriedOut": True}
 
 
 def is_pending(item: Mapping[str, Any]) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from relay import jsontext
 from relay.events import Rejected
+from relay.place import version_of
 from relay.quarantine.items import ItemExists, Items, ItemTooLarge
 
 RECORD_TYPE = "quarantinedEvent"
@@ -34,9 +34,8 @@ def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
     """
     document = dict(item.document)
     partition_key = document.get("partitionKey")
-    digest = hashlib.sha256(jsontext.encode(document, sort_keys=True)).hexdigest()
     return {
-        "id": digest[:40],
+        "id": version_of(document),
         "partitionKey": partition_key if isinstance(partition_key, str) else NO_PARTITION_KEY,
         "type": RECORD_TYPE,
         "reason": str(item.reason),

@@ -158,7 +158,7 @@ class Turn:
         """Returns the seconds until it was accepted, pauses included."""
         began = now = time.monotonic()
         may_send = partial(self._rules.clearance.check, transfer.events[0])
-        accepted_late = partial(self._note_accepted, transfer.events)
+        accepted_late = partial(self._accept_late, transfer, began)
         for pause_s in (*self._rules.pauses_s, None):
             unused_s = began + self._rules.send_timeout_s - now
             left_s = self._rules.deadline.left_s(at_most=max(unused_s, 0.001))
@@ -182,6 +182,11 @@ class Turn:
         self._evidence.accepted(events, witness)
         for event in events:
             self._ledger.add(event.partition_key, event.id)
+
+    def _accept_late(self, transfer: Transfer, began: float) -> None:
+        """Note what was accepted after its attempt, or its turn, had given it up."""
+        self._note_accepted(transfer.events)
+        instruments.accepted(transfer.events, time.monotonic() - began)
 
     def _accept(self, transfer: Transfer, duration_s: float) -> None:
         events = transfer.events

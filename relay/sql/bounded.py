@@ -75,12 +75,12 @@ class BoundedSession:
     async def close(self) -> None:
         """Close the session. It raises nothing, and returns before a server that does not answer."""
         if not self.lost:
-            await asyncio.wait((self._connection.end(),), timeout=_LOOK_EVERY_S)
+            await asyncio.wait((self._connection.end("the session was closed"),), timeout=_LOOK_EVERY_S)
 
     async def _bounded(self, call: Coroutine[Any, Any, ResultT], limit_s: float) -> ResultT:
         if self.lost:
             call.close()
-            raise DatabaseError("this session was discarded", lost=True)
+            raise DatabaseError(self._connection.why, lost=True)
         loop = asyncio.get_running_loop()
         ends = loop.time() + limit_s
         task = loop.create_task(call)
@@ -89,29 +89,29 @@ class BoundedSession:
                 await asyncio.wait((task,), timeout=min(left_s, _LOOK_EVERY_S))
         except asyncio.CancelledError:
             # Even where the answer has just come: a transaction may be open.
-            self._cut_off(task)
+            self._cut_off(task, "a call was cancelled")
             raise
         if task.done():
             return self._result(task)
-        self._cut_off(task)
-        late = f"the server has not answered within {limit_s:g} s" if self._needed() else "no longer needed"
-        raise DatabaseError(f"{late}: the session is discarded", lost=True)
+        late = f"the server did not answer within {limit_s:g} s"
+        self._cut_off(task, late if self._needed() else "no longer needed")
+        raise DatabaseError(self._connection.why, lost=True)
 
-    def _cut_off(self, task: asyncio.Task[Any]) -> None:
+    def _cut_off(self, task: asyncio.Task[Any], why: str) -> None:
         task.cancel()
-        self._connection.end(task)
+        self._connection.end(f"{why}: the session is discarded", task)
 
     def _result(self, task: asyncio.Task[ResultT]) -> ResultT:
         try:
             return task.result()
         except DatabaseError as error:
             if error.lost:
-                self._connection.end()
+                self._connection.end(str(error))
             raise
         except ChangefeedError:
             raise
-        except BaseException:
-            self._connection.end()
+        except BaseException as error:
+            self._connection.end(first_line(error))
             raise
 
 
@@ -121,10 +121,13 @@ class _Connection:
     def __init__(self, session: AsyncSession) -> None:
         self.session = session
         self.lost = False
+        self.why = ""
+        """Why it was lost, which a later call says again."""
 
-    def end(self, last_call: asyncio.Task[Any] | None = None) -> asyncio.Task[None]:
+    def end(self, why: str, last_call: asyncio.Task[Any] | None = None) -> asyncio.Task[None]:
         """Close the session in the background, after its last call has ended."""
         self.lost = True
+        self.why = self.why or why
         ending = asyncio.get_running_loop().create_task(_close(self.session, last_call))
         _ending.add(ending)
         ending.add_done_callback(_ending.discard)

@@ -49,7 +49,7 @@ async def connect(settings: SqlFeed) -> BoundedSession:
                     options["password"] = (await credential.get_token(_TOKEN_SCOPE)).token
             session = await connect_async(settings.connection_string, **options)
     except TimeoutError as error:
-        raise DatabaseError(f"the server has not answered within {limit_s:g} s", lost=True) from error
+        raise DatabaseError(f"the server did not answer within {limit_s:g} s", lost=True) from error
     return BoundedSession(session, _SILENT_S)
 
 

@@ -101,6 +101,10 @@ def rejected(*identifiers: str, reason: Reason = Reason.MESSAGE_REFUSED, key: st
     ]
 
 
+def carried_out(item: Rejected) -> Order:
+    return Order(carried_out=True, place=Place.of(item.document))
+
+
 async def test_what_is_rejected_is_stored_once_in_its_order(harness: Harness) -> None:
     items = rejected("b", "a", "c")
 
@@ -110,7 +114,7 @@ async def test_what_is_rejected_is_stored_once_in_its_order(harness: Harness) ->
     assert await harness.records() == [(name, "message-refused") for name in "bac"]
     held = await harness.quarantine.holds()
     assert held.parked == {}
-    assert held.orders == {("k", name): (Order(carried_out=True),) for name in "bac"}
+    assert held.orders == {item.name: (carried_out(item),) for item in items}
 
 
 async def test_an_empty_list_needs_no_quarantine(harness: Harness) -> None:
@@ -158,11 +162,12 @@ async def test_an_order_is_pending_until_its_event_is_stored_and_holds_until_it_
     await harness.order("k", "e2")
     before = await harness.quarantine.holds()
 
-    await harness.quarantine.store(rejected("e/1?#", reason=Reason.SET_ASIDE), "i1", park=park)
+    (item,) = rejected("e/1?#", reason=Reason.SET_ASIDE)
+    await harness.quarantine.store([item], "i1", park=park)
 
     assert before.orders == {("k", "e/1?#"): (Order(),), ("k", "e2"): (Order(),)}
     after = await harness.quarantine.holds()
-    assert after.orders == {("k", "e/1?#"): (Order(carried_out=True),), ("k", "e2"): (Order(),)}
+    assert after.orders == {("k", "e/1?#"): (carried_out(item),), ("k", "e2"): (Order(),)}
     await harness.quarantine.forget([("k", "e/1?#")])
     await harness.quarantine.forget([("k", "e/1?#")])
     assert (await harness.quarantine.holds()).orders == {("k", "e2"): (Order(),)}

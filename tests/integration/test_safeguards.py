@@ -38,4 +38,6 @@ async def test_a_link_on_which_a_send_has_failed_is_given_up(
             await subscriber.receive(4)
         else:
             await running.until_function(lambda status: status["failures"] >= 3)
-        assert ((await topic_counts(running.admin_port))["accepted"] == 4) is arrives
+        topic = await topic_counts(running.admin_port)
+        # After a link that ended, an accepted event may be repeated to see whether the service accepts.
+        assert (topic["accepted"] - topic["duplicates_dropped"] == 4) is arrives

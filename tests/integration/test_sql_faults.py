@@ -358,7 +358,7 @@ async def test_a_store_that_does_not_answer_is_an_error_in_time(
     proxy.silence()
 
     async with asyncio.timeout(15):
-        with pytest.raises(StoreError, match="has not answered within 1 s"):
+        with pytest.raises(StoreError, match="did not answer within 1 s"):
             await items.holds()
         await items.holds()
     await items.close()

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pytest
+
+from relay.events import Reason, Rejected
 from relay.holds import Holds, Order
+from relay.place import Place
 from relay.quarantine import holds
 
 
@@ -37,3 +42,18 @@ def test_holds_are_empty_by_default() -> None:
     assert not Holds()
     assert Holds(parked={"k": None})
     assert Holds(orders={("k", "e"): (Order(),)})
+
+
+@pytest.mark.parametrize("place", [{}, {"_lsn": 5, "order": 1}, {"_ulid": "01", "_shard": 0}], ids=str)
+def test_a_carried_out_order_is_about_one_version_of_an_event(place: dict[str, Any]) -> None:
+    invalid = Rejected({"id": "e", "partitionKey": "k", **place}, Reason.DATA_NOT_OBJECT, "", 0, "k")
+    item = holds.carried_out(invalid)
+    assert item is not None
+    found = holds.read([item])
+
+    later: dict[str, Any] = {
+        name: f"{value}1" if isinstance(value, str) else value + 1 for name, value in place.items()
+    }
+    corrected = Rejected({**invalid.document, **later, "data": {}}, Reason.SET_ASIDE, "", 1, "k")
+    assert found.order_for(invalid) == Order(True, Place.of(invalid.document))
+    assert found.order_for(corrected) is None
