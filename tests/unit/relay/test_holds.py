@@ -44,16 +44,19 @@ def test_holds_are_empty_by_default() -> None:
     assert Holds(orders={("k", "e"): (Order(),)})
 
 
-@pytest.mark.parametrize("place", [{}, {"_lsn": 5, "order": 1}, {"_ulid": "01", "_shard": 0}], ids=str)
-def test_a_carried_out_order_is_about_one_version_of_an_event(place: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("place", "later"),
+    [({}, {}), ({"_lsn": 5, "order": 1}, {"_lsn": 6}), ({"_ulid": "01", "_shard": 0}, {"_ulid": "02"})],
+    ids=["without a place", "Cosmos DB", "SQL"],
+)
+def test_a_carried_out_order_is_about_one_version_of_an_event(
+    place: dict[str, Any], later: dict[str, Any]
+) -> None:
     invalid = Rejected({"id": "e", "partitionKey": "k", **place}, Reason.DATA_NOT_OBJECT, "", 0, "k")
     item = holds.carried_out(invalid)
     assert item is not None
     found = holds.read([item])
 
-    later: dict[str, Any] = {
-        name: f"{value}1" if isinstance(value, str) else value + 1 for name, value in place.items()
-    }
     corrected = Rejected({**invalid.document, **later, "data": {}}, Reason.SET_ASIDE, "", 1, "k")
     assert found.order_for(invalid) == Order(True, Place.of(invalid.document))
     assert found.order_for(corrected) is None
