@@ -1,7 +1,8 @@
 """What this process knows of parked keys and orders, and what it stores of them.
 
-The quarantine is read when a process starts and again whenever an attempt is repeated, so that pages of a sound
-feed cost no query. With `park` it is read at each attempt, as any event may belong to a key that another process
+The quarantine is read when a process starts, whenever an attempt is repeated, and where an event is old enough for
+another process to have set it aside before this one got the lease. So pages of a sound feed cost no query, unless
+they are a backlog. With `park` it is read at each attempt, as any event may belong to a key that another process
 has parked.
 
 A quarantine that cannot be read delays no more than it has to. With `skip`, the latest reading counts: an order of
@@ -34,6 +35,10 @@ _REMEMBERED = 10_000
 # Seconds after a failed reading during which the latest one counts, where the policy allows it.
 _PAUSE_S = 30.0
 
+# Seconds since its commit, by clocks that agree, before which a sound event cannot have been set aside by another
+# process: it takes three attempts, with a pause after each, or an operator.
+_UNTRIED_S = 2
+
 # Maximum seconds of a reading, however many pages it has.
 _READING_S = 20.0
 
@@ -58,7 +63,7 @@ class Orders:
         Raises:
             QuarantineError: The quarantine could not be read, and the policy needs it.
         """
-        if self._policy is OnPoison.PARK or retry_count or self._read is None:
+        if self._policy is OnPoison.PARK or retry_count or self._read is None or _may_have_been_tried(received):
             await self._refresh()
         return self._known().about((*received.events, *received.rejected))
 
@@ -127,3 +132,9 @@ class Orders:
         for name in names:
             self._set_aside.pop(name, None)
         return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in names})
+
+
+def _may_have_been_tried(received: Received) -> bool:
+    """Whether another process may have attempted these events, and set one of them aside."""
+    # The first was committed first.
+    return any((event.committed_at or 0) <= time.time() - _UNTRIED_S for event in received.events[:1])

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from relay.errors import AccountingError, NotTriedError, RetryableError, SendError
+from relay.errors import AccountingError, NotTriedError, RefusedAlikeError, RetryableError, SendError
 from relay.events import Event, Received, Rejected
 
 # An error names this many of the partition keys that failed, and counts the others.
@@ -187,6 +187,11 @@ class Outcome:
         ]
 
     def _named(self, key: KeyFailure) -> str:
+        if isinstance(key.error, RefusedAlikeError):
+            return (
+                f"The event {key.blocked_by!r} holds up {key.partition_key!r}. Events of other partition keys "
+                "were refused alike, so check first what has changed at the topic."
+            )
         if self._accepted:
             return f"The event {key.blocked_by!r} alone holds up {key.partition_key!r} while others go through."
         return (

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from relay.errors import AccountingError, BlockedError, DoubtfulRefusalError, RetryableError, SendError
+from relay.errors import (
+    AccountingError,
+    BlockedError,
+    DoubtfulRefusalError,
+    RefusedAlikeError,
+    RetryableError,
+    SendError,
+)
 from relay.events import Event, Reason, Received, Rejected
 from relay.results import KeyFailure, KeyOutcome, Outcome, Settlement, set_aside_command
 
@@ -78,6 +85,14 @@ def test_an_event_that_is_the_only_one_to_fail_is_named_though_nothing_else_is_a
     (line,) = [line for line in said.splitlines() if "quarantine add" in line]
     assert "check first that the topic accepts other events" in line
     assert line.endswith("python -m relay quarantine add 'key 0' e")
+
+
+def test_an_event_that_is_refused_like_others_is_named_with_what_to_check_first() -> None:
+    alike = failed(0, blocked_by="e", error=RefusedAlikeError("no"))
+    said = outcome(alike, documents=3, already_published=1).explain()
+
+    (line,) = [line for line in said.splitlines() if "quarantine add" in line]
+    assert "check first what has changed at the topic" in line
 
 
 def test_where_nothing_is_accepted_an_error_that_may_pass_names_none_of_several() -> None:

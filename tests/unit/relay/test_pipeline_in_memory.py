@@ -277,6 +277,25 @@ async def test_orders_are_read_at_a_processs_start_and_when_an_attempt_is_repeat
     assert running.quarantine.reads == 2
 
 
+@pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.BLOCK])
+async def test_what_another_process_has_set_aside_is_not_delivered_by_one_that_takes_its_lease(
+    policy: OnPoison,
+) -> None:
+    first, second = Running(policy), Running(policy)
+    second.quarantine, second.publisher = first.quarantine, first.publisher
+    second.restart()
+    await second.relay.handle([document("y", "elsewhere")], "i1")
+    committed = int(time.time()) - 2
+    batch = [document("x", committedAt=committed), document("x2", committedAt=committed)]
+    first.quarantine.ordered = {("k", "x")}
+    await first.relay.handle(batch, "i2", 5)
+
+    outcome = await second.relay.handle(batch, "i3")
+
+    assert second.publisher.accepted == {"elsewhere": ["y"], "k": ["x2"]}
+    assert outcome.superseded == 1
+
+
 async def test_the_order_of_an_event_that_the_checkpoint_has_passed_is_removed_by_whoever_reads_it() -> None:
     running = Running()
     running.quarantine.ordered = {("k", "x"), ("k", "never")}
