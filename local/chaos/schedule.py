@@ -198,8 +198,10 @@ def _peer_options(rng: random.Random, kind: str) -> dict[str, Any]:
     if kind == "stall-transfer":
         return {"ms": rng.randint(500, 8000), "count": rng.randint(1, 3)}
     if kind == "refuse-everything":
-        options = {"condition": rng.choice(_CONTENT), "accepts_repeats": rng.random() < 0.5}
-        return {**options, "for_ms": rng.choice((3_000, 10_000, 20_000))}
+        condition, accepts_repeats = rng.choice(_CONTENT), rng.random() < 0.5
+        # With repeats accepted through three attempts, sound events are set aside: docs/guarantees.md says so.
+        for_ms = 2_000 if accepts_repeats else rng.choice((3_000, 10_000, 20_000))
+        return {"condition": condition, "accepts_repeats": accepts_repeats, "for_ms": for_ms}
     return {}
 
 
