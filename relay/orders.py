@@ -5,10 +5,11 @@ another process to have set it aside before this one got the lease. So pages of 
 they are a backlog. With `park` it is read at each attempt, as any event may belong to a key that another process
 has parked.
 
-A quarantine that cannot be read delays no more than it has to. With `skip`, the latest reading counts: an order of
-an operator that is not known yet is about an event that waits, and what this process has set aside it remembers.
-`park` needs every reading, and `block` the first one: a process that has just started knows of no event that an
-operator has set aside.
+A quarantine that cannot be read delays no more than it has to. Where another process may have attempted a page, it
+has to be read once: that process may have set an event aside and published those behind it. Then, with `skip` and
+`block`, the latest reading counts: an order of an operator that is not known yet is about an event that waits, and
+what this process has set aside it remembers. `park` needs every reading, and `block` the first one: a process that
+has just started knows of no event that an operator has set aside.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from relay.deadline import within
 from relay.errors import QuarantineError, SourceError, first_line
@@ -29,7 +30,8 @@ from relay.settings import OnPoison
 if TYPE_CHECKING:
     from relay.ports import Quarantine
 
-# Maximum number of events that this process remembers to have set aside; the quarantine remembers all.
+# Maximum number of events that this process remembers to have set aside, and of invocations to have begun. The
+# quarantine remembers all events.
 _REMEMBERED = 10_000
 
 # Seconds after a failed reading during which the latest one counts, where the policy allows it.
@@ -41,6 +43,9 @@ _UNTRIED_S = 2
 
 # Maximum seconds of a reading, however many pages it has.
 _READING_S = 20.0
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
 
 logger = logging.getLogger(__name__)
 
@@ -55,17 +60,24 @@ class Orders:
         self._settled = settled
         self._read: Holds | None = None
         self._set_aside: dict[EventName, Order] = {}
+        self._begun: dict[str, None] = {}
         self._unreadable_until = 0.0
 
-    async def for_attempt(self, received: Received, retry_count: int) -> Holds:
+    async def for_attempt(self, received: Received, invocation_id: str, retry_count: int) -> Holds:
         """What holds back documents of this batch.
 
         Raises:
-            QuarantineError: The quarantine could not be read, and the policy needs it.
+            QuarantineError: The quarantine could not be read, and has to be.
         """
-        if self._policy is OnPoison.PARK or retry_count or self._read is None or _may_have_been_tried(received):
-            await self._refresh()
+        tried_elsewhere = invocation_id not in self._begun and _may_have_been_tried(received)
+        if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere:
+            await self._refresh(needed=tried_elsewhere or self._policy_needs_it)
+        _remember(self._begun, invocation_id, None)
         return self._known().about((*received.events, *received.rejected))
+
+    @property
+    def _policy_needs_it(self) -> bool:
+        return self._policy is OnPoison.PARK or (self._policy is OnPoison.BLOCK and self._read is None)
 
     async def store(self, rejected: Sequence[Rejected], invocation_id: str) -> None:
         """Quarantine what is set aside, and remember it. Raises QuarantineError."""
@@ -74,12 +86,7 @@ class Orders:
         await self._quarantine.store(rejected, invocation_id, park=self._policy is OnPoison.PARK)
         for item in rejected:
             if item.name is not None and item.reason is not Reason.KEY_PARKED:
-                self._remember(item.name, Order(True, Place.of(item.document)))
-
-    def _remember(self, name: EventName, order: Order) -> None:
-        self._set_aside[name] = order
-        if len(self._set_aside) > _REMEMBERED:
-            del self._set_aside[next(iter(self._set_aside))]
+                _remember(self._set_aside, item.name, Order(True, Place.of(item.document)))
 
     def _known(self) -> Holds:
         read = self._read or Holds()
@@ -88,16 +95,15 @@ class Orders:
             orders[name] = (order, *orders.get(name, ()))
         return Holds(read.parked, orders)
 
-    async def _refresh(self) -> None:
-        may_wait = self._policy is OnPoison.SKIP or (self._policy is OnPoison.BLOCK and self._read is not None)
-        if may_wait and time.monotonic() < self._unreadable_until:
+    async def _refresh(self, *, needed: bool) -> None:
+        if not needed and time.monotonic() < self._unreadable_until:
             return
         try:
             async with within(_READING_S, QuarantineError, "reading parked keys and orders"):
                 found = await self._quarantine.holds()
         except QuarantineError as error:
             self._unreadable_until = time.monotonic() + _PAUSE_S
-            if not may_wait:
+            if needed:
                 raise
             logger.warning(
                 "the orders in the quarantine could not be read, so the latest reading counts for %g s: %s",
@@ -138,3 +144,9 @@ def _may_have_been_tried(received: Received) -> bool:
     """Whether another process may have attempted these events, and set one of them aside."""
     # The first was committed first.
     return any((event.committed_at or 0) <= time.time() - _UNTRIED_S for event in received.events[:1])
+
+
+def _remember(known: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:
+    known[key] = value
+    if len(known) > _REMEMBERED:
+        del known[next(iter(known))]

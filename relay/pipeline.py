@@ -70,7 +70,7 @@ class Relay(Generic[BatchT]):
         with attempting(invocation_id, retry_count, self._publisher.destination) as attempt:
             received = self._source.read(batch)
             attempt.received(received, self._publisher.has_accepted)
-            holds = await self._orders.for_attempt(received, retry_count)
+            holds = await self._orders.for_attempt(received, invocation_id, retry_count)
             clearance = await self._fence.clear(received, compare=self._may_hold_back(received, holds))
             planned = plan(received, self._on_poison, holds, clearance.passed, self._publisher.has_accepted)
             outcomes = await self._publisher.publish(

@@ -337,6 +337,30 @@ async def test_with_skip_a_quarantine_that_cannot_be_read_delays_nothing_that_is
     assert running.publisher.accepted == {"k": ["e1", "e2"]}
 
 
+@pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.BLOCK])
+async def test_a_page_that_another_process_may_have_attempted_waits_until_the_quarantine_was_read_once(
+    policy: OnPoison,
+) -> None:
+    running = Running(policy)
+    await running.relay.handle([document("e1")], "i1")
+    running.quarantine.broken = True
+    running.publisher.refused = {"x": "amqp:not-allowed"}
+    old = [document(name, name, committedAt=int(time.time()) - 60) for name in ("e2", "x")]
+
+    for retry_count in range(2):
+        with pytest.raises(QuarantineError):
+            await running.relay.handle(old, "i2", retry_count)
+    assert running.publisher.accepted == {"k": ["e1"]}
+    running.quarantine.broken = False
+    with pytest.raises(PublishError):
+        await running.relay.handle(old, "i2", 2)
+    running.quarantine.broken = True
+    with pytest.raises(PublishError):
+        await running.relay.handle(old, "i2", 3)
+
+    assert running.publisher.accepted == {"k": ["e1"], "e2": ["e2"]}
+
+
 async def test_with_park_nothing_is_published_while_the_quarantine_cannot_be_read() -> None:
     running = Running(OnPoison.PARK)
     await running.relay.handle([document("e1")], "i1")
