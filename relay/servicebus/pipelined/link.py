@@ -51,11 +51,14 @@ class LinkLostError(RetryableError):
     Attributes:
         in_flight: Number of deliveries in flight when the peer ended the link, this one included: any of them may
             be the cause. 0 where this one had not been begun, or where the peer did not end it.
+        behind: Number of them where this one had not been begun; it is not the cause.
     """
 
-    def __init__(self, message: str, *, in_flight: int = 0) -> None:
-        super().__init__(message, ended_alone=in_flight == 1)
+    def __init__(self, message: str, *, in_flight: int = 0, behind: int = 0, busy: bool = False) -> None:
+        # A busy service says nothing of a transfer.
+        super().__init__(message, ended_alone=in_flight == 1 and not busy, busy=busy)
         self.in_flight = in_flight
+        self.behind = behind
 
 
 class Link:
@@ -466,12 +469,15 @@ class Link:
             self._lose_by_peer(LinkLostError(f"{doing}: {error!r}"))
 
     def _lose_by_peer(self, error: SendError) -> None:
-        """The peer has ended the link: those in flight are suspects, unless it says that the cause is another."""
-        if isinstance(error, RetryableError) and not error.busy:
-            in_flight = len(self._deliveries.unsettled)
-            self._lose(LinkLostError(str(error)), LinkLostError(str(error), in_flight=in_flight))
-        else:
+        """The peer has ended the link: those in flight are suspects, whatever reason it gives."""
+        if not self._attached.done():
             self._lose(error)
+            return
+        said, busy = str(error), isinstance(error, RetryableError) and error.busy
+        in_flight = len(self._deliveries.unsettled)
+        self._lose(
+            LinkLostError(said, behind=in_flight, busy=busy), LinkLostError(said, in_flight=in_flight, busy=busy)
+        )
 
     def _lose(self, error: SendError, in_flight: SendError | None = None) -> None:
         """The link is over; `in_flight` is what those in flight get instead of `error`."""
