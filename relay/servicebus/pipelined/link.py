@@ -193,11 +193,9 @@ class Link:
         if not result.cancelled() and result.exception() is None:
             # Accepted in the same turn of the loop in which the caller was cancelled.
             delivery.accepted_late()
-        elif delivery is self._writing:
-            self._abort(delivery)
-            self._pump()
         elif delivery.id is None:
-            # What has not begun never leaves. What has left may still be settled.
+            # What has not begun never leaves. What is left of one that has is aborted; if nothing is, it may still
+            # be settled.
             self._deliveries.forget(delivery)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -260,7 +258,7 @@ class Link:
         return True
 
     def _ask_again(self, delivery: Delivery) -> None:
-        """Abort the delivery whose frames had to wait, if it may not be sent any more."""
+        """Abort a delivery whose frames had to wait, if it is settled or given up, or may not be sent any more."""
         if not delivery.result.done():
             try:
                 delivery.may_send()
@@ -432,12 +430,9 @@ class Link:
                 delivery.outcome = state
             if settled:
                 self._deliveries.forget(delivery)
-                if delivery is self._writing:
-                    # Settled before its last frame has left, so these are of no use.
-                    self._abort(delivery)
                 if delivery.settle():
                     self._accepted_late(self._loop.time() - delivery.ends + delivery.timeout_s)
-        if self._deliveries.waiting:
+        if self._deliveries.waiting or self._writing is not None:
             self._pump()
 
     # The end

@@ -15,11 +15,12 @@ import pytest
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.entities import Entities
-from relay.errors import PoisonError, RetryableError, SendError
+from relay.errors import PoisonError, RetryableError, SendError, StaleClearanceError
 from relay.events import Event
 from relay.ledger import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.pipelined import deliveries, sdk
+from relay.servicebus.pipelined import frames as frames_module
 from relay.servicebus.pipelined import link as links
 from relay.servicebus.pipelined.credit import unwrapped
 from relay.servicebus.pipelined.lanes import PipelinedSenders
@@ -280,6 +281,145 @@ async def test_a_send_that_is_cancelled_while_it_waits_never_leaves(peer: Peer, 
     peer.settle(delivery.id)
     await second
     assert (delivery.payload, send.left) == (transfer("b").payload, ["b"])
+
+
+# What is given up, or may not be sent any more, once its first frame has left
+
+
+async def _cancel(sending: asyncio.Task[None], _: Link) -> None:
+    sending.cancel()
+
+
+async def _time_out(_: asyncio.Task[None], link: Link) -> None:
+    for delivery in link._deliveries.unsettled.values():
+        delivery.ends = 0.0
+    link._deliveries._expire()
+
+
+async def _settle_early(_: asyncio.Task[None], link: Link) -> None:
+    link._settle([True, 0, None, True, {sdk.REJECTED: []}])
+
+
+GIVEN_UP = {"cancelled": _cancel, "timed out": _time_out, "settled": _settle_early}
+
+
+@pytest.mark.parametrize("how", GIVEN_UP)
+async def test_a_delivery_that_is_given_up_among_its_frames_is_aborted(
+    peer: Peer, link: Link, send: Sends, how: str
+) -> None:
+    peer.flow(5, window=1)
+    (large,) = send("large", size=200_000)
+    assert (await peer.next(amqp_peer.TRANSFER))[5]
+    (successor,) = send("successor")
+    assert await all_read(peer, window=0) == 4
+
+    await GIVEN_UP[how](large, link)
+    with pytest.raises((asyncio.CancelledError, TimeoutError, RetryableError)):
+        await large
+    peer.flow(4, count=1)
+
+    last = await peer.next(amqp_peer.TRANSFER)
+    assert (last[1], last[5], last[9], last.payload) == (0, False, True, b"")
+    delivery = await peer.delivery()
+    assert (delivery.id, delivery.payload) == (1, transfer("successor").payload)
+    # The peer settles an aborted delivery without a word.
+    peer.settle(1)
+    await successor
+    assert await all_read(peer) == 3
+    assert peer.nothing_more()
+    # A link on which a transfer was given up takes no more of them.
+    assert link.is_usable is (how == "settled")
+    async with asyncio.timeout(WAIT_S / 2):
+        await link.close(WAIT_S)
+
+
+async def test_a_delivery_that_waits_is_asked_about_before_each_further_frame(peer: Peer, link: Link) -> None:
+    lasts = True
+
+    def may_send() -> None:
+        if not lasts:
+            raise StaleClearanceError("the clearance has ended")
+
+    peer.flow(5, window=1)
+    large = asyncio.create_task(link.send(transfer("large", 400_000), 60, may_send, never_late))
+    first = await peer.next(amqp_peer.TRANSFER)
+    await all_read(peer, window=0)
+    peer.flow(None, window=1)
+    second = await peer.next(amqp_peer.TRANSFER)
+    assert [first[5], second[5]] == [True, True]
+
+    lasts = False
+    peer.flow(None)
+
+    last = await peer.next(amqp_peer.TRANSFER)
+    assert (last[5], last[9]) == (False, True)
+    with pytest.raises(StaleClearanceError):
+        await large
+    assert (await all_read(peer), peer.nothing_more(), link.is_usable) == (4, True, True)
+
+
+async def test_an_answer_that_comes_with_the_end_of_its_waiter_counts(peer: Peer, link: Link) -> None:
+    accepted: list[str] = []
+    peer.flow(5)
+    sending = asyncio.create_task(link.send(transfer("a"), 60, lambda: None, lambda: accepted.append("a")))
+    await peer.delivery()
+
+    link._settle([True, 0, None, True, {sdk.ACCEPTED: []}])
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+
+    assert accepted == ["a"]
+
+
+async def test_what_is_accepted_after_it_was_given_up_is_noted_once(peer: Peer) -> None:
+    accepted: list[str] = []
+    seconds: list[float] = []
+    client = peer.client()
+    link = await Link.open(await sdk.Connection.open(client, TOPIC), seconds.append)
+    peer.flow(5)
+    with pytest.raises(TimeoutError):
+        await link.send(transfer("a"), 0.05, lambda: None, lambda: accepted.append("a"))
+    assert not link.is_usable
+
+    closing = asyncio.create_task(link.close(WAIT_S))
+    peer.settle((await peer.delivery()).id)
+    async with asyncio.timeout(WAIT_S / 2):
+        await closing
+
+    assert accepted == ["a"]
+    assert [each for each in seconds if each >= 0.05] == seconds
+    assert len(seconds) == 1
+    await client.close()
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+async def test_a_payload_of_exactly_the_room_of_its_frames(
+    peer: Peer, link: Link, send: Sends, frames: int
+) -> None:
+    room = link._connection.max_frame_bytes - frames_module._HEADER_BYTES
+    size = frames * room - len(transfer("a", 10_000).payload) + 10_000
+    assert len(transfer("a", size).payload) == frames * room
+    peer.flow(5)
+
+    send("a", size=size)
+
+    delivery = await peer.delivery()
+    assert (delivery.frames, delivery.payload) == (frames, transfer("a", size).payload)
+    peer.settle(0)
+    send("b", size=size + 1)
+    assert (await peer.delivery()).frames == frames + 1
+    peer.settle(1)
+    assert await send.errors() == [None, None]
+
+
+async def test_waiting_for_credit_ends_with_the_timeout_and_nothing_leaves_later(peer: Peer, link: Link) -> None:
+    with pytest.raises(TimeoutError):
+        await link.send(transfer("a"), 0.05, lambda: None, never_late)
+
+    peer.flow(5)
+
+    assert (await all_read(peer), peer.nothing_more(), link.is_usable) == (5, True, False)
 
 
 # Dispositions
