@@ -37,6 +37,9 @@ _PAUSE_S = 30.0
 # Maximum seconds of a reading, however many pages it has.
 _READING_S = 20.0
 
+# Maximum seconds of comparing orders with the checkpoint and removing those that it has passed.
+_REMOVING_S = 10.0
+
 logger = logging.getLogger(__name__)
 
 
@@ -116,10 +119,11 @@ class Orders:
         if not names:
             return found
         try:
-            passed = await self._settled(items)
-            names = [names[position] for position in sorted(passed)]
-            if names:
-                await self._quarantine.forget(names)
+            async with within(_REMOVING_S, QuarantineError, "removing orders that the checkpoint has passed"):
+                passed = await self._settled(items)
+                names = [names[position] for position in sorted(passed)]
+                if names:
+                    await self._quarantine.forget(names)
         except (SourceError, QuarantineError) as error:
             # They go on holding; somebody removes them later.
             logger.debug("orders that are carried out stay: %s", first_line(error))
