@@ -175,9 +175,15 @@ class Link:
     async def close(self, grace_s: float = 0.0) -> None:
         """Detach the link and close its connection, after `grace_s` seconds at most for what is in flight."""
         self.retire()
-        if grace_s and self._lost is None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._deliveries.idle.wait(), grace_s)
+        try:
+            if grace_s and self._lost is None:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._deliveries.idle.wait(), grace_s)
+        finally:
+            # Where the process ends first, too.
+            await self._close()
+
+    async def _close(self) -> None:
         if self._lost is None and self._attached.done():
             self._connection.write(sdk.detach(_CHANNEL, _HANDLE) + sdk.end(_CHANNEL))
         self._lose(LinkLostError("the link was closed"))
@@ -216,10 +222,8 @@ class Link:
         out: list[bytes] = []
         size = 0
         credit = self._credit
-        while size < _WRITE_BYTES:
+        while size < _WRITE_BYTES and credit.transfers < credit.transfer_limit:
             if self._frames:
-                if credit.transfers >= credit.transfer_limit:
-                    break
                 out.append(self._frames.popleft())
                 size += len(out[-1])
                 credit.transfers += 1

@@ -15,7 +15,7 @@ from relay.servicebus.pipelined.link import Link
 from relay.servicebus.pipelined.states import REACTIONS, ROUTES, SESSION_FRAMES, Channel, Reaction, Route, State
 from relay.servicebus.transfers import alone
 from tests.support.amqp_memory import OURS, SDKS_CHANNEL, MemoryConnection
-from tests.support.amqp_peer import ACCEPTED, FALSE, TRUE, described
+from tests.support.amqp_peer import ACCEPTED, FALSE, RELEASED, TRUE, described
 from tests.unit.relay.topics import event
 
 NULL = b"\x40"
@@ -226,3 +226,45 @@ async def test_while_the_link_opens_the_session_says_how_far_it_is() -> None:
         await made.read()
         ((code, fields, _),) = made.connection.written
         assert (code, fields[0], fields[4]) == (frames.FLOW, 3, None)
+
+
+async def test_a_session_whose_window_is_no_number_is_not_used() -> None:
+    made = Linked()
+    made.connection.send(frames.BEGIN, [b"\x60\x00\x02", uint(0), b"\x45", uint(5)])
+    await made.read()
+    assert "[]" in str(made.link._lost)
+    assert made.link._attached.exception() is made.link._lost
+    await made.link.close()
+    made.reading.cancel()
+
+
+async def test_a_delivery_begins_only_where_its_first_frame_has_room() -> None:
+    async with linked(State.OPEN) as made:
+        made.connection.send(frames.FLOW, [uint(1), uint(0), uint(0), uint(5), uint(0), uint(1), uint(3)])
+        await made.read()
+        transfer = alone(event("b"), messages.plain)
+        waiting = asyncio.create_task(made.link.send(transfer, 60, lambda: None, lambda: None))
+        await made.read()
+
+        # The peer takes its credit back, and says later that the session has room.
+        made.connection.send(
+            frames.FLOW, [uint(1), uint(0), uint(0), uint(5), uint(0), uint(1), uint(3), NULL, TRUE, FALSE]
+        )
+        made.connection.send(frames.FLOW, [uint(1), uint(9), uint(0), uint(5)])
+        await made.read()
+
+        ((code, fields, _),) = made.connection.written
+        assert (code, fields[5], fields[6]) == (frames.FLOW, 4, 0)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_the_first_outcome_that_the_peer_says_stands() -> None:
+    async with linked(State.OPEN) as made:
+        received, accepted, released = described(0x23), described(ACCEPTED), described(RELEASED)
+        for state, settled in ((received, FALSE), (accepted, FALSE), (released, FALSE), (released, TRUE)):
+            made.connection.send(frames.DISPOSITION, [TRUE, uint(0), NULL, settled, state])
+        assert made.sending is not None
+        async with asyncio.timeout(10):
+            await made.sending
