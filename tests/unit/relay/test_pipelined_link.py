@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -776,3 +776,71 @@ async def test_few_batches_are_held_until_they_are_settled(peer: Peer, is_open: 
         await client.close()
 
     assert [outcome.published for outcome in outcomes] == [1] * keys
+
+
+# A peer, or a credential, that does not answer
+
+
+async def _credential_hangs(peer: Peer, link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(*_: Any) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(link._connection._handler._cbs_authenticator._auth, "get_token", hang)
+
+
+async def _peer_is_silent(peer: Peer, link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer.stop_reading()
+    # It stops behind what it reads next.
+    before = peer.empty_frames
+    link._connection.write(sdk._EMPTY_FRAME)
+    await peer.until(lambda: peer.empty_frames > before)
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("silence", [_credential_hangs, _peer_is_silent])
+async def test_a_token_that_is_not_renewed_in_time_ends_the_link_and_nobody_is_suspected(
+    peer: Peer,
+    monkeypatch: pytest.MonkeyPatch,
+    silence: Callable[[Peer, Link, pytest.MonkeyPatch], Awaitable[None]],
+) -> None:
+    async with opened(peer) as link:
+        peer.flow(100)
+        in_flight = asyncio.create_task(link.send(transfer("a"), 60, lambda: None, never_late))
+        await peer.delivery()
+        monkeypatch.setattr(sdk, "_RENEW_TIMEOUT_S", 0.2)
+        monkeypatch.setattr(sdk, "_CLOSE_TIMEOUT_S", 0.2)
+        await silence(peer, link, monkeypatch)
+
+        link._connection._handler._cbs_authenticator._refresh_window = 10**6
+
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(RetryableError, match=r"not renewed within 0\.2 s") as raised:
+                await in_flight
+        assert not isinstance(raised.value, LinkLostError)
+        assert not link.is_usable
+
+
+async def test_closing_is_bounded_where_the_peer_takes_nothing(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sdk, "_CLOSE_TIMEOUT_S", 0.2)
+    async with opened(peer) as link:
+        writer = link._connection._writer
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
+        peer.flow(500)
+        await all_read(peer)
+        peer.stop_reading()
+        sending = [
+            asyncio.create_task(link.send(transfer(str(number), 100_000), 0.3, lambda: None, never_late))
+            for number in range(20)
+        ]
+        async with asyncio.timeout(WAIT_S):
+            found = await asyncio.gather(*sending, return_exceptions=True)
+        assert {type(each) for each in found} == {TimeoutError}
+        assert not link._connection.is_drained
+
+        async with asyncio.timeout(WAIT_S / 2):
+            await link.close(0.2)
+
+        assert writer.transport.is_closing()
+        assert not link._tasks
