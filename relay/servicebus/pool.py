@@ -106,8 +106,7 @@ class PooledSender:
             self._link = self._pool.new_link()
             try:
                 async with asyncio.timeout(timeout_s):
-                    # Asking for a batch opens the link, and only the open link knows its limits.
-                    batch = await self._link.create_message_batch()
+                    batch = await _opened(self._link)
             except Exception as error:
                 self.discard()
                 raise classify(error) from error
@@ -229,6 +228,21 @@ class SenderPool:
         await asyncio.gather(*self._unanswered, return_exceptions=True)
         await asyncio.gather(*(sender.close() for sender in idle), *self._closing)
         await self._client.close()
+
+
+async def _opened(link: ServiceBusSender) -> ServiceBusMessageBatch:
+    """Open a link: asking for a batch does, and only the open link knows its limits."""
+    opening = asyncio.create_task(link.create_message_batch())
+    opening.add_done_callback(lambda task: task.cancelled() or task.exception())
+    try:
+        return await asyncio.shield(opening)
+    finally:
+        if not opening.done():
+            # Once it is cancelled, the SDK forgets the socket of a connection that it has not opened whole.
+            socket = _socket(link)
+            opening.cancel()
+            if socket is not None:
+                socket.abort()
 
 
 async def _close(link: ServiceBusSender) -> None:

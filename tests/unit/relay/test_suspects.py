@@ -84,6 +84,15 @@ def test_other_keys_and_other_events_of_a_key_are_no_suspects() -> None:
     assert [suspects.among(transfer("a", each)) for each in ("1", "2")] == [0, 4]
 
 
+def test_what_ends_a_link_with_a_part_of_a_suspect_is_suspected_too() -> None:
+    suspects = Suspects()
+    suspects.ended(transfer("a", "1", "2"), 8)
+
+    suspects.ended(transfer("a", "2", "3"), 4)
+
+    assert [suspects.among(transfer("a", each)) for each in ("1", "2", "3", "4")] == [1, 1, 1, 0]
+
+
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_KEYS_AT_MOST", 2)
     suspects = Suspects()
