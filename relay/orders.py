@@ -44,6 +44,9 @@ _UNTRIED_S = 2
 # Maximum seconds of a reading, however many pages it has.
 _READING_S = 20.0
 
+# Maximum seconds of comparing orders with the checkpoint and removing those that it has passed.
+_REMOVING_S = 10.0
+
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
@@ -127,10 +130,11 @@ class Orders:
         if not names:
             return found
         try:
-            passed = await self._settled(items)
-            names = [names[position] for position in sorted(passed)]
-            if names:
-                await self._quarantine.forget(names)
+            async with within(_REMOVING_S, QuarantineError, "removing orders that the checkpoint has passed"):
+                passed = await self._settled(items)
+                names = [names[position] for position in sorted(passed)]
+                if names:
+                    await self._quarantine.forget(names)
         except (SourceError, QuarantineError) as error:
             # They go on holding; somebody removes them later.
             logger.debug("orders that are carried out stay: %s", first_line(error))

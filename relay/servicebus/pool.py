@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from azure.servicebus import ServiceBusMessageBatch
-from azure.servicebus._pyamqp.error import AMQPException
+from azure.servicebus._pyamqp.error import AMQPConnectionError, AMQPLinkError, AMQPSessionError, MessageException
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import (
@@ -23,11 +23,12 @@ from azure.servicebus.exceptions import (
 from relay.errors import PoisonError, RetryableError, SendError
 from relay.servicebus.late import GRACE_S, Late
 from relay.servicebus.messages import CONTENT_TYPE, Message
-from relay.servicebus.refusals import classify
+from relay.servicebus.refusals import classify, is_made_up
 from relay.servicebus.suspects import Suspects, is_the_cause
 from relay.servicebus.transfers import LinkLimits, Transfer
 
 _CLOSE_TIMEOUT_S = 5.0
+_ENDS = (AMQPLinkError, AMQPSessionError, AMQPConnectionError)
 
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide#message-annotations
 _PARTITION_KEY = "x-opt-partition-key"
@@ -105,8 +106,7 @@ class PooledSender:
             self._link = self._pool.new_link()
             try:
                 async with asyncio.timeout(timeout_s):
-                    # Asking for a batch opens the link, and only the open link knows its limits.
-                    batch = await self._link.create_message_batch()
+                    batch = await _opened(self._link)
             except Exception as error:
                 self.discard()
                 raise classify(error) from error
@@ -213,9 +213,11 @@ class SenderPool:
         found = classify(error)
         if isinstance(found, PoisonError) or (isinstance(found, RetryableError) and found.refused):
             self.suspects.clear(transfer)
-        elif isinstance(found, RetryableError) and not found.busy and _ended_link(error):
+        elif _ended_link(error):
             # Nothing else was in flight on it.
-            return is_the_cause(found) if self.suspects.ended(transfer, 1) else found
+            busy = isinstance(found, RetryableError) and found.busy
+            ended = RetryableError(str(found), busy=busy, ended_alone=not busy)
+            return is_the_cause(ended) if self.suspects.ended(transfer, 1, busy=busy) else ended
         return found
 
     async def close(self) -> None:
@@ -226,6 +228,21 @@ class SenderPool:
         await asyncio.gather(*self._unanswered, return_exceptions=True)
         await asyncio.gather(*(sender.close() for sender in idle), *self._closing)
         await self._client.close()
+
+
+async def _opened(link: ServiceBusSender) -> ServiceBusMessageBatch:
+    """Open a link: asking for a batch does, and only the open link knows its limits."""
+    opening = asyncio.create_task(link.create_message_batch())
+    opening.add_done_callback(lambda task: task.cancelled() or task.exception())
+    try:
+        return await asyncio.shield(opening)
+    finally:
+        if not opening.done():
+            # Once it is cancelled, the SDK forgets the socket of a connection that it has not opened whole.
+            socket = _socket(link)
+            opening.cancel()
+            if socket is not None:
+                socket.abort()
 
 
 async def _close(link: ServiceBusSender) -> None:
@@ -263,9 +280,11 @@ def _has_left(link: ServiceBusSender) -> bool:
 
 def _ended_link(error: Exception) -> bool:
     """Whether the link or the connection ended while a transfer was in flight."""
-    return isinstance(error, ServiceBusConnectionError | ServiceBusCommunicationError) or (
-        isinstance(error, ServiceBusError) and isinstance(error.inner_exception, AMQPException)
-    )
+    if isinstance(error, ServiceBusConnectionError | ServiceBusCommunicationError):
+        return True
+    inner = error.inner_exception if isinstance(error, ServiceBusError) else None
+    # The SDK makes up an outcome where the link has ended without an error.
+    return (isinstance(inner, MessageException) and is_made_up(inner)) or isinstance(inner, _ENDS)
 
 
 async def _for_sdk(transfer: Transfer, link: ServiceBusSender) -> AmqpAnnotatedMessage | ServiceBusMessageBatch:

@@ -39,6 +39,9 @@ class Probe:
 
         The sender takes a second end for this transfer's fault only if another one was accepted meanwhile.
         """
+        if self._one_at_a_time.locked():
+            # What the other probe shows counts here, too. In an outage, each would wait for those before it.
+            return
         async with self._one_at_a_time:
             await self._send(sender, timeout_s)
 

@@ -69,7 +69,7 @@ def classify(error: Exception) -> SendError:
     if isinstance(inner, MessageException):
         return _outcome_of_transfer(error, inner, said)
     if isinstance(inner, AMQPLinkError) and _condition(inner) in _CONTENT_CONDITIONS:
-        return ConfigurationError(f"The link to the topic was refused, before any message was sent: {said}")
+        return ConfigurationError(f"Service Bus has refused the link, which says nothing of a message: {said}")
     return _blocking(error, inner, said)
 
 
@@ -80,12 +80,15 @@ def _outcome_of_transfer(error: Exception, inner: MessageException, said: str) -
     if condition in _CONTENT_CONDITIONS:
         return PoisonError(said, condition=condition)
     blocking = _blocking(error, inner, said)
-    # Without a disposition (the link was detached, the connection lost) the SDK makes up one of these two. A busy
-    # service, or one without room, says nothing of the message.
-    made_up = condition in ("amqp:unknown-error", "amqp:client-error")
-    if isinstance(blocking, RetryableError) and not made_up and not _is_about_the_service(error):
+    # A busy service, or one without room, says nothing of the message.
+    if isinstance(blocking, RetryableError) and not is_made_up(inner) and not _is_about_the_service(error):
         blocking.refused = True
     return blocking
+
+
+def is_made_up(inner: MessageException) -> bool:
+    """Whether this outcome is the SDK's own: it makes one up where the link or the connection has ended."""
+    return _condition(inner) in ("amqp:unknown-error", "amqp:client-error")
 
 
 def _is_about_the_service(error: Exception) -> bool:

@@ -62,11 +62,12 @@ class Suspects:
             return 0
         return found.in_flight if ids == found.transfer else 1
 
-    def ended(self, transfer: Transfer, in_flight: int) -> bool:
+    def ended(self, transfer: Transfer, in_flight: int, *, busy: bool = False) -> bool:
         """Note that a link ended with this transfer and others in flight; returns whether it is the cause.
 
         It is where its link has ended more than once with nothing else in flight, while the service has accepted
-        another transfer since the first time: in an outage, nothing is accepted.
+        another transfer since the first time: in an outage, nothing is accepted. Ends of a `busy` service do not
+        count.
         """
         key, ids = _key(transfer), _ids(transfer)
         found = self._by_key.get(key)
@@ -77,6 +78,8 @@ class Suspects:
             found.ids.update(ids)
             found.transfer, found.ends_alone = ids, 0
         found.in_flight = in_flight
+        if busy:
+            return False
         found.ends_alone += in_flight == 1
         return found.ends_alone >= _ENDS_ALONE and self.accepted > found.accepted
 

@@ -10,7 +10,9 @@ import pytest
 from azure.servicebus import TransportType
 from azure.servicebus.aio import ServiceBusClient
 
+from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.frames import performative
 from outbox_emulators.servicebus.listeners import Tls
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import RetryableError
@@ -23,7 +25,8 @@ from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import Senders
 from relay.settings import Connection
-from tests.support.amqp_proxy import STEPS, Proxy
+from tests.support.amqp_proxy import STEPS, Proxy, with_window
+from tests.support.amqp_proxy import Connection as Proxied
 from tests.support.broker import topic_counts
 from tests.support.outbox import event, sound
 
@@ -86,9 +89,6 @@ async def test_a_peer_that_goes_silent_while_a_link_opens_costs_one_attempt(
         assert proxy.connections > connections
     finally:
         await used.close()
-    if not pipelined:
-        # The SDK (7.15.0) keeps the socket of a sender that was not opened whole out of reach.
-        return
     async with asyncio.timeout(WAIT_S):
         while proxy.open_connections:
             await asyncio.sleep(0.02)
@@ -201,3 +201,46 @@ async def test_a_link_on_which_a_transfer_has_timed_out_takes_no_further_ones(
         assert proxy.connections == 2
     finally:
         await used.close()
+
+
+# What is given up
+
+
+async def test_the_last_frames_of_what_was_given_up_never_leave_behind_its_successor(
+    client: ServiceBusClient, proxy: Proxy, servicebus: ServiceBusServer
+) -> None:
+    used = senders(client, pipelined=True)
+    left: dict[Proxied, list[bytes]] = {}
+    proxy.on_transfer = lambda connection, frame: left.setdefault(connection, []).append(frame)
+    # The token is one of the frames of the SDK's own session.
+    proxy.rewrite = lambda frame: with_window(frame, 1)
+    large = sound(event("large", "a", text="x" * 200_000))
+    try:
+        (failed,) = await publisher(used, send_timeout_s=0.4).publish({"a": [large]})
+        assert "RELAY_SEND_TIMEOUT_S" in str(failed.error)
+        (old,) = left
+        before = list(left[old])
+        proxy.rewrite = lambda frame: frame
+
+        (outcome,) = await publisher(used, send_timeout_s=10).publish(
+            {"a": [large, sound(event("successor", "a"))]}
+        )
+        old.widen(received=1)
+
+        assert outcome.error is None
+        async with asyncio.timeout(WAIT_S):
+            while proxy.open_connections > 1:
+                await asyncio.sleep(0.01)
+        assert [_aborts(frame) for frame in left[old][len(before) :]] == [True]
+        held = servicebus.broker.namespace.outlet(f"{TOPIC}/Subscriptions/all").messages.peek(0, 10)
+        assert [entry.message.message_id for entry in held] == ["large", "successor"]
+        assert (await topic_counts(servicebus.admin_port))["accepted"] == 2
+    finally:
+        await used.close()
+
+
+def _aborts(transfer: bytes) -> bool:
+    found = performative(transfer)
+    assert found is not None
+    fields = [codec.decode(each)[0] for each in codec.items(transfer, found.fields_at)]
+    return len(fields) > 9 and bool(fields[9])

@@ -84,6 +84,11 @@ class Connection:
         channel, _ = self._attached[self._name_of(transfer)]
         self._send(END, channel, [reason or _NULL])
 
+    def widen(self, received: int) -> None:
+        """Give the session of the relay's link room for more frames, after those that it has received."""
+        channel = next(theirs for theirs, ours in self._sessions.items() if ours == _RELAYS_CHANNEL)
+        self._write(FLOW, channel, [codec.encode_uint(each) for each in (received, 5_000, 0, 5_000)])
+
     def _name_of(self, transfer: bytes) -> str:
         found = performative(transfer)
         assert found is not None
@@ -91,6 +96,9 @@ class Connection:
 
     def _send(self, code: int, channel: int, fields: list[bytes]) -> None:
         self._ended = True
+        self._write(code, channel, fields)
+
+    def _write(self, code: int, channel: int, fields: list[bytes]) -> None:
         frame = encode_frame(0, code, fields)
         self._down.write(frame[:6] + channel.to_bytes(2, "big") + frame[8:])
 
@@ -224,3 +232,17 @@ class Proxy:
                 up_writer.transport.abort()
                 writer.close()
         self._tasks.discard(task)
+
+
+def with_window(frame: bytes, frames: int) -> bytes:
+    """The emulator's frame, with room for so many frames in all where it grants room in a session."""
+    found = performative(frame)
+    if found is None or found.code not in (BEGIN, FLOW):
+        return frame
+    fields = list(codec.items(frame, found.fields_at))
+    if found.code == BEGIN:
+        fields[2] = codec.encode_uint(frames)
+    else:
+        fields[0], fields[1] = codec.encode_uint(0), codec.encode_uint(frames)
+    made = encode_frame(0, found.code, fields)
+    return made[:6] + found.channel.to_bytes(2, "big") + made[8:]

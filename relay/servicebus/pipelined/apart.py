@@ -42,9 +42,7 @@ class Groups:
             async with asyncio.timeout_at(ends):
                 await mine.admitted
         except BaseException as error:
-            if mine in self._waiting:
-                self._waiting.remove(mine)
-            else:
+            if mine.admitted.done() and not mine.admitted.cancelled():
                 self._leave()
             if isinstance(error, TimeoutError):
                 raise _not_reached() from error

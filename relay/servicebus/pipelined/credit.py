@@ -33,7 +33,13 @@ class Credit:
         self.next_incoming_id = 0
 
     def begun(self, next_outgoing_id: int, window: int) -> None:
-        """The peer has begun the session, with room for `window` frames."""
+        """The peer has begun the session, with room for `window` frames.
+
+        Raises:
+            TypeError: That is no number.
+        """
+        if not isinstance(window, int):
+            raise TypeError(f"the session's window is {window!r}")
         self.next_incoming_id = next_outgoing_id
         self.transfer_limit = window
 

@@ -210,7 +210,9 @@ class PipelinedSender:
                 link = await lanes.apart.link(timeout_s)
                 await link.send(transfer, timeout_s, may_send, accepted_late)
             except LinkLostError as error:
-                self._suspect(transfer, error)
+                # Those that it had to wait for come back in smaller groups.
+                if not error.behind or error.busy:
+                    self._suspect(transfer, error)
                 return False
             except TimeoutError as error:
                 raise lanes.late.unanswered(timeout_s) from error
@@ -226,9 +228,9 @@ class PipelinedSender:
         """Note the end of the link. Returns where the transfer is to be sent again, in a smaller group."""
         if not error.in_flight:
             raise error
-        if self._lanes.suspects.ended(transfer, error.in_flight):
+        if self._lanes.suspects.ended(transfer, error.in_flight, busy=error.busy):
             raise is_the_cause(error) from error
-        if error.in_flight == 1:
+        if error.in_flight == 1 or error.busy:
             raise error
 
 

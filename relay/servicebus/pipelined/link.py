@@ -51,11 +51,14 @@ class LinkLostError(RetryableError):
     Attributes:
         in_flight: Number of deliveries in flight when the peer ended the link, this one included: any of them may
             be the cause. 0 where this one had not been begun, or where the peer did not end it.
+        behind: Number of them where this one had not been begun; it is not the cause.
     """
 
-    def __init__(self, message: str, *, in_flight: int = 0) -> None:
-        super().__init__(message, ended_alone=in_flight == 1)
+    def __init__(self, message: str, *, in_flight: int = 0, behind: int = 0, busy: bool = False) -> None:
+        # A busy service says nothing of a transfer.
+        super().__init__(message, ended_alone=in_flight == 1 and not busy, busy=busy)
         self.in_flight = in_flight
+        self.behind = behind
 
 
 class Link:
@@ -172,9 +175,15 @@ class Link:
     async def close(self, grace_s: float = 0.0) -> None:
         """Detach the link and close its connection, after `grace_s` seconds at most for what is in flight."""
         self.retire()
-        if grace_s and self._lost is None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._deliveries.idle.wait(), grace_s)
+        try:
+            if grace_s and self._lost is None:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._deliveries.idle.wait(), grace_s)
+        finally:
+            # Where the process ends first, too.
+            await self._close()
+
+    async def _close(self) -> None:
         if self._lost is None and self._attached.done():
             self._connection.write(sdk.detach(_CHANNEL, _HANDLE) + sdk.end(_CHANNEL))
         self._lose(LinkLostError("the link was closed"))
@@ -190,11 +199,9 @@ class Link:
         if not result.cancelled() and result.exception() is None:
             # Accepted in the same turn of the loop in which the caller was cancelled.
             delivery.accepted_late()
-        elif delivery is self._writing:
-            self._abort(delivery)
-            self._pump()
         elif delivery.id is None:
-            # What has not begun never leaves. What has left may still be settled.
+            # What has not begun never leaves. What is left of one that has is aborted; if nothing is, it may still
+            # be settled.
             self._deliveries.forget(delivery)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -215,10 +222,8 @@ class Link:
         out: list[bytes] = []
         size = 0
         credit = self._credit
-        while size < _WRITE_BYTES:
+        while size < _WRITE_BYTES and credit.transfers < credit.transfer_limit:
             if self._frames:
-                if credit.transfers >= credit.transfer_limit:
-                    break
                 out.append(self._frames.popleft())
                 size += len(out[-1])
                 credit.transfers += 1
@@ -257,7 +262,7 @@ class Link:
         return True
 
     def _ask_again(self, delivery: Delivery) -> None:
-        """Abort the delivery whose frames had to wait, if it may not be sent any more."""
+        """Abort a delivery whose frames had to wait, if it is settled or given up, or may not be sent any more."""
         if not delivery.result.done():
             try:
                 delivery.may_send()
@@ -429,12 +434,9 @@ class Link:
                 delivery.outcome = state
             if settled:
                 self._deliveries.forget(delivery)
-                if delivery is self._writing:
-                    # Settled before its last frame has left, so these are of no use.
-                    self._abort(delivery)
                 if delivery.settle():
                     self._accepted_late(self._loop.time() - delivery.ends + delivery.timeout_s)
-        if self._deliveries.waiting:
+        if self._deliveries.waiting or self._writing is not None:
             self._pump()
 
     # The end
@@ -466,12 +468,15 @@ class Link:
             self._lose_by_peer(LinkLostError(f"{doing}: {error!r}"))
 
     def _lose_by_peer(self, error: SendError) -> None:
-        """The peer has ended the link: those in flight are suspects, unless it says that the cause is another."""
-        if isinstance(error, RetryableError) and not error.busy:
-            in_flight = len(self._deliveries.unsettled)
-            self._lose(LinkLostError(str(error)), LinkLostError(str(error), in_flight=in_flight))
-        else:
+        """The peer has ended the link: those in flight are suspects, whatever reason it gives."""
+        if not self._attached.done():
             self._lose(error)
+            return
+        said, busy = str(error), isinstance(error, RetryableError) and error.busy
+        in_flight = len(self._deliveries.unsettled)
+        self._lose(
+            LinkLostError(said, behind=in_flight, busy=busy), LinkLostError(said, in_flight=in_flight, busy=busy)
+        )
 
     def _lose(self, error: SendError, in_flight: SendError | None = None) -> None:
         """The link is over; `in_flight` is what those in flight get instead of `error`."""

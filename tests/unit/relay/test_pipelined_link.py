@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,12 @@ import pytest
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.entities import Entities
-from relay.errors import ConfigurationError, PoisonError, RetryableError, SendError
+from relay.errors import PoisonError, RetryableError, SendError, StaleClearanceError
 from relay.events import Event
 from relay.ledger import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.pipelined import deliveries, sdk
+from relay.servicebus.pipelined import frames as frames_module
 from relay.servicebus.pipelined import link as links
 from relay.servicebus.pipelined.credit import unwrapped
 from relay.servicebus.pipelined.lanes import PipelinedSenders
@@ -282,6 +283,145 @@ async def test_a_send_that_is_cancelled_while_it_waits_never_leaves(peer: Peer, 
     assert (delivery.payload, send.left) == (transfer("b").payload, ["b"])
 
 
+# What is given up, or may not be sent any more, once its first frame has left
+
+
+async def _cancel(sending: asyncio.Task[None], _: Link) -> None:
+    sending.cancel()
+
+
+async def _time_out(_: asyncio.Task[None], link: Link) -> None:
+    for delivery in link._deliveries.unsettled.values():
+        delivery.ends = 0.0
+    link._deliveries._expire()
+
+
+async def _settle_early(_: asyncio.Task[None], link: Link) -> None:
+    link._settle([True, 0, None, True, {sdk.REJECTED: []}])
+
+
+GIVEN_UP = {"cancelled": _cancel, "timed out": _time_out, "settled": _settle_early}
+
+
+@pytest.mark.parametrize("how", GIVEN_UP)
+async def test_a_delivery_that_is_given_up_among_its_frames_is_aborted(
+    peer: Peer, link: Link, send: Sends, how: str
+) -> None:
+    peer.flow(5, window=1)
+    (large,) = send("large", size=200_000)
+    assert (await peer.next(amqp_peer.TRANSFER))[5]
+    (successor,) = send("successor")
+    assert await all_read(peer, window=0) == 4
+
+    await GIVEN_UP[how](large, link)
+    with pytest.raises((asyncio.CancelledError, TimeoutError, RetryableError)):
+        await large
+    peer.flow(4, count=1)
+
+    last = await peer.next(amqp_peer.TRANSFER)
+    assert (last[1], last[5], last[9], last.payload) == (0, False, True, b"")
+    delivery = await peer.delivery()
+    assert (delivery.id, delivery.payload) == (1, transfer("successor").payload)
+    # The peer settles an aborted delivery without a word.
+    peer.settle(1)
+    await successor
+    assert await all_read(peer) == 3
+    assert peer.nothing_more()
+    # A link on which a transfer was given up takes no more of them.
+    assert link.is_usable is (how == "settled")
+    async with asyncio.timeout(WAIT_S / 2):
+        await link.close(WAIT_S)
+
+
+async def test_a_delivery_that_waits_is_asked_about_before_each_further_frame(peer: Peer, link: Link) -> None:
+    lasts = True
+
+    def may_send() -> None:
+        if not lasts:
+            raise StaleClearanceError("the clearance has ended")
+
+    peer.flow(5, window=1)
+    large = asyncio.create_task(link.send(transfer("large", 400_000), 60, may_send, never_late))
+    first = await peer.next(amqp_peer.TRANSFER)
+    await all_read(peer, window=0)
+    peer.flow(None, window=1)
+    second = await peer.next(amqp_peer.TRANSFER)
+    assert [first[5], second[5]] == [True, True]
+
+    lasts = False
+    peer.flow(None)
+
+    last = await peer.next(amqp_peer.TRANSFER)
+    assert (last[5], last[9]) == (False, True)
+    with pytest.raises(StaleClearanceError):
+        await large
+    assert (await all_read(peer), peer.nothing_more(), link.is_usable) == (4, True, True)
+
+
+async def test_an_answer_that_comes_with_the_end_of_its_waiter_counts(peer: Peer, link: Link) -> None:
+    accepted: list[str] = []
+    peer.flow(5)
+    sending = asyncio.create_task(link.send(transfer("a"), 60, lambda: None, lambda: accepted.append("a")))
+    await peer.delivery()
+
+    link._settle([True, 0, None, True, {sdk.ACCEPTED: []}])
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+
+    assert accepted == ["a"]
+
+
+async def test_what_is_accepted_after_it_was_given_up_is_noted_once(peer: Peer) -> None:
+    accepted: list[str] = []
+    seconds: list[float] = []
+    client = peer.client()
+    link = await Link.open(await sdk.Connection.open(client, TOPIC), seconds.append)
+    peer.flow(5)
+    with pytest.raises(TimeoutError):
+        await link.send(transfer("a"), 0.05, lambda: None, lambda: accepted.append("a"))
+    assert not link.is_usable
+
+    closing = asyncio.create_task(link.close(WAIT_S))
+    peer.settle((await peer.delivery()).id)
+    async with asyncio.timeout(WAIT_S / 2):
+        await closing
+
+    assert accepted == ["a"]
+    assert [each for each in seconds if each >= 0.05] == seconds
+    assert len(seconds) == 1
+    await client.close()
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+async def test_a_payload_of_exactly_the_room_of_its_frames(
+    peer: Peer, link: Link, send: Sends, frames: int
+) -> None:
+    room = link._connection.max_frame_bytes - frames_module._HEADER_BYTES
+    size = frames * room - len(transfer("a", 10_000).payload) + 10_000
+    assert len(transfer("a", size).payload) == frames * room
+    peer.flow(5)
+
+    send("a", size=size)
+
+    delivery = await peer.delivery()
+    assert (delivery.frames, delivery.payload) == (frames, transfer("a", size).payload)
+    peer.settle(0)
+    send("b", size=size + 1)
+    assert (await peer.delivery()).frames == frames + 1
+    peer.settle(1)
+    assert await send.errors() == [None, None]
+
+
+async def test_waiting_for_credit_ends_with_the_timeout_and_nothing_leaves_later(peer: Peer, link: Link) -> None:
+    with pytest.raises(TimeoutError):
+        await link.send(transfer("a"), 0.05, lambda: None, never_late)
+
+    peer.flow(5)
+
+    assert (await all_read(peer), peer.nothing_more(), link.is_usable) == (5, True, False)
+
+
 # Dispositions
 
 
@@ -385,29 +525,21 @@ def _not_amqp(peer: Peer) -> None:
 
 
 DETACH_FORCED = error("amqp:link:detach-forced", codec.encode_string("moved"))
-ENDS: dict[str, tuple[Callable[[Peer], None], type[SendError], int]] = {
-    "detach": (lambda peer: peer.detach(), LinkLostError, 2),
-    "detach while busy": (lambda peer: peer.detach(error("com.microsoft:server-busy")), RetryableError, 0),
-    "detach with error": (lambda peer: peer.detach(DETACH_FORCED), LinkLostError, 2),
-    "detach of a disabled topic": (
-        lambda peer: peer.detach(error("com.microsoft:entity-disabled")),
-        ConfigurationError,
-        0,
-    ),
-    "detach without the right": (
-        lambda peer: peer.detach(error("amqp:unauthorized-access")),
-        ConfigurationError,
-        0,
-    ),
-    "end": (lambda peer: peer.end(), LinkLostError, 2),
-    "end with error": (lambda peer: peer.end(error("amqp:internal-error")), LinkLostError, 2),
-    "close": (lambda peer: peer.close(), LinkLostError, 2),
-    "close with error": (lambda peer: peer.close(error("amqp:connection:forced")), LinkLostError, 2),
-    "reset": (lambda peer: peer.reset(), LinkLostError, 2),
-    "end of stream": (lambda peer: peer.end_of_stream(), LinkLostError, 2),
-    "garbage": (_garbage, LinkLostError, 2),
-    "a frame without a header": (_too_small, LinkLostError, 2),
-    "another protocol": (_not_amqp, LinkLostError, 2),
+ENDS: dict[str, Callable[[Peer], None]] = {
+    "detach": lambda peer: peer.detach(),
+    "detach while busy": lambda peer: peer.detach(error("com.microsoft:server-busy")),
+    "detach with error": lambda peer: peer.detach(DETACH_FORCED),
+    "detach of a disabled topic": lambda peer: peer.detach(error("com.microsoft:entity-disabled")),
+    "detach without the right": lambda peer: peer.detach(error("amqp:unauthorized-access")),
+    "end": lambda peer: peer.end(),
+    "end with error": lambda peer: peer.end(error("amqp:internal-error")),
+    "close": lambda peer: peer.close(),
+    "close with error": lambda peer: peer.close(error("amqp:connection:forced")),
+    "reset": lambda peer: peer.reset(),
+    "end of stream": lambda peer: peer.end_of_stream(),
+    "garbage": _garbage,
+    "a frame without a header": _too_small,
+    "another protocol": _not_amqp,
 }
 
 
@@ -419,7 +551,6 @@ async def test_every_send_ends_with_the_link() -> None:
 
 
 async def _ended(name: str) -> None:
-    end, kind, suspects = ENDS[name]
     async with Peer(Entities.from_file(ENTITIES)) as peer, opened(peer) as link:
         send = Sends(link)
         peer.flow(2)
@@ -427,17 +558,18 @@ async def _ended(name: str) -> None:
         await peer.delivery()
         await peer.delivery()
 
-        end(peer)
+        ENDS[name](peer)
 
         errors = await send.errors()
         assert {str(found) for found in errors} == {str(errors[0])}, name
-        assert all(isinstance(found, kind) for found in errors), (name, errors)
+        lost = [each for each in errors if isinstance(each, LinkLostError)]
         # What waits has not ended the link.
-        in_flight = [getattr(found, "in_flight", 0) for found in errors]
-        assert in_flight == [suspects, suspects, 0, 0], name
+        assert [each.in_flight for each in lost] == [2, 2, 0, 0], (name, errors)
+        assert [each.behind for each in lost] == [0, 0, 2, 2], name
+        assert {each.busy for each in lost} == {name == "detach while busy"}, name
         assert send.left == ["in flight", "in flight too"], name
         assert not link.is_usable, name
-        with pytest.raises(kind):
+        with pytest.raises(LinkLostError):
             await link.send(transfer("later"), 60, lambda: pytest.fail("sent on a link that is lost"), never_late)
 
 
@@ -644,3 +776,71 @@ async def test_few_batches_are_held_until_they_are_settled(peer: Peer, is_open: 
         await client.close()
 
     assert [outcome.published for outcome in outcomes] == [1] * keys
+
+
+# A peer, or a credential, that does not answer
+
+
+async def _credential_hangs(peer: Peer, link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(*_: Any) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(link._connection._handler._cbs_authenticator._auth, "get_token", hang)
+
+
+async def _peer_is_silent(peer: Peer, link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer.stop_reading()
+    # It stops behind what it reads next.
+    before = peer.empty_frames
+    link._connection.write(sdk._EMPTY_FRAME)
+    await peer.until(lambda: peer.empty_frames > before)
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("silence", [_credential_hangs, _peer_is_silent])
+async def test_a_token_that_is_not_renewed_in_time_ends_the_link_and_nobody_is_suspected(
+    peer: Peer,
+    monkeypatch: pytest.MonkeyPatch,
+    silence: Callable[[Peer, Link, pytest.MonkeyPatch], Awaitable[None]],
+) -> None:
+    async with opened(peer) as link:
+        peer.flow(100)
+        in_flight = asyncio.create_task(link.send(transfer("a"), 60, lambda: None, never_late))
+        await peer.delivery()
+        monkeypatch.setattr(sdk, "_RENEW_TIMEOUT_S", 0.2)
+        monkeypatch.setattr(sdk, "_CLOSE_TIMEOUT_S", 0.2)
+        await silence(peer, link, monkeypatch)
+
+        link._connection._handler._cbs_authenticator._refresh_window = 10**6
+
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(RetryableError, match=r"not renewed within 0\.2 s") as raised:
+                await in_flight
+        assert not isinstance(raised.value, LinkLostError)
+        assert not link.is_usable
+
+
+async def test_closing_is_bounded_where_the_peer_takes_nothing(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sdk, "_CLOSE_TIMEOUT_S", 0.2)
+    async with opened(peer) as link:
+        writer = link._connection._writer
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
+        peer.flow(500)
+        await all_read(peer)
+        peer.stop_reading()
+        sending = [
+            asyncio.create_task(link.send(transfer(str(number), 100_000), 0.3, lambda: None, never_late))
+            for number in range(20)
+        ]
+        async with asyncio.timeout(WAIT_S):
+            found = await asyncio.gather(*sending, return_exceptions=True)
+        assert {type(each) for each in found} == {TimeoutError}
+        assert not link._connection.is_drained
+
+        async with asyncio.timeout(WAIT_S / 2):
+            await link.close(0.2)
+
+        assert writer.transport.is_closing()
+        assert not link._tasks

@@ -1,0 +1,151 @@
+"""When orders and parked keys are read, how long that may take, and when orders are removed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from relay import orders as module
+from relay.errors import QuarantineError
+from relay.events import Event, EventName, Reason, Received, Rejected
+from relay.holds import Holds, Order
+from relay.orders import Orders
+from relay.place import Place
+from relay.settings import OnPoison
+from tests.support import virtual_time
+from tests.support.in_memory import InMemoryQuarantine, InMemorySource
+from tests.support.outbox import event, rejected, sound
+
+X: EventName = ("k", "x")
+Y: EventName = ("k", "y")
+
+
+def page(*ids: str, lsn: int = 5) -> Received:
+    """A page of events that were committed just now."""
+    made = [sound(event(each, "k") | {"_lsn": lsn}, at) for at, each in enumerate(ids)]
+    return Received([each._replace(committed_at=int(time.time())) for each in made])
+
+
+def carried_out(lsn: int) -> Order:
+    return Order(True, Place(lsn=lsn))
+
+
+class Silent:
+    """A source, or a quarantine, that answers `calls` times and then never."""
+
+    def __init__(self, quarantine: InMemoryQuarantine, *, settled: bool) -> None:
+        self.quarantine = quarantine
+        self._settles = settled
+
+    async def settled(self, items: Sequence[Event | Rejected]) -> frozenset[int]:
+        if not self._settles:
+            await asyncio.sleep(1_000_000)
+        return frozenset(range(len(items)))
+
+    async def holds(self) -> Holds:
+        return await self.quarantine.holds()
+
+    async def store(self, *_: object, **__: object) -> None:
+        pytest.fail("nothing is stored")
+
+    async def forget(self, _: Sequence[EventName]) -> None:
+        await asyncio.sleep(1_000_000)
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["the checkpoint is silent", "the quarantine is silent"])
+@pytest.mark.parametrize("policy", OnPoison)
+def test_removing_orders_is_bounded_and_delays_nothing_else(policy: OnPoison, settled: bool) -> None:
+    quarantine = InMemoryQuarantine()
+    quarantine.held = {X: carried_out(1), Y: carried_out(9)}
+    silent = Silent(quarantine, settled=settled)
+    orders = Orders(silent, policy, silent.settled)
+
+    async def read() -> tuple[Holds, float]:
+        began = time.monotonic()
+        return await orders.for_attempt(page("x", "y"), "i1", 0), time.monotonic() - began
+
+    found, seconds = virtual_time.run(read())
+
+    # They go on holding, and whoever reads them next removes them.
+    assert set(found.orders) == {X, Y}
+    assert seconds == module._REMOVING_S
+
+
+async def test_orders_whose_events_the_checkpoint_has_passed_are_removed() -> None:
+    quarantine, source = InMemoryQuarantine(), InMemorySource()
+    quarantine.held = {X: carried_out(1), Y: carried_out(9)}
+    quarantine.ordered = {("k", "z")}
+    source.passed_lsn = 5
+    orders = Orders(quarantine, OnPoison.SKIP, source.settled)
+
+    found = await orders.for_attempt(page("x", "y", "z"), "i1", 0)
+
+    assert set(found.orders) == {Y, ("k", "z")}
+    assert set(quarantine.held) == {Y}
+
+
+async def test_what_this_process_has_set_aside_it_knows_until_the_checkpoint_has_passed_it() -> None:
+    quarantine, source = InMemoryQuarantine(), InMemorySource()
+    orders = Orders(quarantine, OnPoison.SKIP, source.settled)
+    await orders.for_attempt(page("x"), "i1", 0)
+    await orders.store(rejected(Reason.SET_ASIDE, event("x", "k") | {"_lsn": 5}), "i1")
+    quarantine.broken = True
+    # Not read again, so that a page costs no query.
+    assert set((await orders.for_attempt(page("x"), "i1", 0)).orders) == {X}
+    quarantine.broken = False
+    source.passed_lsn = 5
+
+    assert not await orders.for_attempt(page("x"), "i1", 1)
+
+
+async def test_no_more_is_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_REMEMBERED", 2)
+    quarantine = InMemoryQuarantine()
+    orders = Orders(quarantine, OnPoison.SKIP, InMemorySource().settled)
+    await orders.for_attempt(page("x"), "i1", 0)
+
+    await orders.store(rejected(Reason.SET_ASIDE, *[event(each, "k") for each in ("1", "2", "3")]), "i1")
+
+    assert set((await orders.for_attempt(page("1", "2", "3"), "i1", 0)).orders) == {("k", "2"), ("k", "3")}
+
+
+@pytest.mark.parametrize(
+    ("policy", "first", "later"),
+    [
+        (OnPoison.SKIP, False, False),
+        # A process that has just started knows of no event that an operator has set aside.
+        (OnPoison.BLOCK, True, False),
+        (OnPoison.PARK, True, True),
+    ],
+)
+async def test_a_quarantine_that_cannot_be_read_delays_no_more_than_it_has_to(
+    policy: OnPoison, first: bool, later: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    quarantine = InMemoryQuarantine()
+    orders = Orders(quarantine, policy, InMemorySource().settled)
+
+    async def fails(retry_count: int) -> bool:
+        quarantine.broken = True
+        try:
+            await orders.for_attempt(page("x"), "i1", retry_count)
+        except QuarantineError:
+            return True
+        return False
+
+    assert await fails(0) is first
+    quarantine.broken = False
+    orders._unreadable_until = 0.0
+    await orders.for_attempt(page("x"), "i1", 1)
+    assert await fails(1) is later
+    warnings = [record for record in caplog.records if getattr(record, "action", "") == "relay_orders_unavailable"]
+    assert bool(warnings) is (not (first and later))
+    # For a while it is not asked again.
+    quarantine.broken, reads = False, quarantine.reads
+    await orders.for_attempt(page("x"), "i1", 1)
+    assert (quarantine.reads > reads) is later
