@@ -23,10 +23,12 @@ class Statement:
     Attributes:
         sql: The text, with a `?` for each parameter. A literal `?` cannot be written.
         parameters: Their values.
+        unlimited: Whether it may take longer than the session's statement timeout, where that is the driver's.
     """
 
     sql: str
     parameters: Sequence[Any] = ()
+    unlimited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
