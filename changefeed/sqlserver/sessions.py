@@ -171,9 +171,9 @@ def explained() -> Iterator[None]:
 
     try:
         yield
-    except mssql_python.ConnectionStringParseError as error:
-        # What the driver says of it may have a part of the password.
-        raise SetupError("the connection string is malformed: write Server=…;Database=…;…") from error
+    except mssql_python.ConnectionStringParseError:
+        # What the driver says of it may have a part of the password: a traceback must not show it either.
+        raise SetupError("the connection string is malformed: write Server=…;Database=…;…") from None
     except mssql_python.Error as error:
         said = error.ddbc_error.removeprefix("[Microsoft][SQL Server]").strip() or error.driver_error
         numbered = _NUMBERED.search(said)
