@@ -52,7 +52,14 @@ class AcceptingSenders:
     async def limits(self, timeout_s: float) -> LinkLimits:
         return _LIMITS
 
-    async def send(self, transfer: Transfer, timeout_s: float, may_send: Callable[[], None]) -> None:
+    async def send(
+        self,
+        transfer: Transfer,
+        timeout_s: float,
+        may_send: Callable[[], None],
+        accepted_late: Callable[[], None],
+        wait_s: float | None = None,
+    ) -> None:
         may_send()
         self.accepted.append(transfer)
 
@@ -61,9 +68,9 @@ class AcceptingSenders:
 
 
 @contextmanager
-def accepting_senders() -> Iterator[AcceptingSenders]:
+def accepting_senders(senders: AcceptingSenders | None = None) -> Iterator[AcceptingSenders]:
     """Senders of relays that are assembled within the block accept everything at once."""
-    senders = AcceptingSenders()
+    senders = senders or AcceptingSenders()
     with mock.patch.object(publisher, "senders", return_value=senders):
         yield senders
 

@@ -214,6 +214,7 @@ class Claims:
                 claim.epoch,
                 *(self._dialect.ulid(one) for one in expected),
             ),
+            prepared=True,
         )
         if not result.changed:
             self._stored.refused(claim, expected)

@@ -93,7 +93,7 @@ class PostgresSession:
     def execute(self, statement: Statement, /) -> Result:
         """Carry out one statement. Raises ChangefeedError."""
         with explained(), self._connection.cursor() as cursor:
-            cursor.execute(_text(statement), tuple(statement.parameters) or None)
+            cursor.execute(_text(statement), tuple(statement.parameters) or None, prepare=statement.prepared)
             if cursor.description is None:
                 return Result((), (), cursor.rowcount)
             names = tuple(column.name for column in cursor.description)
@@ -132,7 +132,9 @@ class AsyncPostgresSession:
         """Carry out one statement. Raises ChangefeedError."""
         with explained():
             async with self._connection.cursor() as cursor:
-                await cursor.execute(_text(statement), tuple(statement.parameters) or None)
+                await cursor.execute(
+                    _text(statement), tuple(statement.parameters) or None, prepare=statement.prepared
+                )
                 if cursor.description is None:
                     return Result((), (), cursor.rowcount)
                 names = tuple(column.name for column in cursor.description)
@@ -220,12 +222,12 @@ def _parameters(url: str, options: dict[str, Any]) -> dict[str, Any]:
     ports = str(parsed.get("port") or "").split(",")
     if "@" in named or not all(port == "" or port.isdecimal() for port in ports):
         raise SetupError(_MALFORMED)
-    # A server of another encoding converts. A prepared statement keeps the columns of the event table: new ones
-    # would be missing, dropped ones NULL.
+    # A server of another encoding converts. Statements are prepared where they ask for it: one that reads events
+    # would keep the columns of the event table, so that new ones would be missing, dropped ones NULL.
     defaults = {
         "connect_timeout": _CONNECT_TIMEOUT_S,
         "client_encoding": "UTF8",
-        "prepare_threshold": None,
+        "prepare_threshold": 0,
         **_KEEPALIVE,
     }
     parameters = {**defaults, **parsed, **options}

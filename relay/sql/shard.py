@@ -158,7 +158,7 @@ class Shard:
             await session.close()
 
     async def _read_page(self, feed: AsyncFeed, consumer: AsyncConsumer) -> bool:
-        """Read a page and attempt it once; returns whether there may be more, the page itself included."""
+        """Read a page and attempt it once; returns whether to read at once, without a look before."""
         pause_s = None
         async with self._memory.room(self._goes_on) as room:
             if room is None:
@@ -177,14 +177,19 @@ class Shard:
             self._oldest_at = milliseconds(page.entries[0].ulid) / 1000 if page.entries else time.time()
             if not page.entries:
                 return False
+            full = len(page.entries) == rows
             pause_s = await self._publish(page)
             if pause_s is None:
                 await self._store(consumer, page.cursor)
                 self._attempts = _Attempts()
             # The page is not kept through the pause.
             del page
-        if pause_s is not None:
-            await self._pause(pause_s)
+        if pause_s is None and not full:
+            # There is rarely more behind a short page, and a look costs less than an empty page.
+            self._oldest_at = time.time()
+        if pause_s is None:
+            return full
+        await self._pause(pause_s)
         return True
 
     async def _store(self, consumer: AsyncConsumer, cursor: bytes) -> None:

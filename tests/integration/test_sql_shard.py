@@ -67,6 +67,25 @@ class Late:
         return result
 
 
+class Recorded:
+    """A session that records what it was asked."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self.session = session
+        self.asked: list[str] = []
+        self.dialect = session.dialect
+        self.listen = session.listen
+        self.notified = session.notified
+        self.close = session.close
+
+    async def execute(self, statement: Statement, /) -> Result:
+        self.asked.append(statement.sql)
+        return await self.session.execute(statement)
+
+    def count(self, part: str) -> int:
+        return sum(part in sql for sql in self.asked)
+
+
 class Site:
     """A database, and one shard of it that this test has claimed; nobody renews the claim."""
 
@@ -288,6 +307,26 @@ async def test_a_shard_that_is_begun_again_does_not_take_over_a_cursor_that_was_
         await running
 
     assert (await site.claim()).cursor == START
+
+
+async def test_a_lone_event_is_read_and_stored_by_one_statement_each(site: Site) -> None:
+    opened: list[Recorded] = []
+
+    async def connecting() -> AsyncSession:
+        opened.append(Recorded(await connect(site.settings)))
+        return opened[-1]
+
+    site.connect = connecting  # type: ignore[method-assign]
+    await site.outbox.commit(event("e1", "k"))
+    shard = await site.shard()
+    running = asyncio.create_task(shard.run())
+    await _until(lambda: bool(opened) and opened[0].count("has_news") >= 3)
+    (recorded,) = opened
+    shard.stop()
+    async with asyncio.timeout(_WITHIN_S):
+        await running
+
+    assert (recorded.count("read_events"), recorded.count("set last_ulid")) == (1, 1)
 
 
 async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(site: Site) -> None:
