@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from changefeed import START, AsyncConsumer, AsyncFeed, CursorPrunedError, set_keep_async
+from changefeed import START, AsyncConsumer, AsyncFeed, CursorPrunedError, connect_async, set_keep_async
 from changefeed.statements import AsyncSession, Statement
 from relay.pipeline import Relay
 from relay.settings import OnPoison
@@ -17,7 +17,7 @@ from relay.sql.database import Database
 from relay.sql.source import SqlSource
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
-from tests.support.sql_outbox import TABLE, provisioned, sql_settings
+from tests.support.sql_outbox import TABLE, sql_settings
 
 _WITHIN_S = 30.0
 _OLD, _RECENT = "2 hours", "30 minutes"
@@ -91,8 +91,8 @@ class Site:
 
 
 @pytest.fixture
-async def session(postgres_database: str) -> AsyncSession:
-    return await provisioned(postgres_database)
+async def session(outbox_database: str) -> AsyncSession:
+    return await connect_async(outbox_database)
 
 
 async def until(holds: Callable[[], Any]) -> None:
@@ -102,12 +102,12 @@ async def until(holds: Callable[[], Any]) -> None:
 
 
 async def test_what_is_old_and_was_read_by_every_consumer_goes_and_nothing_else(
-    postgres_database: str, session: AsyncSession, monkeypatch: pytest.MonkeyPatch
+    outbox_database: str, session: AsyncSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "_EVERY_S", 0.05)
     monkeypatch.setattr(retention, "AsyncFeed", Counted)
     await set_keep_async(session, TABLE, "forever")
-    site = Site(postgres_database, session)
+    site = Site(outbox_database, session)
     try:
         # Committed one after another: a position is never before that of an earlier event.
         await site.put("old-1", "old-2", "old-3", ago=_OLD)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from changefeed import START, AsyncConsumer, AsyncFeed, Claim, Stored
+from changefeed import START, AsyncConsumer, AsyncFeed, Claim, Stored, connect_async
 from changefeed.statements import AsyncSession, Result, Statement
 from changefeed.ulid import to_text
 from relay.errors import RetryableError
@@ -28,7 +28,7 @@ from relay.sql.source import SqlBatch, SqlSource
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
-from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned, sql_settings
+from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
 
 _WITHIN_S = 30.0
 _CLAIM_S = 2.0
@@ -144,8 +144,8 @@ class Site:
 
 
 @pytest.fixture
-async def site(postgres_database: str) -> AsyncIterator[Site]:
-    made = Site(postgres_database, await provisioned(postgres_database))
+async def site(outbox_database: str) -> AsyncIterator[Site]:
+    made = Site(outbox_database, await connect_async(outbox_database))
     yield made
     await made.database.close()
     await made.session.close()
