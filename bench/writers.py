@@ -181,10 +181,10 @@ async def _turn(url: str, server: psutil.Process, variant: Variant, seconds: flo
     )
     reading = asyncio.ensure_future(variant.reader(url)) if variant.reader else None
     try:
-        before, began = _processor_s(server), time.monotonic()
+        before, began = database_seconds(server), time.monotonic()
         rate = await _pgbench(url, script, seconds)
         commits = rate * (time.monotonic() - began)
-        return Turn(rate, (_processor_s(server) - before) / commits * 1e6)
+        return Turn(rate, (database_seconds(server) - before) / commits * 1e6)
     finally:
         if reading is not None:
             await end_tasks([reading])
@@ -253,7 +253,7 @@ async def _answers(url: str) -> bool:
     return True
 
 
-def _processor_s(server: psutil.Process) -> float:
+def database_seconds(server: psutil.Process) -> float:
     """Of the server and of all sessions, those that have ended included."""
     times = [server.cpu_times()]
     for child in server.children():

@@ -56,6 +56,10 @@ class Stored:
         """Add a cursor that may be stored."""
         self._cursors[claim.shard_id, claim.epoch] = [*self.expected(claim), cursor]
 
+    def refused(self, claim: Claim, expected: list[bytes]) -> None:
+        """Return to what was expected before an attempt that has stored nothing."""
+        self._cursors[claim.shard_id, claim.epoch] = expected
+
     def confirmed(self, claim: Claim, cursor: bytes) -> None:
         """Keep the cursor that was stored; forget earlier epochs of the shard."""
         for shard_id, epoch in [key for key in self._cursors if key[0] == claim.shard_id]:
@@ -210,8 +214,10 @@ class Claims:
                 claim.epoch,
                 *(self._dialect.ulid(one) for one in expected),
             ),
+            prepared=True,
         )
         if not result.changed:
+            self._stored.refused(claim, expected)
             yield from self._refuse(claim, expected[-1])
         self._stored.confirmed(claim, cursor)
 

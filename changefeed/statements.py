@@ -23,10 +23,14 @@ class Statement:
     Attributes:
         sql: The text, with a `?` for each parameter. A literal `?` cannot be written.
         parameters: Their values.
+        unlimited: Whether it may take longer than the session's statement timeout, where that is the driver's.
+        prepared: Whether the server keeps it, where it can. Its result has columns that never change.
     """
 
     sql: str
     parameters: Sequence[Any] = ()
+    unlimited: bool = False
+    prepared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

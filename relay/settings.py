@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from relay.connection_strings import ConnectionString
+from relay.connection_strings import ADDRESS, ConnectionString, is_address
 from relay.errors import SettingsError
 
 MAX_SENDERS = 256
@@ -279,7 +279,7 @@ class _Reader:
         if whole and host:
             self.problems.append(f"{name} and {address_name} are both set: keep one of them")
         elif whole:
-            self._check_connection_string(name, whole, parts)
+            self._check_connection_string(name, whole, parts, base64=scheme)
             return Connection(connection_string=whole)
         elif host:
             self._check_address(address_name, host, scheme=scheme)
@@ -297,19 +297,17 @@ class _Reader:
             self.problems.append(f"{name} is {credential!r}: set 'managedidentity', or leave it out")
         return Identity(managed=credential is not None, client_id=client_id)
 
-    def _check_connection_string(self, name: str, value: str, parts: tuple[str, ...]) -> None:
-        # The message names parts only: the value contains a key.
-        present = ConnectionString(value).parts
-        missing = [part for part in parts if part not in present]
-        if missing:
-            self.problems.append(f"{name} is no connection string: it lacks {' and '.join(missing)}")
+    def _check_connection_string(self, name: str, value: str, parts: tuple[str, ...], *, base64: bool) -> None:
+        problem = ConnectionString(value).problem(parts, base64=base64)
+        if problem is not None:
+            self.problems.append(f"{name} is no connection string: {problem}")
 
     def _check_address(self, name: str, value: str, *, scheme: bool) -> None:
         # What has other characters than an address is not shown: it may be a connection string with its key.
-        shown = f" is {value!r}" if _ADDRESS.fullmatch(value) else " is no address"
-        if scheme and not (_is_http_address(value) and _ADDRESS.fullmatch(value)):
+        shown = f" is {value!r}" if ADDRESS.fullmatch(value) else " is no address"
+        if scheme and not (is_address(value) and value.startswith(("https://", "http://"))):
             self.problems.append(f"{name}{shown}: set it as https://<account>.documents.azure.com:443/")
-        if not scheme and not ("/" not in value and "." in value and _ADDRESS.fullmatch(value)):
+        if not scheme and not ("/" not in value and "." in value and ADDRESS.fullmatch(value)):
             self.problems.append(f"{name}{shown}: set it as <namespace>.servicebus.windows.net")
 
     def cloudevents_source(self) -> str | None:
@@ -363,9 +361,6 @@ class _Reader:
                     self.problems.append(f"{name} is not a setting: did you mean {near[0]}?")
 
 
-_ADDRESS = re.compile(r"[A-Za-z0-9.:/_\-\[\]]*")
-
-
 # As libpq takes a URL apart: the user ends at the first @, unless a / comes before it.
 _URL = re.compile(
     r"postgres(?:ql)?://(?:[^@/]*@)?(?P<hosts>[^@/?]*)(?:/(?P<database>[^@?]*))?(?:\?.*)?",
@@ -383,11 +378,3 @@ def _is_encoded_url(value: str) -> bool:
     except UnicodeError:
         return False
     return found is not None and sound and all(_HOST.fullmatch(host) for host in found["hosts"].split(","))
-
-
-def _is_http_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-    except ValueError:  # such as a bracket that does not close
-        return False
-    return parts.scheme in ("https", "http") and bool(parts.netloc)

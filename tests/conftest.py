@@ -10,9 +10,9 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import settings
 
-from tests.support.postgresql import changefeed_database, postgres_database, postgres_server
+from tests.support.postgresql import changefeed_database, outbox_database, postgres_database, postgres_server
 
-__all__ = ["changefeed_database", "postgres_database", "postgres_server"]
+__all__ = ["changefeed_database", "outbox_database", "postgres_database", "postgres_server"]
 
 
 # On a busy machine an example takes as long as it takes.

@@ -45,7 +45,9 @@ class PostgresDialect:
     def has_news(self, table: str, shard_id: int, cursor: bytes, /) -> Operation[bool]:
         """Whether `read` may find something; it takes no lock."""
         result = yield Statement(
-            f"select changefeed.{self.quoted(f'has_news:{table}')}(?, ?)", (shard_id, self.ulid(cursor))
+            f"select changefeed.{self.quoted(f'has_news:{table}')}(?, ?)",
+            (shard_id, self.ulid(cursor)),
+            prepared=True,
         )
         return bool(result.rows[0][0])
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from changefeed.errors import (
@@ -24,6 +26,8 @@ from changefeed.statements import Result, Statement
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
     from psycopg.abc import AdaptContext
+    from psycopg.abc import Loader as AbstractLoader
+    from psycopg.adapt import Loader
 
 _CONNECT_TIMEOUT_S = 15
 # A partner that has gone without a word is noticed after about half a minute, instead of after two hours.
@@ -89,7 +93,7 @@ class PostgresSession:
     def execute(self, statement: Statement, /) -> Result:
         """Carry out one statement. Raises ChangefeedError."""
         with explained(), self._connection.cursor() as cursor:
-            cursor.execute(_text(statement), tuple(statement.parameters) or None)
+            cursor.execute(_text(statement), tuple(statement.parameters) or None, prepare=statement.prepared)
             if cursor.description is None:
                 return Result((), (), cursor.rowcount)
             names = tuple(column.name for column in cursor.description)
@@ -128,7 +132,9 @@ class AsyncPostgresSession:
         """Carry out one statement. Raises ChangefeedError."""
         with explained():
             async with self._connection.cursor() as cursor:
-                await cursor.execute(_text(statement), tuple(statement.parameters) or None)
+                await cursor.execute(
+                    _text(statement), tuple(statement.parameters) or None, prepare=statement.prepared
+                )
                 if cursor.description is None:
                     return Result((), (), cursor.rowcount)
                 names = tuple(column.name for column in cursor.description)
@@ -216,14 +222,23 @@ def _parameters(url: str, options: dict[str, Any]) -> dict[str, Any]:
     ports = str(parsed.get("port") or "").split(",")
     if "@" in named or not all(port == "" or port.isdecimal() for port in ports):
         raise SetupError(_MALFORMED)
-    # A prepared statement keeps the columns of the event table: new ones would be missing, dropped ones NULL.
-    defaults = {"connect_timeout": _CONNECT_TIMEOUT_S, "prepare_threshold": None, **_KEEPALIVE}
+    # A server of another encoding converts. Statements are prepared where they ask for it: one that reads events
+    # would keep the columns of the event table, so that new ones would be missing, dropped ones NULL.
+    defaults = {
+        "connect_timeout": _CONNECT_TIMEOUT_S,
+        "client_encoding": "UTF8",
+        "prepare_threshold": 0,
+        **_KEEPALIVE,
+    }
     parameters = {**defaults, **parsed, **options}
     # The last setting of a name counts.
-    timeout = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s"
-    parameters["options"] = f"{timeout} {parameters.get('options') or ''}".strip()
+    defaults_of_server = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s {_STYLES}"
+    parameters["options"] = f"{defaults_of_server} {parameters.get('options') or ''}".strip()
     return parameters
 
+
+# The role or the database may have others, which psycopg does not read.
+_STYLES = "-c datestyle=ISO -c intervalstyle=postgres"
 
 _MALFORMED = (
     "the connection string cannot be read. Write postgresql://user:password@host:5432/database, and write special "
@@ -241,10 +256,13 @@ def _driver() -> Any:
     return psycopg
 
 
-def _configure(connection: AdaptContext) -> None:
-    """Take JSON as the text it is, UUIDs as bytes, and times that Python does not have as text."""
+def _configure(connection: Connection[Any] | AsyncConnection[Any]) -> None:
+    """Take JSON as the text it is, UUIDs as bytes, and every value that Python does not have as text.
+
+    An error in a loader would fail the whole page, for one row.
+    """
     from psycopg.adapt import Loader
-    from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
+    from psycopg.pq import Format
 
     class AsText(Loader):
         def load(self, data: Any) -> str:
@@ -254,33 +272,40 @@ def _configure(connection: AdaptContext) -> None:
         def load(self, data: Any) -> bytes:
             return bytes.fromhex(bytes(data).replace(b"-", b"").decode())
 
-    class TimeOrText(TimestampLoader):
-        def load(self, data: Any) -> Any:
-            return _or_text(super().load, data)
-
-    class TimeWithZoneOrText(TimestamptzLoader):
-        def load(self, data: Any) -> Any:
-            return _or_text(super().load, data)
-
-    class DateOrText(DateLoader):
-        def load(self, data: Any) -> Any:
-            return _or_text(super().load, data)
-
     adapters = connection.adapters
-    assert adapters is not None
+    for name in _MAY_FAIL:
+        wrapped = adapters.get_loader(adapters.types[name].oid, Format.TEXT)
+        assert wrapped is not None
+        adapters.register_loader(name, _or_text(wrapped, _INEXACT if name == "interval" else None))
     adapters.register_loader("json", AsText)
     adapters.register_loader("jsonb", AsText)
     adapters.register_loader("uuid", AsBytes)
-    adapters.register_loader("timestamp", TimeOrText)
-    adapters.register_loader("timestamptz", TimeWithZoneOrText)
-    adapters.register_loader("date", DateOrText)
 
 
-def _or_text(load: Callable[[Any], Any], data: Any) -> Any:
-    """A time as Python has it, or its text: there is no `infinity` and no year 10000, and no page may fail."""
-    from psycopg import DataError
+# Python has no time 24:00, no infinite date, no year 10000 and none before Christ, and psycopg reads no interval
+# or time with a time zone in some of the server's styles.
+_MAY_FAIL = ("date", "time", "timetz", "timestamp", "timestamptz", "interval")
 
-    try:
-        return load(data)
-    except DataError:
-        return bytes(data).decode()
+# psycopg takes a year for 365 days, a month for 30, and infinity for 0.
+_INEXACT = re.compile(rb"infinity|year|mon", re.IGNORECASE)
+
+
+@cache
+def _or_text(wrapped: type[AbstractLoader], inexact: re.Pattern[bytes] | None) -> type[Loader]:
+    """A loader that gives the text of a value which the one that it wraps cannot read, or not exactly."""
+    from psycopg.adapt import Loader
+
+    class OrText(Loader):
+        def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+            super().__init__(oid, context)
+            self._wrapped = wrapped(oid, context)
+
+        def load(self, data: Any) -> Any:
+            text = bytes(data)
+            if inexact is None or inexact.search(text) is None:
+                # A driver may raise anything here, NotImplementedError too.
+                with suppress(Exception):
+                    return self._wrapped.load(text)
+            return text.decode()
+
+    return OrText

@@ -74,7 +74,7 @@ class Backfill:
         yield from self._check_not_pruned()
         if not anyway:
             yield from self._check_unused()
-        counted = yield from self._rows(f"select count(*) from {self._list}")
+        counted = yield from self._all_rows(f"select count(*) from {self._list}")
         count: int = counted[0][0]
         return count
 
@@ -120,7 +120,8 @@ class Backfill:
             f"select row_number() over (order by {order}), {'null' if by_column else int(plan.shard_id)}, "
             f"{shard_key}, {time_hint}, {of_events} from {self._events} as e "
             f"where not exists (select 1 from {self._outbox} as x where {same}) "
-            f"and not exists (select 1 from {self._feed} as x where {same})"
+            f"and not exists (select 1 from {self._feed} as x where {same})",
+            unlimited=True,
         )
 
     def _set_shards(self, plan: BackfillPlan) -> Operation[None]:
@@ -129,7 +130,7 @@ class Backfill:
         # A comparison by bytes: two keys that a collation holds for one may have different shards.
         exact = "collate Latin1_General_BIN2"
         while True:
-            found = yield from self._rows(
+            found = yield from self._all_rows(
                 f"select distinct top ({_KEYS_AT_ONCE}) shard_key {exact} from {self._list} where shard_id is null"
             )
             if not found:
@@ -147,11 +148,12 @@ class Backfill:
                 f"update {self._list} set shard_id = case shard_key {exact} {cases} end "
                 f"where shard_key {exact} in ({marks})",
                 (*shards, *keys),
+                unlimited=True,
             )
 
     def _check_not_pruned(self) -> Operation[None]:
         """Refuse rows after a prune: what was deleted has no trace but the low-water mark."""
-        counted = yield from self._rows(
+        counted = yield from self._all_rows(
             f"select count(*) from {self._list} "
             "where exists (select 1 from changefeed.low_water where table_name = ?)",
             self._table,
@@ -165,7 +167,7 @@ class Backfill:
             )
 
     def _check_unused(self) -> Operation[None]:
-        used = yield from self._rows(
+        used = yield from self._all_rows(
             f"select distinct w.shard_id from {self._list} as w "
             f"where exists (select 1 from {self._state} as s where s.shard_id = w.shard_id) "
             f"or exists (select 1 from {self._outbox} as o where o.shard_id = w.shard_id) order by w.shard_id"
@@ -203,3 +205,7 @@ class Backfill:
 
     def _rows(self, sql: str, *parameters: object) -> Operation[Sequence[Sequence[Any]]]:
         return (yield Statement(sql, parameters)).rows
+
+    def _all_rows(self, sql: str, *parameters: object) -> Operation[Sequence[Sequence[Any]]]:
+        """As `_rows`, of a statement that reads the whole list: it takes as long as the table is large."""
+        return (yield Statement(sql, parameters, unlimited=True)).rows

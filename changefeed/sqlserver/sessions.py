@@ -25,7 +25,7 @@ from changefeed.sqlserver.dialect import SqlServerDialect
 from changefeed.statements import Result, Statement
 
 if TYPE_CHECKING:
-    from mssql_python import Connection
+    from mssql_python import Connection, Cursor
 
 _CONNECT_TIMEOUT_S = 15
 _STATEMENT_TIMEOUT_S = 60
@@ -99,7 +99,7 @@ class SqlServerSession:
 
     def execute(self, statement: Statement, /) -> Result:
         """Carry out one statement. Raises ChangefeedError."""
-        with explained(), self._connection.cursor() as cursor:
+        with explained(), self._cursor(statement.unlimited) as cursor:
             cursor.execute(statement.sql, *statement.parameters)
             result = Result((), (), cursor.rowcount)
             while True:
@@ -109,6 +109,16 @@ class SqlServerSession:
                 # An error behind a message or another result is raised here, and not by execute().
                 if not cursor.nextset():
                     return result
+
+    def _cursor(self, unlimited: bool) -> Cursor:
+        """A cursor, which takes over the connection's timeout when it is made."""
+        if not unlimited:
+            return self._connection.cursor()
+        self._connection.timeout = 0
+        try:
+            return self._connection.cursor()
+        finally:
+            self._connection.timeout = _STATEMENT_TIMEOUT_S
 
     def listen(self, channel: str, /) -> None:
         """Nothing: this database notifies nobody."""
@@ -161,9 +171,9 @@ def explained() -> Iterator[None]:
 
     try:
         yield
-    except mssql_python.ConnectionStringParseError as error:
-        # What the driver says of it may have a part of the password.
-        raise SetupError("the connection string is malformed: write Server=…;Database=…;…") from error
+    except mssql_python.ConnectionStringParseError:
+        # What the driver says of it may have a part of the password: a traceback must not show it either.
+        raise SetupError("the connection string is malformed: write Server=…;Database=…;…") from None
     except mssql_python.Error as error:
         said = error.ddbc_error.removeprefix("[Microsoft][SQL Server]").strip() or error.driver_error
         numbered = _NUMBERED.search(said)

@@ -67,7 +67,9 @@ BYSTANDER_KINDS = {"oversized-properties": 1, "unknown-entity": 1}
 READ_KINDS = {"read-ahead": 1}
 # Of the workers of an SQL source; take-claim hands a shard over by force.
 RELAY_KINDS = {"kill-relay": 6, "freeze-relay": 4, "stop-relay": 3, "take-claim": 5}
-# kill-backend ends one connection's process with SIGKILL, at which PostgreSQL recovers as after a crash.
+# kill-backend ends one connection's process with SIGKILL, at which PostgreSQL recovers as after a crash. prune
+# deletes what retention may, whatever its age. intrude is another reader of the feed, which does all that its role
+# may, and tries to change the relay's claims.
 DATABASE_KINDS = {
     "kill-database": 3,
     "stop-database": 2,
@@ -76,9 +78,22 @@ DATABASE_KINDS = {
     "terminate-writers": 4,
     "hold-shard": 2,
     "step-clock-back": 4,
+    "prune": 4,
+    "intrude": 4,
 }
 # What befalls the next commit of a writer.
-WRITER_KINDS = {"long-transaction": 5, "kill-writer": 5, "lose-answer": 4, "roll-back": 3, "wrong-hint": 4}
+WRITER_KINDS = {
+    "long-transaction": 5,
+    "kill-writer": 5,
+    "lose-answer": 4,
+    "roll-back": 3,
+    "wrong-hint": 4,
+    "hostile-row": 6,
+}
+
+# Rows of PostgreSQL that are no events, or hardly: half of a surrogate pair in what becomes a property, and
+# elsewhere; data too deep for Python; rows larger than a page may be.
+HOSTILE_ROWS = ("surrogate-property", "surrogate-data", "deep", "huge")
 
 BOTH_KINDS = BROKER_KINDS | PEER_KINDS | BYSTANDER_KINDS | EVENT_KINDS | OPERATOR_KINDS
 KINDS = BOTH_KINDS | COSMOS_KINDS | SILENCE_KINDS | OUTAGE_KINDS | PARTITION_KINDS | HOST_KINDS | READ_KINDS
@@ -165,6 +180,8 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
         return {"for_s": rng.choice((0.5, 2.0, 6.0))}
     if kind == "wrong-hint":
         return {"off_s": rng.choice((-86_400, -60, -1, 1, 60, 86_400)), "count": rng.randint(1, 20)}
+    if kind == "hostile-row":
+        return {"what": rng.choice(HOSTILE_ROWS)}
     if kind == "step-clock-back":
         return {"by_s": rng.choice((1, 60, 3600))}
     return {}

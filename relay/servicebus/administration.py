@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from relay.connection_strings import ConnectionString
+from relay.connection_strings import ConnectionString, is_address
 from relay.errors import UsageError
 from relay.settings import Connection
 
@@ -32,9 +32,15 @@ def administration_connection(connection: Connection, address: str | None) -> Co
     if address is None:
         return connection
     if "=" in address:
+        problem = ConnectionString(address).problem(
+            ("Endpoint", "SharedAccessKeyName", "SharedAccessKey"), base64=False
+        )
+        if problem is not None:
+            raise UsageError(f"--servicebus-admin is no connection string: {problem}")
         return Connection(connection_string=address)
-    parts = urlsplit(address if "//" in address else f"https://{address}")
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    url = address if "//" in address else f"https://{address}"
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not is_address(url):
         raise UsageError("--servicebus-admin: give a URL such as http://127.0.0.1:5300, or a connection string")
     if connection.connection_string is not None:
         return Connection(connection_string=_at(parts.netloc, parts.scheme, connection.connection_string))

@@ -20,6 +20,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -100,7 +101,7 @@ def document_of(entry: Entry, shard_id: int, event_type: str) -> dict[str, Any]:
         document[DATA_TEXT] = text
     for column in ("sequence", "traceparent"):
         if row.get(column) is not None:
-            document[column] = _plain(row[column])
+            document[column] = _integer(row[column])
     return document
 
 
@@ -191,6 +192,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
     return [_plain(each) for each in value] if isinstance(value, list) else str(value)
+
+
+def _integer(value: Any) -> Any:
+    """An integer that a column of decimals has, as one; any other value as `_plain` has it."""
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() < _MAX_DIGITS:
+        whole = int(value)
+        return whole if whole == value else str(value)
+    return _plain(value)
 
 
 def _identifier(value: Any) -> str | None:

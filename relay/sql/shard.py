@@ -68,6 +68,7 @@ class Shard:
         claim: Claim,
         ownership: Ownership,
         memory: Memory,
+        stored: Stored,
         *,
         page_size: int,
         poll_delay_s: float,
@@ -81,8 +82,9 @@ class Shard:
         self._page_size = PageSize(page_size)
         self._attempts = _Attempts()
         self._poll_delay_s = min(poll_delay_s, _LONGEST_WAIT_S)
-        self._cursor = claim.cursor
-        self._stored = Stored()
+        self._stored = stored
+        # Where this process had the claim before, not from where somebody else may have moved the cursor to.
+        self._cursor = stored.expected(claim)[-1]
         self._stopping = asyncio.Event()
         self._successor: str | None = None
         # When the first event of the page under way was committed; without one, when the feed was last looked at.
@@ -112,7 +114,8 @@ class Shard:
                 self.ownership.end()
                 logger.warning("relay_shard_lost shard=%d: %s", self.claim.shard_id, first_line(error))
             except CursorChangedError as error:
-                # Going on from there would skip events, or publish them again.
+                # Going on from there would skip events, or publish them again. The shard stands until the cursor
+                # is as it was: it reads the same page again, and nothing behind it gets a position.
                 logger.error("relay_cursor_changed shard=%d: %s", self.claim.shard_id, first_line(error))
                 await self._pause(_LONGEST_PAUSE_S)
             except (ChangefeedError, AzureError, OSError) as error:
@@ -155,7 +158,7 @@ class Shard:
             await session.close()
 
     async def _read_page(self, feed: AsyncFeed, consumer: AsyncConsumer) -> bool:
-        """Read a page and attempt it once; returns whether there may be more, the page itself included."""
+        """Read a page and attempt it once; returns whether to read at once, without a look before."""
         pause_s = None
         async with self._memory.room(self._goes_on) as room:
             if room is None:
@@ -174,14 +177,19 @@ class Shard:
             self._oldest_at = milliseconds(page.entries[0].ulid) / 1000 if page.entries else time.time()
             if not page.entries:
                 return False
+            full = len(page.entries) == rows
             pause_s = await self._publish(page)
             if pause_s is None:
                 await self._store(consumer, page.cursor)
                 self._attempts = _Attempts()
             # The page is not kept through the pause.
             del page
-        if pause_s is not None:
-            await self._pause(pause_s)
+        if pause_s is None and not full:
+            # There is rarely more behind a short page, and a look costs less than an empty page.
+            self._oldest_at = time.time()
+        if pause_s is None:
+            return full
+        await self._pause(pause_s)
         return True
 
     async def _store(self, consumer: AsyncConsumer, cursor: bytes) -> None:

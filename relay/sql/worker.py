@@ -10,7 +10,7 @@ import uuid
 
 from azure.core.exceptions import AzureError
 
-from changefeed import AsyncConsumer, ChangefeedError, Claim, ClaimLostError, DatabaseError
+from changefeed import AsyncConsumer, ChangefeedError, Claim, ClaimLostError, DatabaseError, Stored
 from relay.errors import first_line
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
@@ -51,6 +51,7 @@ class Worker:
         self._page_size = page_size
         self._poll_delay_s = poll_delay_s
         self._memory = Memory(settings.max_bytes)
+        self._stored = Stored()
         self._watch = Watch(settings.claim_s)
         self._shards: dict[int, Shard] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -154,6 +155,7 @@ class Worker:
             claim,
             Ownership(self._settings.claim_s, began),
             self._memory,
+            self._stored,
             page_size=self._page_size,
             poll_delay_s=self._poll_delay_s,
         )

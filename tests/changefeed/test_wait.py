@@ -14,6 +14,8 @@ import changefeed
 from changefeed import START, Feed, Session
 from changefeed.statements import Dialect, Result, Statement
 from tests.changefeed.backends import TABLE, Backend
+from tests.changefeed.fed import TABLE as FED
+from tests.changefeed.fed import Shop
 from tests.changefeed.interleavings import TIMEOUT_S
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend
@@ -255,3 +257,26 @@ def test_notifications_are_switched_off_and_on(postgresql: PostgresBackend) -> N
     postgresql.rows(f"select changefeed.set_notify('{TABLE}', true)")
     assert postgresql.rows(listening) == [(True,)]
     assert postgresql.rows(triggers) == [(1,)]
+
+
+def test_looks_and_stored_cursors_are_prepared_and_reads_are_not(
+    changefeed_database: str,
+) -> None:
+    shop = Shop(changefeed_database)
+    try:
+        session, claims = shop.session, changefeed.Consumer(shop.session, FED, "relay")
+        shop.put(["a"])
+        claim = claims.take(claims.claims([0])[0], "this test")
+        for _ in range(8):
+            page = Feed(session, FED).read(0)
+            Feed(session, FED).wait(0, page.cursor, 0)
+            claims.store(claim, page.cursor)
+        texts = [row[0] for row in session.execute(Statement("select statement from pg_prepared_statements")).rows]
+    finally:
+        shop.close()
+
+    assert [sum(part in text for text in texts) for part in ("has_news", "set last_ulid", "read_events")] == [
+        1,
+        1,
+        0,
+    ]

@@ -17,7 +17,7 @@ from relay.sql import item_table
 from relay.sql.database import Database
 from relay.sql.items import SqlItems
 from tests.support.network import Network
-from tests.support.sql_outbox import provisioned, sql_settings
+from tests.support.sql_outbox import sql_settings
 
 LIMIT_S = 1.0
 
@@ -28,10 +28,9 @@ SOON_S = LIMIT_S + 14
 
 
 @pytest.fixture
-async def network(postgres_database: str) -> AsyncIterator[tuple[Network, Database]]:
+async def network(outbox_database: str) -> AsyncIterator[tuple[Network, Database]]:
     """A network between the relay and its database."""
-    await (await provisioned(postgres_database)).close()
-    url = urlsplit(postgres_database)
+    url = urlsplit(outbox_database)
     (directory,) = parse_qs(url.query)["host"]
     made = Network(lambda: asyncio.open_unix_connection(f"{directory}/.s.PGSQL.5432"))
     async with made.serve() as port:
@@ -76,11 +75,11 @@ async def test_a_cursor_that_cannot_be_read_is_an_error_that_says_so(network: tu
 
 @pytest.mark.parametrize("lost", [False, True], ids=["by a lock", "by silence"])
 async def test_a_transaction_that_is_cut_off_is_not_carried_out(
-    network: tuple[Network, Database], postgres_database: str, lost: bool
+    network: tuple[Network, Database], outbox_database: str, lost: bool
 ) -> None:
     between, database = network
     items = SqlItems(database)
-    blocking = await connect_async(postgres_database)
+    blocking = await connect_async(outbox_database)
     await blocking.execute(Statement(item_table.BEGIN))
     await blocking.execute(Statement(item_table.INSERT, item_table.values_of(item("2"))))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 
-from changefeed import AsyncFeed
+from changefeed import AsyncFeed, connect_async
 from changefeed.statements import Statement
 from relay.events import Event, Rejected
 from relay.servicebus.messages import plain
 from relay.sql.rows import event_of
-from tests.support.sql_outbox import TABLE, provisioned
+from tests.support.sql_outbox import TABLE
 
 _TIMES = ("infinity", "-infinity", "20000-01-01", "0044-03-15 BC", "2026-02-09 11:00+02")
 _NUMBERS = ("1e400", "9" * 400, "0.12345678901234567890", "1.10", "-0")
@@ -17,8 +17,8 @@ _INSERT = "insert into outbox.domain_event (id, partition_key, data, created_at)
 _REQUEST = 'insert into changefeed."outbox:outbox.domain_event" (shard_id, id) values (0, ?)'
 
 
-async def test_numbers_times_and_depths_beyond_pythons_stop_nothing(postgres_database: str) -> None:
-    session = await provisioned(postgres_database)
+async def test_numbers_times_and_depths_beyond_pythons_stop_nothing(outbox_database: str) -> None:
+    session = await connect_async(outbox_database)
     texts = [f'{{"action":"Made","createdAt":"x","n":{number}}}' for number in _NUMBERS]
     deep = '{"action":"Made","deep":' + "[" * 3000 + "]" * 3000 + "}"
     for number, (text, created_at) in enumerate([*product(texts, _TIMES), (deep, "now")]):

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 
-from changefeed import START, AsyncConsumer, DatabaseError
+from changefeed import START, AsyncConsumer, DatabaseError, connect_async
 from changefeed.statements import AsyncSession, Dialect, Result, Statement
 from relay.errors import FeedError, StoreError
 from relay.events import Event
@@ -30,7 +30,7 @@ from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.postgres_faults import frozen, proxied
-from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned, sql_settings
+from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
 
 _CLAIM_S = 2.0
 # Many claims' time, as other tests share the machine.
@@ -93,7 +93,7 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 
 async def working(stack: AsyncExitStack, url: str, behind: str | None = None, **how: Any) -> Work:
-    work = Work(behind or url, await provisioned(url), **how)
+    work = Work(behind or url, await connect_async(url), **how)
     stack.push_async_callback(work.end)
     work.start()
     await work.all_shards_publish("first")
@@ -105,15 +105,14 @@ def folder_of(url: str) -> str:
 
 
 async def test_a_frozen_server_holds_nobody_up_for_longer_than_the_limit(
-    postgres_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+    outbox_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Database.__init__, "__kwdefaults__", {"call_timeout_s": 1.0})
-    await (await provisioned(postgres_database)).close()
-    database = Database(sql_settings(f"{postgres_database}&connect_timeout=2"))
+    database = Database(sql_settings(f"{outbox_database}&connect_timeout=2"))
     stack.push_async_callback(database.close)
     assert await database.cursor(0) == START
 
-    with frozen(folder_of(postgres_database)):
+    with frozen(folder_of(outbox_database)):
         async with asyncio.timeout(20):
             found = await asyncio.gather(
                 *(database.cursor(shard_id) for shard_id in range(4)), return_exceptions=True
@@ -125,11 +124,11 @@ async def test_a_frozen_server_holds_nobody_up_for_longer_than_the_limit(
 
 
 async def test_every_shard_goes_on_after_the_server_was_frozen(
-    postgres_database: str, stack: AsyncExitStack
+    outbox_database: str, stack: AsyncExitStack
 ) -> None:
-    work = await working(stack, postgres_database)
+    work = await working(stack, outbox_database)
 
-    with frozen(folder_of(postgres_database)):
+    with frozen(folder_of(outbox_database)):
         await asyncio.sleep(2 * _CLAIM_S)  # long enough that every claim has ended
 
     await work.all_shards_publish("second")
@@ -137,10 +136,10 @@ async def test_every_shard_goes_on_after_the_server_was_frozen(
 
 @pytest.mark.parametrize("silent", ["connect", "authentication", "query"])
 async def test_every_shard_goes_on_after_connections_went_silent(
-    postgres_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch, silent: str
+    outbox_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch, silent: str
 ) -> None:
-    proxy, behind = await stack.enter_async_context(proxied(postgres_database))
-    work = await working(stack, postgres_database, behind)
+    proxy, behind = await stack.enter_async_context(proxied(outbox_database))
+    work = await working(stack, outbox_database, behind)
     proxy.silent = silent
     proxy.silence()
     before = proxy.silenced
@@ -155,7 +154,7 @@ async def test_every_shard_goes_on_after_connections_went_silent(
 
 
 async def test_a_page_whose_connection_goes_silent_is_read_again_while_the_claim_is_renewed(
-    postgres_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+    outbox_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards_module, "_READ_S", 2.0)
     silenced = 0
@@ -171,9 +170,9 @@ async def test_a_page_whose_connection_goes_silent_is_read_again_while_the_claim
     armed = asyncio.Event()
 
     async def connecting() -> AsyncSession:
-        return Silent(await connect(sql_settings(postgres_database)))
+        return Silent(await connect(sql_settings(outbox_database)))
 
-    work = await working(stack, postgres_database, connect_with=connecting)
+    work = await working(stack, outbox_database, connect_with=connecting)
     armed.set()
 
     await work.all_shards_publish("second")
@@ -209,7 +208,7 @@ class Wrapped:
     ids=lambda failure: type(failure).__name__,
 )
 async def test_what_connecting_raises_ends_no_other_shard_and_no_worker(
-    postgres_database: str, stack: AsyncExitStack, caplog: pytest.LogCaptureFixture, failure: Exception
+    outbox_database: str, stack: AsyncExitStack, caplog: pytest.LogCaptureFixture, failure: Exception
 ) -> None:
     fails = 0
 
@@ -218,9 +217,9 @@ async def test_what_connecting_raises_ends_no_other_shard_and_no_worker(
         if fails and asyncio.current_task() is not work.task:
             fails -= 1
             raise failure
-        return await connect(sql_settings(postgres_database))
+        return await connect(sql_settings(outbox_database))
 
-    work = Work(postgres_database, await provisioned(postgres_database), connecting)
+    work = Work(outbox_database, await connect_async(outbox_database), connecting)
     stack.push_async_callback(work.end)
     work.start()
     await work.all_shards_publish("first")
@@ -242,7 +241,7 @@ async def end_sessions(work: Work) -> None:
     )
 
 
-async def test_what_closing_a_session_raises_ends_nothing(postgres_database: str, stack: AsyncExitStack) -> None:
+async def test_what_closing_a_session_raises_ends_nothing(outbox_database: str, stack: AsyncExitStack) -> None:
     closed = 0
 
     class Unclosable(Wrapped):
@@ -253,9 +252,9 @@ async def test_what_closing_a_session_raises_ends_nothing(postgres_database: str
             raise RuntimeError("close")
 
     async def connecting() -> AsyncSession:
-        return Unclosable(await connect(sql_settings(postgres_database)))
+        return Unclosable(await connect(sql_settings(outbox_database)))
 
-    work = await working(stack, postgres_database, connect_with=connecting)
+    work = await working(stack, outbox_database, connect_with=connecting)
     await end_sessions(work)
 
     await work.all_shards_publish("second")
@@ -263,7 +262,7 @@ async def test_what_closing_a_session_raises_ends_nothing(postgres_database: str
 
 
 async def test_what_lies_before_a_row_that_cannot_be_read_is_published(
-    postgres_database: str, stack: AsyncExitStack
+    outbox_database: str, stack: AsyncExitStack
 ) -> None:
     class Unreadable(Wrapped):
         async def execute(self, statement: Statement, /) -> Result:
@@ -273,9 +272,9 @@ async def test_what_lies_before_a_row_that_cannot_be_read_is_published(
             return result
 
     async def connecting() -> AsyncSession:
-        return Unreadable(await connect(sql_settings(postgres_database)))
+        return Unreadable(await connect(sql_settings(outbox_database)))
 
-    work = Work(postgres_database, await provisioned(postgres_database), connecting)
+    work = Work(outbox_database, await connect_async(outbox_database), connecting)
     stack.push_async_callback(work.end)
     await work.outbox.commit_each([*(event(f"e{number}", "k0") for number in range(5)), event("bad", "k0")])
     work.start()
@@ -297,10 +296,10 @@ class Defective(InMemoryPublisher):
 
 
 async def test_a_defect_stops_one_shard_whose_event_is_named_and_can_be_set_aside(
-    postgres_database: str, stack: AsyncExitStack, caplog: pytest.LogCaptureFixture
+    outbox_database: str, stack: AsyncExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
-    session = await provisioned(postgres_database)
-    work = Work(postgres_database, session)
+    session = await connect_async(outbox_database)
+    work = Work(outbox_database, session)
     work.topic = Defective()
     work.worker._relay._publisher = work.topic
     stack.push_async_callback(work.end)
@@ -324,9 +323,8 @@ async def test_a_defect_stops_one_shard_whose_event_is_named_and_can_be_set_asid
     assert [each.id for each in work.quarantine.records] == ["bad"]
 
 
-async def test_a_transaction_that_is_cancelled_is_not_left_open_for_the_next_user(postgres_database: str) -> None:
-    await (await provisioned(postgres_database)).close()
-    database = Database(sql_settings(postgres_database))
+async def test_a_transaction_that_is_cancelled_is_not_left_open_for_the_next_user(outbox_database: str) -> None:
+    database = Database(sql_settings(outbox_database))
     items = SqlItems(database)
     operations = [Create({"id": f"{number}", "partitionKey": "k", "type": "t"}) for number in range(60)]
     cancelled = 0
@@ -348,11 +346,10 @@ async def test_a_transaction_that_is_cancelled_is_not_left_open_for_the_next_use
 
 
 async def test_a_store_that_does_not_answer_is_an_error_in_time(
-    postgres_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+    outbox_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Database.__init__, "__kwdefaults__", {"call_timeout_s": 1.0})
-    await (await provisioned(postgres_database)).close()
-    proxy, behind = await stack.enter_async_context(proxied(postgres_database))
+    proxy, behind = await stack.enter_async_context(proxied(outbox_database))
     items = SqlItems(Database(sql_settings(behind)))
     await items.holds()
     proxy.silence()
@@ -364,10 +361,8 @@ async def test_a_store_that_does_not_answer_is_an_error_in_time(
     await items.close()
 
 
-async def test_claims_are_renewed_where_one_of_them_cannot_be(
-    postgres_database: str, stack: AsyncExitStack
-) -> None:
-    work = await working(stack, postgres_database)
+async def test_claims_are_renewed_where_one_of_them_cannot_be(outbox_database: str, stack: AsyncExitStack) -> None:
+    work = await working(stack, outbox_database)
     await work.session.execute(Statement("begin"))
     await work.session.execute(
         Statement(f'update changefeed."claim:{TABLE}" set stored_at = stored_at where shard_id = 0')

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from changefeed import connect_async
 from changefeed.statements import AsyncSession, Entry, Statement
 from relay.errors import RetryableError
 from relay.events import Event
@@ -22,7 +23,7 @@ from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.source import SqlSource
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
-from tests.support.sql_outbox import provisioned, sql_settings
+from tests.support.sql_outbox import sql_settings
 
 _WITHIN_S = 60.0
 _MAX_BYTES = 4 * 1024**2
@@ -96,29 +97,29 @@ async def until(holds: Any) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_all_shards_together_hold_no_more_than_the_limit(postgres_database: str) -> None:
-    session, topic = await provisioned(postgres_database), Measuring()
-    await session.execute(Statement(_EVENTS, (12, 120)))
+async def test_all_shards_together_hold_no_more_than_the_limit(outbox_database: str) -> None:
+    session, topic = await connect_async(outbox_database), Measuring()
+    await session.execute(Statement(_EVENTS, (12, 60)))
 
-    async with working(postgres_database, session, topic, shards=12) as worker:
-        await until(lambda: topic.count() == 12 * 120)
+    async with working(outbox_database, session, topic, shards=12) as worker:
+        await until(lambda: topic.count() == 12 * 60)
         await until(lambda: worker._memory.held < _MAX_BYTES / 2)
 
-    assert {key: len(ids) for key, ids in topic.accepted.items()} == {f"k{shard}": 120 for shard in range(12)}
-    # Without a limit it would be all of them, 29 MB; one page may be larger than what was reserved for it.
+    assert {key: len(ids) for key, ids in topic.accepted.items()} == {f"k{shard}": 60 for shard in range(12)}
+    # Without a limit it would be all of them, 14 MB; one page may be larger than what was reserved for it.
     assert topic.most_bytes < _MAX_BYTES + 32 * _EVENT_BYTES
     assert worker._memory.held == 0
 
 
 async def test_shards_that_wait_for_their_next_attempt_keep_no_room_from_others(
-    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+    outbox_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards_module, "_FIRST_PAUSE_S", 10 * _WITHIN_S)
     # Their pages together are larger than the limit.
-    session, topic = await provisioned(postgres_database), Measuring(frozenset(f"k{shard}" for shard in range(11)))
+    session, topic = await connect_async(outbox_database), Measuring(frozenset(f"k{shard}" for shard in range(11)))
     await session.execute(Statement(_EVENTS, (12, 60)))
 
-    async with working(postgres_database, session, topic, shards=12):
+    async with working(outbox_database, session, topic, shards=12):
         await until(lambda: topic.count() == 60)
 
     assert list(topic.accepted) == ["k11"]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from changefeed import START, AsyncConsumer, AsyncFeed, Claim
+from changefeed import START, AsyncConsumer, AsyncFeed, Claim, Stored, connect_async
 from changefeed.statements import AsyncSession, Result, Statement
+from changefeed.ulid import to_text
 from relay.errors import RetryableError
 from relay.events import Event
 from relay.pipeline import Relay
@@ -25,7 +28,7 @@ from relay.sql.source import SqlBatch, SqlSource
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
-from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned, sql_settings
+from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
 
 _WITHIN_S = 30.0
 _CLAIM_S = 2.0
@@ -64,6 +67,25 @@ class Late:
         return result
 
 
+class Recorded:
+    """A session that records what it was asked."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self.session = session
+        self.asked: list[str] = []
+        self.dialect = session.dialect
+        self.listen = session.listen
+        self.notified = session.notified
+        self.close = session.close
+
+    async def execute(self, statement: Statement, /) -> Result:
+        self.asked.append(statement.sql)
+        return await self.session.execute(statement)
+
+    def count(self, part: str) -> int:
+        return sum(part in sql for sql in self.asked)
+
+
 class Site:
     """A database, and one shard of it that this test has claimed; nobody renews the claim."""
 
@@ -89,17 +111,32 @@ class Site:
         consumer = AsyncConsumer(self.session, TABLE, CONSUMER)
         (claim,) = await consumer.claims([0])
         taken = await consumer.take(claim, "this test")
-        ownership = Ownership(claim_s, now())
+        return self.shard_of(taken, Stored(), claim_s=claim_s, page_size=page_size)
+
+    def shard_of(self, claim: Claim, stored: Stored, *, claim_s: float = 1000.0, page_size: int = 100) -> Shard:
         return Shard(
             self.relay,
             self.settings,
             self.connect,
-            taken,
-            ownership,
+            claim,
+            Ownership(claim_s, now()),
             Memory(2**20),
+            stored,
             page_size=page_size,
             poll_delay_s=0.05,
         )
+
+    async def move_cursor(self, cursor: bytes) -> None:
+        """What nobody but the shard's reader should do."""
+        await self.session.execute(
+            Statement(f'update changefeed."claim:{TABLE}" set last_ulid = ?', (UUID(bytes=cursor),))
+        )
+
+    async def until_cursor(self, holds: Callable[[bytes], bool]) -> bytes:
+        async with asyncio.timeout(_WITHIN_S):
+            while not holds(cursor := (await self.claim()).cursor):
+                await asyncio.sleep(0.02)
+        return cursor
 
     async def claim(self) -> Claim:
         (claim,) = await AsyncConsumer(self.session, TABLE, CONSUMER).claims([0])
@@ -107,8 +144,8 @@ class Site:
 
 
 @pytest.fixture
-async def site(postgres_database: str) -> AsyncIterator[Site]:
-    made = Site(postgres_database, await provisioned(postgres_database))
+async def site(outbox_database: str) -> AsyncIterator[Site]:
+    made = Site(outbox_database, await connect_async(outbox_database))
     yield made
     await made.database.close()
     await made.session.close()
@@ -211,6 +248,87 @@ async def test_a_claim_of_a_worker_counts_from_before_the_request(site: Site, la
     assert site.topic.accepted == {}
 
 
+@pytest.mark.parametrize("moved", ["ahead", "back"])
+async def test_a_cursor_that_somebody_else_has_moved_stops_the_shard_until_it_is_as_it_was(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, moved: str
+) -> None:
+    monkeypatch.setattr(shards, "_LONGEST_PAUSE_S", 0.05)
+    await site.outbox.commit(event("e1", "k"))
+    shard = await site.shard()
+    running = asyncio.create_task(shard.run())
+    stored = await site.until_cursor(lambda cursor: cursor > START)
+    intruded = b"\xff" * 16 if moved == "ahead" else START
+
+    with caplog.at_level(logging.ERROR, "relay"):
+        await site.move_cursor(intruded)
+        await site.outbox.commit(event("e2", "k"))
+        await _until(lambda: caplog.text.count("relay_cursor_changed shard=0") >= 1)
+        await site.outbox.commit(event("e3", "k"))
+        await _until(lambda: caplog.text.count("relay_cursor_changed shard=0") >= 4)
+
+    assert site.topic.accepted == {"k": ["e1", "e2"]}
+    assert (await site.claim()).cursor == intruded
+    assert f"is {to_text(intruded)} in the database, and this reader stored {to_text(stored)} last" in caplog.text
+
+    await site.move_cursor(stored)
+
+    await _until(lambda: site.topic.accepted == {"k": ["e1", "e2", "e3"]})
+    await site.until_cursor(lambda cursor: cursor > stored)
+    shard.stop()
+    async with asyncio.timeout(_WITHIN_S):
+        await running
+
+
+async def test_a_shard_that_is_begun_again_does_not_take_over_a_cursor_that_was_moved(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    await site.outbox.commit(event("e1", "k"))
+    consumer = AsyncConsumer(site.session, TABLE, CONSUMER)
+    stored = Stored()
+    shard = site.shard_of(await consumer.take((await consumer.claims([0]))[0], "this test"), stored)
+    running = asyncio.create_task(shard.run())
+    await site.until_cursor(lambda cursor: cursor > START)
+    await site.move_cursor(START)
+    await site.outbox.commit(event("e2", "k"))
+    await _until(lambda: "relay_cursor_changed" in caplog.text)
+    shard.stop()
+    async with asyncio.timeout(_WITHIN_S):
+        await running
+    caplog.clear()
+
+    # As by the worker, whose claim it still is.
+    claim = await site.claim()
+    assert claim.owner == "this test"
+    again = site.shard_of(claim, stored)
+    running = asyncio.create_task(again.run())
+    await _until(lambda: "relay_cursor_changed" in caplog.text)
+    again.stop()
+    async with asyncio.timeout(_WITHIN_S):
+        await running
+
+    assert (await site.claim()).cursor == START
+
+
+async def test_a_lone_event_is_read_and_stored_by_one_statement_each(site: Site) -> None:
+    opened: list[Recorded] = []
+
+    async def connecting() -> AsyncSession:
+        opened.append(Recorded(await connect(site.settings)))
+        return opened[-1]
+
+    site.connect = connecting  # type: ignore[method-assign]
+    await site.outbox.commit(event("e1", "k"))
+    shard = await site.shard()
+    running = asyncio.create_task(shard.run())
+    await _until(lambda: bool(opened) and opened[0].count("has_news") >= 3)
+    (recorded,) = opened
+    shard.stop()
+    async with asyncio.timeout(_WITHIN_S):
+        await running
+
+    assert (recorded.count("read_events"), recorded.count("set last_ulid")) == (1, 1)
+
+
 async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(site: Site) -> None:
     # One transaction: the same millisecond.
     await site.outbox.commit(*(event(f"e{number}", "k") for number in range(3)))
@@ -224,3 +342,9 @@ async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(
     received = source.read(SqlBatch(0, page, Ownership(1000, now())))
 
     assert len(await source.settled(received.events)) == 2
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(_WITHIN_S):
+        while not holds():
+            await asyncio.sleep(0.02)

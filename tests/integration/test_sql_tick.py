@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from changefeed import START, AsyncConsumer
+from changefeed import START, AsyncConsumer, connect_async
 from relay.pipeline import Relay
 from relay.settings import OnPoison
 from relay.sql.database import CONSUMER, Database
@@ -14,12 +14,12 @@ from relay.sql.tick import read_until_next_tick
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
-from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned, sql_settings
+from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
 
 
-async def test_each_tick_reads_what_is_there_and_releases_the_shards(postgres_database: str) -> None:
-    session = await provisioned(postgres_database)
-    settings = sql_settings(postgres_database)
+async def test_each_tick_reads_what_is_there_and_releases_the_shards(outbox_database: str) -> None:
+    session = await connect_async(outbox_database)
+    settings = sql_settings(outbox_database)
     database, topic = Database(settings), InMemoryPublisher()
     relay: Relay[Any] = Relay(
         SqlSource("domainEvent", database.cursor),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from changefeed import START, AsyncConsumer, ClaimLostError
+from changefeed import START, AsyncConsumer, ClaimLostError, connect_async
 from changefeed.statements import AsyncSession, Statement
 from relay.errors import RetryableError
 from relay.pipeline import Relay
@@ -22,7 +22,7 @@ from relay.sql.worker import Worker
 from relay.telemetry.instruments import shard_ages
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
-from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned, sql_settings
+from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
 
 _WITHIN_S = 30.0
 
@@ -107,9 +107,9 @@ class Site:
 
 
 @pytest.fixture
-async def site(postgres_database: str) -> AsyncIterator[Site]:
+async def site(outbox_database: str) -> AsyncIterator[Site]:
     async with AsyncExitStack() as stack:
-        made = Site(postgres_database, await provisioned(postgres_database))
+        made = Site(outbox_database, await connect_async(outbox_database))
         stack.push_async_callback(made.close)
         yield made
 

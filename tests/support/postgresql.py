@@ -150,6 +150,16 @@ def changefeed_database(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.drop_database(name)
 
 
+@pytest.fixture
+def outbox_database(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a fresh database with an SQL outbox and the quarantine's table, for its owner."""
+    from tests.support.sql_outbox import provision
+
+    name = postgres_server.create_database(postgres_server.template("template_outbox", provision))
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
+
+
 def changefeed_template(server: PostgresServer) -> str:
     """The name of a template in which changefeed is installed, and nothing else."""
     return server.template("template_changefeed", _install_changefeed)

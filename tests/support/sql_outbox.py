@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from changefeed import connect_async, install_async, setup_feed_async
+from changefeed import connect, connect_async, install, setup_feed
 from changefeed.statements import AsyncSession, Statement
 from relay.settings import Identity, SqlFeed
-from relay.sql.install import install as install_quarantine
+from relay.sql.install import migrations
 
 TABLE = "outbox.domain_event"
 
@@ -33,14 +33,21 @@ def sql_settings(url: str, *, shards: int = 1, claim_s: float = 2.0) -> SqlFeed:
     return SqlFeed(url, Identity(managed=False, client_id=None), TABLE, shards, claim_s)
 
 
+def provision(url: str) -> None:
+    """Make an event table with a feed, and the quarantine's table."""
+    session = connect(url)
+    install(session)
+    session.execute(Statement(_EVENT_TABLE))
+    setup_feed(session, TABLE, roles=False)
+    for file in migrations("postgresql"):
+        session.execute(Statement(file.read_text()))
+    session.close()
+
+
 async def provisioned(url: str) -> AsyncSession:
     """A session on a database that has an event table with a feed, and the quarantine's table."""
-    session = await connect_async(url)
-    await install_async(session)
-    await session.execute(Statement(_EVENT_TABLE))
-    await setup_feed_async(session, TABLE, roles=False)
-    await install_quarantine(session)
-    return session
+    provision(url)
+    return await connect_async(url)
 
 
 class SqlOutbox:

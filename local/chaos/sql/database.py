@@ -21,6 +21,7 @@ _ATTEMPTS_S = 10.0
 _PAUSE_S = 0.1
 # Longer than a reader waits for the lock of a shard.
 _HELD_S = 11.0
+_INTRUDES_S = 1.0
 
 DATABASE_RESTARTED = "database-restarted"
 DATABASE_RECOVERED = "database-recovered"
@@ -29,6 +30,9 @@ WRITER_TERMINATED = "writer-terminated"
 SHARD_HELD = "shard-held"
 CLOCK_STEPPED_BACK = "clock-stepped-back"
 CLAIM_TAKEN_BY_FORCE = "claim-taken-by-force"
+POSITIONS_PRUNED = "positions-pruned"
+INTRUDER_REFUSED = "intruder-refused"
+INTRUDER_NOT_REFUSED = "intruder-not-refused"
 
 # The backends of clients, by what they are; readers set no name.
 _BACKENDS = """
@@ -50,6 +54,42 @@ update changefeed."claim:{_TABLE}" set owner = 'another', epoch = epoch + 1, ren
 where shard_id = %s returning shard_id
 """
 _HOLD = f"""select shard_id from changefeed."state:{_TABLE}" where shard_id = %s for update"""
+# What every consumer has read, up to the present. Nothing due is nothing to change.
+_PRUNE = f"""
+select deleted from changefeed.prune_shard(
+    '{_TABLE}', %s, changefeed.ulid((extract(epoch from clock_timestamp()) * 1000)::bigint, 0, 0), 1000)
+where deleted > 0
+"""
+_READERS = f"changefeed.readers:{_TABLE}"
+_INTRUDER = "chaos_intruder"
+_MAKE_INTRUDER = f"""
+do $body$
+begin
+    create role {_INTRUDER} in role "{_READERS}";
+exception when duplicate_object then null;
+end
+$body$
+"""
+# In a transaction, a read that gives positions keeps the shard's lock. A claim of its own holds back no retention.
+_READ = f"""
+select count(*) from changefeed."read_events:{_TABLE}"(%s, '00000000-0000-0000-0000-000000000000', 1000, %s)
+"""
+_CLAIM = f"""
+insert into changefeed."claim:{_TABLE}" as c (consumer, shard_id, last_ulid, owner)
+values ('intruder', %s, 'ffffffff-ffff-ffff-ffff-ffffffffffff', 'intruder')
+on conflict (consumer, shard_id) do update set epoch = c.epoch + 1
+"""
+_RETAIN = f"""select changefeed."retain:{_TABLE}"()"""
+_INTRUSIONS = tuple(
+    f"""update changefeed."claim:{_TABLE}" set {change} where consumer = 'relay' and shard_id = %s"""
+    for change in (
+        "last_ulid = 'ffffffff-ffff-ffff-ffff-ffffffffffff'",
+        "last_ulid = '00000000-0000-0000-0000-000000000000'",
+        "owner = 'intruder', epoch = epoch + 1",
+        "consumer = 'intruder', role_name = current_user",
+    )
+)
+_CONSUMER_ROLE = "CF006"
 
 
 class DatabaseFaults:
@@ -80,6 +120,10 @@ class DatabaseFaults:
             await self._hold()
         elif kind == "step-clock-back":
             await self._change(_STEP, (options["by_s"], self._shard()), CLOCK_STEPPED_BACK)
+        elif kind == "prune":
+            await self._prune()
+        elif kind == "intrude":
+            await self._intrude()
         else:
             await self._change(_TAKE, (self._shard(),), CLAIM_TAKEN_BY_FORCE)
 
@@ -135,6 +179,45 @@ class DatabaseFaults:
         except psycopg.OperationalError as error:
             raise NotInjected(f"hold-shard: {type(error).__name__}") from error
         self.met[SHARD_HELD] += 1
+
+    async def _prune(self) -> None:
+        """Delete what was read, as soon as there is anything."""
+        ends = asyncio.get_running_loop().time() + _ATTEMPTS_S
+        while True:
+            try:
+                return await self._change(_PRUNE, (self._shard(),), POSITIONS_PRUNED)
+            except NotInjected:
+                if asyncio.get_running_loop().time() > ends:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _intrude(self) -> None:
+        """Do what the readers' role may do, and try to change the relay's claims, which it may not."""
+        try:
+            async with await self._connect() as connection:
+                await connection.execute(_MAKE_INTRUDER.encode())
+                await connection.execute(f"set role {_INTRUDER}".encode())
+                async with connection.transaction():
+                    await connection.execute(_READ, (self._shard(), self._rng.choice((None, 1, 10_000))))
+                    await asyncio.sleep(_INTRUDES_S)
+                await connection.execute(_CLAIM, (self._shard(),))
+                await connection.execute(_RETAIN)
+                for intrusion in _INTRUSIONS:
+                    await self._refused(connection, intrusion)
+        except psycopg.OperationalError as error:
+            raise NotInjected(f"intrude: {type(error).__name__} of the database") from error
+        except psycopg.errors.LockNotAvailable as error:
+            raise NotInjected("intrude: the shard was held") from error
+
+    async def _refused(self, connection: psycopg.AsyncConnection[Any], intrusion: str) -> None:
+        try:
+            changed = await connection.execute(intrusion.encode(), (self._shard(),))
+        except psycopg.Error as error:
+            if error.sqlstate != _CONSUMER_ROLE:
+                raise
+            self.met[INTRUDER_REFUSED] += 1
+        else:
+            self.met[INTRUDER_NOT_REFUSED] += changed.rowcount
 
     async def _change(self, statement: str, values: tuple[Any, ...], edge: str | None) -> None:
         try:

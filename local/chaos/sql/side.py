@@ -26,6 +26,8 @@ _OWN_CAUSES = {
     database.SHARD_HELD: "hold-shard",
     database.CLOCK_STEPPED_BACK: "step-clock-back",
     database.CLAIM_TAKEN_BY_FORCE: "take-claim",
+    database.POSITIONS_PRUNED: "prune",
+    database.INTRUDER_REFUSED: "intrude",
     relays.RELAY_KILLED_AMID_A_PAGE: "kill-relay",
     relays.RELAY_FROZEN: "freeze-relay",
     relays.RELAY_STOPPED: "stop-relay",
@@ -34,13 +36,18 @@ _OWN_CAUSES = {
     writers.COMMIT_UNCERTAIN: "lose-answer",
     writers.ROLLED_BACK: "roll-back",
     writers.TIME_HINT_WRONG: "wrong-hint",
+    writers.HOSTILE_ROW: "hostile-row",
 }
-_OWNERS = """select shard_id, owner from changefeed."claim:outbox.domain_event" order by shard_id"""
+_OWNERS = """
+select shard_id, owner from changefeed."claim:outbox.domain_event" where consumer = 'relay' order by shard_id
+"""
 _WITHIN_S = 20.0
 _PAUSE_S = 0.2
 _QUARANTINED = "select document_id, reason from relay.item where type = 'quarantinedEvent'"
 # Every change of an owner raises the epoch: the first one of each shard, and those that faults caused.
-_EPOCHS = """select coalesce(sum(epoch), 0), count(*) from changefeed."claim:outbox.domain_event" """
+_EPOCHS = """
+select coalesce(sum(epoch), 0), count(*) from changefeed."claim:outbox.domain_event" where consumer = 'relay'
+"""
 
 
 class SqlSide:

@@ -22,6 +22,7 @@ WRITER_KILLED = "writer-killed-amid-a-transaction"
 ROLLED_BACK = "rolled-back"
 TIME_HINT_WRONG = "time-hint-wrong"
 COMMIT_UNCERTAIN = "commit-uncertain"
+HOSTILE_ROW = "hostile-row"
 
 # What an order to a writer causes for certain.
 _EDGES = {
@@ -29,6 +30,7 @@ _EDGES = {
     "kill-writer": WRITER_KILLED,
     "roll-back": ROLLED_BACK,
     "wrong-hint": TIME_HINT_WRONG,
+    "hostile-row": HOSTILE_ROW,
 }
 
 _EVENT = """
@@ -40,6 +42,12 @@ insert into changefeed."outbox:outbox.domain_event" (shard_id, time_hint, id)
 values (%(shard_id)s, coalesce(%(time_hint)s, clock_timestamp()), %(id)s)
 """
 _RETRY_PAUSE_S = 0.1
+
+# The member of a document that is the text of its data, where that is no value of Python's.
+_TEXT = "text"
+# More than Python's parsers take, and more than a worker of the campaign holds at a time.
+_LEVELS = 5000
+_HUGE = 3 * 1024**2
 
 
 class _RolledBackError(Exception):
@@ -72,7 +80,10 @@ class Writers:
         try:
             for commit in commits:
                 await asyncio.sleep(pause_s * len(commit.events))
-                await writer.until_committed(commit, self._orders.popleft() if self._orders else None)
+                order = self._orders.popleft() if self._orders else None
+                if order is not None and order.kind == "hostile-row":
+                    _make_hostile(commit, order.options["what"])
+                await writer.until_committed(commit, order)
                 history.wrote(commit.key, commit.events)
                 for document, reasons in commit.poison:
                     history.wrote_poison(document, reasons)
@@ -147,6 +158,22 @@ class _Writer:
             await connection.close()
 
 
+def _make_hostile(commit: Commit, what: str) -> None:
+    """Give the first event half of a surrogate pair where it may have one, or put no event before it."""
+    first = commit.events[0]
+    if what == "surrogate-data":
+        first["data"]["half of a pair"] = "\ud800"
+        return
+    text, reason = {
+        "surrogate-property": ('{"action": "\\ud800"}', "property-not-unicode"),
+        "deep": (f'{{"action": "Deep", "deep": {"[" * _LEVELS}{"]" * _LEVELS}}}', "data-not-object"),
+        "huge": (f'{{"action": "Huge", "text": "{"x" * _HUGE}"}}', "message-too-large"),
+    }[what]
+    hostile = {**first, "id": f"hostile-{first['id']}", "data": None, "sequence": None, _TEXT: text}
+    commit.documents.insert(commit.documents.index(first), hostile)
+    commit.poison.append((hostile, frozenset({reason})))
+
+
 def _hint(order: Fault) -> datetime | None:
     """The time that the writer's clock gives, if it is wrong."""
     off_s = order.options.get("off_s")
@@ -168,7 +195,7 @@ def _row(document: dict[str, Any]) -> dict[str, Any]:
         "id": document["id"],
         "partitionKey": document["partitionKey"],
         "action": action or "",
-        "data": json.dumps(data),
+        "data": document.get(_TEXT) or json.dumps(data),
         "sequence": document.get("sequence"),
         "type": document["type"],
     }

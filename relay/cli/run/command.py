@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from relay.assembly import assemble_sql
 from relay.cli.results import ExitCode, Result
 from relay.cli.stopping import on_signals
+from relay.errors import SettingsError
 from relay.settings import Settings
 from relay.telemetry.logs import quiet_libraries
 
@@ -37,11 +38,12 @@ async def run(settings: Settings, environment: Mapping[str, str]) -> Result:
 
     Raises:
         UsageError: There is no SQL outbox to read.
+        SettingsError: The connection string of Application Insights is malformed.
     """
     relay = assemble_sql(settings)
     stop = on_signals()
-    _set_up_telemetry(environment)
     try:
+        _set_up_telemetry(environment)
         print(f"relay worker {relay.worker.name} has started", flush=True)
         await relay.worker.run(stop)
     finally:
@@ -57,7 +59,15 @@ def _set_up_telemetry(environment: Mapping[str, str]) -> None:
         from azure.monitor.opentelemetry import configure_azure_monitor
 
         os.environ.setdefault("OTEL_SERVICE_NAME", "outbox-relay")
-        configure_azure_monitor(
-            # Of every logger, or of PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME, as in the Functions worker.
-            connection_string=environment["APPLICATIONINSIGHTS_CONNECTION_STRING"]
-        )
+        try:
+            configure_azure_monitor(
+                # Of every logger, or of PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME, as in the Functions worker.
+                connection_string=environment["APPLICATIONINSIGHTS_CONNECTION_STRING"]
+            )
+        except ValueError:
+            raise SettingsError(
+                [
+                    "APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string: copy it from the portal, or "
+                    "leave it out"
+                ]
+            ) from None

@@ -15,6 +15,7 @@ from changefeed import (
     CursorChangedError,
     CursorPrunedError,
     Feed,
+    IsolationError,
     backfill,
     set_keep,
     setup_feed,
@@ -62,6 +63,17 @@ def test_the_policy_is_carried_out_and_a_cursor_behind_it_is_refused(events: Eve
     assert not events.feed.wait(0, START, 0)
     with pytest.raises(ArgumentError, match="cannot be proved"):
         backfill(events.session, events.table, BackfillPlan(["id"]), anyway=True)
+
+
+def test_retention_in_an_open_transaction_is_refused_and_the_transaction_stays(events: Events) -> None:
+    set_keep(events.session, events.table, "30d")
+    events.run("begin transaction")
+    events.insert(1)
+    with pytest.raises(IsolationError, match="open transaction"):
+        events.feed.carry_out_retention()
+    events.run("commit transaction")
+
+    assert events.read() == [1]
 
 
 @pytest.mark.parametrize("keep", ["", "0d", "30", "100000d", "1.5d", "never"])

@@ -173,6 +173,43 @@ def test_a_procedure_that_reads_sets_what_it_needs_of_the_session_in_the_right_o
     assert "set xact_abort" not in procedure[:checked]
 
 
+def _last(kind: str, name: str) -> str:
+    """The text of a trigger or procedure as the last migration has it, without comments."""
+    declared = re.compile(rf"create {kind} {re.escape(name)}\s")
+    return [_code(batch) for batch in _BATCHES if declared.search(batch)][-1]
+
+
+def test_a_writer_of_any_isolation_level_keeps_no_lock_of_the_shard_that_a_sweep_updates() -> None:
+    reads = re.findall(r"(?:from|join) changefeed\.shard\b[^,;)]*", _last("trigger", "changefeed.known_shard"))
+
+    assert len(reads) == 1
+    assert reads[0].endswith("with (readcommitted")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["changefeed.sweep", "changefeed.retain_feed", "changefeed.setup_feed", "changefeed.drop_feed"],
+)
+def test_what_is_refused_is_refused_before_it_could_doom_the_callers_transaction(name: str) -> None:
+    before, after = _last("procedure", name).split("set xact_abort on;")
+
+    assert "exec changefeed.check_" in before or "throw" in before
+    assert "exec changefeed.check_session" not in after
+
+
+def test_sweeps_lock_by_shard_as_a_shard_may_move_to_another_group() -> None:
+    sweep = _last("procedure", "changefeed.sweep_shard")
+
+    assert "@resource nvarchar(255) = concat('changefeed.sweep/', @feed_id, '/', @shard)" in sweep
+    assert sweep.index("sp_getapplock") < sweep.index("select last_change_sequence_number")
+
+
+def test_a_feed_that_is_dropped_leaves_no_list_of_a_backfill() -> None:
+    assert "drop table ', changefeed.object_name(N'backfill:', @table)" in _last(
+        "procedure", "changefeed.drop_feed"
+    )
+
+
 def test_every_error_is_documented_and_raised_with_its_number_in_its_message() -> None:
     documented = set(re.findall(r"--   (771\d\d)  ", _TEXT))
     code = _code(_TEXT)

@@ -155,6 +155,22 @@ def test_an_open_transaction_is_refused_and_stays_open(changes: Changes) -> None
     assert changes.run("select @@trancount") == [(1,)]
 
 
+@pytest.mark.parametrize("level", ["serializable", "repeatable read"])
+def test_a_sweep_does_not_wait_for_an_open_writer_of_any_isolation_level(
+    changes: Changes, database: Database, level: str
+) -> None:
+    changes.insert()
+    writer = database.session()
+    changes.run(f"set transaction isolation level {level}; begin transaction", session=writer)
+    changes.insert(session=writer)
+    try:
+        began = time.monotonic()
+        assert changes.sweep()[0] == 1
+        assert time.monotonic() - began < 5
+    finally:
+        changes.run("rollback transaction; set transaction isolation level read committed", session=writer)
+
+
 @contextmanager
 def _cached_sequence(session: Session) -> Iterator[None]:
     def create(cache: str) -> None:

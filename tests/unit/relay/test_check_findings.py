@@ -279,7 +279,11 @@ NAMESPACE = "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;Share
             "Endpoint=sb://m.example.net;SharedAccessKeyName=k;SharedAccessKey=YQ==",
         ),
         (NAMESPACE, "m.example.net", "Endpoint=sb://m.example.net;SharedAccessKeyName=k;SharedAccessKey=YQ=="),
-        (NAMESPACE, "Endpoint=sb://x;whatever", "Endpoint=sb://x;whatever"),
+        (
+            NAMESPACE,
+            "Endpoint=sb://x;SharedAccessKeyName=other;SharedAccessKey=YQ==",
+            "Endpoint=sb://x;SharedAccessKeyName=other;SharedAccessKey=YQ==",
+        ),
     ],
 )
 def test_the_management_endpoint_is_where_the_option_says_with_the_settings_credentials(

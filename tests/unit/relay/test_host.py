@@ -47,7 +47,7 @@ def test_the_projects_own_leaves_room_for_an_attempt() -> None:
     from relay.settings import ATTEMPT_MARGIN_S, Settings
 
     connections = {
-        "COSMOS": "AccountEndpoint=https://a/;AccountKey=k;",
+        "COSMOS": "AccountEndpoint=https://a/;AccountKey=YQ==;",
         "SERVICEBUS": "Endpoint=sb://n;SharedAccessKeyName=k;SharedAccessKey=k",
     }
     timeout_s = function_timeout_s(ROOT, {})

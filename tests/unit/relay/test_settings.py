@@ -227,10 +227,10 @@ def test_a_connection_string_is_missing_only_what_it_lacks() -> None:
     assert problems_of({"COSMOS": COSMOS, "SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=;Shared=x"}) == [
         "SERVICEBUS is no connection string: it lacks SharedAccessKeyName and SharedAccessKey"
     ]
-    spaced = SERVICEBUS.replace(";", " ; ")
-    assert (
-        Settings.from_environment({"COSMOS": COSMOS, "SERVICEBUS": spaced}).servicebus.connection_string == spaced
-    )
+    # The SDKs take the spaces for a part of a name.
+    assert problems_of({"COSMOS": COSMOS, "SERVICEBUS": SERVICEBUS.replace(";", " ; ")}) == [
+        "SERVICEBUS is no connection string: it has a space, a character that is not ASCII, or a part without ="
+    ]
 
 
 @pytest.mark.parametrize(

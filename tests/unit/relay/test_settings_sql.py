@@ -76,22 +76,52 @@ def test_a_feed_is_named_with_its_schema(feed: str) -> None:
     assert problem == f"SQL_FEED is {feed!r}: set it to the event table as schema.Table"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "remedy"),
-    [
-        ("SQL_SHARDS", "0", "set a whole number from 1 to 1024"),
-        ("SQL_SHARDS", "1025", "set a whole number from 1 to 1024"),
-        ("SQL_CLAIM_S", "1", "set a number of seconds from 2 to 300"),
-        ("SQL_CLAIM_S", "301", "set a number of seconds from 2 to 300"),
-        ("SQL__credential", "clientsecret", "set 'managedidentity'"),
-        ("SQL_SHARD", "2", "did you mean SQL_SHARDS?"),
-    ],
-)
-def test_values_out_of_bounds_and_misspelt_names_are_refused(name: str, value: str, remedy: str) -> None:
+_BOUNDS = [
+    ("SQL_SHARDS", "1", "1024", "a whole number"),
+    ("SQL_CLAIM_S", "2", "300", "a number of seconds"),
+    ("SQL_MAX_BYTES", "1048576", "1099511627776", "a whole number"),
+]
+
+
+@pytest.mark.parametrize(("name", "least", "most", "what"), _BOUNDS)
+def test_the_bounds_of_a_setting_are_accepted(name: str, least: str, most: str, what: str) -> None:
+    attribute = name.lower().removeprefix("sql_")
+
+    for value in (least, most):
+        assert getattr(read(SQL=POSTGRES, **{name: value}).sql, attribute) == float(value)
+
+
+@pytest.mark.parametrize(("name", "least", "most", "what"), _BOUNDS)
+def test_values_out_of_bounds_are_refused(name: str, least: str, most: str, what: str) -> None:
+    for value in (str(int(least) - 1), str(int(most) + 1), "-1", "nan", "inf", "many", "0x10", "1e999"):
+        (problem,) = problems(SQL=POSTGRES, **{name: value})
+
+        assert problem == f"{name} is {value!r}: set {what} from {least} to {most}"
+
+
+@pytest.mark.parametrize("value", ["2.5", "1.0", "1e3"])
+@pytest.mark.parametrize("name", ["SQL_SHARDS", "SQL_MAX_BYTES"])
+def test_what_is_counted_is_a_whole_number(name: str, value: str) -> None:
     (problem,) = problems(SQL=POSTGRES, **{name: value})
 
-    assert name in problem
-    assert remedy in problem
+    assert problem.startswith(f"{name} is {value!r}: set a whole number from ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        (
+            "SQL__credential",
+            "clientsecret",
+            "SQL__credential is 'clientsecret': set 'managedidentity', or leave it out",
+        ),
+        ("SQL_SHARD", "2", "SQL_SHARD is not a setting: did you mean SQL_SHARDS?"),
+        ("SQL_MAX_BYTE", "2", "SQL_MAX_BYTE is not a setting: did you mean SQL_MAX_BYTES?"),
+        ("SQL_CLAIMS_S", "2", "SQL_CLAIMS_S is not a setting: did you mean SQL_CLAIM_S?"),
+    ],
+)
+def test_misspelt_names_and_other_credentials_are_refused(name: str, value: str, problem: str) -> None:
+    assert problems(SQL=POSTGRES, **{name: value}) == [problem]
 
 
 def test_no_representation_shows_the_connection_string() -> None:

@@ -119,6 +119,17 @@ def test_identifiers_of_other_types_become_text(value: object, text: str) -> Non
     assert document_of(Entry(ULID, None, {"id": value}), 0, "domainEvent")["id"] == text
 
 
+@pytest.mark.parametrize(
+    ("value", "sequence"),
+    [(Decimal("7"), 7), (Decimal("7.0"), 7), (Decimal("7.5"), None), (Decimal("NaN"), None), ("7", None)],
+)
+def test_a_sequence_may_be_a_column_of_decimals(value: object, sequence: int | None) -> None:
+    event = event_of(entry(sequence=value), 0, "domainEvent")
+
+    assert isinstance(event, Event)
+    assert event.sequence == sequence
+
+
 @pytest.mark.parametrize("data", [{"action": "Made"}, '{"action": "Made"}'])
 def test_data_may_come_as_text_or_as_an_object(data: object) -> None:
     assert document_of(entry(data=data), 0, "domainEvent")["data"] == {"action": "Made"}

@@ -1,0 +1,186 @@
+"""Secrets in malformed settings: an error that names the setting, and the secret nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import traceback
+from base64 import b64encode
+from contextlib import suppress
+from subprocess import run as run_process
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.cosmos.client import cosmos_client
+from relay.errors import SettingsError, UsageError
+from relay.servicebus.administration import administration_connection
+from relay.servicebus.client import servicebus_administration_client, servicebus_client
+from relay.settings import Connection, Settings
+
+SECRET = "hidden"
+KEY = b64encode(SECRET.encode() * 4).decode()
+COSMOS = f"AccountEndpoint=https://127.0.0.1:1/;AccountKey={KEY}"
+SERVICEBUS = f"Endpoint=sb://127.0.0.1:1/;SharedAccessKeyName=k;SharedAccessKey={SECRET}"
+
+_ENDPOINTS = [
+    f"https://relay:{SECRET}@a.documents.azure.com:443/",
+    f"https://{SECRET}@a.documents.azure.com",
+    f"https://a.documents.azure.com/?key={SECRET}",
+    f"https://a.documents.azure.com/#{SECRET}",
+    f"https://a.documents.azure.com:{SECRET}/",
+    f"https://[{SECRET}/",
+    f"https:///{SECRET}",
+    f"//{SECRET}",
+    SECRET,
+]
+_MALFORMED = [
+    *(("COSMOS", f"AccountEndpoint={endpoint};AccountKey={KEY}") for endpoint in _ENDPOINTS),
+    ("COSMOS", f"AccountEndpoint=https://a/;AccountKey={SECRET}"),
+    ("COSMOS", f"AccountEndpoint=https://a/;AccountKey=!{KEY}"),
+    ("COSMOS", f"AccountEndpoint=https://a/;AccountKey={SECRET}é"),
+    ("COSMOS", f"AccountEndpoint=https://a/;AccountKey={KEY};{SECRET}"),
+    ("COSMOS", f"AccountEndpoint=https://a/;;AccountKey={KEY}"),
+    ("COSMOS", f"AccountEndpoint =https://a/;AccountKey={KEY}"),
+    ("COSMOS", f"AccountEndpoint=https://a/;accountkey={KEY}"),
+    ("COSMOS", f"AccountEndpoint=https://a/;AccountKey= {KEY}"),
+    ("COSMOS", f"AccountEndpoint=https://a/{SECRET}\r\nX: y;AccountKey={KEY}"),
+    ("COSMOS", SECRET),
+    ("COSMOS", f"{SECRET}=;AccountKey={SECRET}"),
+    *(
+        ("SERVICEBUS", f"Endpoint={endpoint};SharedAccessKeyName=k;SharedAccessKey={SECRET}")
+        for endpoint in _ENDPOINTS
+    ),
+    ("SERVICEBUS", f"Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey={SECRET};{SECRET}"),
+    ("SERVICEBUS", f"Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey={SECRET}\udcff"),
+    ("SERVICEBUS", f"Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey={SECRET} {SECRET}"),
+    ("SERVICEBUS", f"Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=k;SharedAccessSignature={SECRET}"),
+    ("SERVICEBUS", f"Endpoint=sb://n/;SharedAccessSignature={SECRET}"),
+    ("SERVICEBUS", SECRET),
+    ("SQL", f"postgresql://relay:{SECRET}@{SECRET}@h/d"),
+    ("SQL", f"postgresql://relay:{SECRET}%zz@h/d"),
+    ("SQL", f"Server=s;PWD={SECRET}"),
+    ("SQL", SECRET),
+    ("COSMOS__accountEndpoint", f"https://relay:{SECRET}@a.documents.azure.com"),
+    ("COSMOS__accountEndpoint", COSMOS),
+    ("SERVICEBUS__fullyQualifiedNamespace", f"relay:{SECRET}@n.servicebus.windows.net"),
+    ("SERVICEBUS__fullyQualifiedNamespace", SERVICEBUS),
+]
+
+
+def environment_with(name: str, value: str) -> dict[str, str]:
+    """Settings of which only this one is malformed."""
+    sound = {"COSMOS": COSMOS, "SERVICEBUS": SERVICEBUS}
+    sound.pop(name.partition("__")[0], None)
+    return {**sound, name: value}
+
+
+@pytest.mark.parametrize(("name", "value"), _MALFORMED)
+def test_a_malformed_value_is_an_error_that_names_the_setting_and_not_the_value(
+    name: str, value: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level(0), pytest.raises(SettingsError) as refused:
+        Settings.from_environment(environment_with(name, value))
+
+    (problem,) = refused.value.problems
+    assert problem.startswith(f"{name} is no ")
+    shown = "".join(traceback.format_exception(refused.value)) + caplog.text + "".join(capsys.readouterr())
+    assert SECRET not in shown
+    assert KEY not in shown
+
+
+@given(
+    value=st.text(st.sampled_from("aZ0/+=:;@#?[]% é\0\udcff.-"), max_size=30),
+    part=st.sampled_from(["https://127.0.0.1:1/", KEY, SECRET, "k"]),
+)
+@settings(max_examples=25)
+def test_what_is_accepted_the_clients_take(value: str, part: str) -> None:
+    for cosmos, servicebus in (
+        (f"{COSMOS}{value}", SERVICEBUS),
+        (COSMOS.replace(part, value), SERVICEBUS),
+        (COSMOS, f"{SERVICEBUS}{value}"),
+        (COSMOS, SERVICEBUS.replace(part, value)),
+    ):
+        with suppress(SettingsError):
+            accepted = Settings.from_environment({"COSMOS": cosmos, "SERVICEBUS": servicebus})
+            cosmos_client(accepted.cosmos)
+            servicebus_client(accepted.servicebus)
+            servicebus_administration_client(accepted.servicebus)
+
+
+async def test_sound_values_are_in_no_record_of_the_sdks(caplog: pytest.LogCaptureFixture) -> None:
+    sound = Settings.from_environment({"COSMOS": COSMOS, "SERVICEBUS": SERVICEBUS})
+
+    with caplog.at_level(logging.DEBUG):
+        with suppress(Exception):
+            async with asyncio.timeout(2), cosmos_client(sound.cosmos) as cosmos:
+                await cosmos.get_database_client("d").read()
+        with suppress(Exception):
+            async with (
+                asyncio.timeout(2),
+                servicebus_client(sound.servicebus, retry_total=0) as client,
+                client.get_topic_sender("t"),
+            ):
+                pass
+        with suppress(Exception):
+            async with asyncio.timeout(2), servicebus_administration_client(sound.servicebus) as administration:
+                await administration.get_topic("t")
+
+    assert "127.0.0.1" in caplog.text
+    assert SECRET not in caplog.text
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"Endpoint=sb://relay:{SECRET}@n/;SharedAccessKeyName=k;SharedAccessKey={SECRET}",
+        f"Endpoint=sb://n/;SharedAccessKey={SECRET}",
+        f"http://relay:{SECRET}@127.0.0.1:5300",
+        f"http://127.0.0.1:{SECRET}",
+    ],
+)
+def test_a_malformed_address_of_the_management_endpoint_is_not_shown(address: str) -> None:
+    with pytest.raises(UsageError, match="--servicebus-admin") as refused:
+        administration_connection(Connection(connection_string=SERVICEBUS), address)
+
+    assert SECRET not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("COSMOS", f"AccountEndpoint=https://relay:{SECRET}@127.0.0.1:1/;AccountKey={KEY}"),
+        ("SQL", f"postgresql://relay:{SECRET} {SECRET}@127.0.0.1:1/d"),
+        ("APPLICATIONINSIGHTS_CONNECTION_STRING", f"InstrumentationKey={SECRET}"),
+    ],
+)
+def test_a_process_that_does_not_start_names_the_setting_on_standard_error(name: str, value: str) -> None:
+    environment = {
+        **{
+            given: text
+            for given, text in os.environ.items()
+            if not given.startswith(("COSMOS", "SQL", "APPLICATION"))
+        },
+        "SERVICEBUS": SERVICEBUS,
+        "SQL": "postgresql://127.0.0.1:1/d",
+        name: value,
+    }
+
+    ended = run_process(
+        [sys.executable, "-m", "relay", "run"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode != 0
+    assert f"{name} is no " in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert SECRET not in ended.stderr + ended.stdout
+    assert KEY not in ended.stderr + ended.stdout
