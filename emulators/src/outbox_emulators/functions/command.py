@@ -1,4 +1,4 @@
-"""`outbox-emulators functions`: a function app's host in the foreground, for its Cosmos DB triggers."""
+"""`outbox-emulators functions`: a function app's host in the foreground."""
 
 from __future__ import annotations
 
@@ -53,6 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time limit of an invocation; functionTimeout of host.json by default",
     )
     parser.add_argument(
+        "--storage",
+        type=Path,
+        metavar="DIR",
+        help="folder in place of the account of AzureWebJobsStorage: hosts that share it run each timer once",
+    )
+    parser.add_argument(
+        "--lock-ms",
+        type=positive,
+        metavar="MS",
+        help="time after which a timer's lock expires, and between attempts to take it; host.json's by default",
+    )
+    parser.add_argument(
         "--edges",
         type=_seed,
         default=DEFAULT_SEED,
@@ -89,6 +101,8 @@ async def run(arguments: argparse.Namespace) -> int:
             lease_renew_ms=arguments.lease_renew_ms,
             lease_expiration_ms=arguments.lease_expiration_ms,
             function_timeout_ms=arguments.function_timeout_ms,
+            lock_ms=arguments.lock_ms,
+            storage=arguments.storage,
             shutdown_timeout_s=arguments.shutdown_timeout_s,
             edges=Edges(arguments.edges, arguments.edges_journal),
             separate_worker=True,

@@ -174,7 +174,7 @@ class _Child:
             raise WorkerDied("WorkerProcessExitException: the worker has ended")
         call = next(self._calls)
         outcome = self._pending[call] = asyncio.get_running_loop().create_future()
-        frames.write(self._writer, frames.invocation_header(call, invocation), invocation.documents)
+        frames.write(self._writer, frames.invocation_header(call, invocation), invocation.value)
         try:
             async with asyncio.timeout(timeout_s):
                 await outcome
