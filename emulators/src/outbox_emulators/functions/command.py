@@ -14,6 +14,7 @@ from outbox_emulators.functions.edges import DEFAULT_SEED, Edges
 from outbox_emulators.functions.environment import read_env_file
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.host import DEFAULT_SHUTDOWN_TIMEOUT_S, Host
+from outbox_emulators.functions.worker.process import ORPHAN_LIMIT_S
 
 DEFAULT_PORT = 7071
 
@@ -77,6 +78,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="append a line to this file for each such behaviour; the file survives a host that is killed",
     )
+    parser.add_argument(
+        "--exported-log",
+        type=Path,
+        metavar="FILE",
+        help="stay up without functions where the app cannot be indexed, as in Azure; this file has the reason",
+    )
+    parser.add_argument(
+        "--worker-times-out",
+        action="store_true",
+        help="start as a host whose worker has not initialised within 10 s: without functions",
+    )
+    parser.add_argument(
+        "--orphan-limit-s",
+        type=float,
+        default=ORPHAN_LIMIT_S,
+        metavar="S",
+        help="how long a worker may outlive a killed host to finish its invocations",
+    )
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input too")
     parser.add_argument(
         "--shutdown-timeout-s",
@@ -103,6 +122,9 @@ async def run(arguments: argparse.Namespace) -> int:
             function_timeout_ms=arguments.function_timeout_ms,
             lock_ms=arguments.lock_ms,
             storage=arguments.storage,
+            exported_log=arguments.exported_log,
+            worker_times_out=arguments.worker_times_out,
+            orphan_limit_s=arguments.orphan_limit_s,
             shutdown_timeout_s=arguments.shutdown_timeout_s,
             edges=Edges(arguments.edges, arguments.edges_journal),
             separate_worker=True,

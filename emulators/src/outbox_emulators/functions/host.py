@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from pathlib import Path
@@ -32,9 +32,15 @@ from outbox_emulators.functions.timer import KEY, TimerListener, TimerTrigger
 from outbox_emulators.functions.trigger import CosmosTrigger, LeaseOverrides
 from outbox_emulators.functions.worker.inprocess import InProcessWorker
 from outbox_emulators.functions.worker.interface import IndexedFunction, Worker
-from outbox_emulators.functions.worker.process import ProcessWorker
+from outbox_emulators.functions.worker.process import ORPHAN_LIMIT_S, ProcessWorker
 
 DEFAULT_SHUTDOWN_TIMEOUT_S = 10.0
+_NO_FUNCTIONS = (
+    "No job functions found. Try making your job classes and methods public. If you're using binding extensions "
+    "(e.g. Azure Storage, ServiceBus, Timers, etc.) make sure you've called the registration method for the "
+    "extension(s) in your startup code (e.g. builder.AddAzureStorage(), builder.AddServiceBus(), "
+    "builder.AddTimers(), etc.)."
+)
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +57,10 @@ class Host:
 
     `storage` is a folder in place of the account of AzureWebJobsStorage: hosts that share it run each timer once.
     Without one a host runs its timers whatever others do, and those whose status is to be stored cannot start.
+
+    With an `exported_log` an app that cannot be indexed does not end the host: as the real one, it stays up with
+    no functions, and only that file has the reason. `worker_times_out` is the same for a worker that has not
+    initialised within 10 s. A worker outlives a killed host for `orphan_limit_s` at most.
     """
 
     def __init__(
@@ -65,6 +75,9 @@ class Host:
         function_timeout_ms: int | None = None,
         lock_ms: int | None = None,
         storage: Path | None = None,
+        exported_log: Path | None = None,
+        worker_times_out: bool = False,
+        orphan_limit_s: float = ORPHAN_LIMIT_S,
         shutdown_timeout_s: float = DEFAULT_SHUTDOWN_TIMEOUT_S,
         edges: Edges | None = None,
         separate_worker: bool = False,
@@ -76,6 +89,9 @@ class Host:
         self._function_timeout_ms = function_timeout_ms
         self._lock_ms = lock_ms
         self._storage_folder = storage
+        self._exported_log = exported_log
+        self._worker_times_out = worker_times_out
+        self._orphan_limit_s = orphan_limit_s
         self._shutdown_timeout_s = shutdown_timeout_s
         self.crash = Crash(
             {
@@ -145,7 +161,10 @@ class Host:
         environment = self._stack.enter_context(applied(self._settings, defaults=defaults))
         settings = Settings(environment)
         self._worker = worker = self._make_worker(environment)
-        functions = await worker.start()
+        functions = await self._indexed(worker)
+        logger.info("%d functions loaded", len(functions))
+        if not functions:
+            logger.warning(_NO_FUNCTIONS)
         triggers = [
             TimerTrigger.from_binding(function.name, function.trigger, settings)
             if function.trigger["type"] == TIMER_TRIGGER
@@ -164,10 +183,33 @@ class Host:
             self._listeners.append(listener)
             if await listener.start():
                 logger.info("Function %s listens to %s", function.name, source)
+        logger.info("Job host started")
+
+    async def _indexed(self, worker: Worker) -> Sequence[IndexedFunction]:
+        if self._worker_times_out:
+            self._export(
+                "Initializing worker process failed\nSystem.TimeoutException: The operation has timed out."
+            )
+            self._export("Skipping worker channel restart for errored worker runtime: 'python'")
+            return ()
+        try:
+            return await worker.start()
+        except HostError as error:
+            if self._exported_log is None:
+                raise
+            self._export(f"Worker failed to index functions\n{error}")
+            return ()
+
+    def _export(self, text: str) -> None:
+        """Log what the real host's console does not show."""
+        if self._exported_log is not None:
+            with self._exported_log.open("a") as file:
+                file.write(f"{text}\n")
 
     def _make_worker(self, environment: Mapping[str, str]) -> Worker:
         if self._separate_worker:
-            return ProcessWorker(self._app_directory, environment, self.edges)
+            limit_s = self._orphan_limit_s
+            return ProcessWorker(self._app_directory, environment, self.edges, orphan_limit_s=limit_s)
         return InProcessWorker(self._app_directory)
 
     def _kill_worker(self) -> None:
