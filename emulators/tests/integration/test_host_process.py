@@ -6,9 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from azure.cosmos.aio import ContainerProxy
 
 from emulators.tests.integration.apps import WITHIN_S, Recorder, eventually, write_app
 from emulators.tests.integration.conftest import HostFactory
+from emulators.tests.integration.processes import Process, Start, run
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.functions.host import Host
@@ -53,44 +51,18 @@ def write(what, documents):
         file.write(f"{os.environ['WHO']}{what} {' '.join(document['id'] for document in documents)}\\n")
 """
 
-Process = asyncio.subprocess.Process
-Start = Callable[..., Awaitable[tuple[Process, dict[str, Any]]]]
-
 
 @pytest.fixture
-async def start(tmp_path: Path, server: CosmosServer) -> AsyncIterator[Start]:
-    """Starts hosts, and returns each with the details of its READY line; kills those that the test leaves."""
-    processes: list[Process] = []
+def start(tmp_path: Path, server: CosmosServer, started: Start) -> Start:
+    """Starts hosts of one app, which writes what `who` received, as `started` does."""
     app = write_app(tmp_path / "app", script=_SCRIPT)
 
     async def start_one(who: str, *options: str) -> tuple[Process, dict[str, Any]]:
         env_file = tmp_path / f"{who}.env"
         env_file.write_text(f"COSMOS='{server.connection_string}'\nWHO={who}\nOUT='{tmp_path / 'out.txt'}'\n")
-        process = await run("--app", str(app), "--env-file", str(env_file), *options)
-        processes.append(process)
-        assert process.stdout is not None
-        async with asyncio.timeout(WITHIN_S):
-            line = (await process.stdout.readline()).decode()
-        return process, json.loads(line.removeprefix("READY "))
+        return await started("--app", str(app), "--env-file", str(env_file), *options)
 
-    yield start_one
-    for process in processes:
-        with suppress(ProcessLookupError):  # nothing is left, not even a worker without its host
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.communicate()
-
-
-async def run(*arguments: str, **environment: str) -> Process:
-    timings = ["--lease-acquire-ms", "100", "--lease-renew-ms", "200", "--lease-expiration-ms", "600"]
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "outbox_emulators", "functions", "--port", "0", *timings, *arguments),
-        env={**os.environ, **environment},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
+    return start_one
 
 
 def _lines(out: Path) -> list[str]:

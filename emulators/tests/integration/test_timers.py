@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import aiohttp
 import pytest
 
 from emulators.tests.integration.apps import WITHIN_S, eventually, write_app
-from emulators.tests.integration.test_host_process import Process, run
+from emulators.tests.integration.processes import Process, Start
 
 _SCRIPT = """\
 import os
@@ -37,37 +35,24 @@ def tick(timer: func.TimerRequest, context: func.Context) -> None:
         time.sleep(0.01)
 """
 
-Start = Callable[..., Awaitable[tuple[Process, dict[str, Any]]]]
-
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts hosts that share a storage, and kills those that the test leaves."""
-    processes: list[Process] = []
+def start(tmp_path: Path, started: Start) -> Start:
+    """Starts hosts that share a storage, with the schedule `every` and further arguments of the trigger."""
 
     async def start_one(
-        who: str, every: str = "* * * * * *", *, trigger: str = "use_monitor=True", **options: str
-    ) -> Any:
-        app = write_app(tmp_path / "app", script=_SCRIPT.format(options=trigger))
-        process = await run(
-            *("--app", str(app), "--storage", str(tmp_path / "storage"), "--shutdown-timeout-s", "2"),
-            *(text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)),
+        who: str, every: str = "* * * * * *", *, trigger: str = "use_monitor=True", lock_ms: int = 1_000
+    ) -> tuple[Process, dict[str, Any]]:
+        return await started(
+            *("--app", str(write_app(tmp_path / "app", script=_SCRIPT.format(options=trigger)))),
+            *("--storage", str(tmp_path / "storage"), "--lock-ms", str(lock_ms), "--shutdown-timeout-s", "2"),
             WHO=who,
             OUT=str(tmp_path / "out.txt"),
             EVERY=every,
             TZ="UTC",
         )
-        processes.append(process)
-        assert process.stdout is not None
-        async with asyncio.timeout(WITHIN_S):
-            line = (await process.stdout.readline()).decode()
-        return process, json.loads(line.removeprefix("READY "))
 
-    yield start_one
-    for process in processes:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.communicate()
+    return start_one
 
 
 def ticks(folder: Path, who: str) -> list[str]:
@@ -89,8 +74,8 @@ async def status(ready: dict[str, Any]) -> dict[str, Any]:
 async def test_one_of_two_hosts_runs_the_timer_and_the_other_takes_it_over_from_a_killed_one(
     tmp_path: Path, start: Start
 ) -> None:
-    first, _ = await start("first", lock_ms="1000")
-    _, ready = await start("second", lock_ms="1000")
+    first, _ = await start("first", lock_ms=1_000)
+    _, ready = await start("second", lock_ms=1_000)
     await eventually(lambda: len(ticks(tmp_path, "first")) >= 2)
     assert ticks(tmp_path, "second") == []
     assert (await status(ready))["leases"] == []
@@ -102,13 +87,13 @@ async def test_one_of_two_hosts_runs_the_timer_and_the_other_takes_it_over_from_
 
 
 async def test_a_host_that_stops_hands_the_timer_over_at_once(tmp_path: Path, start: Start) -> None:
-    first, _ = await start("first", lock_ms="60000")
+    first, _ = await start("first", lock_ms=60_000)
     await eventually(lambda: bool(ticks(tmp_path, "first")))
 
     first.terminate()
     async with asyncio.timeout(WITHIN_S):
         assert await first.wait() == 0
-    _, ready = await start("second", lock_ms="60000")
+    _, ready = await start("second", lock_ms=60_000)
 
     await eventually(lambda: bool(ticks(tmp_path, "second")))
     assert (await status(ready))["leases"] == ["timer"]
