@@ -25,8 +25,9 @@ FUZZ_EXAMPLES ?= 100000
 MUTANTS ?=
 FULL ?=
 BENCH ?=
+SUITE ?=
 
-.PHONY: help setup demo chaos fuzz mutants soak bench up down test coverage emulators-check infra-check lint types worker-test languages clean
+.PHONY: help setup demo chaos fuzz mutants soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -88,6 +89,9 @@ types: setup ## mypy: strict for relay/, outbox/, inbox/ and changefeed/
 
 worker-test: ## Run the app on the platform's own worker (Python 3.13)
 	@bash tests/worker/run.sh
+
+sdk-suites: setup ## Microsoft's own tests of the SDKs against the emulators, an hour: SUITE=cosmos or servicebus
+	@for suite in $(or $(SUITE),cosmos servicebus); do $(PY) -m emulators.tests.sdk_suites $$suite || exit; done
 
 languages: ## Install the npm packages that the tests of other languages use, if npm is there
 	@command -v npm >/dev/null || { echo "npm is not installed: tests that need it are skipped" >&2; exit 0; }; \

@@ -137,7 +137,7 @@ class CosmosSide:
                     await asyncio.sleep(_POLL_EVERY_S)
 
     async def _outage(self, fault: Fault) -> None:
-        """Answer with 503 until a host gives up a lease; the SDK retries for 1.6 s before it does."""
+        """Answer with 503 until a host gives up a lease, after one failed read, or can neither give it up."""
         edge, content = _OUTAGES[fault.kind]
         identifier = (await self._admin.post(self._stack.outbox, "faults", content))["id"]
         try:

@@ -61,6 +61,27 @@ async def test_it_indexes_calls_fails_and_times_out_as_every_worker_does(
     assert "Function name: relay, Function Type: async" in capfd.readouterr().err
 
 
+async def test_a_timer_gets_its_argument_from_the_library(
+    worker: ProcessWorker, app: Path, tmp_path: Path
+) -> None:
+    (app / "function_app.py").write_text(
+        "import pathlib\n"
+        "import azure.functions as func\n"
+        "from beside import OUT\n"
+        "app = func.FunctionApp()\n"
+        '@app.timer_trigger(schedule="0 * * * * *", arg_name="timer")\n'
+        "def tick(timer: func.TimerRequest) -> None:\n"
+        "    pathlib.Path(OUT).write_text(f'{timer.past_due} {timer.schedule}')\n"
+    )
+    (tick,) = await worker.start()
+    assert tick.trigger["schedule"] == "0 * * * * *"
+
+    value = '{"Schedule": {"AdjustForDST": true}, "ScheduleStatus": null, "IsPastDue": true}'
+    await worker.invoke(Invocation("tick", "i", value), timeout_s=None)
+
+    assert (tmp_path / "out").read_text() == "True {'AdjustForDST': True}"
+
+
 async def test_an_app_that_cannot_be_loaded_is_refused_with_the_librarys_reason(
     worker: ProcessWorker, app: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import aiohttp
 import pytest
@@ -170,7 +171,7 @@ async def test_a_client_in_direct_mode_is_told_to_use_gateway_mode(raw: RawClien
 
 
 @pytest.mark.usefixtures("container")
-@pytest.mark.parametrize("version", ["latest", "2020-13-01", "2020-07"])
+@pytest.mark.parametrize("version", ["latest", "2020-13-01", "2020-07", "2015-01-01"])
 async def test_a_version_of_the_api_that_cannot_be_is_refused(raw: RawClient, version: str) -> None:
     answer = await raw.send("GET", "/dbs/outbox", headers={"x-ms-version": version})
 
@@ -197,3 +198,81 @@ async def test_what_newer_clients_may_ask_for_is_refused_by_its_name(
 
     assert answer.status == 400
     assert named in answer.body["message"]
+
+
+# As HeadersValidationTests.cs of azure-cosmos-dotnet-v3 expects of the service.
+@pytest.mark.usefixtures("container")
+@pytest.mark.parametrize(
+    ("name", "valid", "invalid"),
+    [
+        ("x-ms-indexing-directive", "Exclude", '"Invalid Value"'),
+        ("x-ms-documentdb-query-enable-scan", "true", "Not a boolean"),
+        ("x-ms-documentdb-query-enable-low-precision-order-by", "true", "Not a boolean"),
+        ("x-ms-documentdb-query-emit-traces", "False", "Not a boolean"),
+        ("x-ms-documentdb-content-serialization-format", "JsonText", "Not a valid value"),
+        ("x-ms-documentdb-content-serialization-format", "JsonText", "CosmosBinary"),
+        ("x-ms-max-item-count", "20", '"Invalid header type"'),
+        ("x-ms-max-item-count", "20", "-2"),
+        ("x-ms-max-item-count", "20", "9223372036854775807"),
+    ],
+)
+async def test_a_header_with_a_value_that_it_cannot_have_is_refused(
+    raw: RawClient, name: str, valid: str, invalid: str
+) -> None:
+    assert (await raw.send("GET", "/dbs", headers={name: valid})).status == 200
+
+    answer = await raw.send("GET", "/dbs", headers={name: invalid})
+
+    assert answer.status == 400
+    assert name in answer.body["message"]
+
+
+@pytest.mark.parametrize("formats", ["CosmosBinary", "JsonText, CosmosBinary", "Json,Text", ",,"])
+async def test_a_client_that_could_read_binary_json_is_answered_in_text(
+    container: ContainerProxy, raw: RawClient, formats: str
+) -> None:
+    await container.create_item({"id": "1", "pk": "a"})
+
+    answer = await raw.send(
+        "GET",
+        f"{DOCS}/1",
+        headers={
+            "x-ms-documentdb-partitionkey": '["a"]',
+            "x-ms-cosmos-supported-serialization-formats": formats,
+        },
+    )
+
+    assert (answer.status, answer.body["id"]) == (200, "1")
+
+
+async def test_the_texts_of_404_and_412_are_the_services(container: ContainerProxy, raw: RawClient) -> None:
+    await container.create_item({"id": "1", "pk": "a"})
+    key = {"x-ms-documentdb-partitionkey": '["a"]'}
+
+    missing = await raw.send("GET", f"{DOCS}/2", headers=key)
+    stale = await raw.send("DELETE", f"{DOCS}/1", headers={**key, "if-match": "other"})
+
+    assert missing.body["message"].startswith(
+        'Message: {"Errors":["Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found"]}\r\n'
+        "ActivityId: "
+    )
+    assert missing.body["message"].endswith("Request URI: /dbs/outbox/colls/data/docs/2")
+    assert stale.body["message"].startswith(
+        'Message: {"Errors":["One of the specified pre-condition is not met. Learn more: '
+        'https://aka.ms/CosmosDB/sql/errors/precondition-failed"]}\r\n'
+    )
+
+
+async def test_what_a_container_may_hold_and_holds_is_in_the_headers(
+    container: ContainerProxy, raw: RawClient
+) -> None:
+    headers: list[Any] = []
+    await container.create_item(
+        {"id": "1", "pk": "a", "text": "x" * 3000}, response_hook=lambda got, _: headers.append(got)
+    )
+    read = await raw.send("GET", "/dbs/outbox/colls/data", headers={"x-ms-documentdb-populatequotainfo": "True"})
+
+    assert headers[0]["x-ms-resource-quota"] == read.headers["x-ms-resource-quota"]
+    assert "documentsCount=-1;" in read.headers["x-ms-resource-quota"]
+    assert read.headers["x-ms-resource-usage"].startswith("documentSize=0;documentsSize=2;documentsCount=1;")
+    assert "x-ms-resource-usage" in headers[0]

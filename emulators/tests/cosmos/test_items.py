@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from azure.core import MatchConditions
@@ -254,6 +254,24 @@ async def test_an_id_that_no_path_can_hold_is_stored_and_found_by_query_or_self_
     found = [item["id"] async for item in container.query_items("SELECT * FROM c", partition_key="a")]
 
     assert (by_name.status, by_link["id"], found) == (status, item_id, [item_id])
+
+
+@pytest.mark.parametrize("path", ["what?so", "what%3Fso", "a?b=%C3%A4", "a%3Fb=%C3%A4"])
+async def test_an_id_with_a_question_mark_is_found_escaped_or_not(
+    container: ContainerProxy, raw: RawClient, path: str
+) -> None:
+    """.NET's client does not escape it, and signs the whole id."""
+    item_id = unquote(path)
+    await container.execute_item_batch([("create", ({"id": item_id, "pk": "a"},))], "a")
+
+    answer = await raw.send(
+        "GET",
+        f"/dbs/outbox/colls/data/docs/{path}",
+        headers={"x-ms-documentdb-partitionkey": '["a"]'},
+        encoded=True,
+    )
+
+    assert (answer.status, answer.body["id"]) == (200, item_id)
 
 
 async def test_control_characters_within_strings_need_no_escape_and_come_back_escaped(

@@ -29,7 +29,7 @@ async def relay(documents: func.DocumentList, context) -> None: ...
 """
     (function,) = load_functions(_app(tmp_path, body))
     assert (function.name, function.is_async, function.takes_context) == ("publish", True, True)
-    assert (function.document_parameter, function.directory) == ("documents", str(tmp_path))
+    assert (function.parameter, function.directory) == ("documents", str(tmp_path))
     assert function.trigger["maxItemsPerInvocation"] == 5
     assert function.retry_policy is not None
     assert (function.retry_policy.max_retry_count, function.retry_policy.minimum_s) == (-1, 2.0)
@@ -61,22 +61,37 @@ def test_functions_with_other_triggers_are_named_and_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     body = f"""
-@app.timer_trigger(arg_name="timer", schedule="0 * * * * *")
-def tick(timer): ...
+@app.queue_trigger(arg_name="order", queue_name="orders", connection="Q")
+def take(order): ...
 
 @app.cosmos_db_trigger({_TRIGGER})
 def relay(documents): ...
 """
     with caplog.at_level(logging.WARNING, "outbox_emulators.functions"):
         assert [function.name for function in load_functions(_app(tmp_path, body))] == ["relay"]
-    assert "Function tick is not run: this host has no timerTrigger" in caplog.text
+    assert "Function take is not run: this host has no queueTrigger" in caplog.text
+
+
+def test_a_function_with_a_timer_is_loaded(tmp_path: Path) -> None:
+    body = """
+@app.timer_trigger(arg_name="timer", schedule="0 * * * * *", run_on_startup=True, use_monitor=False)
+def tick(timer: func.TimerRequest) -> None: ...
+"""
+    (function,) = load_functions(_app(tmp_path, body))
+    assert (function.name, function.parameter, function.is_async) == ("tick", "timer", False)
+    assert function.trigger["schedule"] == "0 * * * * *"
+    assert (function.trigger["runOnStartup"], function.trigger["useMonitor"]) == (True, False)
 
 
 @pytest.mark.parametrize(
     ("body", "named"),
     [
         ("", "no function with a cosmosDBTrigger"),
-        ('@app.timer_trigger(arg_name="t", schedule="0 * * * * *")\ndef tick(t): ...\n', "no function with"),
+        ('@app.route(route="orders")\ndef orders(req: func.HttpRequest): ...\n', "no function with"),
+        (
+            '@app.timer_trigger(arg_name="t", schedule="0 * * * * *")\ndef tick(t: str): ...\n',
+            "write func.TimerRequest",
+        ),
         (f"@app.cosmos_db_trigger({_TRIGGER})\ndef relay(docs): ...\n", "binds 'documents'"),
         (f"@app.cosmos_db_trigger({_TRIGGER})\ndef relay(documents, extra): ...\n", "no binding gives it extra"),
         (f"@app.cosmos_db_trigger({_TRIGGER})\ndef relay(documents: int): ...\n", "annotated <class 'int'>"),

@@ -10,6 +10,7 @@ import pytest
 
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.host_json import HostConfiguration
+from outbox_emulators.functions.singleton import LockTimings
 from outbox_emulators.functions.timespan import parse_timespan
 
 
@@ -98,3 +99,18 @@ def test_broken_json_is_reported(tmp_path: Path) -> None:
 )
 def test_timespans_are_read_as_dotnet_reads_them(text: str, seconds: float) -> None:
     assert parse_timespan(text, name="x") == seconds
+
+
+def test_the_lock_of_a_timer_lasts_as_the_singleton_section_says(tmp_path: Path) -> None:
+    assert _read(tmp_path, {}).locks == LockTimings(60.0, 60.0)
+    section = {"listenerLockPeriod": "00:00:15", "listenerLockRecoveryPollingInterval": "00:02:00"}
+    assert _read(tmp_path, {"singleton": section}).locks == LockTimings(15.0, 120.0)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [{"listenerLockPeriod": "00:00:14"}, {"listenerLockPeriod": "00:01:01"}, {"listenerLockPeriod": "x"}],
+)
+def test_a_lock_that_a_blob_cannot_have_is_refused(tmp_path: Path, section: dict[str, str]) -> None:
+    with pytest.raises(HostError, match="listenerLockPeriod"):
+        _read(tmp_path, {"singleton": section})

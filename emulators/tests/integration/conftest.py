@@ -6,8 +6,13 @@ take seconds.
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +21,8 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.integration.apps import Recorder
+from emulators.tests.integration.apps import WITHIN_S, Recorder
+from emulators.tests.integration.processes import Process, Start, run
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.host import Host
@@ -60,6 +66,26 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder()
     monkeypatch.setitem(sys.modules, "recorder", recorder)
     return recorder
+
+
+@pytest.fixture
+async def started() -> AsyncIterator[Start]:
+    """Starts hosts as processes, each with the details of its READY line; kills those that are left."""
+    processes: list[Process] = []
+
+    async def start(*arguments: str, **environment: str) -> tuple[Process, dict[str, Any]]:
+        process = await run(*arguments, **environment)
+        processes.append(process)
+        assert process.stdout is not None
+        async with asyncio.timeout(WITHIN_S):
+            line = (await process.stdout.readline()).decode()
+        return process, json.loads(line.removeprefix("READY "))
+
+    yield start
+    for process in processes:
+        with suppress(ProcessLookupError):  # nothing is left, not even a worker without its host
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.communicate()
 
 
 @pytest.fixture

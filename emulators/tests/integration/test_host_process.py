@@ -6,9 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from azure.cosmos.aio import ContainerProxy
 
 from emulators.tests.integration.apps import WITHIN_S, Recorder, eventually, write_app
 from emulators.tests.integration.conftest import HostFactory
+from emulators.tests.integration.processes import Process, Start, run
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.functions.host import Host
@@ -53,44 +51,18 @@ def write(what, documents):
         file.write(f"{os.environ['WHO']}{what} {' '.join(document['id'] for document in documents)}\\n")
 """
 
-Process = asyncio.subprocess.Process
-Start = Callable[..., Awaitable[tuple[Process, dict[str, Any]]]]
-
 
 @pytest.fixture
-async def start(tmp_path: Path, server: CosmosServer) -> AsyncIterator[Start]:
-    """Starts hosts, and returns each with the details of its READY line; kills those that the test leaves."""
-    processes: list[Process] = []
+def start(tmp_path: Path, server: CosmosServer, started: Start) -> Start:
+    """Starts hosts of one app, which writes what `who` received, as `started` does."""
     app = write_app(tmp_path / "app", script=_SCRIPT)
 
     async def start_one(who: str, *options: str) -> tuple[Process, dict[str, Any]]:
         env_file = tmp_path / f"{who}.env"
         env_file.write_text(f"COSMOS='{server.connection_string}'\nWHO={who}\nOUT='{tmp_path / 'out.txt'}'\n")
-        process = await run("--app", str(app), "--env-file", str(env_file), *options)
-        processes.append(process)
-        assert process.stdout is not None
-        async with asyncio.timeout(WITHIN_S):
-            line = (await process.stdout.readline()).decode()
-        return process, json.loads(line.removeprefix("READY "))
+        return await started("--app", str(app), "--env-file", str(env_file), *options)
 
-    yield start_one
-    for process in processes:
-        with suppress(ProcessLookupError):  # nothing is left, not even a worker without its host
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.communicate()
-
-
-async def run(*arguments: str, **environment: str) -> Process:
-    timings = ["--lease-acquire-ms", "100", "--lease-renew-ms", "200", "--lease-expiration-ms", "600"]
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "outbox_emulators", "functions", "--port", "0", *timings, *arguments),
-        env={**os.environ, **environment},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
+    return start_one
 
 
 def _lines(out: Path) -> list[str]:
@@ -225,6 +197,31 @@ async def test_a_worker_outlives_its_host_and_finishes_its_invocations_beside_th
 
 
 @pytest.mark.usefixtures("leases")
+async def test_a_worker_outlives_its_host_for_a_limited_time(
+    tmp_path: Path, data: ContainerProxy, start: Start
+) -> None:
+    journal = tmp_path / "edges"
+    killed, ready = await start("hangs", "--edges-journal", str(journal), "--orphan-limit-s", "0.1")
+    await data.create_item({"id": "1", "partitionKey": "a"})
+    await _written(tmp_path / "out.txt", "hangs 1")
+
+    await _crash(ready, kill="host")
+    await killed.wait()
+
+    await eventually(lambda: not _is_alive(killed.pid))
+    assert (read_journal(journal)["host-killed"], read_journal(journal)["worker-outlived-host"]) == (1, 0)
+
+
+def _is_alive(group: int) -> bool:
+    """Whether any process of the group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.usefixtures("leases")
 async def test_a_worker_that_is_killed_alone_costs_a_retry(
     tmp_path: Path, data: ContainerProxy, start: Start
 ) -> None:
@@ -276,3 +273,56 @@ async def test_what_keeps_an_app_from_running_is_one_line_and_exit_code_1(tmp_pa
         "functions: function relay: its trigger needs settings that are not set: "
         "NOT_SET_ANYWHERE (for databaseName)"
     )
+
+
+BROKEN = "raise RuntimeError('no setting of that name')\n"
+NOTHING_FOUND = ["0 functions loaded", "No job functions found.", "Job host started"]
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "exported"),
+    [
+        (BROKEN, (), ["Worker failed to index functions", "RuntimeError: no setting of that name"]),
+        (
+            _SCRIPT,
+            ("--worker-times-out",),
+            ["Initializing worker process failed", "Skipping worker channel restart for errored worker runtime"],
+        ),
+    ],
+    ids=["an app that cannot be indexed", "a worker that does not initialise in time"],
+)
+async def test_a_host_without_functions_stays_up_and_only_the_exported_log_says_why(
+    tmp_path: Path, script: str, options: tuple[str, ...], exported: list[str]
+) -> None:
+    app = write_app(tmp_path / "app", script=script)
+    process = await run(
+        *("--app", str(app), "--exported-log", str(tmp_path / "exported"), *options), COSMOS="", OUT="", WHO=""
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(WITHIN_S):
+        ready = json.loads((await process.stdout.readline()).decode().removeprefix("READY "))
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{ready['port']}") as http,
+        http.get("/admin/status") as response,
+    ):
+        assert (await response.json())["functions"] == []
+    process.terminate()
+    async with asyncio.timeout(WITHIN_S):
+        _, console = await process.communicate()
+
+    assert process.returncode == 0
+    assert [text for text in NOTHING_FOUND if text not in console.decode()] == []
+    assert [text for text in exported if text in console.decode()] == []
+    log = _lines(tmp_path / "exported")
+    assert [text for text in exported if not any(text in line for line in log)] == []
+
+
+async def test_an_app_that_cannot_be_indexed_ends_the_host_with_the_reason_where_nothing_is_exported(
+    tmp_path: Path,
+) -> None:
+    process = await run("--app", str(write_app(tmp_path / "app", script=BROKEN)))
+    async with asyncio.timeout(WITHIN_S):
+        _, console = await process.communicate()
+
+    assert process.returncode == 1
+    assert console.decode().splitlines()[-1].endswith("cannot be loaded: RuntimeError: no setting of that name")

@@ -270,7 +270,6 @@ async def test_what_is_set_on_creation_cannot_be_changed(management: Any, field:
         ({"forward_to": "no"}, ["SubCode=40400", "destination entity 'no' does not exist"]),
         ({"forward_dead_lettered_messages_to": "no"}, ["SubCode=40400", "destination entity 'no'"]),
         ({"forward_to": "events/Subscriptions/all"}, ["SubCode=40400", "events/Subscriptions/all"]),
-        ({"forward_to": "orders", "requires_session": True}, ["requires sessions"]),
         ({"status": "Renaming"}, ["Status", "Renaming"]),
         (
             {"authorization_rules": [AuthorizationRule(type="SharedAccessAuthorizationRule", key_name="k")]},

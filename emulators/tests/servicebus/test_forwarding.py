@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from azure.core.exceptions import HttpResponseError
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
@@ -159,13 +158,7 @@ async def test_a_forwarding_queue_cannot_be_peeked(server: ServiceBusServer, man
     assert "Cannot create a message browser" in await asyncio.to_thread(peek)
 
 
-async def test_an_entity_cannot_forward_to_itself_nor_without_a_token_for_the_other(
-    server: ServiceBusServer, management: Any
-) -> None:
-    queue = await management.get_queue("orders")
-    queue.forward_to = "orders"
-    with pytest.raises(HttpResponseError, match="cannot forward to itself"):
-        await management.update_queue(queue)
+async def test_forwarding_without_a_token_for_the_destination_is_refused(server: ServiceBusServer) -> None:
     body = (
         '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><QueueDescription '
         'xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"><ForwardTo>orders</ForwardTo>'
@@ -173,6 +166,47 @@ async def test_an_entity_cannot_forward_to_itself_nor_without_a_token_for_the_ot
     )
     answer = await requested(server, "PUT", "source", body=body, status=401)
     assert "ServiceBusSupplementaryAuthorization header was not found" in answer
+
+
+async def test_a_queue_may_forward_to_itself_until_there_are_no_hops_left(
+    client: ServiceBusClient, management: Any
+) -> None:
+    await management.create_queue("circle")
+    queue = await management.get_queue("circle")
+    queue.forward_to = "circle"
+    await management.update_queue(queue)
+
+    await send(client, "circle", "around")
+
+    [ended] = await received(client, "circle", sub_queue="transferdeadletter")
+    assert (str(ended), ended.dead_letter_reason) == ("around", "MaxTransferHopCountExceeded")
+
+
+async def test_a_subscription_may_forward_to_its_own_topic(client: ServiceBusClient, management: Any) -> None:
+    await management.create_topic("circle")
+    await management.create_subscription("circle", "back", forward_to="circle")
+    await management.create_subscription("circle", "seen")
+
+    async with client.get_topic_sender("circle") as sender:
+        await sender.send_messages(ServiceBusMessage("around"))
+
+    counts = await management.get_subscription_runtime_properties("circle", "seen")
+    assert counts.active_message_count == 5
+    counts = await management.get_subscription_runtime_properties("circle", "back")
+    assert (counts.active_message_count, counts.transfer_dead_letter_message_count) == (0, 1)
+
+
+async def test_an_entity_that_requires_sessions_takes_the_setting_and_forwards_nothing(
+    client: ServiceBusClient, management: Any
+) -> None:
+    await management.create_queue("target")
+    await management.create_queue("by-session", requires_session=True, forward_to="target")
+
+    async with client.get_queue_sender("by-session") as sender:
+        await sender.send_messages(ServiceBusMessage("stays", session_id="s"))
+
+    for name, active in (("by-session", 1), ("target", 0)):
+        assert (await management.get_queue_runtime_properties(name)).active_message_count == active
 
 
 async def test_a_file_may_have_entities_forward() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import UUID
+
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
@@ -118,6 +121,14 @@ def test_a_message_without_an_id_gets_one_of_its_own() -> None:
     assert one.message_id != other.message_id
     received = decoded(one.encode(0, None, ()))
     assert (received.id, received.subject, bytes(received.body)) == (one.message_id, "s", b"x")
+
+
+@pytest.mark.parametrize("sent", [UUID("0b1c2d3e-4f50-4617-8293-a4b5c6d7e8f9"), 7, "text"])
+def test_an_id_comes_back_with_the_type_that_it_was_sent_with(sent: Any) -> None:
+    message = parse(encoded(b"x", message_id=sent)).identified()
+
+    assert message.message_id == str(sent)
+    assert decoded(message.encode(0, None, ())).id == sent
 
 
 def test_a_partition_key_other_than_the_session_id_is_refused() -> None:

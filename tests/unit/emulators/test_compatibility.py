@@ -71,4 +71,6 @@ def test_the_page_refers_to_its_own_tables_alone() -> None:
     assert {Path(test.split(":")[0]).parts[0] for row in rows(PAGE) for test in named(row)} == {
         "cosmos",
         "servicebus",
+        "functions",
+        "integration",
     }

@@ -76,7 +76,7 @@ class Admin:
         except (ValueError, TypeError, KeyError) as error:
             raise _Refusal(400, 'Write {"database": …, "container": …, "range": "0"}.') from error
         except CosmosError as error:
-            raise _Refusal(error.status, error.message) from error
+            raise _Refusal(error.status, str(error)) from error
 
     def _merge(self, body: bytes) -> dict[str, Any]:
         try:
@@ -86,7 +86,7 @@ class Admin:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise _Refusal(400, 'Write {"database": …, "container": …, "ranges": ["0", "1"]}.') from error
         except CosmosError as error:
-            raise _Refusal(error.status, error.message) from error
+            raise _Refusal(error.status, str(error)) from error
 
     def _add_fault(self, body: bytes) -> dict[str, Any]:
         try:

@@ -34,7 +34,7 @@ class Catalog:
         if found is None:
             found = next((each for each in self.databases.values() if each.rid == name), None)
         if found is None:
-            raise NotFound(f"Resource Not Found: no database '{name}'.")
+            raise NotFound(sought=f"database '{name}'")
         return found
 
     def container(self, database: str, name: str) -> Container:
@@ -44,7 +44,7 @@ class Catalog:
         if found is None:
             found = next((each for each in containers.values() if each.rid == name), None)
         if found is None:
-            raise NotFound(f"Resource Not Found: no container '{name}' in database '{database}'.")
+            raise NotFound(sought=f"container '{name}' in database '{database}'")
         return found
 
     def container_by_link(self, self_link: str) -> Container | None:

@@ -9,7 +9,7 @@ from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.containers import Container, Database
 from outbox_emulators.cosmos.errors import PreconditionFailed
 from outbox_emulators.cosmos.listings import Listing
-from outbox_emulators.cosmos.messages import Reply, Request, json_reply
+from outbox_emulators.cosmos.messages import Reply, Request, json_reply, quota_headers
 from outbox_emulators.cosmos.offers import Throughput
 from outbox_emulators.cosmos.operations import NotModified
 
@@ -118,7 +118,8 @@ def read_container(account: Account, request: Request) -> Reply:
     if request.flag("x-ms-documentdb-populatepartitionstatistics"):
         reply = json_reply(200, container.rendered() | {"statistics": _statistics(account, container)})
     if request.flag("x-ms-documentdb-populatequotainfo"):
-        reply.headers["x-ms-resource-usage"] = f"documentsCount={account.count(container)}"
+        size_kb = sum(each["sizeInKB"] for each in _statistics(account, container))
+        reply.headers |= quota_headers(size_kb, account.count(container))
         reply.headers["x-ms-documentdb-collection-index-transformation-progress"] = "100"
     return reply
 

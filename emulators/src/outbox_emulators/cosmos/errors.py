@@ -19,6 +19,8 @@ Bodies are `{"code": …, "message": …}`, some with further details; sub-statu
 
 from __future__ import annotations
 
+import json
+
 PARTITION_KEY_MISMATCH = 1001
 PARTITION_KEY_RANGE_GONE = 1002  # with 410
 READ_SESSION_NOT_AVAILABLE = 1002  # with 404
@@ -42,6 +44,22 @@ class CosmosError(Exception):
         self.details: dict[str, str] = {}
         """Members of the body beside `code` and `message`."""
 
+    @property
+    def text(self) -> str:
+        """The message in the body."""
+        return self.message
+
+
+class _Listed(CosmosError):
+    """An error whose body has its message in a list.
+
+    Source: CosmosItemTests.cs of azure-cosmos-dotnet-v3, which expects these texts of the service.
+    """
+
+    @property
+    def text(self) -> str:
+        return f"Message: {json.dumps({'Errors': [self.message]}, separators=(',', ':'))}"
+
 
 class BadRequest(CosmosError):
     status = 400
@@ -53,12 +71,21 @@ class Unauthorized(CosmosError):
     code = "Unauthorized"
 
 
-class NotFound(CosmosError):
+class NotFound(_Listed):
+    """There is no such resource; the body has its address."""
+
     status = 404
     code = "NotFound"
 
-    def __init__(self, message: str = "Resource Not Found.", substatus: int = 0) -> None:
+    def __init__(
+        self,
+        message: str = "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found",
+        substatus: int = 0,
+        sought: str | None = None,
+    ) -> None:
         super().__init__(message, substatus)
+        if sought is not None:
+            self.args = (f"There is no {sought}.",)
 
 
 class MethodNotAllowed(CosmosError):
@@ -90,12 +117,16 @@ class Gone(CosmosError):
     code = "Gone"
 
 
-class PreconditionFailed(CosmosError):
+class PreconditionFailed(_Listed):
     status = 412
     code = "PreconditionFailed"
 
     def __init__(
-        self, message: str = "Operation cannot be performed because one of the specified precondition is not met."
+        self,
+        message: str = (
+            "One of the specified pre-condition is not met. Learn more: "
+            "https://aka.ms/CosmosDB/sql/errors/precondition-failed"
+        ),
     ) -> None:
         super().__init__(message)
 

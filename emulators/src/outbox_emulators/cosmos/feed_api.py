@@ -77,7 +77,7 @@ def list_conflicts(account: Account, request: Request) -> Reply:
 def read_conflict(account: Account, request: Request) -> Reply:
     """`GET` or `DELETE …/conflicts/{id}`: NotFound."""
     account.container_of(request)
-    raise NotFound(f"Resource Not Found: there is no conflict '{request.segments[5]}'.")
+    raise NotFound()
 
 
 def _position(request: Request, partition: Partition) -> FeedPosition:

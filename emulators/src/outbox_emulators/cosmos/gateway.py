@@ -46,7 +46,23 @@ Endpoint = Callable[[str | None], str]
 
 _log = logging.getLogger(__name__)
 
-_VERSION = re.compile(r"20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_DATE = re.compile(r"20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_VERSIONS = frozenset(
+    (
+        *("2014-08-21", "2015-04-08", "2015-06-03", "2015-08-06", "2015-12-16", "2016-05-30", "2016-07-11"),
+        *("2016-11-14", "2017-01-19", "2017-02-22", "2017-05-03", "2017-11-15", "2018-06-18", "2018-08-31"),
+        *("2018-09-17", "2018-12-31"),
+    )
+)
+_BOOLEAN = frozenset(("true", "false"))
+_CONTENT_FORMAT = "x-ms-documentdb-content-serialization-format"
+_VALUES = {
+    "x-ms-indexing-directive": frozenset(("default", "include", "exclude")),
+    "x-ms-documentdb-query-enable-scan": _BOOLEAN,
+    "x-ms-documentdb-query-enable-low-precision-order-by": _BOOLEAN,
+    "x-ms-documentdb-query-emit-traces": _BOOLEAN,
+    _CONTENT_FORMAT: frozenset(("jsontext", "cosmosbinary")),
+}
 _IN_NO_NAME = frozenset("/\\")
 
 _NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "media")
@@ -63,7 +79,7 @@ class Gateway:
         self._admin = admin.Admin(account, faults)
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
-        path = http.raw_path.partition("?")[0]
+        path = _path_of(http.raw_path)
         if path == "/health":
             return web.Response(text="ok")
         if path.startswith(admin.PATH):
@@ -77,10 +93,10 @@ class Gateway:
         except ConnectionCut:
             return _cut(http)
         except CosmosError as error:
-            reply = error_reply(error, activity)
+            reply = error_reply(error, activity, path)
         except Exception as error:  # noqa: BLE001 - a bug here must look like a failure of the service, not of the connection
             _log.exception("%s %s failed", http.method, path)
-            reply = error_reply(CosmosError(f"{type(error).__name__}: {error}"), activity)
+            reply = error_reply(CosmosError(f"{type(error).__name__}: {error}"), activity, path)
         reply.headers["x-ms-activity-id"] = activity
         reply.headers["x-ms-gatewayversion"] = "version=2.14.0"
         if stops:
@@ -155,6 +171,18 @@ class Gateway:
         return reply if isinstance(reply, Reply) else await reply
 
 
+def _path_of(raw_path: str) -> str:
+    """The path without a query, except behind an item's id.
+
+    .NET's client does not escape a question mark in an id, and the service finds the item
+    (CosmosItemIdEncodingTestsBase.cs in azure-cosmos-dotnet-v3).
+    """
+    path, mark, query = raw_path.partition("?")
+    segments = path.strip("/").lower().split("/")
+    is_item = len(segments) == 6 and segments[::2] == ["dbs", "colls", "docs"]
+    return f"{path}%3F{query}" if mark and is_item else path
+
+
 def resource_of(segments: tuple[str, ...]) -> tuple[str, str]:
     """The resource type and the resource link that a request's signature covers."""
     if not segments:
@@ -167,12 +195,26 @@ def resource_of(segments: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
-    """Raise BadRequest for a version of the API that there cannot be, and for a feed from its end."""
+    """Raise BadRequest for a version of the API that there cannot be, and for values that a header cannot have.
+
+    Source: HeadersValidationTests.cs in azure-cosmos-dotnet-v3.
+    """
     version = headers.get("x-ms-version")
-    if version is not None and _VERSION.fullmatch(version) is None:
+    if version is not None and not _is_version(version):
         raise BadRequest(f"The x-ms-version '{version}' is not a version of the API, such as 2020-07-15.")
+    for name, values in _VALUES.items():
+        value = headers.get(name, "")
+        if value and value.lower() not in values:
+            raise BadRequest(f"The value '{value}' specified for the header '{name}' is invalid.")
+    if headers.get(_CONTENT_FORMAT, "").lower() == "cosmosbinary":
+        raise BadRequest(f"Answers in binary JSON ({_CONTENT_FORMAT}) are not supported here: ask for JsonText.")
     if headers.get("x-ms-enumeration-direction", "").lower() == "reverse":
         raise BadRequest("Reading a feed in reverse (x-ms-enumeration-direction) is not supported here.")
+
+
+def _is_version(text: str) -> bool:
+    # Those after the last one of the list are the clients' affair.
+    return _DATE.fullmatch(text) is not None and (text in _VERSIONS or text > max(_VERSIONS))
 
 
 def _is_connected(http: web.BaseRequest) -> bool:

@@ -44,7 +44,7 @@ def read(account: Account, request: Request) -> Reply:
     with refused_at(container, partition, lsn):
         item = account.items.find_at(partition, lsn, key, account.item_id_of(request, container))
         if item is None:
-            raise NotFound("Entity with the specified id does not exist in the system.")
+            raise NotFound()
         request.precondition.check_read(item)
     return item_reply(200, container, partition, item, 1.0, lsn)
 

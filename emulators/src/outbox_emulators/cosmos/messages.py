@@ -20,6 +20,7 @@ from outbox_emulators.cosmos.sessions import HEADER, token_of
 JSON = "application/json"
 DEFAULT_PAGE_SIZE = 100
 LARGEST_PAGE_SIZE = 1000
+_MAX_INT32 = 2**31 - 1
 _CONTAINER_NAME = "x-ms-alt-content-path"
 
 
@@ -59,8 +60,8 @@ class Request:
             raise BadRequest(f"x-ms-max-item-count is '{text}', which is no number.") from error
         if size == -1:
             return LARGEST_PAGE_SIZE
-        if size < 1:
-            raise BadRequest(f"x-ms-max-item-count is {size}; it has to be positive, or -1.")
+        if not 1 <= size <= _MAX_INT32:
+            raise BadRequest(f"x-ms-max-item-count is {size}; it has to be positive, a number of 32 bits, or -1.")
         return size
 
 
@@ -83,8 +84,8 @@ def json_reply(status: int, value: Any, charge: float = 1.0, **headers: str) -> 
     return Reply(status, json.dumps(value).encode(), {"x-ms-request-charge": str(charge), **named})
 
 
-def error_reply(error: CosmosError, activity: str) -> Reply:
-    """The service's error body, `{"code": …, "message": …}`, and its sub-status."""
+def error_reply(error: CosmosError, activity: str, path: str) -> Reply:
+    """The service's error body, `{"code": …, "message": …}`, and its sub-status, for a request to that path."""
     headers = {"x-ms-request-charge": "1.0"} | error.headers
     if error.substatus or error.status >= 400:
         headers["x-ms-substatus"] = str(error.substatus)
@@ -92,7 +93,8 @@ def error_reply(error: CosmosError, activity: str) -> Reply:
         headers["x-ms-retry-after-ms"] = str(error.retry_after_ms)
     if isinstance(error, NotModified):
         return Reply(304, b"", headers | {"etag": error.etag})
-    body = {"code": error.code, "message": f"{error.message}\r\nActivityId: {activity}", **error.details}
+    message = f"{error.text}\r\nActivityId: {activity}, Request URI: {path}"
+    body = {"code": error.code, "message": message, **error.details}
     return Reply(error.status, json.dumps(body).encode(), headers)
 
 
@@ -131,6 +133,23 @@ def refused_at(container: Container, partition: Partition | None, lsn: int | Non
         raise
 
 
+def quota_headers(size_kb: int = 0, count: int = -1) -> dict[str, str]:
+    """What a container may hold, and what it holds, in kilobytes.
+
+    The answers to requests for items have them as well (CosmosItemTests.cs of azure-cosmos-dotnet-v3); nothing is
+    counted for these.
+    """
+    quota = 50 * 1024 * 1024
+    return {
+        "x-ms-resource-quota": _sizes(51_200, quota, -1),
+        "x-ms-resource-usage": _sizes(0, size_kb, count),
+    }
+
+
+def _sizes(document: int, documents: int, count: int) -> str:
+    return f"documentSize={document};documentsSize={documents};documentsCount={count};collectionSize={documents};"
+
+
 def item_reply(
     status: int,
     container: Container,
@@ -142,6 +161,7 @@ def item_reply(
     headers = data_headers(container, partition, charge, lsn)
     headers["etag"] = item.etag
     headers["x-ms-item-lsn"] = str(item.lsn)
+    headers |= quota_headers()
     return Reply(status, item.rendered(container.raw_rid, container.self_link).encode(), headers)
 
 

@@ -13,7 +13,6 @@ from outbox_emulators.cosmos.items import Commit
 from outbox_emulators.cosmos.patching import apply_patch
 
 _ID_TAKEN = "Entity with the specified id already exists in the system."
-_NO_SUCH_ITEM = "Entity with the specified id does not exist in the system."
 
 
 class NotModified(CosmosError):
@@ -81,10 +80,15 @@ def upsert(commit: Commit, document: Document, precondition: Precondition) -> Ou
 
 
 def read(commit: Commit, item_id: str, precondition: Precondition) -> Outcome:
-    """Read within a batch, which a client that has the version already does not fail."""
+    """Read within a batch, which a client that has the version already does not fail.
+
+    `If-Match` with that version is answered in the same way as `If-None-Match`
+    (BatchSinglePartitionKeyTests.cs in azure-cosmos-dotnet-v3).
+    """
     existing = _existing(commit, item_id)
     try:
         precondition.check_read(existing)
+        Precondition(if_none_match=precondition.if_match).check_read(existing)
     except NotModified as unchanged:
         return Outcome(unchanged.status, charges.LEAST, wrote=False)
     return Outcome(200, charges.read(existing.text), existing, wrote=False)
@@ -135,7 +139,7 @@ def delete(commit: Commit, item_id: str, precondition: Precondition) -> Outcome:
 def _existing(commit: Commit, item_id: str) -> Item:
     existing = commit.find(item_id)
     if existing is None:
-        raise NotFound(_NO_SUCH_ITEM)
+        raise NotFound()
     return existing
 
 

@@ -17,12 +17,15 @@ from typing import Any
 
 import azure.functions as func
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
+from azure.functions.timer import TimerRequestConverter
 
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.retries import RetryPolicy
 
 SCRIPT = "function_app.py"
-TRIGGER = "cosmosDBTrigger"
+COSMOS_TRIGGER = "cosmosDBTrigger"
+TIMER_TRIGGER = "timerTrigger"
+TRIGGERS = (COSMOS_TRIGGER, TIMER_TRIGGER)
 _MODULE = "function_app"
 
 logger = logging.getLogger(__name__)
@@ -30,13 +33,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function with a Cosmos DB trigger: the callable, its parameters, and what its decorators declare."""
+    """A function with a trigger that is served: the callable, its parameters, and what its decorators declare."""
 
     name: str
     call: Callable[..., Any]
     is_async: bool
     directory: str
-    document_parameter: str
+    parameter: str
     takes_text: bool
     takes_context: bool
     trigger: Mapping[str, Any]
@@ -62,7 +65,7 @@ def load_functions(app_directory: Path) -> list[Function]:
     """
     app = _registered_app(_execute(app_directory))
     try:
-        with _without_the_librarys_advice():
+        with without_the_librarys_advice():
             indexed = app.get_functions()
     except ValueError as error:
         raise HostError(f"{SCRIPT} cannot be indexed: {error}") from error
@@ -71,17 +74,24 @@ def load_functions(app_directory: Path) -> list[Function]:
         bindings = [json.loads(binding) for binding in declared.get_raw_bindings()]
         trigger = declared.get_trigger().get_dict_repr()
         name = declared.get_function_name()
-        if str(trigger["type"]) != TRIGGER:
-            logger.warning("Function %s is not run: this host has no %s, only %s", name, trigger["type"], TRIGGER)
+        if not is_served(name, str(trigger["type"])):
             continue
         functions.append(_function(name, declared, bindings))
     if not functions:
-        raise HostError(f"{app_directory / SCRIPT} has no function with a {TRIGGER}")
+        raise HostError(f"{app_directory / SCRIPT} has no function with a {' or a '.join(TRIGGERS)}")
     return functions
 
 
+def is_served(function: str, trigger: str) -> bool:
+    """Whether this host has the trigger; says so in a warning if it has not."""
+    if trigger in TRIGGERS:
+        return True
+    logger.warning("Function %s is not run: this host has no %s, only %s", function, trigger, ", ".join(TRIGGERS))
+    return False
+
+
 @contextmanager
-def _without_the_librarys_advice() -> Iterator[None]:
+def without_the_librarys_advice() -> Iterator[None]:
     """Do not show `Auth level is not applied …`, which the real host does not show either."""
 
     def is_shown(record: logging.LogRecord) -> bool:
@@ -119,7 +129,7 @@ def _registered_app(module: ModuleType) -> Any:
 
 
 def _function(name: str, declared: Any, bindings: list[dict[str, Any]]) -> Function:
-    others = [f"{binding['type']} ({binding['name']})" for binding in bindings if binding["type"] != TRIGGER]
+    others = [f"{binding['type']} ({binding['name']})" for binding in bindings if binding["type"] not in TRIGGERS]
     if others:
         raise HostError(f"function {name}: this host has no bindings besides the trigger, not {', '.join(others)}")
     call = declared.get_user_function()
@@ -139,23 +149,23 @@ def _function(name: str, declared: Any, bindings: list[dict[str, Any]]) -> Funct
         call=call,
         is_async=inspect.iscoroutinefunction(call),
         directory=str(Path(inspect.getfile(call)).parent),
-        document_parameter=parameter,
-        takes_text=_takes_text(name, call, parameter),
+        parameter=parameter,
+        takes_text=_takes_text(name, call, parameter, bindings[0]["type"]),
         takes_context="context" in parameters,
         trigger=bindings[0],
         retry_policy=retry_policy,
     )
 
 
-def _takes_text(name: str, call: Callable[..., Any], parameter: str) -> bool:
-    """Whether the parameter asks for the JSON text; without an annotation it gets a DocumentList."""
+def _takes_text(name: str, call: Callable[..., Any], parameter: str, trigger: str) -> bool:
+    """Whether the parameter asks for the JSON text; without an annotation it gets the library's object."""
     annotation = typing.get_type_hints(call).get(parameter)
-    if annotation is str:
+    converter: Any = CosmosDBTriggerConverter if trigger == COSMOS_TRIGGER else TimerRequestConverter
+    if annotation is str and trigger == COSMOS_TRIGGER:
         return True
     if annotation is None:
         return False
-    if not isinstance(annotation, type) or not CosmosDBTriggerConverter.check_input_type_annotation(annotation):
-        raise HostError(
-            f"function {name}: {parameter} is annotated {annotation!r}; write func.DocumentList, or str"
-        )
+    if not isinstance(annotation, type) or not converter.check_input_type_annotation(annotation):
+        wanted = "func.DocumentList, or str" if trigger == COSMOS_TRIGGER else "func.TimerRequest"
+        raise HostError(f"function {name}: {parameter} is annotated {annotation!r}; write {wanted}")
     return False

@@ -1,4 +1,4 @@
-"""`outbox-emulators functions`: a function app's host in the foreground, for its Cosmos DB triggers."""
+"""`outbox-emulators functions`: a function app's host in the foreground."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from outbox_emulators.functions.edges import DEFAULT_SEED, Edges
 from outbox_emulators.functions.environment import read_env_file
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.host import DEFAULT_SHUTDOWN_TIMEOUT_S, Host
+from outbox_emulators.functions.worker.process import ORPHAN_LIMIT_S
 
 DEFAULT_PORT = 7071
 
@@ -53,6 +54,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time limit of an invocation; functionTimeout of host.json by default",
     )
     parser.add_argument(
+        "--storage",
+        type=Path,
+        metavar="DIR",
+        help="folder in place of the account of AzureWebJobsStorage: hosts that share it run each timer once",
+    )
+    parser.add_argument(
+        "--lock-ms",
+        type=positive,
+        metavar="MS",
+        help="time after which a timer's lock expires, and between attempts to take it; host.json's by default",
+    )
+    parser.add_argument(
         "--edges",
         type=_seed,
         default=DEFAULT_SEED,
@@ -64,6 +77,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="append a line to this file for each such behaviour; the file survives a host that is killed",
+    )
+    parser.add_argument(
+        "--exported-log",
+        type=Path,
+        metavar="FILE",
+        help="stay up without functions where the app cannot be indexed, as in Azure; this file has the reason",
+    )
+    parser.add_argument(
+        "--worker-times-out",
+        action="store_true",
+        help="start as a host whose worker has not initialised within 10 s: without functions",
+    )
+    parser.add_argument(
+        "--orphan-limit-s",
+        type=float,
+        default=ORPHAN_LIMIT_S,
+        metavar="S",
+        help="how long a worker may outlive a killed host to finish its invocations",
     )
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input too")
     parser.add_argument(
@@ -89,6 +120,11 @@ async def run(arguments: argparse.Namespace) -> int:
             lease_renew_ms=arguments.lease_renew_ms,
             lease_expiration_ms=arguments.lease_expiration_ms,
             function_timeout_ms=arguments.function_timeout_ms,
+            lock_ms=arguments.lock_ms,
+            storage=arguments.storage,
+            exported_log=arguments.exported_log,
+            worker_times_out=arguments.worker_times_out,
+            orphan_limit_s=arguments.orphan_limit_s,
             shutdown_timeout_s=arguments.shutdown_timeout_s,
             edges=Edges(arguments.edges, arguments.edges_journal),
             separate_worker=True,

@@ -18,11 +18,11 @@ logger = logging.getLogger(__name__)
 
 
 class Executor:
-    """Runs one function's invocations, several at a time, one for each lease.
+    """Runs one function's invocations, several at a time, one for each key: a lease, or a timer.
 
     As FunctionExecutorExtensions.TryExecuteAsync in Azure/azure-webjobs-sdk: the policy is kept in memory, every
-    attempt has the same documents and invocation id, and `stopping` ends the wait for the next attempt but not a
-    running attempt.
+    attempt has the same value and invocation id, and `stopping` ends the wait for the next attempt but not a
+    running attempt. `reason` is what the log gives for an invocation.
     """
 
     def __init__(
@@ -30,33 +30,36 @@ class Executor:
         function: IndexedFunction,
         *,
         worker: Worker,
-        container: str,
+        reason: str,
         timeout_s: float | None,
         stopping: asyncio.Event,
         status: FunctionStatus,
     ) -> None:
         self._function = function
         self._worker = worker
-        self._container = container
+        self._reason = reason
         self._timeout_s = timeout_s
         self._stopping = stopping
         self._status = status
         self._random = random.Random()
 
-    async def execute(self, documents: str, count: int, lease: str) -> bool:
-        """Invoke with a lease's documents, a JSON array of `count`; returns whether an attempt succeeded."""
-        try:
-            return await self._execute(documents, count, lease)
-        finally:
-            self._status.attempts.pop(lease, None)
+    async def execute(self, value: str, *, key: str, details: str = "") -> bool:
+        """Invoke with the trigger's value, JSON as text; returns whether an attempt succeeded.
 
-    async def _execute(self, documents: str, count: int, lease: str) -> bool:
+        `details` are logged with each attempt.
+        """
+        try:
+            return await self._execute(value, key, details)
+        finally:
+            self._status.attempts.pop(key, None)
+
+    async def _execute(self, value: str, key: str, details: str) -> bool:
         invocation_id = str(uuid.uuid4())
         policy = self._function.retry_policy
         retries = 0
         delays = policy.delays(self._random) if policy else iter(())
         retry = RetryContext(max_retry_count=policy.max_retry_count if policy else 0)
-        while (error := await self._attempt(documents, invocation_id, retry)) is not None:
+        while (error := await self._attempt(value, invocation_id, retry, details)) is not None:
             if policy is None:
                 return False
             if policy.exhausted(retries):
@@ -64,7 +67,7 @@ class Executor:
                 return False
             retries += 1
             self._status.retries += 1
-            self._status.attempts[lease] = Attempt(retries + 1, str(error))
+            self._status.attempts[key] = Attempt(retries + 1, str(error))
             retry = RetryContext(retries, policy.max_retry_count, _as_rpc(error))
             delay = next(delays)
             # The real host says so at Debug too.
@@ -78,23 +81,20 @@ class Executor:
             if await pause(delay, until=self._stopping):
                 logger.warning("Invocation cancelled - exiting retry loop.")
                 return False
-        self._status.documents_delivered += count
         return True
 
-    async def _attempt(self, documents: str, invocation_id: str, retry: RetryContext) -> InvocationFailed | None:
+    async def _attempt(
+        self, value: str, invocation_id: str, retry: RetryContext, details: str
+    ) -> InvocationFailed | None:
         name = f"Functions.{self._function.name}"
         now = datetime.now(UTC).isoformat()
-        logger.info(
-            "Executing '%s' (Reason='New changes on container %s at %s', Id=%s)",
-            name,
-            self._container,
-            now,
-            invocation_id,
-        )
+        logger.info("Executing '%s' (Reason='%s at %s', Id=%s)", name, self._reason, now, invocation_id)
+        if details:
+            logger.info("Trigger Details: %s", details)
         self._status.invocations += 1
         started = time.monotonic()
         failure: InvocationFailed | None = None
-        invocation = Invocation(self._function.name, invocation_id, documents, retry)
+        invocation = Invocation(self._function.name, invocation_id, value, retry)
         try:
             await self._worker.invoke(invocation, timeout_s=self._timeout_s)
         except InvocationFailed as error:

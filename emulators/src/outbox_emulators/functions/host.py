@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from outbox_emulators.functions.app import TIMER_TRIGGER
 from outbox_emulators.functions.connections import Connections
 from outbox_emulators.functions.containers import open_containers
 from outbox_emulators.functions.crashing import Crash, Victim, kill_this_process
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.environment import applied, read_local_settings
-from outbox_emulators.functions.errors import UnableToStart
+from outbox_emulators.functions.errors import HostError, UnableToStart
 from outbox_emulators.functions.executor import Executor
 from outbox_emulators.functions.feed import ChangeFeed
 from outbox_emulators.functions.host_json import HostConfiguration
@@ -23,13 +25,22 @@ from outbox_emulators.functions.leases import Lease, LeaseStore
 from outbox_emulators.functions.listener import Listener, Source
 from outbox_emulators.functions.partition import PartitionProcessor
 from outbox_emulators.functions.settings import Settings
+from outbox_emulators.functions.singleton import LockTimings, Singleton
 from outbox_emulators.functions.status import FunctionStatus
+from outbox_emulators.functions.storage import Storage
+from outbox_emulators.functions.timer import KEY, TimerListener, TimerTrigger
 from outbox_emulators.functions.trigger import CosmosTrigger, LeaseOverrides
 from outbox_emulators.functions.worker.inprocess import InProcessWorker
 from outbox_emulators.functions.worker.interface import IndexedFunction, Worker
-from outbox_emulators.functions.worker.process import ProcessWorker
+from outbox_emulators.functions.worker.process import ORPHAN_LIMIT_S, ProcessWorker
 
 DEFAULT_SHUTDOWN_TIMEOUT_S = 10.0
+_NO_FUNCTIONS = (
+    "No job functions found. Try making your job classes and methods public. If you're using binding extensions "
+    "(e.g. Azure Storage, ServiceBus, Timers, etc.) make sure you've called the registration method for the "
+    "extension(s) in your startup code (e.g. builder.AddAzureStorage(), builder.AddServiceBus(), "
+    "builder.AddTimers(), etc.)."
+)
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +51,16 @@ class Host:
     With `separate_worker` the app runs in a process of its own, as in Azure, otherwise in this one.
 
     `instance`, followed by the function's name, is the owner of leases; it is random if None, as on the real host.
-    `lease_…_ms` override the trigger's times, and `function_timeout_ms` host.json's functionTimeout. `stop` waits
-    `shutdown_timeout_s` for running invocations. `edges` draws the behaviour that the platform leaves open.
+    `lease_…_ms` override the trigger's times, `function_timeout_ms` host.json's functionTimeout, and `lock_ms` its
+    times of a singleton. `stop` waits `shutdown_timeout_s` for running invocations. `edges` draws the
+    behaviour that the platform leaves open.
+
+    `storage` is a folder in place of the account of AzureWebJobsStorage: hosts that share it run each timer once.
+    Without one a host runs its timers whatever others do, and those whose status is to be stored cannot start.
+
+    With an `exported_log` an app that cannot be indexed does not end the host: as the real one, it stays up with
+    no functions, and only that file has the reason. `worker_times_out` is the same for a worker that has not
+    initialised within 10 s. A worker outlives a killed host for `orphan_limit_s` at most.
     """
 
     def __init__(
@@ -54,6 +73,11 @@ class Host:
         lease_renew_ms: int | None = None,
         lease_expiration_ms: int | None = None,
         function_timeout_ms: int | None = None,
+        lock_ms: int | None = None,
+        storage: Path | None = None,
+        exported_log: Path | None = None,
+        worker_times_out: bool = False,
+        orphan_limit_s: float = ORPHAN_LIMIT_S,
         shutdown_timeout_s: float = DEFAULT_SHUTDOWN_TIMEOUT_S,
         edges: Edges | None = None,
         separate_worker: bool = False,
@@ -63,6 +87,11 @@ class Host:
         self._settings = settings
         self._overrides = LeaseOverrides(lease_acquire_ms, lease_renew_ms, lease_expiration_ms)
         self._function_timeout_ms = function_timeout_ms
+        self._lock_ms = lock_ms
+        self._storage_folder = storage
+        self._exported_log = exported_log
+        self._worker_times_out = worker_times_out
+        self._orphan_limit_s = orphan_limit_s
         self._shutdown_timeout_s = shutdown_timeout_s
         self.crash = Crash(
             {
@@ -76,11 +105,13 @@ class Host:
         self._worker: Worker | None = None
         self._stopping = asyncio.Event()
         self._stack = AsyncExitStack()
-        self._listeners: list[Listener] = []
+        self._listeners: list[Listener | Singleton] = []
         self._statuses: list[FunctionStatus] = []
 
     async def start(self) -> None:
         """Load the app, take leases, and return once they are polled, or once that is known to take longer.
+
+        Timers run once this host has their locks.
 
         A function whose account does not answer, or whose containers are missing, does not keep the others from
         running; its listener starts in the background as soon as possible. Raises HostError if the app or its
@@ -130,21 +161,55 @@ class Host:
         environment = self._stack.enter_context(applied(self._settings, defaults=defaults))
         settings = Settings(environment)
         self._worker = worker = self._make_worker(environment)
-        functions = await worker.start()
+        functions = await self._indexed(worker)
+        logger.info("%d functions loaded", len(functions))
+        if not functions:
+            logger.warning(_NO_FUNCTIONS)
         triggers = [
-            CosmosTrigger.from_binding(function.name, function.trigger, settings, self._overrides)
+            TimerTrigger.from_binding(function.name, function.trigger, settings)
+            if function.trigger["type"] == TIMER_TRIGGER
+            else CosmosTrigger.from_binding(function.name, function.trigger, settings, self._overrides)
             for function in functions
         ]
         connections = Connections(settings, self._stack, self._stopping)
         for function, trigger in zip(functions, triggers, strict=True):
-            listener = self._listener(worker, function, trigger, configuration, connections)
+            listener: Listener | Singleton
+            if isinstance(trigger, TimerTrigger):
+                listener = self._timer(worker, function, trigger, configuration)
+                source = str(trigger.schedule)
+            else:
+                listener = self._listener(worker, function, trigger, configuration, connections)
+                source = f"{trigger.database}/{trigger.container}"
             self._listeners.append(listener)
             if await listener.start():
-                logger.info("Function %s listens to %s/%s", function.name, trigger.database, trigger.container)
+                logger.info("Function %s listens to %s", function.name, source)
+        logger.info("Job host started")
+
+    async def _indexed(self, worker: Worker) -> Sequence[IndexedFunction]:
+        if self._worker_times_out:
+            self._export(
+                "Initializing worker process failed\nSystem.TimeoutException: The operation has timed out."
+            )
+            self._export("Skipping worker channel restart for errored worker runtime: 'python'")
+            return ()
+        try:
+            return await worker.start()
+        except HostError as error:
+            if self._exported_log is None:
+                raise
+            self._export(f"Worker failed to index functions\n{error}")
+            return ()
+
+    def _export(self, text: str) -> None:
+        """Log what the real host's console does not show."""
+        if self._exported_log is not None:
+            with self._exported_log.open("a") as file:
+                file.write(f"{text}\n")
 
     def _make_worker(self, environment: Mapping[str, str]) -> Worker:
         if self._separate_worker:
-            return ProcessWorker(self._app_directory, environment, self.edges)
+            limit_s = self._orphan_limit_s
+            return ProcessWorker(self._app_directory, environment, self.edges, orphan_limit_s=limit_s)
         return InProcessWorker(self._app_directory)
 
     def _kill_worker(self) -> None:
@@ -170,7 +235,7 @@ class Host:
         executor = Executor(
             function,
             worker=worker,
-            container=trigger.container,
+            reason=f"New changes on container {trigger.container}",
             timeout_s=self._timeout_s(configuration),
             stopping=self._stopping,
             status=status,
@@ -219,6 +284,53 @@ class Host:
             status=status,
             edges=self.edges,
         )
+
+    def _timer(
+        self,
+        worker: Worker,
+        function: IndexedFunction,
+        trigger: TimerTrigger,
+        configuration: HostConfiguration,
+    ) -> Singleton:
+        status = FunctionStatus(function.name)
+        self._statuses.append(status)
+        storage = self._storage
+        timer = TimerListener(
+            function.name,
+            trigger,
+            executor=Executor(
+                function,
+                worker=worker,
+                reason="Timer fired",
+                timeout_s=self._timeout_s(configuration),
+                stopping=self._stopping,
+                status=status,
+            ),
+            storage=storage,
+            status=status,
+            crash=self.crash,
+        )
+
+        def held(holding: bool) -> None:
+            status.leases = [KEY] if holding else []
+
+        return Singleton(
+            timer,
+            storage=storage,
+            timings=configuration.locks if self._lock_ms is None else LockTimings.of(self._lock_ms),
+            stopping=self._stopping,
+            status=status,
+            held=held,
+        )
+
+    @cached_property
+    def _storage(self) -> Storage | None:
+        if self._storage_folder is None:
+            return None
+        try:
+            return Storage(self._storage_folder, self._app_directory)
+        except OSError as error:
+            raise HostError(f"the storage {self._storage_folder} cannot be used: {error}") from error
 
     def _timeout_s(self, configuration: HostConfiguration) -> float | None:
         if self._function_timeout_ms is None:

@@ -1,16 +1,21 @@
-"""host.json: the settings that matter to a Cosmos DB trigger."""
+"""host.json: the settings that matter to the triggers."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from outbox_emulators.functions.errors import HostError
+from outbox_emulators.functions.singleton import LockTimings
 from outbox_emulators.functions.timespan import parse_timespan
 
+DEFAULT_LOCKS = LockTimings(60.0, 60.0)
+"""As SingletonOptions of Azure/azure-webjobs-sdk, which also has the limits: those of a blob's lease."""
+_LOCK_LIMITS_S = (15.0, 60.0)
 DEFAULT_FUNCTION_TIMEOUT_S = 30 * 60.0
 MINIMUM_FUNCTION_TIMEOUT_S = 1.0
 _UNLIMITED_S = -86_400.0
@@ -30,11 +35,13 @@ class HostConfiguration:
         function_timeout_s: Seconds that an invocation may take; None for no limit.
         rewrite_dates: Whether date-like strings are rewritten on their way to the function.
         has_extension_bundle: Whether the app gets its trigger from a bundle.
+        locks: How long the lock of a timer lasts, and how often another host tries to take it.
     """
 
     function_timeout_s: float | None
     rewrite_dates: bool
     has_extension_bundle: bool
+    locks: LockTimings = DEFAULT_LOCKS
 
     @classmethod
     def from_directory(cls, app_directory: Path) -> HostConfiguration:
@@ -52,6 +59,10 @@ class HostConfiguration:
             function_timeout_s=_function_timeout(content.get("functionTimeout")),
             rewrite_dates=_rewrites_dates(content),
             has_extension_bundle="extensionBundle" in content,
+            locks=LockTimings(
+                _lock_time(content, "listenerLockPeriod", DEFAULT_LOCKS.period_s, _LOCK_LIMITS_S[1]),
+                _lock_time(content, "listenerLockRecoveryPollingInterval", DEFAULT_LOCKS.poll_s, math.inf),
+            ),
         )
 
 
@@ -76,6 +87,16 @@ def _function_timeout(value: Any) -> float | None:
         raise HostError(
             f"functionTimeout in host.json is {value!r}: it must be at least 00:00:01, or -1 for no limit"
         )
+    return seconds
+
+
+def _lock_time(content: Any, name: str, default_s: float, maximum_s: float) -> float:
+    value = _at(content, f"singleton.{name}")
+    if value is None:
+        return default_s
+    seconds = parse_timespan(str(value), name=f"singleton.{name} in host.json")
+    if not _LOCK_LIMITS_S[0] <= seconds <= maximum_s:
+        raise HostError(f"singleton.{name} in host.json is {value!r}: a lock lasts 15 s to a minute")
     return seconds
 
 

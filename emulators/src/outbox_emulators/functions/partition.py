@@ -120,7 +120,9 @@ class PartitionProcessor:
     async def _invoke(self, text: str, count: int) -> bool:
         self._status.invoking.append(self.lease.token)
         try:
-            return await self._executor.execute(text, count, self.lease.token)
+            succeeded = await self._executor.execute(text, key=self.lease.token)
+            self._status.documents_delivered += count if succeeded else 0
+            return succeeded
         finally:
             self._status.invoking.remove(self.lease.token)
 

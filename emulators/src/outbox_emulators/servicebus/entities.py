@@ -139,8 +139,6 @@ def _check_forwarding(reader: Reader, entities: Entities) -> None:
         for destination in (each.forward_to, each.forward_dead_letters_to):
             if destination is not None and destination.lower() not in known:
                 reader.wrong("", f"has '{name}' forward to '{destination}', which is no queue or topic of it")
-            elif destination == name and name in entities.names:
-                reader.wrong("", f"has '{name}' forward to itself")
 
 
 def _check_names(reader: Reader, what: str, names: list[str]) -> None:
@@ -197,9 +195,6 @@ def _read_ttl(properties: Reader) -> int | None:
 
 def _read_receiving(properties: Reader) -> Receiving:
     requires_session = properties.boolean("RequiresSession")
-    forward_to = properties.string("ForwardTo") or None
-    if forward_to and requires_session:
-        properties.wrong("ForwardTo", "is not supported for an entity that requires sessions")
     lock_ms = properties.duration("LockDuration", 1, 5 * MINUTE_MS)
     return Receiving(
         requires_session=requires_session,
@@ -207,7 +202,7 @@ def _read_receiving(properties: Reader) -> Receiving:
         max_delivery_count=properties.integer("MaxDeliveryCount", _DEFAULT_MAX_DELIVERY_COUNT, 1, 2000),
         default_ttl_ms=_read_ttl(properties),
         dead_letter_on_expiry=properties.boolean("DeadLetteringOnMessageExpiration"),
-        forward_to=forward_to,
+        forward_to=properties.string("ForwardTo") or None,
         forward_dead_letters_to=properties.string("ForwardDeadLetteredMessagesTo") or None,
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.errors import ArgumentInvalid
@@ -139,11 +139,14 @@ class Message:
         return replace(self, bare=self.bare[:start] + section + self.bare[end:])
 
     def identified(self) -> Message:
-        """Return the message with a text for its id, as the service has every message.
+        """Return the message with an id, as the service has every message.
 
-        One without an id gets one (azure-service-bus-java issue 69); an id of another type becomes text.
+        One without an id gets one (azure-service-bus-java issue 69). A uuid and a number come back as they were
+        sent: the service knows every type of the protocol (azure-sdk-for-java pull request 17464, and
+        test_queue_message_duplicate_detection of azure-servicebus). Bytes become text, which they were before
+        azure-servicebus received them.
         """
-        if type(self.field(Property.MESSAGE_ID)) is str:
+        if isinstance(self.field(Property.MESSAGE_ID), str | UUID | int):
             return self
         return self.with_property(Property.MESSAGE_ID, self.message_id or uuid4().hex)
 

@@ -153,15 +153,19 @@ class MessageQueue:
 
     def forward_waiting(self) -> None:
         """Forward the messages that wait, after the settings were changed."""
-        if self.settings.forward_to is not None:
+        if self.settings.forward_to is not None and not self.settings.requires_session:
             for entry in sorted((each for each in self._messages if each.waiting), key=lambda each: each.order):
                 self._remove_ready(entry)
                 self._is_forwarded(entry)
 
     def _is_forwarded(self, entry: Entry) -> bool:
-        """Send a message on to where this queue forwards; return False where it does not forward."""
+        """Send a message on to where this queue forwards; return False where it does not forward.
+
+        An entity that requires sessions takes the setting, and forwards nothing ("Autoforwarding isn't supported
+        for session-enabled queues or subscriptions", learn.microsoft.com).
+        """
         destination, forward = self.settings.forward_to, self._forward
-        if destination is None or forward is None:
+        if destination is None or forward is None or self.settings.requires_session:
             return False
         try:
             forward(destination, on_its_way(entry, self.settings.dead_letters_of))

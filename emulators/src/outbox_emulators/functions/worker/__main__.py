@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("app", type=Path, help="the function app")
     parser.add_argument("--own", action="store_true", help="not the platform's library, even where there is one")
     parser.add_argument("--journal", type=Path, help="where edges are written")
+    parser.add_argument("--orphan-limit-s", type=float, required=True, help="how long to live without the host")
     arguments = parser.parse_args()
     # Ctrl-C in a terminal reaches the host too, which decides when the worker ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -28,7 +29,9 @@ def main() -> None:
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    asyncio.run(serve(arguments.socket, arguments.app, Edges(None, arguments.journal), own=arguments.own))
+    edges = Edges(None, arguments.journal)
+    limit_s = arguments.orphan_limit_s
+    asyncio.run(serve(arguments.socket, arguments.app, edges, own=arguments.own, orphan_limit_s=limit_s))
     # Threads of the app must not keep a worker alive whose host has gone.
     os._exit(0)
 

@@ -17,9 +17,6 @@ from outbox_emulators.functions.worker import frames, platform
 from outbox_emulators.functions.worker.interface import IndexedFunction, Invocation, InvocationFailed
 from outbox_emulators.functions.worker.own import OwnRuntime
 
-ORPHAN_LIMIT_S = 60.0
-"""Seconds after which a worker without a host ends at the latest; the platform's never does."""
-
 
 class Runtime(Protocol):
     """A library that loads and calls functions."""
@@ -29,8 +26,8 @@ class Runtime(Protocol):
     async def invoke(self, invocation: Invocation) -> None: ...
 
 
-async def serve(descriptor: int, app_directory: Path, edges: Edges, *, own: bool) -> None:
-    """Answer the host on that socket until it has gone, then finish the running invocations."""
+async def serve(descriptor: int, app_directory: Path, edges: Edges, *, own: bool, orphan_limit_s: float) -> None:
+    """Answer the host on that socket until it has gone, then finish the running invocations within the limit."""
     connection = socket.socket(fileno=descriptor)
     reader, writer = await asyncio.open_connection(sock=connection)
     runtime: Runtime = OwnRuntime() if own or not platform.is_available() else platform.PlatformRuntime()
@@ -50,7 +47,7 @@ async def serve(descriptor: int, app_directory: Path, edges: Edges, *, own: bool
             )
             running.add(task)
             task.add_done_callback(running.discard)
-        await _outlive(running, edges)
+        await _outlive(running, edges, orphan_limit_s)
 
 
 async def _answer(runtime: Runtime, call: int, invocation: Invocation, writer: asyncio.StreamWriter) -> bool:
@@ -64,7 +61,7 @@ async def _answer(runtime: Runtime, call: int, invocation: Invocation, writer: a
     return failure is None
 
 
-async def _outlive(running: set[asyncio.Task[bool]], edges: Edges) -> None:
+async def _outlive(running: set[asyncio.Task[bool]], edges: Edges, limit_s: float) -> None:
     # The other end of standard output has gone with the host.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
@@ -72,7 +69,7 @@ async def _outlive(running: set[asyncio.Task[bool]], edges: Edges) -> None:
     edges.met(Edge.HOST_KILLED)
     if not running:
         return
-    done, _ = await asyncio.wait(set(running), timeout=ORPHAN_LIMIT_S)
+    done, _ = await asyncio.wait(set(running), timeout=limit_s)
     for task in done:
         if task.exception() is None and task.result():
             edges.met(Edge.WORKER_OUTLIVED_HOST)

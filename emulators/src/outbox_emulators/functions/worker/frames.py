@@ -54,7 +54,7 @@ def functions_in(header: Header) -> list[IndexedFunction]:
 
 
 def invocation_header(call: int, invocation: Invocation) -> Header:
-    """A frame of the host. Its text is the documents; the answer refers to `call`."""
+    """A frame of the host. Its text is the value; the answer refers to `call`."""
     return {
         "call": call,
         "function": invocation.function,
@@ -63,10 +63,10 @@ def invocation_header(call: int, invocation: Invocation) -> Header:
     }
 
 
-def invocation_in(header: Header, documents: str) -> Invocation:
+def invocation_in(header: Header, value: str) -> Invocation:
     retry = dict(header["retry"])
     context = RetryContext(**{**retry, "rpc_exception": RpcException(**retry["rpc_exception"])})
-    return Invocation(header["function"], header["invocation_id"], documents, context)
+    return Invocation(header["function"], header["invocation_id"], value, context)
 
 
 def outcome_header(call: int, failure: InvocationFailed | None) -> Header:

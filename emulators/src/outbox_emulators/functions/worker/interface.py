@@ -35,7 +35,7 @@ class WorkerDied(InvocationFailed):
 
 @dataclass(frozen=True, slots=True)
 class IndexedFunction:
-    """A function that the worker has indexed: its Cosmos DB trigger as declared, and its retry policy."""
+    """A function that the worker has indexed: its trigger as declared, and its retry policy."""
 
     name: str
     trigger: Mapping[str, Any]
@@ -44,11 +44,11 @@ class IndexedFunction:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One attempt: `documents` is the trigger's value, a JSON array as text."""
+    """One attempt: `value` is the trigger's, JSON as text: an array of documents, or a TimerInfo."""
 
     function: str
     invocation_id: str
-    documents: str
+    value: str
     retry: RetryContext = field(default_factory=RetryContext)
 
 

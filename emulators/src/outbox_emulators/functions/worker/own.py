@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from outbox_emulators.functions.app import Function, load_functions
+from azure.functions import get_binding_registry
+from azure.functions.meta import Datum
+
+from outbox_emulators.functions.app import COSMOS_TRIGGER, TIMER_TRIGGER, Function, load_functions
 from outbox_emulators.functions.context import Context, TraceContext
 from outbox_emulators.functions.documents import from_text
 from outbox_emulators.functions.worker.interface import IndexedFunction, Invocation, InvocationFailed
@@ -42,8 +45,7 @@ class OwnRuntime:
             ) from error
 
     async def _call(self, function: Function, invocation: Invocation) -> None:
-        text = invocation.documents
-        arguments: dict[str, Any] = {function.document_parameter: text if function.takes_text else from_text(text)}
+        arguments: dict[str, Any] = {function.parameter: _argument(function, invocation.value)}
         if function.takes_context:
             arguments["context"] = Context(
                 function_name=function.name,
@@ -62,6 +64,15 @@ class OwnRuntime:
         if result is not None:
             # The worker counts it as a failure if there is no `$return` binding.
             raise RuntimeError(f"function {function.name} without a $return binding returned a non-None value")
+
+
+def _argument(function: Function, value: str) -> Any:
+    if function.takes_text:
+        return value
+    if function.trigger["type"] == COSMOS_TRIGGER:
+        return from_text(value)
+    converter = get_binding_registry().get(TIMER_TRIGGER)  # type: ignore[no-untyped-call]
+    return converter.decode(Datum(value, "json"), trigger_metadata={})
 
 
 def _call_in_thread(function: Function, arguments: dict[str, Any], invocation_id: str) -> Any:

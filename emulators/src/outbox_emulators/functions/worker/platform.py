@@ -17,7 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from outbox_emulators.functions.app import TRIGGER
+from outbox_emulators.functions.app import TIMER_TRIGGER, TRIGGERS, is_served, without_the_librarys_advice
 from outbox_emulators.functions.context import RetryContext, TraceContext
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.retries import RetryPolicy
@@ -80,14 +80,18 @@ async def index(app_directory: Path) -> list[Any]:
     )
     if answer.result.status != _SUCCESS:
         raise HostError(f"{app_directory} cannot be loaded: {answer.result.exception.message}")
-    answer = await library.functions_metadata_request(SimpleNamespace(properties={}))
+    with without_the_librarys_advice():
+        answer = await library.functions_metadata_request(SimpleNamespace(properties={}))
     return list(answer.function_metadata_results or ())
 
 
-async def invoke(function_id: str, parameter: str, invocation: Invocation) -> Any:
-    """The library's answer to one invocation; `parameter` is the name of the trigger's argument."""
+async def invoke(function_id: str, parameter: str, invocation: Invocation, *, kind: str = "string") -> Any:
+    """The library's answer to one invocation.
+
+    `parameter` is the name of the trigger's argument, and `kind` the type of its value: string or json.
+    """
     library = importlib.import_module(_LIBRARY)
-    value = SimpleNamespace(WhichOneof=lambda _: "string", string=invocation.documents)
+    value = SimpleNamespace(**{"WhichOneof": lambda _: kind, kind: invocation.value})
     trigger = SimpleNamespace(name=parameter, data=value, WhichOneof=lambda _: "data")
     trace = TraceContext.new()
     request = SimpleNamespace(
@@ -115,27 +119,28 @@ class PlatformRuntime:
     """Keeps the library's ids of the functions of one app."""
 
     def __init__(self) -> None:
-        self._targets: dict[str, tuple[str, str]] = {}
+        self._targets: dict[str, tuple[str, str, str]] = {}
 
     async def load(self, app_directory: Path) -> Sequence[IndexedFunction]:
         """Index the app, whose directory is on the import path already. Raises HostError."""
         functions = []
         for found in await index(app_directory):
             bindings = [json.loads(binding) for binding in found.raw_bindings]
-            trigger = next((binding for binding in bindings if binding["type"] == TRIGGER), None)
-            if trigger is None:
-                logger.warning("Function %s is not run: this host has no trigger but %s", found.name, TRIGGER)
+            trigger = next(binding for binding in bindings if str(binding["type"]).endswith("Trigger"))
+            if not is_served(found.name, trigger["type"]):
                 continue
-            self._targets[found.name] = found.function_id, trigger["name"]
+            # The host sends a TimerInfo, an object, as JSON, and documents as text.
+            kind = "json" if trigger["type"] == TIMER_TRIGGER else "string"
+            self._targets[found.name] = found.function_id, trigger["name"], kind
             functions.append(IndexedFunction(found.name, trigger, _retry_policy(found.retry_options)))
         if not functions:
-            raise HostError(f"{app_directory} has no function with a {TRIGGER}")
+            raise HostError(f"{app_directory} has no function with a {' or a '.join(TRIGGERS)}")
         return functions
 
     async def invoke(self, invocation: Invocation) -> None:
         """Call the function once. Raises InvocationFailed."""
-        function_id, parameter = self._targets[invocation.function]
-        answer = await invoke(function_id, parameter, invocation)
+        function_id, parameter, kind = self._targets[invocation.function]
+        answer = await invoke(function_id, parameter, invocation, kind=kind)
         if answer.result.status != _SUCCESS:
             failure = answer.result.exception
             raise InvocationFailed(failure.message, stack_trace=failure.stack_trace)

@@ -24,6 +24,8 @@ from outbox_emulators.functions.worker.interface import (
 
 _ROOT = Path(__file__).resolve().parents[3]
 _GONE_WITHIN_S = 5.0
+ORPHAN_LIMIT_S = 1800.0
+"""Seconds after which a worker without a host ends at the latest. The platform's was seen to live for longer."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +37,8 @@ class ProcessWorker:
 
     The invocations of a worker that dies fail at once, and it is replaced at once. A worker that exceeds
     functionTimeout is killed with all that it runs; the other invocations fail only at their own timeouts, as
-    observed on host 4.1037. `own` ignores the platform's library if it is installed.
+    observed on host 4.1037. `own` ignores the platform's library if it is installed. A worker finishes
+    its invocations without a host that was killed, for `orphan_limit_s` at most.
     """
 
     def __init__(
@@ -45,11 +48,12 @@ class ProcessWorker:
         edges: Edges,
         *,
         own: bool = False,
+        orphan_limit_s: float = ORPHAN_LIMIT_S,
     ) -> None:
         self._app_directory = app_directory
         self._environment = environment
         self._edges = edges
-        self._own = own
+        self._options = [*(["--own"] if own else []), "--orphan-limit-s", str(orphan_limit_s)]
         self._child: _Child | None = None
         self._spawning = asyncio.Lock()
         self._stopping = False
@@ -82,7 +86,7 @@ class ProcessWorker:
                 raise HostError("the host is stopping")
             if self._child is None or self._child.has_ended:
                 self._child = await _Child.spawn(
-                    self._app_directory, self._environment, self._edges, own=self._own, died=self._died
+                    self._app_directory, self._environment, self._edges, *self._options, died=self._died
                 )
             return self._child
 
@@ -127,18 +131,24 @@ class _Child:
         app_directory: Path,
         environment: Mapping[str, str],
         edges: Edges,
-        *,
-        own: bool,
+        *options: str,
         died: Died,
     ) -> _Child:
         """Start one and wait until it has indexed the app. Raises HostError."""
         ours, theirs = socket.socketpair()
-        options = [*(["--own"] if own else []), *(["--journal", str(edges.journal)] if edges.journal else [])]
+        journal = ["--journal", str(edges.journal)] if edges.journal else []
         path = os.pathsep.join(filter(None, (str(_ROOT), environment.get("PYTHONPATH"))))
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "outbox_emulators.functions.worker", str(theirs.fileno()), str(app_directory), *options),
+                *(
+                    "-m",
+                    "outbox_emulators.functions.worker",
+                    str(theirs.fileno()),
+                    str(app_directory),
+                    *options,
+                    *journal,
+                ),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
@@ -174,7 +184,7 @@ class _Child:
             raise WorkerDied("WorkerProcessExitException: the worker has ended")
         call = next(self._calls)
         outcome = self._pending[call] = asyncio.get_running_loop().create_future()
-        frames.write(self._writer, frames.invocation_header(call, invocation), invocation.documents)
+        frames.write(self._writer, frames.invocation_header(call, invocation), invocation.value)
         try:
             async with asyncio.timeout(timeout_s):
                 await outcome

@@ -115,15 +115,15 @@ SUBSCRIPTION = (
 
 
 def queue_entity(name: str, values: Values) -> QueueEntity:
-    return QueueEntity(name, _sending(values), _receiving(values), _upkeep(values))
+    return QueueEntity(name, _sending(values), _receiving(values), _upkeep(name, values))
 
 
 def topic_entity(name: str, values: Values) -> TopicEntity:
-    return TopicEntity(name, _sending(values), values["DefaultMessageTimeToLive"], (), _upkeep(values))
+    return TopicEntity(name, _sending(values), values["DefaultMessageTimeToLive"], (), _upkeep(name, values))
 
 
 def subscription_entity(name: str, values: Values, rules: tuple[Rule, ...]) -> SubscriptionEntity:
-    return SubscriptionEntity(name, _receiving(values), rules, _upkeep(values))
+    return SubscriptionEntity(name, _receiving(values), rules, _upkeep(name, values))
 
 
 def _sending(values: Values) -> Sending:
@@ -148,11 +148,13 @@ def _receiving(values: Values) -> Receiving:
     )
 
 
-def _upkeep(values: Values) -> ManagementSettings:
+def _upkeep(name: str, values: Values) -> ManagementSettings:
     plain = ManagementSettings()
+    # An entity that forwards is never idle: the service sets the longest duration. One that forwards to itself, or
+    # requires sessions, keeps its own (test_mgmt_queues.py of azure-servicebus).
+    is_never_idle = values.get(_FORWARD.name) not in (None, name) and not values["RequiresSession"]
     return ManagementSettings(
-        # An entity that forwards is never idle: the service sets the longest duration.
-        auto_delete_on_idle_ms=None if values.get(_FORWARD.name) else values["AutoDeleteOnIdle"],
+        auto_delete_on_idle_ms=None if is_never_idle else values["AutoDeleteOnIdle"],
         window_ms=values.get("DuplicateDetectionHistoryTimeWindow", plain.window_ms),
         max_size_megabytes=values.get("MaxSizeInMegabytes", plain.max_size_megabytes),
         batched_operations=values["EnableBatchedOperations"],

@@ -1,0 +1,164 @@
+"""When a timer is due: by an NCRONTAB expression in local time, or after a constant interval."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from outbox_emulators.functions.cron import CronError, CronExpression
+from outbox_emulators.functions.errors import HostError
+
+_MINUTE = timedelta(minutes=1)
+_TIMESPAN = re.compile(
+    r"\s*(?P<sign>-?)(?:(?P<alone>\d+)|(?:(?P<days>\d+)(?:\.|:(?=\d+:\d+:\d)))?(?P<first>\d+):(?P<second>\d+)"
+    r"(?::(?P<third>\d+)(?P<fraction>\.\d{1,7})?)?)\s*"
+)
+
+
+class Schedule(Protocol):
+    """The occurrences of a timer, as moments with a zone.
+
+    Attributes:
+        adjusts_for_dst: What the function reads in its argument.
+        is_frequent: Whether the timer is due more than once a minute; then no status is stored.
+    """
+
+    @property
+    def adjusts_for_dst(self) -> bool: ...
+
+    @property
+    def is_frequent(self) -> bool: ...
+
+    def after(self, moment: datetime) -> datetime | None:
+        """The first occurrence after a moment; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CronSchedule:
+    """Occurrences by an expression, in the time zone of this process (TZ).
+
+    When clocks go back, an interval goes on through both hours, and a point in time occurs in the first of them
+    only (CronSchedule of Azure/azure-webjobs-sdk-extensions).
+    """
+
+    expression: CronExpression
+
+    adjusts_for_dst = True
+
+    @property
+    def is_frequent(self) -> bool:
+        cron = self.expression
+        every_minute = all(
+            len(values) == number
+            for values, number in (
+                (cron.minutes, 60),
+                (cron.hours, 24),
+                (cron.days, 31),
+                (cron.months, 12),
+                (cron.weekdays, 7),
+            )
+        )
+        return every_minute and len(cron.seconds) > 1
+
+    def after(self, moment: datetime) -> datetime | None:
+        now = moment.astimezone()
+        following = self.expression.after(now.replace(tzinfo=None))
+        if following is None:
+            return None
+        found = _located(following)
+        moved = _offset(found) - _offset(now)
+        if self.expression.is_interval:
+            crosses = moved and (_is_ambiguous(now) or _is_ambiguous(found))
+            return (found.astimezone(UTC) + moved).astimezone() if crosses else found
+        if not _is_ambiguous(found):
+            return found
+        if moved:
+            return (found.astimezone(UTC) + moved).astimezone()
+        # It has occurred in the hour before, which had the same name.
+        while following is not None and _is_ambiguous(_located(following)):
+            following = self.expression.after(following)
+        return None if following is None else _located(following)
+
+    def __str__(self) -> str:
+        return f"Cron: '{self.expression}'"
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantSchedule:
+    """An occurrence each time that the interval has passed."""
+
+    interval: timedelta
+
+    adjusts_for_dst = False
+
+    @property
+    def is_frequent(self) -> bool:
+        return self.interval < _MINUTE
+
+    def after(self, moment: datetime) -> datetime:
+        return (moment.astimezone(UTC) + self.interval).astimezone()
+
+    def __str__(self) -> str:
+        return f"Constant: {self.interval}"
+
+
+def parse_schedule(text: str) -> Schedule:
+    """An NCRONTAB expression of six or five fields, or else a .NET TimeSpan. Raises HostError."""
+    try:
+        return CronSchedule(CronExpression.parse(text))
+    except CronError as error:
+        interval = _timespan(text)
+        if interval is None:
+            raise HostError(
+                f"The schedule expression '{text}' was not recognized as a valid cron expression or timespan "
+                f"string: {error}"
+            ) from None
+        return ConstantSchedule(interval)
+
+
+def _timespan(text: str) -> timedelta | None:
+    """A TimeSpan as .NET parses it: `hh:mm:ss` from 24 on for the first number is `d:hh:mm`."""
+    match = _TIMESPAN.fullmatch(text)
+    if match is None:
+        return None
+    if match["alone"]:
+        days, hours, minutes, seconds = int(match["alone"]), 0, 0, 0
+    else:
+        days = int(match["days"] or 0)
+        hours, minutes, seconds = int(match["first"]), int(match["second"]), int(match["third"] or 0)
+        if hours > 23 and match["days"] is None and match["third"] and not match["fraction"]:
+            days, hours, minutes, seconds = hours, minutes, seconds, 0
+    if hours > 23 or minutes > 59 or seconds > 59:
+        return None
+    fraction = float(match["fraction"] or 0)
+    try:
+        length = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds + fraction)
+    except OverflowError:
+        return None
+    return -length if match["sign"] else length
+
+
+def _located(local: datetime) -> datetime:
+    """A local time with its zone: the later of two, and after a gap as many minutes as it is within the gap."""
+    return _read(local, fold=1 if _is_repeated(local) else 0)
+
+
+def _is_ambiguous(moment: datetime) -> bool:
+    return _is_repeated(moment.replace(tzinfo=None))
+
+
+def _is_repeated(local: datetime) -> bool:
+    first, second = _read(local, fold=0), _read(local, fold=1)
+    # Both readings of a time within a gap move out of it.
+    return first != second and first.replace(tzinfo=None) == second.replace(tzinfo=None)
+
+
+def _read(local: datetime, *, fold: int) -> datetime:
+    # `astimezone` alone moves a time within a gap in the wrong direction.
+    return datetime.fromtimestamp(local.replace(fold=fold).timestamp(), UTC).astimezone()
+
+
+def _offset(moment: datetime) -> timedelta:
+    return moment.utcoffset() or timedelta()
