@@ -54,7 +54,8 @@ class Verdict:
         duplicated: Second copies of an event.
         out_of_order: First copies that came behind a later event of their key.
         altered: Deliveries that differ from what was committed.
-        quarantined_and_delivered: Documents that were set aside and delivered as well.
+        quarantined_and_delivered: Documents that were set aside and delivered as well. An order can come too late, so
+            those that the operator ordered do not count: one that is delivered after the order is out of order.
         ahead_of_poison: Events that were processed before what the policy holds them back for was settled.
         without_order: Documents that were set aside under `block`, and nobody had ordered it.
         quarantined: Documents that were set aside, removed records included.
@@ -182,7 +183,7 @@ class History:
         verdict.expected_quarantined = len(self.poison.keys() | ordered)
         delivered = {receipt.identifier for receipts in self._receipts.values() for receipt in receipts}
         for identifier in aside.records:
-            if identifier in delivered:
+            if identifier in delivered and identifier not in aside.ordered:
                 verdict.quarantined_and_delivered += 1
                 verdict.first_wrong = verdict.first_wrong or f"{identifier!r} was set aside and delivered"
             if policy is Policy.BLOCK and identifier not in aside.ordered:

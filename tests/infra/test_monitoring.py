@@ -67,7 +67,7 @@ def test_the_relays_instruments_and_log_fields_are_found_in_its_source() -> None
     assert len(kinds) == 12
     assert (kinds["relay.sends"], kinds["relay.lag"]) == ("counter", "histogram")
     assert kinds["relay.ttl.headroom"] == "gauge"
-    assert instruments.log_actions() == {"relay_batch", "quarantine", "relay_failed"}
+    assert instruments.log_actions() == {"relay_batch", "quarantine", "relay_failed", "relay_blocked"}
     assert {"error", "unsent", "action"} <= instruments.log_fields()
 
 
