@@ -54,8 +54,8 @@ class Verdict:
         duplicated: Second copies of an event.
         out_of_order: First copies that came behind a later event of their key.
         altered: Deliveries that differ from what was committed.
-        quarantined_and_delivered: Documents that were set aside and delivered as well. An order can come too late, so
-            those that the operator ordered do not count: one that is delivered after the order is out of order.
+        quarantined_and_delivered: Documents that were set aside and delivered as well. An order can come too late,
+            so those that the operator ordered do not count: one that is delivered after its order is out of order.
         ahead_of_poison: Events that were processed before what the policy holds them back for was settled.
         without_order: Documents that were set aside under `block`, and nobody had ordered it.
         quarantined: Documents that were set aside, removed records included.
