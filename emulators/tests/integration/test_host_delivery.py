@@ -239,7 +239,7 @@ async def test_an_invocation_that_does_not_end_is_abandoned_when_the_host_stops(
         await never.wait()
 
     recorder.behaviour = hang
-    host = host_of(write_app(tmp_path), shutdown_timeout_s=0.1, instance="hung")
+    host = host_of(write_app(tmp_path), shutdown_timeout_s=1.0, instance="hung")
     await host.start()
     await recorder.until(lambda: len(recorder.deliveries) == 1)
     async with asyncio.timeout(5):

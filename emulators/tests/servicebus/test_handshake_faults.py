@@ -89,9 +89,11 @@ async def test_the_attach_to_another_entity_is_answered(broker: Broker, server: 
 async def test_heartbeats_come_from_a_silent_peer_only_when_asked_for(
     broker: Broker, server: ServiceBusServer
 ) -> None:
-    await broker.inject(kind="silent-handshake", step="sasl", heartbeats=True)
+    fault = await broker.inject(kind="silent-handshake", step="sasl", heartbeats=True)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(HEADER)
+    while not (await broker.fault(fault))["applied"]:
+        await asyncio.sleep(0.01)
 
     # Before the open is answered no frame may be sent.
     with pytest.raises(TimeoutError):
