@@ -57,6 +57,18 @@ async def test_an_end_is_an_error_for_the_transfer_in_flight_and_another_sender_
     assert await broker.held("orders") == (["0", "1", "2"] if taken else ["0", "2"])
 
 
+async def test_what_is_refused_is_not_taken_at_an_end_either(
+    broker: Broker, client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    await broker.inject(kind="reject", entity="orders", condition="amqp:not-allowed", message_id="bad-*")
+    await broker.inject(kind="end-on-transfer", entity="orders", how="link", taken=True)
+
+    with pytest.raises(ServiceBusError):
+        await sender.send_messages(message("bad-1"))
+
+    assert await broker.held("orders") == ["0"]
+
+
 @pytest.mark.parametrize(
     "chosen",
     [{"message_id": "bad-*"}, {"message_id": "bad-1"}, {"property": "harmful"}, {"session_id": "s"}],

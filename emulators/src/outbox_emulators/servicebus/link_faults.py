@@ -70,6 +70,13 @@ class LinkFaults:
         """Return the fault that reads a transfer no further after its first frame."""
         return self._apply(FaultKind.STALL_TRANSFER)
 
+    def would_reject(self, messages: Sequence[Message], is_repeat: Callable[[Message], bool]) -> bool:
+        """Return whether these messages, sent together, are to be rejected; nothing is applied."""
+        fault = self._faults.find(
+            lambda plan: plan.matches(FaultKind.REJECT, self._path) and _rejects(plan, messages, is_repeat)
+        )
+        return fault is not None
+
     def reject(self, messages: Sequence[Message], is_repeat: Callable[[Message], bool]) -> None:
         """Raise ServerBusy or Refused if these messages, sent together, are to be rejected.
 
@@ -84,11 +91,7 @@ class LinkFaults:
             )
         if self._apply(FaultKind.INTERNAL_ERROR):
             raise Refused(INTERNAL_ERROR, UNABLE_TO_PROCESS)
-        plan = self._apply(
-            FaultKind.REJECT,
-            lambda plan: plan.selects(messages) and not (plan.accepts_repeats and all(map(is_repeat, messages))),
-        )
-        if plan is not None:
+        if plan := self._apply(FaultKind.REJECT, lambda plan: _rejects(plan, messages, is_repeat)):
             raise Refused(
                 plan.condition,
                 f"An injected fault rejects transfers to '{self._path}'.",
@@ -116,3 +119,7 @@ class LinkFaults:
             return None
         fault = self._faults.apply(lambda plan: plan.matches(kind, self._path) and (where is None or where(plan)))
         return None if fault is None else fault.plan
+
+
+def _rejects(plan: FaultPlan, messages: Sequence[Message], is_repeat: Callable[[Message], bool]) -> bool:
+    return plan.selects(messages) and not (plan.accepts_repeats and all(map(is_repeat, messages)))

@@ -200,11 +200,12 @@ class PublishEndpoint(LinkEndpoint):
                     f"The received message (size:{len(data)} bytes) exceeds the present limit of the entity."
                 )
             messages = self._messages(data, message_format)
+            is_repeat = self.destination.inlet.is_repeat
             if plan := self.faults.end_on_transfer(messages):
-                if plan.taken:
+                if plan.taken and not self.faults.would_reject(messages, is_repeat):
                     self.destination.publish(messages)
                 raise _Ends(plan)
-            self.faults.reject(messages, self.destination.inlet.is_repeat)
+            self.faults.reject(messages, is_repeat)
             self.destination.publish(messages)
             self.destination.inlet.accessed_ms = self.connection.broker.namespace.timers.now()
         except ServiceBusError as refusal:
