@@ -129,9 +129,12 @@ async def test_an_event_that_ends_the_link_holds_up_no_other_key_and_is_named(
         page = {"bad": [sound(event(f"{name} {each}", f"{name} bad")) for each in IDS]}
         page |= of_keys(f"{name} sound", 99)
 
-        outcomes = await attempt(sender, page)
-
-        bad = outcomes.pop("bad")
+        # One attempt names it, unless the machine is so busy that its time is over before.
+        for _ in range(4):
+            outcomes = await attempt(sender, page)
+            bad = outcomes.pop("bad")
+            if bad.blocked_by is not None:
+                break
         assert bad.blocked_by == f"{name} culprit", bad.error
         assert [each.error for each in outcomes.values()] == [None] * 99
         assert [sender.has_accepted(each) for each in page["bad"]] == [True, True, False, False]

@@ -32,7 +32,7 @@ from tests.support.outbox import event, sound
 
 TOPIC = "domain-events"
 WAIT_S = 30.0
-LIMIT_S = 1.5
+LIMIT_S = 2.5
 
 
 @pytest.fixture
