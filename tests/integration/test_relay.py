@@ -15,7 +15,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import PublishError, QuarantineError
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
-from tests.support.outbox import event, events
+from tests.support.outbox import event, events, just_committed
 from tests.support.quarantined import quarantined
 from tests.support.subscriber import Subscriber, body, properties
 
@@ -288,7 +288,7 @@ async def test_without_its_quarantine_container_the_invocation_fails_and_says_wh
     relay = make_relay(COSMOS_QUARANTINE_CONTAINER="nowhere")
 
     with pytest.raises(QuarantineError, match=r"'nowhere' cannot be read or written.*partition key /partitionKey"):
-        await relay.handle([*events("a", 2), event("x", "")], "i1")
+        await relay.handle([*map(just_committed, events("a", 2)), event("x", "")], "i1")
 
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(2)

@@ -272,7 +272,9 @@ async def test_without_its_quarantine_what_was_published_counts_and_what_was_not
     malformed = committed_now([event("x", "a") | {"data": 7}], ttl=5000)
 
     with pytest.raises(QuarantineError):
-        await make_relay(COSMOS_QUARANTINE_CONTAINER="nowhere").handle([*events("a", 2), *malformed], "i1")
+        await make_relay(COSMOS_QUARANTINE_CONTAINER="nowhere").handle(
+            [*committed_now(events("a", 2)), *malformed], "i1"
+        )
 
     seen = reported.metrics()
     assert seen.total("relay.events.published") == 2

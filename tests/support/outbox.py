@@ -26,6 +26,11 @@ def event(identifier: str, partition_key: str, **data: Any) -> dict[str, Any]:
     }
 
 
+def just_committed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document as committed now: no other process can have attempted it."""
+    return document | {"_ts": int(time.time())}
+
+
 def events(partition_key: str, count: int, **data: Any) -> list[dict[str, Any]]:
     """`count` events of one partition key, numbered in order."""
     return [event(f"{partition_key}-{number}", partition_key, n=number, **data) for number in range(count)]
