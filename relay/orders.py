@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 # quarantine remembers all events.
 _REMEMBERED = 10_000
 
+# Maximum number of versions of one event among them.
+_VERSIONS = 100
+
 # Seconds after a failed reading during which the latest one counts, where the policy allows it.
 _PAUSE_S = 30.0
 
@@ -62,7 +65,7 @@ class Orders:
         self._policy = policy
         self._settled = settled
         self._read: Holds | None = None
-        self._set_aside: dict[EventName, Order] = {}
+        self._set_aside: dict[EventName, tuple[Order, ...]] = {}
         self._begun: dict[str, None] = {}
         self._unreadable_until = 0.0
 
@@ -89,13 +92,16 @@ class Orders:
         await self._quarantine.store(rejected, invocation_id, park=self._policy is OnPoison.PARK)
         for item in rejected:
             if item.name is not None and item.reason is not Reason.KEY_PARKED:
-                _remember(self._set_aside, item.name, Order(True, Place.of(item.document)))
+                order = Order(True, Place.of(item.document))
+                # A page may have several versions of an event.
+                versions = dict.fromkeys((order, *self._set_aside.get(item.name, ())))
+                _remember(self._set_aside, item.name, tuple(versions)[:_VERSIONS])
 
     def _known(self) -> Holds:
         read = self._read or Holds()
         orders = dict(read.orders)
-        for name, order in self._set_aside.items():
-            orders[name] = (order, *orders.get(name, ()))
+        for name, versions in self._set_aside.items():
+            orders[name] = (*versions, *orders.get(name, ()))
         return Holds(read.parked, orders)
 
     async def _refresh(self, *, needed: bool) -> None:

@@ -185,6 +185,19 @@ async def test_what_is_quarantined_is_not_delivered_too_while_another_key_fails(
     assert outcome.superseded == 1
 
 
+async def test_each_version_of_an_event_that_is_refused_is_set_aside_once() -> None:
+    running = Running()
+    running.publisher.refused = {"x": "amqp:not-allowed"}
+    batch = [document("x", _lsn=1), document("x", _lsn=2), document("s", "sound")]
+
+    for retry_count in range(8):
+        with suppress(PublishError):
+            await running.relay.handle(batch, "i1", retry_count)
+
+    assert running.stored() == [("x", "message-refused")] * 2
+    assert (await running.relay.handle(batch, "i1", 8)).superseded == 2
+
+
 async def test_what_is_quarantined_is_not_delivered_by_the_next_process_either() -> None:
     running = Running(OnPoison.BLOCK)
     batch = [document("x", _lsn=1), document("x2", _lsn=2), document("o", "other", data=7, _lsn=3)]
