@@ -27,8 +27,7 @@ SOUGHT = {
 }
 
 
-POLICIES = ("park", "block")
-# What the operator does under each.
+# What the operator does under each policy.
 COMMANDS = {"park": {"discard", "release"}, "block": {"add"}}
 
 
@@ -63,9 +62,8 @@ async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("policy", POLICIES)
-async def test_a_campaign_in_which_an_operator_settles_poison_is_live(tmp_path: Path, policy: str) -> None:
-    await assert_is_live(tmp_path, policy, schedule.PEER_KINDS | schedule.SILENCE_KINDS | schedule.EVENT_KINDS)
+async def test_a_campaign_in_which_an_operator_releases_parked_keys_is_live(tmp_path: Path) -> None:
+    await assert_is_live(tmp_path, "park", schedule.PEER_KINDS | schedule.SILENCE_KINDS | schedule.EVENT_KINDS)
 
 
 async def assert_is_live(folder: Path, policy: str, kinds: Collection[str], *options: str) -> None:
