@@ -5,15 +5,16 @@ another process to have set it aside before this one got the lease. So pages of 
 they are a backlog. With `park` it is read at each attempt, as any event may belong to a key that another process
 has parked.
 
-A quarantine that cannot be read delays no more than it has to. Where another process may have attempted a page, it
-has to be read once: that process may have set an event aside and published those behind it. Then, with `skip` and
-`block`, the latest reading counts: an order of an operator that is not known yet is about an event that waits, and
-what this process has set aside it remembers. `park` needs every reading, and `block` the first one: a process that
-has just started knows of no event that an operator has set aside.
+A quarantine that cannot be read delays no more than it has to. With `skip`, the latest reading counts: an order of
+an operator that is not known yet is about an event that waits, and what this process has set aside it remembers.
+Where another process may have attempted a page, set an event aside and published those behind it, the relay tries
+for some seconds to read it. `park` needs every reading, and `block` the first one: a process that has just started
+knows of no event that an operator has set aside.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -43,6 +44,11 @@ _PAUSE_S = 30.0
 # Seconds since its commit, by clocks that agree, before which a sound event cannot have been set aside by another
 # process: it takes three attempts, with a pause after each, or an operator.
 _UNTRIED_S = 2
+
+# Seconds for which a page that another process may have attempted waits for a quarantine that cannot be read, and
+# seconds between two attempts to read it.
+_PATIENCE_S = 5.0
+_AGAIN_S = 0.5
 
 # Maximum seconds of a reading, however many pages it has.
 _READING_S = 20.0
@@ -77,13 +83,9 @@ class Orders:
         """
         tried_elsewhere = invocation_id not in self._begun and _may_have_been_tried(received)
         if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere:
-            await self._refresh(needed=tried_elsewhere or self._policy_needs_it)
+            await self._refresh(_PATIENCE_S if tried_elsewhere else 0)
         _remember(self._begun, invocation_id, None)
         return self._known().about((*received.events, *received.rejected))
-
-    @property
-    def _policy_needs_it(self) -> bool:
-        return self._policy is OnPoison.PARK or (self._policy is OnPoison.BLOCK and self._read is None)
 
     async def store(self, rejected: Sequence[Rejected], invocation_id: str) -> None:
         """Quarantine what is set aside, and remember it. Raises QuarantineError."""
@@ -104,12 +106,13 @@ class Orders:
             orders[name] = (*versions, *orders.get(name, ()))
         return Holds(read.parked, orders)
 
-    async def _refresh(self, *, needed: bool) -> None:
+    async def _refresh(self, patience_s: float) -> None:
+        needed = self._policy is OnPoison.PARK or (self._policy is OnPoison.BLOCK and self._read is None)
         if not needed and time.monotonic() < self._unreadable_until:
             return
         try:
             async with within(_READING_S, QuarantineError, "reading parked keys and orders"):
-                found = await self._quarantine.holds()
+                found = await self._reading(patience_s)
         except QuarantineError as error:
             self._unreadable_until = time.monotonic() + _PAUSE_S
             if needed:
@@ -122,6 +125,16 @@ class Orders:
             )
             return
         self._read = await self._without_passed(found)
+
+    async def _reading(self, patience_s: float) -> Holds:
+        until = time.monotonic() + patience_s
+        while True:
+            try:
+                return await self._quarantine.holds()
+            except QuarantineError:
+                if time.monotonic() >= until:
+                    raise
+                await asyncio.sleep(_AGAIN_S)
 
     async def _without_passed(self, found: Holds) -> Holds:
         """Remove the orders whose events the checkpoint has passed."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ ROOT = Path(__file__).resolve().parents[2]
 async def index_app(folder: Path = ROOT) -> list[Any]:
     """What the worker reports to the host about the functions it found in a folder."""
     return await platform.index(folder)
+
+
+def just_committed(identifier: str, key: str) -> dict[str, Any]:
+    return event(identifier, key) | {"_ts": int(time.time())}
 
 
 async def invoke(function_id: str, documents: list[dict[str, Any]]) -> Any:
@@ -73,7 +78,8 @@ async def test_the_worker_invokes_the_app_and_the_events_arrive(monkeypatch: pyt
         (function,) = await index_app()
 
         answer = await invoke(
-            function.function_id, [event("1", "a"), event("2", "a"), {"id": "c", "type": "contact"}]
+            function.function_id,
+            [just_committed("1", "a"), just_committed("2", "a"), {"id": "c", "type": "contact"}],
         )
 
         assert answer.result.status == 1, getattr(answer.result, "exception", None)
@@ -91,7 +97,7 @@ async def test_an_invocation_whose_events_were_not_accepted_fails(monkeypatch: p
     monkeypatch.setenv("RELAY_SEND_TIMEOUT_S", "1")
     (function,) = await index_app()
 
-    answer = await invoke(function.function_id, [event("1", "a")])
+    answer = await invoke(function.function_id, [just_committed("1", "a")])
 
     assert answer.result.status == 0
     assert "1 event(s) of 1 partition key(s) were not accepted" in answer.result.exception.message

@@ -90,6 +90,48 @@ async def test_orders_whose_events_the_checkpoint_has_passed_are_removed() -> No
     assert set(quarantine.held) == {Y}
 
 
+async def test_the_checkpoint_is_asked_under_the_partition_key_about_orders_with_a_place() -> None:
+    quarantine = InMemoryQuarantine()
+    asked: list[tuple[str | None, object, int]] = []
+
+    async def settled(items: Sequence[Event | Rejected]) -> frozenset[int]:
+        asked.extend((item.partition_key, item.document, item.position) for item in items)
+        return frozenset()
+
+    # The quarantine of an older version does not say where an event was.
+    quarantine.held = {("k1", "x"): carried_out(1), ("k2", "without"): Order(True), ("k3", "y"): carried_out(9)}
+    quarantine.ordered = {("k4", "z")}
+
+    await Orders(quarantine, OnPoison.SKIP, settled).for_attempt(page("x"), "i1", 0)
+
+    assert asked == [
+        ("k1", {"partitionKey": "k1", "_lsn": 1}, 0),
+        ("k3", {"partitionKey": "k3", "_lsn": 9}, 1),
+    ]
+    assert len(quarantine.held) == 3
+
+
+async def test_orders_hold_on_while_the_checkpoint_cannot_be_read() -> None:
+    quarantine, source = InMemoryQuarantine(), InMemorySource()
+    quarantine.held = {X: carried_out(1)}
+    source.passed_lsn, source.broken = 5, True
+
+    assert set(
+        (await Orders(quarantine, OnPoison.SKIP, source.settled).for_attempt(page("x"), "i1", 0)).orders
+    ) == {X}
+
+
+async def test_what_is_parked_behind_another_event_is_held_by_its_key_alone() -> None:
+    quarantine = InMemoryQuarantine()
+    quarantine.parked = {"k": None}
+    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().settled)
+    await orders.store(rejected(Reason.KEY_PARKED, event("x", "k")), "i1")
+
+    found = await orders.for_attempt(page("x"), "i1", 1)
+
+    assert (dict(found.parked), dict(found.orders)) == ({"k": None}, {})
+
+
 async def test_what_this_process_has_set_aside_it_knows_until_the_checkpoint_has_passed_it() -> None:
     quarantine, source = InMemoryQuarantine(), InMemorySource()
     orders = Orders(quarantine, OnPoison.SKIP, source.settled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -352,27 +353,32 @@ async def test_with_skip_a_quarantine_that_cannot_be_read_delays_nothing_that_is
 
 
 @pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.BLOCK])
-async def test_a_page_that_another_process_may_have_attempted_waits_until_the_quarantine_was_read_once(
+async def test_a_page_that_another_process_may_have_attempted_waits_for_a_while_for_the_quarantine(
     policy: OnPoison,
 ) -> None:
     running = Running(policy)
     await running.relay.handle([document("e1")], "i1")
     running.quarantine.broken = True
-    running.publisher.refused = {"x": "amqp:not-allowed"}
-    old = [document(name, name, committedAt=int(time.time()) - 60) for name in ("e2", "x")]
+    running.quarantine.ordered = {("k", "e2")}
 
-    for retry_count in range(2):
-        with pytest.raises(QuarantineError):
-            await running.relay.handle(old, "i2", retry_count)
-    assert running.publisher.accepted == {"k": ["e1"]}
-    running.quarantine.broken = False
-    with pytest.raises(PublishError):
-        await running.relay.handle(old, "i2", 2)
+    def mended() -> None:
+        running.quarantine.broken = False
+
+    asyncio.get_running_loop().call_later(0.2, mended)
+    await running.relay.handle([document(name, committedAt=int(time.time()) - 60) for name in ("e2", "e3")], "i2")
+
+    assert running.publisher.accepted == {"k": ["e1", "e3"]}
+    assert running.stored() == [("e2", "set-aside")]
+
+
+async def test_then_it_is_published_with_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relay.orders._PATIENCE_S", 0.1)
+    running = Running()
     running.quarantine.broken = True
-    with pytest.raises(PublishError):
-        await running.relay.handle(old, "i2", 3)
 
-    assert running.publisher.accepted == {"k": ["e1"], "e2": ["e2"]}
+    await running.relay.handle([document("e1", committedAt=int(time.time()) - 60)], "i1")
+
+    assert running.publisher.accepted == {"k": ["e1"]}
 
 
 async def test_with_park_nothing_is_published_while_the_quarantine_cannot_be_read() -> None:
