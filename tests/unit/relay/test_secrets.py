@@ -114,7 +114,8 @@ def test_what_is_accepted_the_clients_take(value: str, part: str) -> None:
 async def test_sound_values_are_in_no_record_of_the_sdks(caplog: pytest.LogCaptureFixture) -> None:
     sound = Settings.from_environment({"COSMOS": COSMOS, "SERVICEBUS": SERVICEBUS})
 
-    with caplog.at_level(logging.DEBUG):
+    # Commands that ran in this process have set a level of this logger.
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, logger="azure"):
         with suppress(Exception):
             async with asyncio.timeout(2), cosmos_client(sound.cosmos) as cosmos:
                 await cosmos.get_database_client("d").read()
