@@ -129,7 +129,8 @@ class ServiceBusPublisher:
             outcome.error = error
         except Exception as error:
             # Whatever it is, the other partition keys go on, and this one comes again.
-            logger.exception("a partition key failed in a way that the relay does not foresee")
+            if outage.is_new(error):
+                logger.exception("a partition key failed in a way that the relay does not foresee")
             outcome.error = DefectError(f"{first_line(error)}. This is a defect of the relay: please report it.")
             outcome.blocked_by = events[0].id if len(events) == 1 else None
         done = outcome.published + len(outcome.rejected)
@@ -160,6 +161,7 @@ class _Outage:
         self.threshold = threshold
         self._failures_in_a_row = 0
         self._last: SendError | None = None
+        self._unforeseen: set[type[Exception]] = set()
 
     def check(self) -> None:
         """Raises NotTriedError where too many partition keys have failed in a row."""
@@ -173,6 +175,12 @@ class _Outage:
         self._failures_in_a_row += 1
         if not isinstance(error, NotTriedError):
             self._last = error
+
+    def is_new(self, unforeseen: Exception) -> bool:
+        """Whether this exception is the first of its type: a thousand keys that fail alike log one traceback."""
+        known = type(unforeseen) in self._unforeseen
+        self._unforeseen.add(type(unforeseen))
+        return not known
 
     def succeeded(self) -> None:
         """Note that something was accepted."""

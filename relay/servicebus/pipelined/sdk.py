@@ -54,6 +54,10 @@ _SMALL_ULONG = 0x53
 
 logger = logging.getLogger(__name__)
 
+# The SDK logs each error that it converts, which is a line for each transfer to a throttled namespace. The relay
+# logs their outcome once an attempt. This logger has no parent and no handler.
+_DISCARDING = logging.Logger("discarded", level=logging.CRITICAL + 1)
+
 # What is used of the SDK, with the parameters it is used with.
 _USED: Mapping[Callable[..., Any], tuple[str, ...]] = {
     ServiceBusSender._create_handler: ("self", "auth"),
@@ -116,7 +120,7 @@ def connection_lost(error: AmqpError) -> SendError:
 
 def _classified(error: Exception) -> SendError:
     """As it is classified when the SDK raises it."""
-    return classify(PyamqpTransport.create_servicebus_exception(logger, error))
+    return classify(PyamqpTransport.create_servicebus_exception(_DISCARDING, error))
 
 
 @contextlib.contextmanager
