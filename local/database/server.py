@@ -141,7 +141,7 @@ def prepare(data: Path) -> None:
     data.mkdir(parents=True, exist_ok=True)
     if _is_root():
         assert sys.platform != "win32"
-        utils.ensure_user_exists(_SYSTEM_USER)
+        ensure_user_exists(_SYSTEM_USER)
         for path in (data, _BINARIES):
             utils.ensure_prefix_permissions(path)
         os.chmod(data, 0o700)
@@ -165,6 +165,18 @@ def prepare(data: Path) -> None:
         )
     if made.returncode:
         raise PostgresFailed(f"initdb failed: {made.stderr.strip()}")
+
+
+def ensure_user_exists(name: str) -> None:
+    """Create a user of the system, once: several `useradd` at the same time can overwrite each other's users."""
+    import fcntl
+
+    folder = os.open("/etc", os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        utils.ensure_user_exists(name)
+    finally:
+        os.close(folder)
 
 
 def as_other_user() -> dict[str, Any]:
