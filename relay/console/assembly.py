@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from relay.console.cosmos.outbox import CosmosOutbox
 from relay.console.observer import Observer
 from relay.console.ports import Hosts, Outbox, Topic
 from relay.console.servicebus import ServiceBusTopic
-from relay.console.sql.outbox import SqlOutbox
 from relay.cosmos.containers import Containers
 from relay.cosmos.items import CosmosItems
+from relay.cosmos.reader import CosmosOutbox
 from relay.errors import UsageError
 from relay.quarantine.items import Items
 from relay.settings import Settings
 from relay.sql.database import Database
 from relay.sql.items import SqlItems
+from relay.sql.reader import SqlOutbox
 
 
 @asynccontextmanager

@@ -16,13 +16,13 @@ from changefeed.statements import AsyncSession, Statement
 from local.stack.environment import CONTAINERS, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.console.cosmos.outbox import CosmosOutbox
 from relay.console.model import Committed
 from relay.console.ports import Outbox
-from relay.console.sql.outbox import SqlOutbox
+from relay.cosmos.reader import CosmosOutbox
 from relay.errors import ServiceError
 from relay.settings import Settings, SqlFeed
 from relay.sql.database import CONSUMER
+from relay.sql.reader import SqlOutbox
 from tests.support import sql_outbox
 from tests.support.console import InMemoryOutbox
 from tests.support.leases import TriggerLeases

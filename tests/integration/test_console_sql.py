@@ -10,10 +10,10 @@ from changefeed import AsyncFeed
 from changefeed.statements import AsyncSession, Statement
 from relay.console.model import Stage
 from relay.console.observer import Observer
-from relay.console.sql.outbox import SqlOutbox
 from relay.errors import ServiceError
 from relay.sql.database import Database
 from relay.sql.items import SqlItems
+from relay.sql.reader import SqlOutbox
 from tests.support import sql_outbox
 from tests.support.outbox import event
 from tests.support.postgresql import PostgresServer

@@ -11,10 +11,10 @@ import pytest
 from changefeed.install import migrations
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.check.sql_findings import check_sql
-from relay.cli.check.sql_inspection import read_sql
-from relay.cli.check.sql_scan import scan_sql
 from relay.settings import Settings
+from relay.sql.check import check_sql
+from relay.sql.inspection import read_sql
+from relay.sql.scan import scan_sql
 from tests.support.operators import Run, relay_command
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_deployment import CLAIM, FEED, OUTBOX, STATE, TABLE, SqlDeployment, working
@@ -318,7 +318,7 @@ async def test_a_long_transaction_is_named(
     environment: dict[str, str], sql: SqlDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql.create()
-    monkeypatch.setattr("relay.cli.check.sql_findings._LONG_TRANSACTION_S", 0.0)
+    monkeypatch.setattr("relay.sql.check._LONG_TRANSACTION_S", 0.0)
     assert not [each for each in await findings(environment, "warning") if "has been open for" in each]
     with psycopg.connect(sql.url) as other:
         other.execute("select txid_current()")

@@ -9,21 +9,21 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from relay.cli.check.cosmos_findings import check_cosmos
-from relay.cli.check.findings import Finding, Level
 from relay.cli.check.inspection import container_settings, read_cosmos, read_servicebus
-from relay.cli.check.scan import Scan, scan
 from relay.cli.check.servicebus_findings import Requirements, check_servicebus
-from relay.cli.check.sql_findings import check_sql
-from relay.cli.check.sql_inspection import read_sql
-from relay.cli.check.sql_scan import SqlScan, scan_sql
 from relay.cli.parsing import reported
 from relay.cli.results import ExitCode, Result
-from relay.cli.times import parse_duration
+from relay.cosmos.check import check_cosmos
+from relay.cosmos.scan import Scan, scan
 from relay.errors import SettingsError
+from relay.findings import Finding, Level
 from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
 from relay.servicebus.senders import differences
 from relay.settings import Settings
+from relay.sql.check import check_sql
+from relay.sql.inspection import read_sql
+from relay.sql.scan import SqlScan, scan_sql
+from relay.times import parse_duration
 
 EXAMPLES = """\
 examples:

@@ -36,7 +36,6 @@ from relay.cli.check.facts import (
     Why,
 )
 from relay.cli.containers import connected
-from relay.cli.times import parse_duration
 from relay.cosmos.leases import read_positions
 from relay.errors import first_line
 from relay.servicebus.administration import administration_connection
@@ -46,6 +45,7 @@ from relay.servicebus.client import (
 )
 from relay.servicebus.refusals import classify
 from relay.settings import Connection, Settings
+from relay.times import parse_duration
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy

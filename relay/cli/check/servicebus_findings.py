@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from relay.cli.check.facts import Gap, ServiceBusFacts, SubscriptionFacts, TopicFacts, Why
-from relay.cli.check.findings import Finding, Level
-from relay.cli.times import format_duration
+from relay.findings import Finding, Level
+from relay.times import format_duration
 
 # A link to a Standard topic takes 256 KB, one to a Premium topic 1 MB and more.
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas

@@ -12,9 +12,9 @@ from pathlib import Path
 from changefeed.ulid import from_text, milliseconds
 from relay.cli.parsing import reported
 from relay.cli.sources import SourceKind, add_source_argument, sql_feed
-from relay.cli.times import format_time, parse_moment
 from relay.errors import UsageError
 from relay.settings import Settings
+from relay.times import format_time, parse_moment
 
 # The last second of the year 9999: with --from-cursor, --to need not be given.
 _FOREVER = 253_402_300_799

@@ -9,7 +9,7 @@ from typing import Any
 from relay.cli.ordered import OrderedSender
 from relay.cli.replay.state import ReplayState
 from relay.cli.results import ExitCode, Result
-from relay.cli.times import format_time
+from relay.times import format_time
 
 _KEYS_LISTED = 50
 

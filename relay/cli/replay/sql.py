@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from changefeed import START, AsyncFeed, CursorError, Entry
 from changefeed.statements import AsyncSession, Statement
 from changefeed.ulid import LENGTH, at, from_text, milliseconds, to_text
+from relay.canary import is_canary
 from relay.cli.replay.state import Invalid
-from relay.cli.smoke.canary import is_canary
 from relay.cli.sources import explaining_feed_errors
 from relay.events import Document, Event, Rejected, read_event
 from relay.settings import SqlFeed

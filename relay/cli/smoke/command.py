@@ -10,24 +10,24 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from relay.canary import TTL_S, canary
 from relay.cli.containers import open_container
 from relay.cli.parsing import reported
 from relay.cli.quarantine.records import Records, open_records
 from relay.cli.results import Result
-from relay.cli.smoke.canary import TTL_S, canary
 from relay.cli.smoke.comparison import compare
-from relay.cli.smoke.outboxes import CosmosOutbox, EventOutbox
 from relay.cli.smoke.oversized import OversizedTest
 from relay.cli.smoke.report import Smoke, result_of
-from relay.cli.smoke.sql import open_sql_outbox
 from relay.cli.smoke.subscriptions import Session, choose, open_session
 from relay.cli.sources import SourceKind, add_source_argument, choose_source, sql_feed
 from relay.cli.terminal import Terminal
-from relay.cli.times import format_duration, parse_duration
+from relay.cosmos.canary import CosmosOutbox, EventOutbox
 from relay.errors import ServiceError, UsageError
 from relay.quarantine.summaries import Filter, RecordSummary
 from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
 from relay.settings import OnPoison, Settings
+from relay.sql.canary import open_sql_outbox
+from relay.times import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage

@@ -9,7 +9,7 @@ from typing import Any
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from relay.cli.smoke.canary import DATES
+from relay.canary import DATES
 from relay.servicebus.messages import CONTENT_TYPE
 
 _SHOWN_CHARACTERS = 60

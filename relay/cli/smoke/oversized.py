@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from relay.canary import ACTION, PREFIX, TTL_S, canary_id
 from relay.cli.quarantine.records import Records
-from relay.cli.smoke.canary import ACTION, PREFIX, TTL_S, canary_id
-from relay.cli.smoke.outboxes import EventOutbox
 from relay.cli.smoke.subscriptions import Session
+from relay.cosmos.canary import EventOutbox
 from relay.events import Reason
 from relay.quarantine.summaries import Filter, RecordSummary
 

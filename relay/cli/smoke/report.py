@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from relay.canary import TTL_S
 from relay.cli.results import ExitCode, Result
-from relay.cli.smoke.canary import TTL_S
 from relay.cli.smoke.comparison import Difference
 from relay.cli.smoke.oversized import Oversized
 from relay.cli.sources import SourceKind

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from relay.cli.times import parse_duration
+from relay.times import parse_duration
 
 SUBSCRIPTION_ID = "00000000-0000-0000-0000-00000000abcd"
 RESOURCE_GROUP = "rg-relay"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from relay.cli.times import parse_duration
+from relay.times import parse_duration
 from tests.infra.bicep.deployment import Deployment
 from tests.infra.project import (
     RULES,

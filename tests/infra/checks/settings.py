@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from relay.cli.times import parse_duration
 from relay.settings import Settings
+from relay.times import parse_duration
 from tests.infra.bicep.deployment import Deployment
 from tests.infra.project import TOPICS, Project, app_settings, check, check_each, relay_identity
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from relay.cli.times import parse_duration
 from relay.connection_strings import ConnectionString
 from relay.settings import Settings
 from relay.sql.connection import needs_token
+from relay.times import parse_duration
 from tests.infra.bicep.deployment import Deployment
 from tests.infra.bicep.expressions import BicepError
 from tests.infra.bicep.functions import DeploymentFailure

@@ -21,10 +21,10 @@ from azure.servicebus.exceptions import (
 )
 
 from relay.cli.check.facts import ContainerFacts, Gap, LockFacts, SubscriptionFacts, TopicFacts, Why
-from relay.cli.check.findings import Level
 from relay.cli.check.inspection import read_cosmos, read_servicebus
-from relay.cli.check.scan import scan
+from relay.cosmos.scan import scan
 from relay.errors import ServiceError
+from relay.findings import Level
 from relay.servicebus.administration import administration_address
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
@@ -49,7 +49,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
         yield account
 
     monkeypatch.setattr("relay.cli.check.inspection.connected", opened)
-    monkeypatch.setattr("relay.cli.check.scan.open_database", opened)
+    monkeypatch.setattr("relay.cosmos.scan.open_database", opened)
     return account
 
 

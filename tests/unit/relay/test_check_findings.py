@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 
 from relay.cli.check.command import exit_code
-from relay.cli.check.cosmos_findings import check_cosmos
 from relay.cli.check.facts import (
     ContainerFacts,
     CosmosFacts,
@@ -19,10 +18,11 @@ from relay.cli.check.facts import (
     TopicFacts,
     Why,
 )
-from relay.cli.check.findings import Finding, Level
 from relay.cli.check.servicebus_findings import Requirements, check_servicebus
 from relay.cli.results import ExitCode
+from relay.cosmos.check import check_cosmos
 from relay.errors import UsageError
+from relay.findings import Finding, Level
 from relay.servicebus.administration import administration_connection
 from relay.settings import Connection, Identity
 

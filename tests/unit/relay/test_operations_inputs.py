@@ -11,8 +11,8 @@ import pytest
 from local.stack.environment import write_env_file
 from relay.cli.environment import parse, with_files
 from relay.cli.main import parser
-from relay.cli.times import format_duration, format_time, parse_duration, parse_moment, parse_time
 from relay.errors import UsageError
+from relay.times import format_duration, format_time, parse_duration, parse_moment, parse_time
 from tests.support.operators import relay_command
 
 

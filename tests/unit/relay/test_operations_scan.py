@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from relay.cli.check.scan import MAX_DEPTH, MAX_INTEGER_CHARACTERS, measure
+from relay.cosmos.scan import MAX_DEPTH, MAX_INTEGER_CHARACTERS, measure
 
 
 def nested(levels: int, kind: type) -> Any:

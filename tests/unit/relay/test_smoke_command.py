@@ -450,7 +450,7 @@ async def test_a_clean_up_that_hangs_is_given_up_and_reported(app: App, monkeypa
         await asyncio.Event().wait()
 
     app.delete_item = hang  # type: ignore[method-assign]
-    monkeypatch.setattr("relay.cli.smoke.outboxes.CLEAN_UP_S", 0.01)
+    monkeypatch.setattr("relay.cosmos.canary.CLEAN_UP_S", 0.01)
 
     async with asyncio.timeout(20):
         data = (await smoke("--oversized", "--pause", "0", "--json")).json

@@ -15,7 +15,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus._pyamqp._decode import decode_payload
 
 from outbox_emulators.functions.dates import rewritten
-from relay.cli.smoke.canary import TTL_S, canary
+from relay.canary import TTL_S, canary
 from relay.cli.smoke.comparison import (
     BODY_REMEDY,
     DATE_REMEDY,

@@ -10,8 +10,10 @@ import pytest
 
 from changefeed.statements import Statement
 from relay.cli.check.facts import Gap, Why
-from relay.cli.check.findings import Finding, Level
-from relay.cli.check.sql_facts import (
+from relay.findings import Finding, Level
+from relay.settings import Identity, SqlFeed
+from relay.sql.check import check_sql
+from relay.sql.facts import (
     Engine,
     MaintenanceFacts,
     ObjectFacts,
@@ -22,10 +24,8 @@ from relay.cli.check.sql_facts import (
     SqlFacts,
     WaitingFacts,
 )
-from relay.cli.check.sql_findings import check_sql
-from relay.cli.check.sql_inspection import objects_of
-from relay.cli.check.sqlserver import SqlServerCatalog
-from relay.settings import Identity, SqlFeed
+from relay.sql.inspection import objects_of
+from relay.sql.sqlserver import SqlServerCatalog
 
 TABLE = "outbox.domain_event"
 FEED = SqlFeed("postgresql://h/d", Identity(managed=False, client_id=None), TABLE, 2, 10.0)

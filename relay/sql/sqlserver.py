@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from changefeed.statements import Statement
-from relay.cli.check.sql_facts import Engine
+from relay.sql.facts import Engine
 
 # By name: in an elastic pool, db_id() is not the database_id of this view.
 _SERVER = """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from relay.cli.check.facts import ContainerFacts, CosmosFacts, Gap, LockFacts, OverlapFacts, Why
-from relay.cli.check.findings import Finding, Level
+from relay.findings import Finding, Level
 
 # The change feed processor holds its lock for 30 s at most. Clocks may differ, and expiry may be late.
 _STALE_LOCK_S = 60.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from changefeed.statements import Dialect, Statement
-from relay.sql.database import CONSUMER
 
 _AT_MOST = "offset 0 rows fetch next ? rows only"
 
@@ -40,11 +39,11 @@ class Statements:
             (shard_id, after, limit),
         )
 
-    def claims(self) -> Statement:
-        """The relay's claims: shard_id, owner, last_ulid."""
+    def claims(self, consumer: str) -> Statement:
+        """The claims of a consumer: shard_id, owner, last_ulid."""
         return Statement(
             f"select shard_id, owner, last_ulid from {self.claim} where consumer = ? order by shard_id",
-            (CONSUMER,),
+            (consumer,),
         )
 
     def numbered_of_key(self, partition_key: str, limit: int) -> Statement:

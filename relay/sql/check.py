@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relay.cli.check.facts import Gap, Why
-from relay.cli.check.findings import Finding, Level
-from relay.cli.check.shard_findings import check_shards
-from relay.cli.check.sql_facts import Engine, MaintenanceFacts, SchemaFacts, ServerFacts, SqlFacts
+from relay.findings import Finding, Level
 from relay.settings import SqlFeed
+from relay.sql.check_shards import check_shards
+from relay.sql.facts import Engine, MaintenanceFacts, SchemaFacts, ServerFacts, SqlFacts
 from relay.sql.rows import REQUIRED_COLUMNS
 
 # Types that reach the relay as text.

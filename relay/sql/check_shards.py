@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from relay.cli.check.findings import Finding, Level
-from relay.cli.check.sql_facts import Owner, ShardFacts, SqlFacts
-from relay.cli.times import format_duration
+from relay.findings import Finding, Level
 from relay.settings import SqlFeed
+from relay.sql.facts import Owner, ShardFacts, SqlFacts
+from relay.times import format_duration
 
 _LATE_S = 300.0
 

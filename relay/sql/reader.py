@@ -20,16 +20,16 @@ from azure.core.exceptions import AzureError
 
 from changefeed import START, ChangefeedError, DatabaseError, Entry
 from changefeed.statements import Result, Statement
+from changefeed.tables import Statements
 from changefeed.ulid import milliseconds, to_text
 from relay import jsontext
 from relay.console.committed import committed_of
 from relay.console.model import Committed
 from relay.console.ports import Position
-from relay.console.sql.statements import Statements
 from relay.errors import ServiceError, first_line
 from relay.events import DATA_TEXT
 from relay.settings import SqlFeed
-from relay.sql.database import Database
+from relay.sql.database import CONSUMER, Database
 from relay.sql.rows import document_of, is_of_type
 
 # Numbers are drawn before a transaction commits, so a lower one may become visible after a higher one: so many of
@@ -88,7 +88,7 @@ class SqlOutbox:
     async def positions(self) -> Sequence[Position]:
         """The relay's claims; a shard that it has never claimed is among them."""
         statements = await self._statements()
-        rows = (await self._execute(statements.claims())).rows
+        rows = (await self._execute(statements.claims(CONSUMER))).rows
         claims = {shard_id: (owner, bytes(ulid)) for shard_id, owner, ulid in rows}
         found = []
         for shard_id in sorted(claims.keys() | set(range(self._settings.shards))):
@@ -196,7 +196,9 @@ class SqlOutbox:
 
     async def _cursors(self) -> dict[int, bytes]:
         statements = await self._statements()
-        return {shard_id: bytes(ulid) for shard_id, _, ulid in (await self._execute(statements.claims())).rows}
+        return {
+            shard_id: bytes(ulid) for shard_id, _, ulid in (await self._execute(statements.claims(CONSUMER))).rows
+        }
 
     async def _statements(self) -> Statements:
         if self._known is None:

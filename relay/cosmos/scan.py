@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.cli.check.findings import Finding, Level
 from relay.cli.containers import explaining_service_errors, open_database
 from relay.cosmos.leases import LeasePosition, read_positions
 from relay.errors import OperationError
+from relay.findings import Finding, Level
 from relay.settings import Settings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from changefeed.postgresql.dialect import PostgresDialect
 from changefeed.statements import Statement
-from relay.cli.check.sql_facts import Engine
+from relay.sql.facts import Engine
 
 _DIALECT = PostgresDialect()
 

@@ -12,9 +12,13 @@ from changefeed import START, ChangefeedError
 from changefeed.install import migrations
 from changefeed.statements import AsyncSession, Row, Statement
 from changefeed.ulid import milliseconds
-from relay.cli.check.catalog import Catalog, catalog_of
 from relay.cli.check.facts import Gap, Why
-from relay.cli.check.sql_facts import (
+from relay.errors import first_line
+from relay.settings import SqlFeed
+from relay.sql.catalog import Catalog, catalog_of
+from relay.sql.connection import connect
+from relay.sql.database import CONSUMER
+from relay.sql.facts import (
     MaintenanceFacts,
     ObjectFacts,
     Owner,
@@ -24,10 +28,6 @@ from relay.cli.check.sql_facts import (
     SqlFacts,
     WaitingFacts,
 )
-from relay.errors import first_line
-from relay.settings import SqlFeed
-from relay.sql.connection import connect
-from relay.sql.database import CONSUMER
 
 # Everything that is asked, apart from the wait for signs of life.
 _TIMEOUT_S = 30.0

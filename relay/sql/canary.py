@@ -12,11 +12,11 @@ from typing import Any
 
 from changefeed import START, ChangefeedError
 from changefeed.statements import AsyncSession, Statement
-from relay.cli.check.catalog import catalog_of
-from relay.cli.smoke.outboxes import CLEAN_UP_S
 from relay.cli.sources import explaining_feed_errors, open_session
+from relay.cosmos.canary import CLEAN_UP_S
 from relay.errors import ServiceError, UsageError, first_line
 from relay.settings import SqlFeed
+from relay.sql.catalog import catalog_of
 from relay.sql.database import CONSUMER
 from relay.sql.rows import REQUIRED_COLUMNS
 

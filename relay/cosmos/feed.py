@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relay.console.committed import committed_of
-from relay.console.cosmos.ranges import Ranges
 from relay.console.model import Committed
 from relay.cosmos.documents import in_commit_order
+from relay.cosmos.ranges import Ranges
 from relay.events import Document
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from azure.core.exceptions import AzureError
 
 from relay import jsontext
-from relay.console.cosmos.feed import Feed, event_of, numbered
-from relay.console.cosmos.ranges import Ranges
 from relay.console.model import Committed
 from relay.console.ports import Position
 from relay.cosmos.containers import Containers
 from relay.cosmos.effective_keys import EffectiveKeys
+from relay.cosmos.feed import Feed, event_of, numbered
 from relay.cosmos.leases import read_positions
+from relay.cosmos.ranges import Ranges
 from relay.errors import ServiceError, first_line
 from relay.settings import Settings
 

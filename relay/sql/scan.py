@@ -10,12 +10,12 @@ from azure.core.exceptions import AzureError
 
 from changefeed import START, ChangefeedError, Entry
 from changefeed.statements import AsyncSession, Result, Statement
-from relay.cli.check.catalog import Catalog, catalog_of
-from relay.cli.check.findings import Finding, Level
-from relay.cli.smoke.canary import is_canary
+from relay.canary import is_canary
 from relay.errors import first_line
 from relay.events import Event, Rejected
+from relay.findings import Finding, Level
 from relay.settings import SqlFeed
+from relay.sql.catalog import Catalog, catalog_of
 from relay.sql.connection import connect
 from relay.sql.database import CONSUMER
 from relay.sql.rows import event_of, is_of_type

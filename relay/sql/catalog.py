@@ -7,9 +7,9 @@ from typing import Protocol
 
 from changefeed.connections import is_postgresql
 from changefeed.statements import Statement
-from relay.cli.check.postgresql import PostgresCatalog
-from relay.cli.check.sql_facts import Engine
-from relay.cli.check.sqlserver import SqlServerCatalog
+from relay.sql.facts import Engine
+from relay.sql.postgresql import PostgresCatalog
+from relay.sql.sqlserver import SqlServerCatalog
 
 
 class Catalog(Protocol):
