@@ -5,6 +5,7 @@ A process waits for its imports before its first event, so what only an SQL outb
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
 
 if TYPE_CHECKING:
+    from relay.findings import Finding, Scan
     from relay.sql.source import SqlBatch
     from relay.sql.worker import Worker
 
@@ -81,3 +83,31 @@ def assemble_sql(settings: Settings) -> SqlRelay:
         poll_delay_s=settings.poll_delay_ms / 1000,
     )
     return SqlRelay(relay, worker)
+
+
+async def check_outboxes(settings: Settings) -> list[Finding]:
+    """What `check` finds of each outbox that is set, with the rights of the caller; it changes nothing."""
+    checks = []
+    if settings.cosmos is not None:
+        from relay.cosmos.check import check
+
+        checks.append(check(settings))
+    if settings.sql is not None:
+        from relay.sql.check import check as check_sql
+
+        checks.append(check_sql(settings.sql))
+    return [finding for findings in await asyncio.gather(*checks) for finding in findings]
+
+
+async def scan_outboxes(settings: Settings) -> list[Scan]:
+    """What is wrong with the documents that the relay has not passed, in each outbox that is set."""
+    scans: list[Scan] = []
+    if settings.cosmos is not None:
+        from relay.cosmos.scan import scan
+
+        scans.append(await scan(settings))
+    if settings.sql is not None:
+        from relay.sql.scan import scan_sql
+
+        scans.append(await scan_sql(settings.sql, settings.event_type))
+    return scans

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Protocol
 
 
 class Level(StrEnum):
@@ -30,3 +32,36 @@ class Finding:
     what: str
     remedy: str | None = None
     unavailable: bool = False
+
+
+class Scan(Protocol):
+    """What was found among the documents that the relay has not passed."""
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What `check` reports of it."""
+
+    def data(self) -> Mapping[str, Any]:
+        """For `--json`."""
+
+
+class Why(StrEnum):
+    """Why a fact could not be read."""
+
+    MISSING = "missing"  # the service reports that it does not exist, or is disabled
+    FORBIDDEN = "forbidden"  # it may exist, but these rights are not enough to see it
+    REFUSED = "refused"  # the credentials were not accepted
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A fact that could not be read.
+
+    Attributes:
+        why: The kind of failure.
+        said: The message of the service or the SDK.
+    """
+
+    why: Why
+    said: str

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from relay.cli.containers import explaining_service_errors, open_database
+from relay.cli.containers import open_database
+from relay.cosmos.containers import explaining
 from relay.cosmos.documents import in_commit_order
 from relay.cosmos.leases import Positions, read_positions
 from relay.events import Document
@@ -84,17 +85,17 @@ class Outbox:
 
     async def positions(self) -> Positions:
         """The positions of the relay's leases."""
-        with explaining_service_errors(self._leases.id):
+        with explaining(self._leases.id):
             return await read_positions(self._leases, self._container)
 
     async def resource_id(self) -> str:
         """The container's `_rid`, which another container of the same name does not have."""
-        with explaining_service_errors(self._container.id):
+        with explaining(self._container.id):
             return str((await self._container.read())["_rid"])
 
     async def feed_ranges(self, chosen: Range) -> list[dict[str, Any]]:
         """The feed ranges to read one after another; only one if the range has a partition key."""
-        with explaining_service_errors(self._container.id):
+        with explaining(self._container.id):
             if chosen.partition_key is not None:
                 return [await self._container.feed_range_from_partition_key(chosen.partition_key)]
             return [feed_range async for feed_range in self._container.read_feed_ranges()]
@@ -102,7 +103,7 @@ class Outbox:
     async def count(self, chosen: Range, feed_range: dict[str, Any]) -> int:
         """The current number of documents of the range."""
         text, parameters = chosen.query()
-        with explaining_service_errors(self._container.id):
+        with explaining(self._container.id):
             counts = self._container.query_items(text, parameters=parameters, feed_range=feed_range)
             return sum([int(str(count)) async for count in counts])
 
@@ -112,7 +113,7 @@ class Outbox:
         Raises:
             ServiceError: The container cannot be read.
         """
-        with explaining_service_errors(self._container.id):
+        with explaining(self._container.id):
             rows = self._container.query_items(
                 "SELECT c.type, c._ts FROM c WHERE c.id = @id",
                 parameters=[{"name": "@id", "value": identifier}],
@@ -146,7 +147,7 @@ class Outbox:
         commit: list[Document] = []
         if settled and count == 0:
             return
-        with explaining_service_errors(self._container.id):
+        with explaining(self._container.id):
             pages = self._container.query_items_change_feed(
                 feed_range=feed_range, start_time=start, max_item_count=_PAGE_ITEMS
             ).by_page()

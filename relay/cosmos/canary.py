@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
-from relay.cli.containers import explaining_service_errors
+from relay.cosmos.containers import explaining
 from relay.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class CosmosOutbox:
 
     async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
         """Create the document."""
-        with explaining_service_errors(self._container.id):
+        with explaining(self._container.id):
             return dict(await self._container.create_item(document))
 
     async def remove(self, document: dict[str, Any], /) -> str | None:
@@ -47,7 +47,7 @@ class CosmosOutbox:
         identifier, partition_key = document["id"], document["partitionKey"]
         try:
             async with asyncio.timeout(CLEAN_UP_S):
-                with explaining_service_errors(self._container.id):
+                with explaining(self._container.id):
                     await self._container.delete_item(identifier, partition_key=partition_key)
         except (ServiceError, TimeoutError) as error:
             if not isinstance(error.__cause__, CosmosResourceNotFoundError):

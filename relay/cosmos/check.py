@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from relay.cli.check.facts import ContainerFacts, CosmosFacts, Gap, LockFacts, OverlapFacts, Why
-from relay.findings import Finding, Level
+from relay.cosmos.inspection import (
+    ContainerFacts,
+    CosmosFacts,
+    LockFacts,
+    OverlapFacts,
+    container_settings,
+    read_cosmos,
+)
+from relay.findings import Finding, Gap, Level, Why
+from relay.settings import Settings
 
 # The change feed processor holds its lock for 30 s at most. Clocks may differ, and expiry may be late.
 _STALE_LOCK_S = 60.0
@@ -19,6 +27,12 @@ PARTITION_KEYS = {
 
 _SET_TTL_PER_ITEM = "Set it to on without a default (defaultTtl: -1)."
 _TURN_TTL_OFF = "Turn time to live off."
+
+
+async def check(settings: Settings) -> list[Finding]:
+    """The findings about the outbox in Cosmos DB that the settings name."""
+    facts = await read_cosmos(settings)
+    return list(check_cosmos(facts, settings.cosmos_database, container_settings(settings)))
 
 
 def check_cosmos(facts: CosmosFacts, database: str, containers: dict[str, str]) -> Iterator[Finding]:

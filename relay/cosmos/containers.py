@@ -12,7 +12,7 @@ from azure.core.exceptions import AzureError
 
 from relay.cosmos.client import cosmos_client
 from relay.cosmos.leases import Positions, read_positions
-from relay.errors import LeaseError, first_line
+from relay.errors import LeaseError, ServiceError, first_line
 from relay.settings import Settings
 
 if TYPE_CHECKING:
@@ -166,6 +166,18 @@ class Containers:
         task = asyncio.create_task(_close(client))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+@contextmanager
+def explaining(container: str) -> Iterator[None]:
+    """Raise errors of the SDK as a ServiceError that names what to check."""
+    try:
+        yield
+    except (AzureError, OSError) as error:
+        raise ServiceError(
+            f"the container '{container}' cannot be read or written: {first_line(error)} Check COSMOS, "
+            "COSMOS_DATABASE, the name of the container, and the rights of this identity."
+        ) from error
 
 
 async def _close(client: CosmosClient) -> None:

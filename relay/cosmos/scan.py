@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.cli.containers import explaining_service_errors, open_database
+from relay.cosmos.containers import Containers, explaining
 from relay.cosmos.leases import LeasePosition, read_positions
 from relay.errors import OperationError
 from relay.findings import Finding, Level
@@ -97,23 +97,28 @@ class Scan:
     obstacles: list[Obstacle]
     findings: list[Finding]
 
+    def data(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"scanned": self.documents, "obstacles": [each.data() for each in self.obstacles]}
+
 
 async def scan(settings: Settings) -> Scan:
     """Read the change feed from the positions of the relay's leases to its end, and measure each document."""
     obstacles: list[Obstacle] = []
     documents = 0
+    containers = Containers(settings)
     try:
-        async with open_database(settings) as database:
-            container = database.get_container_client(settings.cosmos_container)
-            leases = database.get_container_client(settings.cosmos_lease_container)
-            with explaining_service_errors(leases.id), _integers_of_any_length():
-                positions = await read_positions(leases, container)
-                for lease in positions.leases:
-                    async for document in _behind(container, lease):
-                        documents += 1
-                        obstacles += _obstacles(document, lease)
+        with explaining(settings.cosmos_lease_container), _integers_of_any_length():
+            container = await containers.open(settings.cosmos_container)
+            positions = await read_positions(await containers.open(settings.cosmos_lease_container), container)
+            for lease in positions.leases:
+                async for document in _behind(container, lease):
+                    documents += 1
+                    obstacles += _obstacles(document, lease)
     except OperationError as error:
         return Scan(documents, obstacles, [_unread(str(error), settings)])
+    finally:
+        await containers.close()
     if not positions.leases:
         nothing = (
             f"COSMOS_LEASE_CONTAINER '{settings.cosmos_lease_container}' has no leases for the outbox container"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relay.cli.check.facts import Gap, Why
-from relay.findings import Finding, Level
+from relay.findings import Finding, Gap, Level, Why
 from relay.settings import SqlFeed
 from relay.sql.check_shards import check_shards
 from relay.sql.facts import Engine, MaintenanceFacts, SchemaFacts, ServerFacts, SqlFacts
+from relay.sql.inspection import read_sql
 from relay.sql.rows import REQUIRED_COLUMNS
 
 # Types that reach the relay as text.
@@ -37,6 +37,11 @@ _NEEDED_IN = {
 }
 
 _LONG_TRANSACTION_S = 3600.0
+
+
+async def check(feed: SqlFeed) -> list[Finding]:
+    """The findings about the SQL outbox that the settings name."""
+    return list(check_sql(await read_sql(feed), feed))
 
 
 def check_sql(facts: SqlFacts, feed: SqlFeed) -> Iterator[Finding]:

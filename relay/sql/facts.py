@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from relay.cli.check.facts import Gap
+from relay.findings import Gap
 
 
 class Engine(StrEnum):

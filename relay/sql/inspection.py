@@ -12,8 +12,8 @@ from changefeed import START, ChangefeedError
 from changefeed.install import migrations
 from changefeed.statements import AsyncSession, Row, Statement
 from changefeed.ulid import milliseconds
-from relay.cli.check.facts import Gap, Why
 from relay.errors import first_line
+from relay.findings import Gap, Why
 from relay.settings import SqlFeed
 from relay.sql.catalog import Catalog, catalog_of
 from relay.sql.connection import connect

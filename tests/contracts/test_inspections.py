@@ -20,17 +20,10 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.check.facts import (
-    ContainerFacts,
-    CosmosFacts,
-    Gap,
-    LockFacts,
-    ServiceBusFacts,
-    SubscriptionFacts,
-    TopicFacts,
-    Why,
-)
-from relay.cli.check.inspection import read_cosmos, read_servicebus
+from relay.cli.check.facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
+from relay.cli.check.inspection import read_servicebus
+from relay.cosmos.inspection import ContainerFacts, CosmosFacts, LockFacts, read_cosmos
+from relay.findings import Gap, Why
 from relay.settings import Settings
 from tests.unit.relay.commands import ENVIRONMENT, cosmos_error, token_error
 from tests.unit.relay.deployments import Account, Namespace
@@ -113,7 +106,7 @@ async def cosmos(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         async def opened(*_: Any) -> AsyncIterator[Account]:
             yield account
 
-        monkeypatch.setattr("relay.cli.check.inspection.connected", opened)
+        monkeypatch.setattr("relay.cosmos.inspection.connected", opened)
         yield AccountInMemory(account)
         return
     async with CosmosServer() as server:

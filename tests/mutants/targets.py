@@ -84,6 +84,7 @@ _COMMANDS = {
     "cli/check/facts": ("unit/relay/test_check_findings",),
     "findings": ("unit/relay/test_check_findings",),
     "cli/check/inspection": ("unit/relay/test_check_command",),
+    "cosmos/inspection": ("unit/relay/test_check_command", "contracts/test_inspections"),
     "cosmos/scan": ("unit/relay/test_operations_scan", "unit/relay/test_check_command"),
     "cli/check/servicebus_findings": ("unit/relay/test_check_findings",),
     "sql/catalog": ("integration/test_sql_check",),

@@ -5,24 +5,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from relay.cli.check.inspection import container_settings, read_cosmos, read_servicebus
+from relay import assembly
+from relay.cli.check.inspection import read_servicebus
 from relay.cli.check.servicebus_findings import Requirements, check_servicebus
 from relay.cli.parsing import reported
 from relay.cli.results import ExitCode, Result
-from relay.cosmos.check import check_cosmos
-from relay.cosmos.scan import Scan, scan
 from relay.errors import SettingsError
-from relay.findings import Finding, Level
+from relay.findings import Finding, Level, Scan
 from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
 from relay.servicebus.senders import differences
 from relay.settings import Settings
-from relay.sql.check import check_sql
-from relay.sql.inspection import read_sql
-from relay.sql.scan import SqlScan, scan_sql
 from relay.times import parse_duration
 
 EXAMPLES = """\
@@ -99,21 +95,19 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
         min_ttl=arguments.min_ttl,
     )
     # All at once: each service may take its time to answer, or not to.
-    cosmos, sql, servicebus = await asyncio.gather(
-        _cosmos(settings), _sql(settings), read_servicebus(settings, administration)
+    outboxes, servicebus = await asyncio.gather(
+        assembly.check_outboxes(settings), read_servicebus(settings, administration)
     )
+    scans = await assembly.scan_outboxes(settings) if arguments.scan else []
     findings = [
         Finding(Level.OK, "the settings are complete and well-formed"),
         _senders(settings),
-        *cosmos,
-        *sql,
+        *outboxes,
         *check_servicebus(servicebus, settings.servicebus_topic, required),
+        *(finding for scan in scans for finding in scan.findings),
     ]
-    scanned = await scan(settings) if arguments.scan and settings.cosmos is not None else None
-    scanned_sql = await scan_sql(settings.sql, settings.event_type) if arguments.scan and settings.sql else None
-    findings += [*(scanned.findings if scanned else ()), *(scanned_sql.findings if scanned_sql else ())]
     code = exit_code(findings, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
-    return _result(code, findings, scanned, scanned_sql)
+    return _result(code, findings, scans)
 
 
 def _senders(settings: Settings) -> Finding:
@@ -128,19 +122,6 @@ def _senders(settings: Settings) -> Finding:
     return Finding(Level.OK, "events are sent over one connection")
 
 
-async def _cosmos(settings: Settings) -> list[Finding]:
-    if settings.cosmos is None:
-        return []
-    facts = await read_cosmos(settings)
-    return list(check_cosmos(facts, settings.cosmos_database, container_settings(settings)))
-
-
-async def _sql(settings: Settings) -> list[Finding]:
-    if settings.sql is None:
-        return []
-    return list(check_sql(await read_sql(settings.sql), settings.sql))
-
-
 def exit_code(findings: list[Finding], *, strict: bool, allow_unknown: bool) -> ExitCode:
     """The exit code for these findings."""
     if any(finding.unavailable for finding in findings):
@@ -153,9 +134,7 @@ def exit_code(findings: list[Finding], *, strict: bool, allow_unknown: bool) -> 
     return ExitCode.FINDINGS if any(finding.level in counted for finding in findings) else ExitCode.OK
 
 
-def _result(
-    code: ExitCode, findings: list[Finding], scanned: Scan | None = None, scanned_sql: SqlScan | None = None
-) -> Result:
+def _result(code: ExitCode, findings: list[Finding], scans: Sequence[Scan] = ()) -> Result:
     counts = Counter(finding.level for finding in findings)
     lines = [line for finding in findings for line in _lines(finding)]
     lines.append(", ".join(f"{counts[level]} {level}" for level in Level))
@@ -165,10 +144,8 @@ def _result(
             {"level": str(finding.level), "what": finding.what, "remedy": finding.remedy} for finding in findings
         ],
     }
-    if scanned is not None:
-        data |= {"scanned": scanned.documents, "obstacles": [each.data() for each in scanned.obstacles]}
-    if scanned_sql is not None:
-        data |= scanned_sql.data()
+    for scan in scans:
+        data |= scan.data()
     return Result(code, data, lines)
 
 

@@ -1,12 +1,11 @@
-"""Reads what `check` needs to know, with the rights that the caller has, and changes nothing."""
+"""Reads what `check` needs to know of Service Bus, with the rights that the caller has, and changes nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from xml.etree.ElementTree import ParseError
 
 from azure.core.exceptions import (
@@ -24,20 +23,9 @@ from azure.servicebus.exceptions import (
 )
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
-from relay.cli.check.facts import (
-    ContainerFacts,
-    CosmosFacts,
-    Gap,
-    LockFacts,
-    OverlapFacts,
-    ServiceBusFacts,
-    SubscriptionFacts,
-    TopicFacts,
-    Why,
-)
-from relay.cli.containers import connected
-from relay.cosmos.leases import read_positions
+from relay.cli.check.facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
 from relay.errors import first_line
+from relay.findings import Gap, Why
 from relay.servicebus.administration import administration_connection
 from relay.servicebus.client import (
     servicebus_administration_client,
@@ -47,9 +35,6 @@ from relay.servicebus.refusals import classify
 from relay.settings import Connection, Settings
 from relay.times import parse_duration
 
-if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy
-
 T = TypeVar("T")
 
 # One request to one service, including the SDK's retries.
@@ -57,64 +42,6 @@ _TIMEOUT_S = 20.0
 
 # What a request can fail with: errors of the service, of the network, and responses of another kind.
 _FAILURES = (AzureError, ServiceBusError, OSError, ParseError, ValueError)
-
-
-async def read_cosmos(settings: Settings) -> CosmosFacts:
-    """The database and the three containers, as the account describes them."""
-    try:
-        async with asyncio.timeout(_TIMEOUT_S), connected(settings.cosmos) as client:
-            database = client.get_database_client(settings.cosmos_database)
-            found = await _request(database.read, _cosmos_gap)
-            if isinstance(found, Gap) and found.why is not Why.FORBIDDEN:
-                return CosmosFacts(found, {})
-            containers = {
-                setting: await _request(database.get_container_client(name).read, _cosmos_gap)
-                for setting, name in container_settings(settings).items()
-            }
-            leases = database.get_container_client(settings.cosmos_lease_container)
-            locks = await _request(lambda: _read_locks(leases), _cosmos_gap)
-            data = database.get_container_client(settings.cosmos_container)
-            overlaps = await _request(lambda: _read_overlaps(leases, data), _cosmos_gap)
-    except _FAILURES as error:
-        return CosmosFacts(_cosmos_gap(error), {})
-    return CosmosFacts(
-        found if isinstance(found, Gap) else None,
-        {
-            setting: properties if isinstance(properties, Gap) else _container_facts(properties)
-            for setting, properties in containers.items()
-        },
-        [] if isinstance(locks, Gap) and isinstance(containers["COSMOS_LEASE_CONTAINER"], Gap) else locks,
-        # The findings about the containers and the locks say why leases cannot be read.
-        [] if isinstance(overlaps, Gap) else overlaps,
-    )
-
-
-async def _read_locks(leases: ContainerProxy) -> list[LockFacts]:
-    """The documents `<prefix>.lock`, as the change feed processor names them: one per trigger."""
-    rows = leases.query_items("SELECT c.id, c._ts FROM c WHERE ENDSWITH(c.id, '.lock')")
-    now = time.time()
-    return [LockFacts(row["id"], now - row["_ts"]) async for row in rows]
-
-
-async def _read_overlaps(leases: ContainerProxy, data: ContainerProxy) -> list[OverlapFacts]:
-    positions = await read_positions(leases, data, own_only=True)
-    return [OverlapFacts(wider.id, within.id) for wider, within in positions.overlapping()]
-
-
-def container_settings(settings: Settings) -> dict[str, str]:
-    """The containers by the setting that names each."""
-    return {
-        "COSMOS_CONTAINER": settings.cosmos_container,
-        "COSMOS_LEASE_CONTAINER": settings.cosmos_lease_container,
-        "COSMOS_QUARANTINE_CONTAINER": settings.cosmos_quarantine_container,
-    }
-
-
-def _container_facts(properties: dict[str, Any]) -> ContainerFacts:
-    return ContainerFacts(
-        partition_key=tuple(properties.get("partitionKey", {}).get("paths", ())),
-        default_ttl=properties.get("defaultTtl"),
-    )
 
 
 async def read_servicebus(settings: Settings, administration: str | None) -> ServiceBusFacts:
@@ -129,11 +56,11 @@ async def read_servicebus(settings: Settings, administration: str | None) -> Ser
         UsageError: `administration` is neither.
     """
     connection = administration_connection(settings.servicebus, administration)
-    sending = await _request_in_time(lambda: _open_link(settings), _link_gap)
-    topic = await _request_in_time(lambda: _read_topic(connection, settings.servicebus_topic), _administration_gap)
+    sending = await _request(lambda: _open_link(settings), _link_gap)
+    topic = await _request(lambda: _read_topic(connection, settings.servicebus_topic), _administration_gap)
     if isinstance(topic, Gap):
         return ServiceBusFacts(topic, topic, sending)
-    subscriptions = await _request_in_time(
+    subscriptions = await _request(
         lambda: _read_subscriptions(connection, settings.servicebus_topic), _administration_gap
     )
     return ServiceBusFacts(topic, subscriptions, sending)
@@ -190,30 +117,10 @@ async def _open_link(settings: Settings) -> int:
 
 async def _request(request: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
     try:
-        return await request()
-    except _FAILURES as error:
-        return gap_of(error)
-
-
-async def _request_in_time(request: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
-    async def bounded() -> T:
         async with asyncio.timeout(_TIMEOUT_S):
             return await request()
-
-    return await _request(bounded, gap_of)
-
-
-def _cosmos_gap(error: Exception) -> Gap:
-    """401 is a key or a token that the account does not accept; 403 an identity that lacks a role, or a firewall.
-
-    https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb
-    """
-    status = error.status_code if isinstance(error, HttpResponseError) else None
-    whys = {404: Why.MISSING, 403: Why.FORBIDDEN, 401: Why.REFUSED}
-    why = whys.get(status or 0, Why.UNREACHABLE)
-    if isinstance(error, ClientAuthenticationError):
-        why = Why.REFUSED
-    return Gap(why, first_line(error))
+    except _FAILURES as error:
+        return gap_of(error)
 
 
 def _administration_gap(error: Exception) -> Gap:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from relay.cli.check.facts import Gap, ServiceBusFacts, SubscriptionFacts, TopicFacts, Why
-from relay.findings import Finding, Level
+from relay.cli.check.facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
+from relay.findings import Finding, Gap, Level, Why
 from relay.times import format_duration
 
 # A link to a Standard topic takes 256 KB, one to a Premium topic 1 MB and more.

@@ -16,9 +16,9 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from relay.cli.check.facts import Gap
 from relay.cli.check.inspection import names_missing_entity, read_servicebus
 from relay.errors import OperationError, ServiceError, UsageError
+from relay.findings import Gap
 from relay.servicebus.client import servicebus_client
 from relay.servicebus.refusals import amqp_condition, classify
 from relay.settings import Settings

@@ -37,6 +37,12 @@ class Account:
         self.read_from: list[dict[str, Any]] = []
         self.reads_any_length = False
 
+    async def __aenter__(self) -> Account:
+        return self
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
     def get_database_client(self, name: str) -> Account:
         assert name == "outbox"
         return self

@@ -20,11 +20,12 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from relay.cli.check.facts import ContainerFacts, Gap, LockFacts, SubscriptionFacts, TopicFacts, Why
-from relay.cli.check.inspection import read_cosmos, read_servicebus
+from relay.cli.check.facts import SubscriptionFacts, TopicFacts
+from relay.cli.check.inspection import read_servicebus
+from relay.cosmos.inspection import ContainerFacts, LockFacts, read_cosmos
 from relay.cosmos.scan import scan
 from relay.errors import ServiceError
-from relay.findings import Level
+from relay.findings import Gap, Level, Why
 from relay.servicebus.administration import administration_address
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
@@ -48,8 +49,8 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     async def opened(*_: Any) -> AsyncIterator[Account]:
         yield account
 
-    monkeypatch.setattr("relay.cli.check.inspection.connected", opened)
-    monkeypatch.setattr("relay.cosmos.scan.open_database", opened)
+    monkeypatch.setattr("relay.cosmos.inspection.connected", opened)
+    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", lambda _: account)
     return account
 
 
@@ -129,7 +130,7 @@ async def test_an_account_that_cannot_be_reached_is_one_gap(monkeypatch: pytest.
         raise ClientAuthenticationError("no token")
         yield
 
-    monkeypatch.setattr("relay.cli.check.inspection.connected", refuse)
+    monkeypatch.setattr("relay.cosmos.inspection.connected", refuse)
 
     facts = await read_cosmos(SETTINGS)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from relay.cli import containers
-from relay.cli.containers import connected, explaining_service_errors, open_container
+from relay.cli.containers import open_container
+from relay.cosmos import client
+from relay.cosmos.client import connected
+from relay.cosmos.containers import explaining
 from relay.errors import ServiceError
 from tests.unit.relay.test_containers import SETTINGS, Account
 
@@ -14,7 +16,7 @@ from tests.unit.relay.test_containers import SETTINGS, Account
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     made = Account()
-    monkeypatch.setattr(containers, "cosmos_client", made.client)
+    monkeypatch.setattr(client, "cosmos_client", made.client)
     return made
 
 
@@ -41,7 +43,7 @@ async def test_a_client_whose_account_cannot_be_reached_is_closed_and_the_contai
 def test_what_the_sdk_or_the_network_raises_is_explained(error: Exception) -> None:
     with (
         pytest.raises(ServiceError, match="the rights of this identity") as raised,
-        explaining_service_errors("c"),
+        explaining("c"),
     ):
         raise error
 
@@ -49,5 +51,5 @@ def test_what_the_sdk_or_the_network_raises_is_explained(error: Exception) -> No
 
 
 def test_what_is_a_defect_is_not_explained_away() -> None:
-    with pytest.raises(ZeroDivisionError), explaining_service_errors("c"):
+    with pytest.raises(ZeroDivisionError), explaining("c"):
         raise ZeroDivisionError

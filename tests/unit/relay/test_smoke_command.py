@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import (
     ServiceBusConnectionError,
 )
 
-from relay.cli.check.facts import Gap, ServiceBusFacts, SubscriptionFacts, Why
+from relay.cli.check.facts import ServiceBusFacts, SubscriptionFacts
 from relay.cli.smoke import subscriptions
 from relay.cli.smoke.comparison import Difference
 from relay.cli.smoke.oversized import Oversized
@@ -26,6 +26,7 @@ from relay.cli.smoke.subscriptions import Session, choose, open_session
 from relay.cli.sources import SourceKind
 from relay.errors import ServiceError, UsageError
 from relay.events import Event
+from relay.findings import Gap, Why
 from relay.quarantine.summaries import Filter, RecordSummary
 from relay.servicebus import messages
 from relay.settings import Settings

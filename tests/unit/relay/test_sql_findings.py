@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from changefeed.statements import Statement
-from relay.cli.check.facts import Gap, Why
-from relay.findings import Finding, Level
+from relay.findings import Finding, Gap, Level, Why
 from relay.settings import Identity, SqlFeed
 from relay.sql.check import check_sql
 from relay.sql.facts import (
