@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from changefeed.errors import ClaimLostError, CursorChangedError, DatabaseError
 from changefeed.statements import AsyncSession, Dialect, Operation, Session, Statement, run, run_async
+from changefeed.tables import Tables
 from changefeed.ulid import to_text
 
 
@@ -86,6 +87,10 @@ class Consumer:
         """The claims of these shards, in order; those that do not exist yet are made, without an owner."""
         return run(self._session, self._claims.all(shards))
 
+    def existing(self) -> dict[int, Claim]:
+        """The claims that exist, by shard; none is made."""
+        return run(self._session, self._claims.existing())
+
     def take(self, claim: Claim, owner: str) -> Claim:
         """Become the owner, if the claim is still as it was read. Raises ClaimLostError."""
         return run(self._session, self._claims.take(claim, owner))
@@ -125,6 +130,10 @@ class AsyncConsumer:
         """As Consumer.claims."""
         return await run_async(self._session, self._claims.all(shards))
 
+    async def existing(self) -> dict[int, Claim]:
+        """As Consumer.existing."""
+        return await run_async(self._session, self._claims.existing())
+
     async def take(self, claim: Claim, owner: str) -> Claim:
         """As Consumer.take."""
         return await run_async(self._session, self._claims.take(claim, owner))
@@ -152,12 +161,12 @@ class Claims:
     def __init__(self, dialect: Dialect, table: str, consumer: str, stored: Stored | None) -> None:
         self._dialect = dialect
         self._stored = stored or Stored()
-        self._table = f"changefeed.{dialect.quoted(f'claim:{table}')}"
+        self._table = Tables(dialect, table).claim
         self._consumer = consumer
 
     def all(self, shards: Sequence[int]) -> Operation[list[Claim]]:
         """As Consumer.claims."""
-        found = yield from self._read()
+        found = yield from self.existing()
         missing = [shard_id for shard_id in shards if shard_id not in found]
         refusal: DatabaseError | None = None
         for shard_id in missing:
@@ -171,12 +180,13 @@ class Claims:
                     raise
                 refusal = error
         if missing:
-            found = yield from self._read()
+            found = yield from self.existing()
             if refusal is not None and not found.keys() >= set(missing):
                 raise refusal
         return [found[shard_id] for shard_id in shards]
 
-    def _read(self) -> Operation[dict[int, Claim]]:
+    def existing(self) -> Operation[dict[int, Claim]]:
+        """As Consumer.existing."""
         result = yield Statement(
             f"select shard_id, last_ulid, owner, epoch, renewals, wanted_by from {self._table} where consumer = ?",
             (self._consumer,),

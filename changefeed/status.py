@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from changefeed.statements import AsyncSession, Dialect, Operation, Session, Statement, run, run_async
+from changefeed.tables import Tables, seconds_between
 from changefeed.ulid import START, time_of
 
 
@@ -125,26 +125,23 @@ def _status(dialect: Dialect) -> Operation[Status]:
 
 
 def _feed(dialect: Dialect, table: str, keep: str | None) -> Operation[FeedStatus]:
-    names = {
-        kind: f"changefeed.{dialect.quoted(f'{kind}:{table}')}" for kind in ("outbox", "feed", "state", "claim")
+    tables = Tables(dialect, table)
+    waiting: dict[int, tuple[int, float | None]] = {
+        shard_id: (each.rows, each.oldest_s) for shard_id, each in (yield from tables.waiting()).items()
     }
-    outbox = yield Statement(
-        f"select shard_id, count(*), min(time_hint), {dialect.now} from {names['outbox']} group by shard_id"
-    )
-    waiting = {row[0]: (row[1], _seconds(row[2], row[3])) for row in outbox.rows}
-    state = yield Statement(f"select shard_id, ulid from {names['state']}")
-    last = {row[0]: bytes(row[1]) for row in state.rows if bytes(row[1]) != START}
+    given = yield from tables.last_positions()
+    last = {shard_id: ulid for shard_id, ulid in given.items() if ulid != START}
     claims = yield Statement(
         "select c.shard_id, c.consumer, c.owner, c.last_ulid, "
-        f"(select count(*) from {names['feed']} f where f.shard_id = c.shard_id and f.ulid > c.last_ulid) "
-        f"from {names['claim']} c order by c.consumer"
+        f"(select count(*) from {tables.feed} f where f.shard_id = c.shard_id and f.ulid > c.last_ulid) "
+        f"from {tables.claim} c order by c.consumer"
     )
     consumers: dict[int, list[ConsumerStatus]] = {}
     for shard_id, consumer, owner, cursor, behind in claims.rows:
         position = bytes(cursor)
         # A feed that was filled by hand has no last position, and no event behind its last cursor.
-        given = max(last.get(shard_id, START), (yield from _last_of_feed(dialect, names["feed"], shard_id)))
-        one = ConsumerStatus(consumer, owner, position, behind, ahead=position > given)
+        end = max(last.get(shard_id, START), (yield from _last_of_feed(dialect, tables.feed, shard_id)))
+        one = ConsumerStatus(consumer, owner, position, behind, ahead=position > end)
         consumers.setdefault(shard_id, []).append(one)
     rows, size = yield from dialect.size(table)
     return FeedStatus(
@@ -186,11 +183,8 @@ def _sweep_groups(dialect: Dialect) -> Operation[list[SweepGroupStatus]]:
     groups: dict[int, list[ChangeShardStatus]] = {}
     for sweep_group, feed_id, shard, last, waiting, oldest, now in result.rows:
         groups.setdefault(sweep_group, []).append(
-            ChangeShardStatus(feed_id, shard, last, waiting, _seconds(oldest, now))
+            ChangeShardStatus(
+                feed_id, shard, last, waiting, None if oldest is None else seconds_between(oldest, now)
+            )
         )
     return [SweepGroupStatus(sweep_group, shards) for sweep_group, shards in groups.items()]
-
-
-def _seconds(since: Any, now: Any) -> float | None:
-    # A time in the future, or a clock that steps: no time has passed.
-    return None if since is None else max(float((now - since).total_seconds()), 0.0)

@@ -1,84 +1,180 @@
-"""What the console reads of an SQL outbox, in the SQL that all databases have in common."""
+"""The tables of one feed as they are, for whoever shows, checks or repeats what is on it.
+
+Nothing here takes a lock or gives a position, as `Feed.read` does. The SQL is what all databases have in common.
+Other packages ask here, and write no name of a feed's table themselves.
+"""
 
 from __future__ import annotations
 
-from changefeed.statements import Dialect, Statement
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from changefeed.statements import Dialect, Entry, Operation, Result, Row, Statement
+from changefeed.ulid import START
 
 _AT_MOST = "offset 0 rows fetch next ? rows only"
 
+_KINDS = ("outbox", "feed", "state", "claim", "read_events", "read_feed", "has_news")
 
-class Statements:
-    """The statements on one feed; `table` is `schema.Table`, as it was given to setup_feed.
 
-    None of them takes a lock or gives a position: they read tables, and call nothing.
+def names_of(table: str) -> dict[str, str]:
+    """What the feed of a table consists of in the schema `changefeed`: the names by kind, not quoted."""
+    return {kind: f"{kind}:{table}" for kind in _KINDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Unnumbered:
+    """An event that was committed and that no reader has given a position yet.
+
+    Attributes:
+        shard_id: Its shard.
+        number: Its place among the events of the shard that have no position.
+        time_hint: When it happened, as its writer says, in UTC; without a time zone where the database has none.
+        entry: The event; its `ulid` is START.
+    """
+
+    shard_id: int
+    number: int
+    time_hint: datetime
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The events of a shard that have no position: how many, and the age in seconds of the oldest."""
+
+    rows: int
+    oldest_s: float
+
+
+class Tables:
+    """Operations on the tables of one feed; carry them out with `run` or `run_async`.
+
+    Those that return events are for event tables with the primary key `id`, those of a key for a column
+    `partition_key`.
+
+    Attributes:
+        dialect: That of the database.
+        events, outbox, feed, state, claim: The names of the tables, qualified and quoted.
     """
 
     def __init__(self, dialect: Dialect, table: str) -> None:
-        quoted = dialect.quoted
-        self._dialect = dialect
+        """`table` is `schema.Table`, as it was given to setup_feed."""
+        self.dialect = dialect
         schema, _, name = table.partition(".")
-        self.events = f"{quoted(schema)}.{quoted(name)}"
-        self.outbox, self.feed, self.claim = (
-            f"changefeed.{quoted(f'{part}:{table}')}" for part in ("outbox", "feed", "claim")
+        names = {kind: f"changefeed.{dialect.quoted(own)}" for kind, own in names_of(table).items()}
+        self.events = f"{dialect.quoted(schema)}.{dialect.quoted(name)}"
+        self.outbox, self.feed, self.state, self.claim = (
+            names[kind] for kind in ("outbox", "feed", "state", "claim")
         )
 
-    def numbered(self, shard_id: int, cursor: bytes, limit: int) -> Statement:
-        """The events behind a position: ulid, id, and the columns of the event."""
-        return Statement(
+    def numbered(self, shard_id: int, cursor: bytes, limit: int) -> Operation[list[Entry]]:
+        """The first events behind a position."""
+        result = yield Statement(
             f"select f.ulid, f.id, e.* from {self.feed} f left join {self.events} e on e.id = f.id "
             f"where f.shard_id = ? and f.ulid > ? order by f.ulid {_AT_MOST}",
-            (shard_id, self._dialect.ulid(cursor), limit),
+            (shard_id, self.dialect.ulid(cursor), limit),
         )
+        return [_entry(result, row, 1, bytes(row[0])) for row in result.rows]
 
-    def unnumbered(self, shard_id: int, after: int, limit: int) -> Statement:
-        """The events that have no position yet: order_sequence, time_hint, id, and the columns of the event."""
-        return Statement(
-            f"select o.order_sequence, o.time_hint, o.id, e.* from {self.outbox} o "
+    def unnumbered(self, shard_id: int, after: int, limit: int) -> Operation[list[Unnumbered]]:
+        """The first events of a shard without a position, behind a number."""
+        result = yield Statement(
+            f"select o.shard_id, o.order_sequence, o.time_hint, o.id, e.* from {self.outbox} o "
             f"left join {self.events} e on e.id = o.id "
             f"where o.shard_id = ? and o.order_sequence > ? order by o.order_sequence {_AT_MOST}",
             (shard_id, after, limit),
         )
+        return [_unnumbered(result, row) for row in result.rows]
 
-    def claims(self, consumer: str) -> Statement:
-        """The claims of a consumer: shard_id, owner, last_ulid."""
-        return Statement(
-            f"select shard_id, owner, last_ulid from {self.claim} where consumer = ? order by shard_id",
-            (consumer,),
-        )
-
-    def numbered_of_key(self, partition_key: str, limit: int) -> Statement:
-        """The last events of a key, the latest first: shard_id, ulid, id, and the columns of the event."""
-        return Statement(
+    def numbered_of_key(self, partition_key: str, limit: int) -> Operation[list[tuple[int, Entry]]]:
+        """The last events whose column `partition_key` is this, the latest first, each with its shard."""
+        result = yield Statement(
             f"select f.shard_id, f.ulid, f.id, e.* from {self.events} e join {self.feed} f on f.id = e.id "
             f"where e.partition_key = ? order by f.ulid desc {_AT_MOST}",
             (partition_key, limit),
         )
+        return [(row[0], _entry(result, row, 2, bytes(row[1]))) for row in result.rows]
 
-    def unnumbered_of_key(self, partition_key: str, limit: int) -> Statement:
-        """Those that have no position yet: shard_id, order_sequence, time_hint, id, the columns of the event."""
-        return Statement(
+    def unnumbered_of_key(self, partition_key: str, limit: int) -> Operation[list[Unnumbered]]:
+        """Those of them that have no position, the latest first."""
+        result = yield Statement(
             f"select o.shard_id, o.order_sequence, o.time_hint, o.id, e.* from {self.outbox} o "
             f"join {self.events} e on e.id = o.id "
             f"where e.partition_key = ? order by o.order_sequence desc {_AT_MOST}",
             (partition_key, limit),
         )
+        return [_unnumbered(result, row) for row in result.rows]
 
-    def data(self, partition_key: str, ids: list[str]) -> Statement:
-        """The events of these ids, with all of their columns."""
-        marks = ", ".join("?" * len(ids))
-        return Statement(
-            f"select e.* from {self.events} e where e.partition_key = ? and e.id in ({marks})",
+    def ids_between(self, shard_id: int, after: bytes, until: bytes, partition_key: str) -> Operation[list[Any]]:
+        """The ids of the events of a key with `after < position <= until`."""
+        result = yield Statement(
+            f"select e.id from {self.feed} f join {self.events} e on e.id = f.id "
+            "where f.shard_id = ? and f.ulid > ? and f.ulid <= ? and e.partition_key = ?",
+            (shard_id, self.dialect.ulid(after), self.dialect.ulid(until), partition_key),
+        )
+        return [row[0] for row in result.rows]
+
+    def rows(self, partition_key: str, ids: Sequence[str]) -> Operation[list[Entry]]:
+        """The events of a key with these ids, as far as there are any; `ulid` is START."""
+        result = yield Statement(
+            f"select e.* from {self.events} e where e.partition_key = ? and e.id in ({', '.join('?' * len(ids))})",
             (partition_key, *ids),
         )
+        return [Entry(START, dict(zip(result.columns, row, strict=True)), {}) for row in result.rows]
 
-    def grants(self, reader: str = "<role>") -> str:
-        """What the console's role needs, as statements."""
-        tables = ", ".join((self.outbox, self.feed, self.claim, self.events, "relay.item"))
-        if self._dialect.name == "postgresql":
-            schema = self.events.partition(".")[0]
-            return (
-                f"grant usage on schema changefeed, relay, {schema} to {reader}; "
-                f"grant select on {tables} to {reader};"
-            )
-        each = tables.split(", ")
-        return " ".join(f"grant select on {table} to {reader};" for table in each)
+    def positions(self, identifier: str) -> Operation[list[tuple[int, bytes]]]:
+        """The shards and positions of an event; the feed has no index on ids."""
+        result = yield Statement(f"select shard_id, ulid from {self.feed} where id = ?", (identifier,))
+        return [(row[0], bytes(row[1])) for row in result.rows]
+
+    def position(self, shard_id: int, cursor: bytes, identifier: str) -> Operation[bytes | None]:
+        """The position of an event that is behind a cursor; None where it has none there."""
+        result = yield Statement(
+            f"select ulid from {self.feed} where shard_id = ? and ulid > ? and id = ?",
+            (shard_id, self.dialect.ulid(cursor), identifier),
+        )
+        return bytes(result.rows[0][0]) if result.rows else None
+
+    def first_position(self, shard_id: int, cursor: bytes) -> Operation[bytes | None]:
+        """The first position behind a cursor; None where there is none."""
+        result = yield Statement(
+            f"select ulid from {self.feed} where shard_id = ? and ulid > ? order by ulid {_AT_MOST}",
+            (shard_id, self.dialect.ulid(cursor), 1),
+        )
+        return bytes(result.rows[0][0]) if result.rows else None
+
+    def last_positions(self) -> Operation[dict[int, bytes]]:
+        """The last position given in each shard; a shard in which none was given may be missing."""
+        result = yield Statement(f"select shard_id, ulid from {self.state}")
+        return {row[0]: bytes(row[1]) for row in result.rows}
+
+    def waiting(self) -> Operation[dict[int, Waiting]]:
+        """The events without a position, by shard."""
+        result = yield Statement(
+            f"select shard_id, count(*), min(time_hint), {self.dialect.now} from {self.outbox} "
+            "group by shard_id order by shard_id"
+        )
+        return {row[0]: Waiting(row[1], seconds_between(row[2], row[3])) for row in result.rows}
+
+    def append(self, shard_id: int, identifier: str) -> Operation[None]:
+        """Put an event on the feed, within the transaction that has inserted its row."""
+        yield Statement(f"insert into {self.outbox} (shard_id, id) values (?, ?)", (shard_id, identifier))
+
+
+def seconds_between(since: Any, now: Any) -> float:
+    """An age in seconds, of two times of the database: a time in the future, or a clock that steps, is no age."""
+    return max(float((now - since).total_seconds()), 0.0)
+
+
+def _entry(result: Result, row: Row, start: int, ulid: bytes = START) -> Entry:
+    """An entry from a row that has the id at `start`, then the event's columns, all NULL where there is no row."""
+    event = dict(zip(result.columns[start + 1 :], row[start + 1 :], strict=True))
+    return Entry(ulid, None, {"id": row[start]}) if event["id"] is None else Entry(ulid, event, {})
+
+
+def _unnumbered(result: Result, row: Row) -> Unnumbered:
+    shard_id, number, time_hint = row[:3]
+    return Unnumbered(shard_id, number, time_hint, _entry(result, row, 3))

@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from changefeed import START, ChangefeedError
-from changefeed.statements import AsyncSession, Statement
+from changefeed import START, AsyncConsumer, ChangefeedError
+from changefeed.statements import AsyncSession, Statement, run_async
+from changefeed.tables import Tables
 from relay.cli.sources import explaining_feed_errors, open_session
 from relay.cosmos.canary import CLEAN_UP_S
 from relay.errors import ServiceError, UsageError, first_line
@@ -34,6 +35,7 @@ class SqlOutbox:
         self._feed = feed
         self._columns = columns
         self._shard_id = secrets.randbelow(feed.shards) if shard_id is None else shard_id
+        self._tables = Tables(session.dialect, feed.feed)
         self._cursors: dict[str, bytes] = {}
 
     async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
@@ -44,12 +46,11 @@ class SqlOutbox:
         values = {"id": document["id"], "partition_key": document["partitionKey"], "data": data}
         values |= {name: value for name, value in _optional(document).items() if name in self._columns}
         columns = ", ".join(map(self._session.dialect.quoted, values))
-        event = f"insert into {self._events} ({columns}) values ({', '.join('?' * len(values))})"
-        outbox = f"insert into {self._named('outbox')} (shard_id, id) values (?, ?)"
+        event = f"insert into {self._tables.events} ({columns}) values ({', '.join('?' * len(values))})"
         try:
             await self._session.execute(Statement("begin transaction"))
             await self._session.execute(Statement(event, list(values.values())))
-            await self._session.execute(Statement(outbox, (self._shard_id, document["id"])))
+            await run_async(self._session, self._tables.append(self._shard_id, document["id"]))
             # It comes behind everything that the relay has published so far.
             self._cursors[document["id"]] = cursor
             await self._session.execute(Statement("commit"))
@@ -60,7 +61,7 @@ class SqlOutbox:
                 "select from and delete from the event table. Set SQL to it for this command."
             ) from error
         with explaining_feed_errors(self._feed):
-            stored = await self._execute(f"select data from {self._events} where id = ?", document["id"])
+            stored = await self._execute(f"select data from {self._tables.events} where id = ?", document["id"])
         without = {"ttl"} | ({"traceparent"} - self._columns.keys())
         kept = {name: value for name, value in document.items() if name not in without}
         return {**kept, "data": json.loads(stored[0][0])}
@@ -76,7 +77,7 @@ class SqlOutbox:
                 with explaining_feed_errors(self._feed):
                     while not await self._passed(identifier):
                         await asyncio.sleep(_POLL_S)
-                    await self._execute(f"delete from {self._events} where id = ?", identifier)
+                    await self._execute(f"delete from {self._tables.events} where id = ?", identifier)
         except TimeoutError:
             return f"{left}: the relay has not passed it, and publishes it when it gets there; delete it then"
         except ServiceError as error:
@@ -85,24 +86,14 @@ class SqlOutbox:
 
     async def _passed(self, identifier: str) -> bool:
         """Whether the event has a position that the relay has passed."""
-        feed = f"select ulid from {self._named('feed')} where shard_id = ? and ulid > ? and id = ?"
-        cursor = self._session.dialect.ulid(self._cursors[identifier])
-        found = await self._execute(feed, self._shard_id, cursor, identifier)
-        return bool(found) and bytes(found[0][0]) <= await self._cursor()
+        cursor = self._cursors[identifier]
+        found = await run_async(self._session, self._tables.position(self._shard_id, cursor, identifier))
+        return found is not None and found <= await self._cursor()
 
     async def _cursor(self) -> bytes:
         """How far the relay has come in the shard."""
-        text = f"select last_ulid from {self._named('claim')} where consumer = ? and shard_id = ?"
-        found = await self._execute(text, CONSUMER, self._shard_id)
-        return bytes(found[0][0]) if found else START
-
-    @property
-    def _events(self) -> str:
-        schema, _, name = self._feed.feed.partition(".")
-        return f"{self._session.dialect.quoted(schema)}.{self._session.dialect.quoted(name)}"
-
-    def _named(self, part: str) -> str:
-        return f"changefeed.{self._session.dialect.quoted(f'{part}:{self._feed.feed}')}"
+        claim = (await AsyncConsumer(self._session, self._feed.feed, CONSUMER).existing()).get(self._shard_id)
+        return START if claim is None else claim.cursor
 
     async def _execute(self, text: str, *values: object) -> Any:
         return (await self._session.execute(Statement(text, values))).rows

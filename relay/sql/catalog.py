@@ -36,18 +36,6 @@ class Catalog(Protocol):
         """One row: sequence_cache, notifies, undecided, the names of tables without autovacuum joined by ', ',
         oldest_transaction_s; None where there is nothing to ask."""
 
-    def waiting(self, table: str, /) -> Statement:
-        """The rows of the outbox table: shard_id, how many, the age of the oldest in seconds."""
-
-    def first_unread(self, table: str, shard_id: int, cursor: bytes, /) -> Statement:
-        """The first position of the feed behind a cursor: ulid."""
-
-    def feed_rows(self, table: str, shard_id: int, cursor: bytes, count: int, /) -> Statement:
-        """The first rows of the feed behind a cursor: ulid, id, and the columns of the event."""
-
-    def outbox_rows(self, table: str, shard_id: int, after: int, count: int, /) -> Statement:
-        """The first rows of the outbox table behind a number: order_sequence, id, and the columns of the event."""
-
 
 def catalog_of(connection_string: str) -> Catalog:
     """The catalog of the database that the setting SQL names."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from changefeed.tables import Waiting
 from relay.findings import Gap
 
 
@@ -113,19 +114,6 @@ class ShardFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingFacts:
-    """The rows of a shard that are still in the outbox table.
-
-    Attributes:
-        rows: How many.
-        oldest_s: The age of the oldest, by its time hint.
-    """
-
-    rows: int
-    oldest_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class SqlFacts:
     """An SQL outbox; what follows a gap was not read.
 
@@ -143,6 +131,6 @@ class SqlFacts:
     server: ServerFacts | Gap
     schema: SchemaFacts | None = None
     maintenance: MaintenanceFacts | None = None
-    waiting: Mapping[int, WaitingFacts] | None = None
+    waiting: Mapping[int, Waiting] | None = None
     shards: tuple[ShardFacts, ...] = ()
     given_up: tuple[int, ...] = ()

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 
-from changefeed import START, ChangefeedError
+from changefeed import START, AsyncConsumer, ChangefeedError, Claim
 from changefeed.install import migrations
-from changefeed.statements import AsyncSession, Row, Statement
+from changefeed.statements import AsyncSession, Row, Statement, run_async
+from changefeed.tables import Tables, Waiting, names_of
 from changefeed.ulid import milliseconds
 from relay.errors import first_line
 from relay.findings import Gap, Why
@@ -26,7 +27,6 @@ from relay.sql.facts import (
     ServerFacts,
     ShardFacts,
     SqlFacts,
-    WaitingFacts,
 )
 
 # Everything that is asked, apart from the wait for signs of life.
@@ -61,13 +61,12 @@ async def read_sql(feed: SqlFeed) -> SqlFacts:
 def objects_of(table: str) -> dict[str, tuple[str, str]]:
     """The schema and the name of everything that a feed consists of, by what it is for."""
     schema, _, name = table.partition(".")
-    parts = ("outbox", "feed", "state", "claim", "read_events", "read_feed", "has_news")
     return {
         "events": (schema, name),
         "migration": ("changefeed", "migration"),
         "outbox_feed": ("changefeed", "outbox_feed"),
         "quarantine": ("relay", "item"),
-        **{part: ("changefeed", f"{part}:{table}") for part in parts},
+        **{kind: ("changefeed", own) for kind, own in names_of(table).items()},
     }
 
 
@@ -77,6 +76,7 @@ class _Inspection:
         self._catalog = catalog
         self._feed = feed
         self._table = feed.feed
+        self._tables = Tables(session.dialect, feed.feed)
 
     async def read(self) -> SqlFacts:
         ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server())
@@ -116,22 +116,17 @@ class _Inspection:
         tables = tuple(without.split(", ")) if without else ()
         return MaintenanceFacts(cache, notifies, tables, oldest_s, bool(undecided))
 
-    async def _waiting(self, schema: SchemaFacts) -> Mapping[int, WaitingFacts] | None:
+    async def _waiting(self, schema: SchemaFacts) -> Mapping[int, Waiting] | None:
         if "select" not in schema.objects["outbox"].rights:
             return None
-        rows = await self._rows(self._catalog.waiting(self._table))
-        return {shard_id: WaitingFacts(count, float(oldest_s)) for shard_id, count, oldest_s in rows}
+        return await run_async(self._session, self._tables.waiting())
 
     async def _given_up(self, schema: SchemaFacts, cursors: Mapping[int, bytes]) -> tuple[int, ...]:
         if "select" not in schema.objects["feed"].rights:
             return ()
         outside = [shard_id for shard_id in sorted(cursors) if shard_id not in range(self._feed.shards)]
         return tuple(
-            [
-                shard_id
-                for shard_id in outside
-                if await self._rows(self._catalog.first_unread(self._table, shard_id, cursors[shard_id]))
-            ]
+            [shard_id for shard_id in outside if await self._first_unread(shard_id, cursors[shard_id]) is not None]
         )
 
     async def _shards(
@@ -139,8 +134,7 @@ class _Inspection:
     ) -> tuple[ShardFacts, ...]:
         last: dict[int, bytes] | None = None
         if "select" in schema.objects["state"].rights:
-            rows = await self._rows(Statement(f"select shard_id, ulid from {self._named('state')}"))
-            last = {shard_id: bytes(ulid) for shard_id, ulid in rows}
+            last = await run_async(self._session, self._tables.last_positions())
         readable = "select" in schema.objects["feed"].rights
         shards = []
         for shard_id in range(self._feed.shards):
@@ -151,8 +145,11 @@ class _Inspection:
         return tuple(shards)
 
     async def _oldest_s(self, shard_id: int, cursor: bytes, now_ms: int) -> float | None:
-        rows = await self._rows(self._catalog.first_unread(self._table, shard_id, cursor))
-        return max(0.0, (now_ms - milliseconds(bytes(rows[0][0]))) / 1000) if rows else None
+        first = await self._first_unread(shard_id, cursor)
+        return None if first is None else max(0.0, (now_ms - milliseconds(first)) / 1000)
+
+    async def _first_unread(self, shard_id: int, cursor: bytes) -> bytes | None:
+        return await run_async(self._session, self._tables.first_position(shard_id, cursor))
 
     async def _owners(self) -> tuple[dict[int, Owner], dict[int, bytes]]:
         """Who reads each shard, and its cursor.
@@ -161,26 +158,20 @@ class _Inspection:
         claim would have ended, there is another look.
         """
         ends = time.monotonic() + self._feed.claim_s
-        first: dict[int, tuple[object, ...]] = {}
+        first: dict[int, Claim] = {}
+        consumer = AsyncConsumer(self._session, self._table, CONSUMER)
         while True:
-            claims = {shard_id: rest for shard_id, *rest in await self._claims()}
+            claims = await consumer.existing()
             owners = {}
-            for shard_id, (_, owner, *version) in claims.items():
-                seen = first.setdefault(shard_id, (owner, *version))
-                alive = owner is not None and seen != (owner, *version)
-                owners[shard_id] = Owner.ALIVE if alive else Owner.SILENT if owner is not None else Owner.NOBODY
+            for shard_id, claim in claims.items():
+                seen = first.setdefault(shard_id, claim)
+                alive = (seen.owner, seen.version) != (claim.owner, claim.version)
+                owners[shard_id] = Owner.NOBODY if claim.owner is None else Owner.ALIVE if alive else Owner.SILENT
             living = sum(owners.get(shard_id) is Owner.ALIVE for shard_id in range(self._feed.shards))
             # Where nobody has ever claimed a shard, waiting for a sign of life is of no use.
             if living == self._feed.shards or not claims or time.monotonic() >= ends:
-                return owners, {shard_id: bytes(cursor) for shard_id, (cursor, *_) in claims.items()}
+                return owners, {shard_id: claim.cursor for shard_id, claim in claims.items()}
             await asyncio.sleep(self._feed.claim_s / _LOOKS)
-
-    async def _claims(self) -> Sequence[Row]:
-        text = f"select shard_id, last_ulid, owner, epoch, renewals from {self._named('claim')} where consumer = ?"
-        return await self._rows(Statement(text, (CONSUMER,)))
-
-    def _named(self, part: str) -> str:
-        return f"changefeed.{self._session.dialect.quoted(f'{part}:{self._table}')}"
 
     async def _rows(self, statement: Statement) -> Sequence[Row]:
         return (await self._session.execute(statement)).rows

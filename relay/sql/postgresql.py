@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from changefeed.postgresql.dialect import PostgresDialect
 from changefeed.statements import Statement
+from changefeed.tables import Tables, names_of
 from relay.sql.facts import Engine
-
-_DIALECT = PostgresDialect()
 
 _SERVER = """
 select current_setting('transaction_isolation'), null, current_setting('autovacuum') = 'on',
@@ -102,41 +101,9 @@ class PostgresCatalog:
 
     def maintenance(self, table: str, /) -> Statement | None:
         """The sequence, notifications, autovacuum and open transactions."""
-        outbox, feed = f"outbox:{table}", f"feed:{table}"
-        return Statement(_MAINTENANCE, (f"changefeed.{_DIALECT.quoted(outbox)}", table, table, outbox, feed))
-
-    def waiting(self, table: str, /) -> Statement:
-        """Counts and ages by shard."""
-        return Statement(
-            "select shard_id, count(*), extract(epoch from clock_timestamp() - min(time_hint))::float "
-            f"from changefeed.{_DIALECT.quoted(f'outbox:{table}')} group by shard_id order by shard_id"
-        )
-
-    def first_unread(self, table: str, shard_id: int, cursor: bytes, /) -> Statement:
-        """The first position behind a cursor."""
-        return Statement(
-            f"select ulid from changefeed.{_DIALECT.quoted(f'feed:{table}')} "
-            "where shard_id = ? and ulid > ? order by ulid limit 1",
-            (shard_id, _DIALECT.ulid(cursor)),
-        )
-
-    def feed_rows(self, table: str, shard_id: int, cursor: bytes, count: int, /) -> Statement:
-        """Events with their positions."""
-        return _joined(table, "feed", "ulid", (shard_id, _DIALECT.ulid(cursor)), count)
-
-    def outbox_rows(self, table: str, shard_id: int, after: int, count: int, /) -> Statement:
-        """Events that have no position yet."""
-        return _joined(table, "outbox", "order_sequence", (shard_id, after), count)
-
-
-def _joined(table: str, part: str, place: str, values: tuple[object, ...], count: int) -> Statement:
-    events = ".".join(map(_DIALECT.quoted, _parts(table)))
-    return Statement(
-        f"select f.{place}, f.id, e.* from changefeed.{_DIALECT.quoted(f'{part}:{table}')} as f "
-        f"left join {events} as e on e.id = f.id where f.shard_id = ? and f.{place} > ? "
-        f"order by f.{place} limit {count}",
-        values,
-    )
+        names = names_of(table)
+        outbox = Tables(PostgresDialect(), table).outbox
+        return Statement(_MAINTENANCE, (outbox, table, table, names["outbox"], names["feed"]))
 
 
 def _parts(table: str) -> tuple[str, str]:

@@ -9,18 +9,18 @@ and wait for locks. Its role needs to select from these three, from the event ta
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC
 from operator import attrgetter
-from typing import Any
+from typing import TypeVar
 
 from azure.core.exceptions import AzureError
 
-from changefeed import START, ChangefeedError, DatabaseError, Entry
-from changefeed.statements import Result, Statement
-from changefeed.tables import Statements
+from changefeed import START, AsyncConsumer, ChangefeedError, Claim, DatabaseError, Entry
+from changefeed.statements import Operation, run_async
+from changefeed.tables import Tables, Unnumbered
 from changefeed.ulid import milliseconds, to_text
 from relay import jsontext
 from relay.console.committed import committed_of
@@ -37,6 +37,8 @@ from relay.sql.rows import document_of, is_of_type
 _LOOK_BACK = 1000
 
 _IDS = 100
+
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(slots=True)
@@ -70,13 +72,15 @@ class SqlOutbox:
         self._shards: dict[int, _Shard] | None = None
         # What was read and not handed over, as the caller was cancelled or a later shard could not be read.
         self._read: list[Committed] = []
-        self._known: Statements | None = None
+        self._tables: Tables | None = None
 
     async def news(self, limit: int, /) -> Sequence[Committed]:
         """See ports.Outbox."""
         if self._shards is None:
-            cursors = {} if self._from_beginning else await self._cursors()
-            self._shards = {number: _Shard(cursors.get(number, START)) for number in range(self._settings.shards)}
+            claims = {} if self._from_beginning else await self._claims()
+            self._shards = {number: _Shard(START) for number in range(self._settings.shards)}
+            for number in claims.keys() & self._shards.keys():
+                self._shards[number].cursor = claims[number].cursor
         for shard_id, shard in self._shards.items():
             while len(self._read) < limit and await self._read_feed(shard_id, shard, limit):
                 pass
@@ -87,12 +91,11 @@ class SqlOutbox:
 
     async def positions(self) -> Sequence[Position]:
         """The relay's claims; a shard that it has never claimed is among them."""
-        statements = await self._statements()
-        rows = (await self._execute(statements.claims(CONSUMER))).rows
-        claims = {shard_id: (owner, bytes(ulid)) for shard_id, owner, ulid in rows}
+        claims = await self._claims()
         found = []
         for shard_id in sorted(claims.keys() | set(range(self._settings.shards))):
-            owner, cursor = claims.get(shard_id, (None, START))
+            claim = claims.get(shard_id)
+            owner, cursor = (None, START) if claim is None else (claim.owner, claim.cursor)
             text = None if cursor == START else to_text(cursor)
             found.append(Position(str(shard_id), owner, text, None if text is None else (text, 0)))
         return found
@@ -108,31 +111,21 @@ class SqlOutbox:
         `partition_key` the database reads all of that table; with it, the events of the key, whose positions it
         then sorts.
         """
-        statements = await self._statements()
         # In this order: what gets its position in between is in both, and then counts with its position.
-        unnumbered = await self._execute(statements.unnumbered_of_key(partition_key, limit + 1))
-        numbered = await self._execute(statements.numbered_of_key(partition_key, limit + 1))
-        events = {}
-        for shard_id, number, hint, *rest in reversed(unnumbered.rows):
-            event = self._unnumbered(shard_id, number, hint, self._entry(START, rest, unnumbered.columns[3:]))
-            if event is not None:
-                events[event.id] = event
-        for shard_id, ulid, *rest in numbered.rows:
-            event = self._numbered(shard_id, self._entry(bytes(ulid), rest, numbered.columns[2:]))
-            if event is not None:
-                events[event.id] = event
+        unnumbered = await self._ask(lambda tables: tables.unnumbered_of_key(partition_key, limit + 1))
+        numbered = await self._ask(lambda tables: tables.numbered_of_key(partition_key, limit + 1))
+        found = [*map(self._unnumbered, reversed(unnumbered)), *(self._numbered(*each) for each in numbered)]
+        events = {event.id: event for event in found if event is not None}
         ordered = sorted(events.values(), key=attrgetter("place"))
         return ordered[-limit:], len(ordered) > limit
 
     async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
         """See ports.Outbox. The text of the column, with what other columns add as the relay does."""
-        statements = await self._statements()
         wanted = list(ids)
         found = {}
         for start in range(0, len(wanted), _IDS):
-            result = await self._execute(statements.data(partition_key, wanted[start : start + _IDS]))
-            for row in result.rows:
-                entry = Entry(START, dict(zip(result.columns, row, strict=True)), {})
+            some = wanted[start : start + _IDS]
+            for entry in await self._ask(lambda tables, some=some: tables.rows(partition_key, some)):  # type: ignore[misc]
                 document = document_of(entry, 0, self._event_type)
                 text = document.get(DATA_TEXT)
                 found[document["id"]] = text or jsontext.encode(document["data"]).decode()
@@ -144,48 +137,35 @@ class SqlOutbox:
 
     async def _read_feed(self, shard_id: int, shard: _Shard, limit: int) -> bool:
         """Read a page of what has positions; returns whether there was anything."""
-        statements = await self._statements()
-        result = await self._execute(statements.numbered(shard_id, shard.cursor, limit))
-        for ulid, *rest in result.rows:
-            event = self._numbered(shard_id, self._entry(bytes(ulid), rest, result.columns[1:]))
-            if event is not None:
-                self._read.append(event)
-            shard.cursor = bytes(ulid)
-        return bool(result.rows)
+        entries = await self._ask(lambda tables: tables.numbered(shard_id, shard.cursor, limit))
+        for entry in entries:
+            self._add(self._numbered(shard_id, entry))
+            shard.cursor = entry.ulid
+        return bool(entries)
 
     async def _read_outbox(self, shard_id: int, shard: _Shard, limit: int) -> None:
         """Read what has no position yet, as far as it is new."""
-        statements = await self._statements()
         after = max(0, shard.number - _LOOK_BACK)
-        result = await self._execute(statements.unnumbered(shard_id, after, limit + _LOOK_BACK))
-        for number, hint, *rest in result.rows:
-            if number in shard.seen:
-                continue
-            event = self._unnumbered(shard_id, number, hint, self._entry(START, rest, result.columns[2:]))
-            if event is not None:
-                self._read.append(event)
-            shard.seen.add(number)
-            shard.number = max(shard.number, number)
+        for row in await self._ask(lambda tables: tables.unnumbered(shard_id, after, limit + _LOOK_BACK)):
+            if row.number not in shard.seen:
+                self._add(self._unnumbered(row))
+                shard.seen.add(row.number)
+                shard.number = max(shard.number, row.number)
         shard.seen = {number for number in shard.seen if number > shard.number - _LOOK_BACK}
 
-    @staticmethod
-    def _entry(ulid: bytes, row: Sequence[Any], columns: Sequence[str]) -> Entry:
-        """`row` has the id, and the columns of the event, all NULL where it does not exist."""
-        identifier, *values = row
-        event = dict(zip(columns[1:], values, strict=True))
-        if event["id"] is None:
-            return Entry(ulid, None, {"id": identifier})
-        return Entry(ulid, event, {})
+    def _add(self, event: Committed | None) -> None:
+        if event is not None:
+            self._read.append(event)
 
     def _numbered(self, shard_id: int, entry: Entry) -> Committed | None:
         """An event with its position; None for a row of another type."""
         place = (to_text(entry.ulid), 0)
         return self._event(shard_id, entry, place, milliseconds(entry.ulid) / 1000)
 
-    def _unnumbered(self, shard_id: int, number: int, hint: datetime, entry: Entry) -> Committed | None:
+    def _unnumbered(self, row: Unnumbered) -> Committed | None:
         """An event without a position. `~` is behind every digit of a ULID."""
-        utc = hint.replace(tzinfo=UTC) if hint.tzinfo is None else hint
-        return self._event(shard_id, entry, (f"~{number:020}", 0), utc.timestamp())
+        utc = row.time_hint.replace(tzinfo=UTC) if row.time_hint.tzinfo is None else row.time_hint
+        return self._event(row.shard_id, row.entry, (f"~{row.number:020}", 0), utc.timestamp())
 
     def _event(self, shard_id: int, entry: Entry, place: tuple[str, int], committed_at: float) -> Committed | None:
         if not is_of_type(entry, self._event_type):
@@ -194,23 +174,16 @@ class SqlOutbox:
         # A clock that has stepped back leaves positions ahead of the time: no event was committed in the future.
         return committed_of(document, str(shard_id), place, min(committed_at, time.time()))
 
-    async def _cursors(self) -> dict[int, bytes]:
-        statements = await self._statements()
-        return {
-            shard_id: bytes(ulid) for shard_id, _, ulid in (await self._execute(statements.claims(CONSUMER))).rows
-        }
-
-    async def _statements(self) -> Statements:
-        if self._known is None:
-            with self._explaining():
-                async with self._database.session() as session:
-                    self._known = Statements(session.dialect, self._settings.feed)
-        return self._known
-
-    async def _execute(self, statement: Statement) -> Result:
+    async def _claims(self) -> dict[int, Claim]:
         with self._explaining():
             async with self._database.session() as session:
-                return await session.execute(statement)
+                return await AsyncConsumer(session, self._settings.feed, CONSUMER).existing()
+
+    async def _ask(self, operation: Callable[[Tables], Operation[ResultT]]) -> ResultT:
+        with self._explaining():
+            async with self._database.session() as session:
+                self._tables = Tables(session.dialect, self._settings.feed)
+                return await run_async(session, operation(self._tables))
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
@@ -218,9 +191,21 @@ class SqlOutbox:
             yield
         except (ChangefeedError, AzureError, OSError) as error:
             needed = ""
-            if self._known is not None and isinstance(error, DatabaseError) and not error.lost:
-                needed = f" The console's role needs: {self._known.grants()}"
+            if self._tables is not None and isinstance(error, DatabaseError) and not error.lost:
+                needed = f" The console's role needs: {grants(self._tables)}"
             raise ServiceError(
                 f"the SQL outbox {self._settings.feed} cannot be read: {first_line(error)} Check SQL and "
                 f"SQL_FEED.{needed}"
             ) from error
+
+
+def grants(tables: Tables, reader: str = "<role>") -> str:
+    """What the console's role needs, as statements."""
+    read = (tables.outbox, tables.feed, tables.claim, tables.events, "relay.item")
+    if tables.dialect.name == "postgresql":
+        schema = tables.events.partition(".")[0]
+        return (
+            f"grant usage on schema changefeed, relay, {schema} to {reader}; "
+            f"grant select on {', '.join(read)} to {reader};"
+        )
+    return " ".join(f"grant select on {table} to {reader};" for table in read)

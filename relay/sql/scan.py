@@ -8,14 +8,14 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from changefeed import START, ChangefeedError, Entry
-from changefeed.statements import AsyncSession, Result, Statement
+from changefeed import START, AsyncConsumer, ChangefeedError, Entry
+from changefeed.statements import AsyncSession, run_async
+from changefeed.tables import Tables
 from relay.canary import is_canary
 from relay.errors import first_line
 from relay.events import Event, Rejected
 from relay.findings import Finding, Level
 from relay.settings import SqlFeed
-from relay.sql.catalog import Catalog, catalog_of
 from relay.sql.connection import connect
 from relay.sql.database import CONSUMER
 from relay.sql.rows import event_of, is_of_type
@@ -61,12 +61,11 @@ async def scan_sql(feed: SqlFeed, event_type: str) -> SqlScan:
     """Read what the relay has not passed, without giving positions, and validate each event as the relay does."""
     rejected: list[tuple[int, Rejected]] = []
     rows = 0
-    catalog = catalog_of(feed.connection_string)
     try:
         session = await connect(feed)
         try:
             for shard_id in range(feed.shards):
-                async for entry in _not_passed(session, catalog, feed, shard_id):
+                async for entry in _not_passed(session, feed, shard_id):
                     rows += 1
                     event = _judged(entry, shard_id, event_type)
                     if isinstance(event, Rejected):
@@ -114,34 +113,24 @@ def _unread(feed: SqlFeed, error: Exception) -> Finding:
     )
 
 
-async def _not_passed(
-    session: AsyncSession, catalog: Catalog, feed: SqlFeed, shard_id: int
-) -> AsyncIterator[Entry]:
-    table = feed.feed
-    claim = f"changefeed.{session.dialect.quoted(f'claim:{table}')}"
-    found = await session.execute(
-        Statement(f"select last_ulid from {claim} where consumer = ? and shard_id = ?", (CONSUMER, shard_id))
-    )
-    cursor = bytes(found.rows[0][0]) if found.rows else START
+async def _not_passed(session: AsyncSession, feed: SqlFeed, shard_id: int) -> AsyncIterator[Entry]:
+    tables = Tables(session.dialect, feed.feed)
+    claim = (await AsyncConsumer(session, feed.feed, CONSUMER).existing()).get(shard_id)
+    cursor = START if claim is None else claim.cursor
     # The outbox table first: what gets its position meanwhile is in the feed as well, and nothing is missed.
     seen: set[Any] = set()
     after = 0
-    while (result := await session.execute(catalog.outbox_rows(table, shard_id, after, _PAGE_ROWS))).rows:
-        for row in result.rows:
-            seen.add(row[1])
-            yield _entry(result, row)
-        after = result.rows[-1][0]
-    while (result := await session.execute(catalog.feed_rows(table, shard_id, cursor, _PAGE_ROWS))).rows:
-        for row in result.rows:
-            if row[1] not in seen:
-                yield _entry(result, row)
-        cursor = bytes(result.rows[-1][0])
+    while waiting := await run_async(session, tables.unnumbered(shard_id, after, _PAGE_ROWS)):
+        for each in waiting:
+            seen.add(_id(each.entry))
+            yield each.entry
+        after = waiting[-1].number
+    while entries := await run_async(session, tables.numbered(shard_id, cursor, _PAGE_ROWS)):
+        for entry in entries:
+            if _id(entry) not in seen:
+                yield entry
+        cursor = entries[-1].ulid
 
 
-def _entry(result: Result, row: Sequence[Any]) -> Entry:
-    """`row` has a position or a number, the id, and the columns of the event, all NULL where it does not exist."""
-    _, identifier, *columns = row
-    event = dict(zip(result.columns[2:], columns, strict=True))
-    if event["id"] is None:
-        return Entry(START, None, {"id": identifier})
-    return Entry(START, event, {})
+def _id(entry: Entry) -> Any:
+    return (entry.row or entry.key)["id"]

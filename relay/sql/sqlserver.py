@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from changefeed.sqlserver.dialect import SqlServerDialect
 from changefeed.statements import Statement
 from relay.sql.facts import Engine
 
@@ -70,41 +71,9 @@ class SqlServerCatalog:
         """Nothing: identities are cached by the whole server, and nothing is vacuumed."""
         return None
 
-    def waiting(self, table: str, /) -> Statement:
-        """Counts and ages by shard."""
-        return Statement(
-            "select shard_id, count_big(*), datediff_big(millisecond, min(time_hint), sysutcdatetime()) / 1000.0 "
-            f"from {_quoted('changefeed', f'outbox:{table}')} group by shard_id order by shard_id"
-        )
-
-    def first_unread(self, table: str, shard_id: int, cursor: bytes, /) -> Statement:
-        """The first position behind a cursor."""
-        return Statement(
-            f"select top (1) ulid from {_quoted('changefeed', f'feed:{table}')} "
-            "where shard_id = ? and ulid > ? order by ulid",
-            (shard_id, cursor),
-        )
-
-    def feed_rows(self, table: str, shard_id: int, cursor: bytes, count: int, /) -> Statement:
-        """Events with their positions."""
-        return _joined(table, "feed", "ulid", (shard_id, cursor), count)
-
-    def outbox_rows(self, table: str, shard_id: int, after: int, count: int, /) -> Statement:
-        """Events that have no position yet."""
-        return _joined(table, "outbox", "order_sequence", (shard_id, after), count)
-
-
-def _joined(table: str, part: str, place: str, values: tuple[object, ...], count: int) -> Statement:
-    return Statement(
-        f"select top ({count}) f.{place}, f.id, e.* from {_quoted('changefeed', f'{part}:{table}')} as f "
-        f"left join {_table(table)} as e on e.id = f.id where f.shard_id = ? and f.{place} > ? "
-        f"order by f.{place}",
-        values,
-    )
-
 
 def _quoted(*names: str) -> str:
-    return ".".join("[" + name.replace("]", "]]") + "]" for name in names)
+    return ".".join(map(SqlServerDialect().quoted, names))
 
 
 def _table(table: str) -> str:

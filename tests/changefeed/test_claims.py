@@ -52,6 +52,16 @@ def test_further_shards_are_added(backend: Backend) -> None:
     assert (first.owner, second.owner) == ("me", None)
 
 
+def test_reading_the_claims_that_exist_makes_none(backend: Backend) -> None:
+    mine = consumer(backend)
+    assert mine.existing() == {}
+    consumer(backend, "another").claims([0, 1])
+
+    (claim,) = mine.claims([1])
+
+    assert mine.existing() == {1: claim}
+
+
 def test_no_shards_are_no_claims(backend: Backend) -> None:
     assert consumer(backend).claims([]) == []
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from changefeed import START
+from changefeed.sqlserver.dialect import SqlServerDialect
 from changefeed.statements import Statement
+from changefeed.tables import Tables, Waiting
 from relay.findings import Finding, Gap, Level, Why
 from relay.settings import Identity, SqlFeed
 from relay.sql.check import check_sql
@@ -21,12 +24,12 @@ from relay.sql.facts import (
     ServerFacts,
     ShardFacts,
     SqlFacts,
-    WaitingFacts,
 )
 from relay.sql.inspection import objects_of
 from relay.sql.sqlserver import SqlServerCatalog
 
 TABLE = "outbox.domain_event"
+TABLES = Tables(SqlServerDialect(), TABLE)
 FEED = SqlFeed("postgresql://h/d", Identity(managed=False, client_id=None), TABLE, 2, 10.0)
 EVERYTHING = ObjectFacts(True, frozenset({"select", "insert", "update", "delete", "execute"}))
 COLUMNS = {"id": "text", "partition_key": "character varying", "data": "jsonb"}
@@ -123,12 +126,12 @@ def test_a_server_that_does_not_answer_is_all_that_is_reported(why: Why, says: s
         ),
         (replace(SOUND, waiting=None), Level.UNKNOWN, "the rows in the outbox table"),
         (
-            replace(SOUND, waiting={-1: WaitingFacts(1, 0.0), 1: WaitingFacts(9, 0.0), 2: WaitingFacts(3, 400.0)}),
+            replace(SOUND, waiting={-1: Waiting(1, 0.0), 1: Waiting(9, 0.0), 2: Waiting(3, 400.0)}),
             Level.ERROR,
             "has 4 row(s) in shards that nobody reads (1 in shard -1, 3 in shard 2): SQL_SHARDS is 2",
         ),
         (
-            replace(SOUND, waiting={shard_id: WaitingFacts(1, 0.0) for shard_id in range(2, 14)}),
+            replace(SOUND, waiting={shard_id: Waiting(1, 0.0) for shard_id in range(2, 14)}),
             Level.ERROR,
             "1 in shard 11 and 2 more)",
         ),
@@ -153,7 +156,7 @@ def test_a_server_that_does_not_answer_is_all_that_is_reported(why: Why, says: s
             "the process that reads shard 1",
         ),
         (
-            replace(SOUND, waiting={1: WaitingFacts(2, 301.0)}),
+            replace(SOUND, waiting={1: Waiting(2, 301.0)}),
             Level.WARNING,
             "the oldest for PT5M1S, in shard 1",
         ),
@@ -175,7 +178,7 @@ def test_one_thing_that_is_wrong_is_one_finding_with_a_remedy(facts: SqlFacts, l
 @pytest.mark.parametrize(
     "facts",
     [
-        replace(SOUND, waiting={0: WaitingFacts(2, 300.0)}),
+        replace(SOUND, waiting={0: Waiting(2, 300.0)}),
         replace(SOUND, shards=(ShardFacts(0, Owner.ALIVE, oldest_s=300.0), ShardFacts(1, Owner.ALIVE, None))),
         replace(SOUND, maintenance=MaintenanceFacts(1, True, (), 3600.0)),
         without(ON_SQL_SERVER, "feed", "select"),
@@ -227,10 +230,18 @@ def test_commits_that_notify_nobody_are_mentioned() -> None:
         SqlServerCatalog().version(),
         SqlServerCatalog().columns(TABLE),
         SqlServerCatalog().primary_key(TABLE),
-        SqlServerCatalog().waiting(TABLE),
-        SqlServerCatalog().first_unread(TABLE, 0, bytes(16)),
-        SqlServerCatalog().feed_rows(TABLE, 0, bytes(16), 500),
-        SqlServerCatalog().outbox_rows(TABLE, 0, 0, 500),
+        next(TABLES.waiting()),
+        next(TABLES.last_positions()),
+        next(TABLES.first_position(0, START)),
+        next(TABLES.positions("a")),
+        next(TABLES.position(0, START, "a")),
+        next(TABLES.numbered(0, START, 500)),
+        next(TABLES.unnumbered(0, 0, 500)),
+        next(TABLES.numbered_of_key("k", 500)),
+        next(TABLES.unnumbered_of_key("k", 500)),
+        next(TABLES.ids_between(0, START, bytes(16), "k")),
+        next(TABLES.rows("k", ["a", "b"])),
+        next(TABLES.append(0, "a")),
     ],
 )
 def test_what_is_asked_of_sql_server_is_t_sql(statement: Statement) -> None:
