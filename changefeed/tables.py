@@ -57,12 +57,14 @@ class Tables:
 
     Attributes:
         dialect: That of the database.
+        table: The name that was given to setup_feed.
         events, outbox, feed, state, claim: The names of the tables, qualified and quoted.
     """
 
     def __init__(self, dialect: Dialect, table: str) -> None:
         """`table` is `schema.Table`, as it was given to setup_feed."""
         self.dialect = dialect
+        self.table = table
         schema, _, name = table.partition(".")
         names = {kind: f"changefeed.{dialect.quoted(own)}" for kind, own in names_of(table).items()}
         self.events = f"{dialect.quoted(schema)}.{dialect.quoted(name)}"
@@ -158,6 +160,15 @@ class Tables:
             "group by shard_id order by shard_id"
         )
         return {row[0]: Waiting(row[1], seconds_between(row[2], row[3])) for row in result.rows}
+
+    def identity(self) -> Operation[str]:
+        """What another feed of the same name does not have."""
+        text = "select current_database(), to_regclass(?)::oid::bigint"
+        if self.dialect.name == "sqlserver":
+            text = "select db_name(), object_id(?)"
+        result = yield Statement(text, (self.claim,))
+        database, number = result.rows[0]
+        return f"{database}/{self.table}/{number}"
 
     def append(self, shard_id: int, identifier: str) -> Operation[None]:
         """Put an event on the feed, within the transaction that has inserted its row."""

@@ -6,6 +6,7 @@ A process waits for its imports before its first event, so what only an SQL outb
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,12 @@ from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import Settings
+from relay.settings import Settings, SqlFeed
 
 if TYPE_CHECKING:
     from relay.findings import Finding, Scan
+    from relay.outbox import Canary, Outbox
+    from relay.quarantine.items import Items
     from relay.sql.source import SqlBatch
     from relay.sql.worker import Worker
 
@@ -64,9 +67,8 @@ def assemble_sql(settings: Settings) -> SqlRelay:
     from relay.sql.source import SqlSource
     from relay.sql.worker import Worker
 
-    if settings.sql is None:
-        raise UsageError("SQL is not set: set it to the connection string of the database that has the outbox")
-    database = Database(settings.sql)
+    feed = _feed_of(settings)
+    database = Database(feed)
     relay: Relay[SqlBatch] = Relay(
         SqlSource(settings.event_type, database.cursor),
         ServiceBusPublisher.from_settings(settings, messages.contract(settings.cloudevents_source)),
@@ -77,12 +79,87 @@ def assemble_sql(settings: Settings) -> SqlRelay:
     )
     worker = Worker(
         relay,
-        settings.sql,
+        feed,
         database.connect,
         page_size=min(settings.max_items, MAX_PAGE_SIZE),
         poll_delay_s=settings.poll_delay_ms / 1000,
     )
     return SqlRelay(relay, worker)
+
+
+def open_outbox(settings: Settings, *, from_beginning: bool = True) -> Outbox:
+    """The outbox of settings that have one. Nothing is connected until it is read.
+
+    Args:
+        settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.
+        from_beginning: Whether its news begin with its first event, or behind the relay's positions.
+
+    Raises:
+        UsageError: The settings have both outboxes.
+    """
+    feed = _only_feed(settings)
+    if feed is not None:
+        from relay.sql.reader import SqlOutbox
+
+        return SqlOutbox(feed, settings.event_type, from_beginning=from_beginning)
+    from relay.cosmos.reader import CosmosOutbox
+
+    return CosmosOutbox(settings, from_beginning=from_beginning)
+
+
+def open_store(settings: Settings) -> Items:
+    """The store of the quarantine, in the outbox's own database; likewise."""
+    feed = _only_feed(settings)
+    if feed is None:
+        return CosmosItems(Containers(settings))
+    from relay.sql.database import Database
+    from relay.sql.items import SqlItems
+
+    return SqlItems(Database(feed, call_timeout_s=None))
+
+
+def open_canary(settings: Settings) -> AbstractAsyncContextManager[Canary]:
+    """The outbox of settings that have one, for a smoke test to write to.
+
+    Raises:
+        UsageError: The settings have both outboxes, or the event table lacks a column.
+        ServiceError: The outbox cannot be reached, or refuses.
+    """
+    feed = _only_feed(settings)
+    if feed is not None:
+        from relay.sql.canary import open_canary as open_sql_canary
+
+        return open_sql_canary(feed)
+    from relay.cosmos.canary import open_canary as open_cosmos_canary
+
+    return open_cosmos_canary(settings)
+
+
+def _feed_of(settings: Settings) -> SqlFeed:
+    if settings.sql is None:
+        raise UsageError("SQL is not set: set it to the connection string of the database that has the outbox")
+    return settings.sql
+
+
+def _only_feed(settings: Settings) -> SqlFeed | None:
+    """The SQL outbox; None where the outbox is in Cosmos DB."""
+    if settings.cosmos is not None and settings.sql is not None:
+        raise UsageError("COSMOS and SQL are both set, and one of them is needed: add --source cosmos or sql")
+    return settings.sql
+
+
+async def install(settings: Settings, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
+    """Make in the SQL database what the relay needs there; `relay.sql.install` describes the arguments.
+
+    Raises:
+        UsageError: The settings name no SQL database, or the event table cannot have a feed.
+        ServiceError: The database cannot be reached, or refuses.
+    """
+    from relay.sql.install import install_outbox
+
+    return await install_outbox(
+        _feed_of(settings), keep=keep, create_table=create_table, roles=roles, notify=notify
+    )
 
 
 async def check_outboxes(settings: Settings) -> list[Finding]:

@@ -9,6 +9,9 @@ from typing import Any
 
 from relay import jsontext
 
+PlaceInFeed = tuple[int, int] | tuple[str, int]
+"""A place that compares with others of its partition: an `_lsn` and the order in its commit, or a ULID and 0."""
+
 
 def version_of(document: Mapping[str, Any]) -> str:
     """A digest of a document's content, `_etag` and `_ts` included: another version of it has another one."""
@@ -57,6 +60,11 @@ class Place:
         members = {"_lsn": self.lsn, "order": self.order, "_ulid": self.ulid, "_shard": self.shard}
         return {name: value for name, value in members.items() if value is not None}
 
+    @property
+    def number(self) -> int | None:
+        """The `_lsn`, or the position in the SQL feed as a number of 128 bits; None where there is neither."""
+        return self.lsn if self.ulid is None else int.from_bytes(_ulid(self.ulid), "big")
+
     def is_before(self, other: Place) -> bool:
         """Whether this place is certainly before the other one; both are of one partition key."""
         if self.ulid is not None and other.ulid is not None:
@@ -66,6 +74,20 @@ class Place:
         if self.lsn != other.lsn or self.order is None or other.order is None:
             return self.lsn < other.lsn
         return self.order < other.order
+
+
+def ulid_time(text: str) -> int:
+    """The time in a position of an SQL feed, in whole seconds since 1970. Raises ValueError where it is none."""
+    from changefeed.ulid import milliseconds
+
+    return milliseconds(_ulid(text)) // 1000
+
+
+def _ulid(text: str) -> bytes:
+    # An app with an outbox in Cosmos DB does without changefeed.
+    from changefeed.ulid import from_text
+
+    return from_text(text)
 
 
 def _integer(value: Any) -> int | None:

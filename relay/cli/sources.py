@@ -1,21 +1,16 @@
-"""Which outbox a command works on, and connections to an SQL outbox for the duration of a command."""
+"""Which outbox a command works on."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from enum import StrEnum
 
-from azure.core.exceptions import AzureError
-
-from changefeed import ChangefeedError
-from changefeed.statements import AsyncSession, Statement
-from relay.errors import ServiceError, UsageError, first_line
-from relay.settings import Settings, SqlFeed
-from relay.sql.connection import connect
-from relay.sql.database import CONSUMER
+from relay.errors import UsageError
+from relay.outbox import Outbox
+from relay.settings import Settings
 
 
 class SourceKind(StrEnum):
@@ -63,44 +58,10 @@ def for_source(settings: Settings, kind: SourceKind) -> Settings:
     return replace(settings, sql=None) if kind is SourceKind.COSMOS else replace(settings, cosmos=None)
 
 
-def sql_feed(settings: Settings) -> SqlFeed:
-    """The SQL outbox of settings that have one."""
-    assert settings.sql is not None
-    return settings.sql
-
-
 @asynccontextmanager
-async def open_session(feed: SqlFeed) -> AsyncIterator[AsyncSession]:
-    """A session on the SQL outbox.
-
-    Raises:
-        ServiceError: The server cannot be reached, or refuses.
-    """
-    with explaining_feed_errors(feed):
-        session = await connect(feed)
+async def closing(outbox: Outbox) -> AsyncIterator[Outbox]:
+    """An outbox that is closed at the end of the block."""
     try:
-        yield session
+        yield outbox
     finally:
-        await session.close()
-
-
-async def read_cursors(session: AsyncSession, feed: SqlFeed) -> dict[int, bytes]:
-    """How far the relay is in each shard that it has claimed. Raises ServiceError."""
-    claims = f"changefeed.{session.dialect.quoted(f'claim:{feed.feed}')}"
-    with explaining_feed_errors(feed):
-        found = await session.execute(
-            Statement(f"select shard_id, last_ulid from {claims} where consumer = ?", (CONSUMER,))
-        )
-    return {shard_id: bytes(cursor) for shard_id, cursor in found.rows}
-
-
-@contextmanager
-def explaining_feed_errors(feed: SqlFeed) -> Iterator[None]:
-    """Raise errors of the SQL outbox as a ServiceError that names what to check."""
-    try:
-        yield
-    except (ChangefeedError, AzureError, OSError) as error:
-        raise ServiceError(
-            f"the SQL outbox {feed.feed} cannot be read or written: {first_line(error)} Check SQL, SQL_FEED, and "
-            "the rights of this login: python -m relay check"
-        ) from error
+        await outbox.close()

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from relay.assembly import open_outbox, open_store
 from relay.console.observer import Observer
-from relay.console.ports import Hosts, Outbox, Topic
+from relay.console.ports import Hosts, Topic
 from relay.console.servicebus import ServiceBusTopic
-from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
-from relay.cosmos.reader import CosmosOutbox
-from relay.errors import UsageError
-from relay.quarantine.items import Items
 from relay.settings import Settings
-from relay.sql.database import Database
-from relay.sql.items import SqlItems
-from relay.sql.reader import SqlOutbox
 
 
 @asynccontextmanager
@@ -42,16 +35,7 @@ async def open_view(
     Raises:
         UsageError: The settings have both outboxes.
     """
-    outbox, items = _outbox(settings, from_beginning)
+    outbox, items = open_outbox(settings, from_beginning=from_beginning), open_store(settings)
     topic = topic or ServiceBusTopic(settings, environment)
     async with Observer(outbox, topic, items, hosts, always=always) as observer:
         yield observer
-
-
-def _outbox(settings: Settings, from_beginning: bool) -> tuple[Outbox, Items]:
-    if settings.sql is None:
-        return CosmosOutbox(settings, from_beginning=from_beginning), CosmosItems(Containers(settings))
-    if settings.cosmos is not None:
-        raise UsageError("COSMOS and SQL are both set: a console shows one outbox. Add --source cosmos or sql")
-    outbox = SqlOutbox(settings.sql, settings.event_type, from_beginning=from_beginning)
-    return outbox, SqlItems(Database(settings.sql, call_timeout_s=None))

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from relay.console.model import Committed
 from relay.events import EventName
+from relay.outbox import Committed
+from relay.place import PlaceInFeed
 
-Place = tuple[int, int] | tuple[str, int]
-
-EntryT = TypeVar("EntryT", tuple[Place, EventName], tuple[float, EventName])
+EntryT = TypeVar("EntryT", tuple[PlaceInFeed, EventName], tuple[float, EventName])
 
 
 @dataclass(slots=True)
@@ -30,7 +29,7 @@ class Waiting:
 
     name: EventName
     partition: str
-    place: Place
+    place: PlaceInFeed
     committed_at: float
     expires_at: float | None
     passed_at: float = 0.0
@@ -42,7 +41,7 @@ class Backlog:
     def __init__(self) -> None:
         self._waiting: dict[EventName, Waiting] = {}
         # An event that is moved leaves its old entry behind, which is recognized by its place.
-        self._order: dict[str, list[tuple[Place, EventName]]] = {}
+        self._order: dict[str, list[tuple[PlaceInFeed, EventName]]] = {}
         self._expiring: list[tuple[float, EventName]] = []
         self._counts: Counter[str] = Counter()
 
@@ -68,14 +67,14 @@ class Backlog:
             self.move(known, event.partition, event.place)
         return False
 
-    def move(self, event: Waiting, partition: str, place: Place) -> None:
+    def move(self, event: Waiting, partition: str, place: PlaceInFeed) -> None:
         """Put an event elsewhere."""
         self._counts[event.partition] -= 1
         self._counts[partition] += 1
         event.partition, event.place = partition, place
         self._enter(event)
 
-    def passed(self, partition: str, place: Place) -> Iterator[Waiting]:
+    def passed(self, partition: str, place: PlaceInFeed) -> Iterator[Waiting]:
         """Take out what is at or before a place of a partition, in order."""
         order = self._order.get(partition, [])
         while (first := self._first(partition)) is not None and not first.place > place:

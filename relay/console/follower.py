@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from relay.console.model import Delivery, Problem
 from relay.console.parts import Parts
-from relay.console.ports import Outbox, Topic
+from relay.console.ports import Topic
 from relay.console.progress import Progress
 from relay.console.quarantined import Quarantined
 from relay.events import EventName
+from relay.outbox import Outbox
 
 _PAGE = 1000
 # So many pages of events are read at once, before the positions are looked at.

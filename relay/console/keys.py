@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from relay.console.model import Committed, Delivery, Problem, Timeline
+from relay.console.model import Delivery, Problem, Timeline
 from relay.console.parts import Parts
-from relay.console.ports import Outbox, Position, Topic
+from relay.console.ports import Topic
 from relay.console.timeline import Known, timeline
+from relay.outbox import Committed, Outbox, Position
 from relay.quarantine.holds import PARKED_TYPE
 from relay.quarantine.items import Items
 from relay.quarantine.summaries import Filter, RecordSummary

@@ -11,30 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """An event as it stands in the outbox.
-
-    Attributes:
-        id, partition_key, action, sequence, traceparent: As the message contract names them.
-        committed_at: When the database stored it.
-        created_at: When its writer made it, in ISO 8601, as written.
-        partition: The `Partition.name` that it belongs to.
-        place: Its place in the feed of its partition: an `_lsn` and the order within the commit, or a ULID and 0.
-        expires_at: When the outbox deletes it; None if never.
-    """
-
-    id: str
-    partition_key: str
-    action: str | None
-    committed_at: float
-    created_at: str | None
-    sequence: int | None
-    traceparent: str | None
-    partition: str
-    place: tuple[int, int] | tuple[str, int]
-    expires_at: float | None = None
+from relay.outbox import Committed
 
 
 @dataclass(frozen=True, slots=True)

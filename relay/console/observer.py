@@ -15,8 +15,9 @@ from relay.console.follower import Follower
 from relay.console.keys import Keys
 from relay.console.model import Flow, Snapshot, Timeline
 from relay.console.parts import Parts
-from relay.console.ports import Hosts, Outbox, Topic
+from relay.console.ports import Hosts, Topic
 from relay.console.quarantined import Quarantined
+from relay.outbox import Outbox
 from relay.quarantine.items import Items
 
 logger = logging.getLogger(__name__)

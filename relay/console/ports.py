@@ -1,7 +1,7 @@
-"""What the console reads: an outbox, a topic, and the relay itself.
+"""What the console reads in addition to the outbox (`relay.outbox`): a topic, and the relay itself.
 
-Nothing here writes, locks a session or settles a message. The adapters for Azure are in `cosmos`, `sql` and
-`servicebus`; a local stack has further ones, which know more.
+Nothing here writes, locks a session or settles a message. The adapter for Azure is in `servicebus`; a local stack
+has further ones, which know more.
 """
 
 from __future__ import annotations
@@ -10,21 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay.console.model import Committed, DeadLetterGroup, Delivery, Snapshot, Subscription, Timeline
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """How far the relay is in one partition: `Partition` without what only an observer can say.
-
-    Attributes:
-        place: Up to and including which `Committed.place` everything is done; None where nothing is.
-    """
-
-    name: str
-    owner: str | None
-    position: str | None
-    place: tuple[int, int] | tuple[str, int] | None
+from relay.console.model import DeadLetterGroup, Delivery, Snapshot, Subscription, Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +19,6 @@ class Attempt:
 
     number: int
     error: str | None
-
-
-class Outbox(Protocol):
-    """The events, and the relay's positions. Every method raises ServiceError where it cannot be read."""
-
-    async def news(self, limit: int, /) -> Sequence[Committed]:
-        """The events that were committed since the last call, at most about `limit`, each partition's in order.
-
-        The first call begins where the outbox was told to: at the beginning, or now. An event may come twice.
-        """
-
-    async def positions(self) -> Sequence[Position]:
-        """How far the relay is in each partition."""
-
-    async def partition_of(self, partition_key: str, /) -> str | None:
-        """The name of the position under which a key is now; None where there is none, or nobody can tell."""
-
-    async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
-        """The last events of a key in the order of the feed, oldest first; and whether there are older ones."""
-
-    async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
-        """The data of these events, as JSON text; what the outbox no longer has is missing."""
-
-    async def close(self) -> None:
-        """Close every connection."""
 
 
 class Topic(Protocol):

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from relay.console.backlog import Backlog, Place, Waiting
-from relay.console.model import Committed, Delivery, Partition, QuarantineRecord, Stage, Tracked
-from relay.console.ports import Attempt, Position
+from relay.console.backlog import Backlog, Waiting
+from relay.console.model import Delivery, Partition, QuarantineRecord, Stage, Tracked
+from relay.console.ports import Attempt
 from relay.console.quarantined import Quarantined
 from relay.console.tally import Latencies, Rate
 from relay.events import EventName, Reason
+from relay.outbox import Committed, Position
+from relay.place import PlaceInFeed
 
 RECENT = 50
 
@@ -189,7 +191,7 @@ class Progress:
             )
         return found
 
-    def _pass(self, name: str, place: Place, now: float) -> None:
+    def _pass(self, name: str, place: PlaceInFeed, now: float) -> None:
         for event in self.backlog.passed(name, place):
             event.passed_at = now
             self._passed.append(event)

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from relay.console.model import Committed, Delivery, Problem, QuarantineRecord, Stage, Timeline, Tracked
-from relay.console.ports import Position
+from relay.console.model import Delivery, Problem, QuarantineRecord, Stage, Timeline, Tracked
 from relay.console.quarantined import record_of
 from relay.events import Reason
+from relay.outbox import Committed, Position
+from relay.place import PlaceInFeed
 from relay.quarantine.summaries import RecordSummary
 
 
@@ -82,7 +83,7 @@ class _Gone:
     """An event that the outbox does not have: its place, or about when it was there."""
 
     tracked: Tracked
-    place: tuple[int, int] | tuple[str, int] | None
+    place: PlaceInFeed | None
     at: float | None
 
 

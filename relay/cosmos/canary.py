@@ -1,36 +1,23 @@
-"""Where a smoke test writes its events, and takes them back."""
+"""The smoke test's events in the outbox container of Cosmos DB."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
-from relay.cosmos.containers import explaining
+from relay.cosmos.containers import Containers, explaining
 from relay.errors import ServiceError
+from relay.outbox import CLEAN_UP_S
+from relay.settings import Settings
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
 
-CLEAN_UP_S = 10.0
-"""Bounds the clean-up after each event, so that Ctrl-C ends the command."""
 
-
-class EventOutbox(Protocol):
-    """An outbox as a smoke test uses it."""
-
-    async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
-        """Commit an event; returns its document as it is stored.
-
-        Raises:
-            ServiceError: The outbox cannot be reached, or refuses.
-        """
-
-    async def remove(self, document: dict[str, Any], /) -> str | None:
-        """Take an event back, within CLEAN_UP_S; returns what is left of it, None if nothing is."""
-
-
-class CosmosOutbox:
-    """The outbox container of Cosmos DB."""
+class CosmosCanary:
+    """See `outbox.Canary`."""
 
     def __init__(self, container: ContainerProxy) -> None:
         self._container = container
@@ -53,3 +40,15 @@ class CosmosOutbox:
             if not isinstance(error.__cause__, CosmosResourceNotFoundError):
                 return f"document {identifier!r} of {partition_key!r}"
         return None
+
+
+@asynccontextmanager
+async def open_canary(settings: Settings) -> AsyncIterator[CosmosCanary]:
+    """The outbox container of the settings. Raises ServiceError where the account cannot be reached."""
+    containers = Containers(settings)
+    try:
+        with explaining(settings.cosmos_container):
+            container = await containers.open(settings.cosmos_container)
+        yield CosmosCanary(container)
+    finally:
+        await containers.close()

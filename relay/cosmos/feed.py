@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.console.committed import committed_of
-from relay.console.model import Committed
 from relay.cosmos.documents import in_commit_order
-from relay.cosmos.ranges import Ranges
+from relay.cosmos.leases import Positions
 from relay.events import Document
+from relay.outbox import Committed
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
@@ -56,7 +55,7 @@ class Feed:
         # What was read and not handed over yet: a later partition failed, or the caller was cancelled.
         self._read: list[Committed] = []
 
-    async def next(self, limit: int, ranges: Ranges) -> list[Committed]:
+    async def next(self, limit: int, positions: Positions) -> list[Committed]:
         """The next events, at most about `limit`; none only where all of the feed was read.
 
         Raises:
@@ -64,23 +63,23 @@ class Feed:
         """
         async with self._turn:
             if self._readers is None:
-                self._readers = await self._start(ranges)
+                self._readers = await self._start(positions)
             # Each gets its turn to be the first.
             self._readers.append(self._readers.pop(0))
             for reader in self._readers:
-                while len(self._read) < limit and await self._page(reader, limit, ranges):
+                while len(self._read) < limit and await self._page(reader, limit, positions):
                     pass
             found, self._read = self._read, []
             return found
 
-    async def _start(self, ranges: Ranges) -> list[_Reader]:
+    async def _start(self, positions: Positions) -> list[_Reader]:
         feed_ranges = [each async for each in self._container.read_feed_ranges()]
         if self._from_beginning:
             return [_Reader(each, None) for each in feed_ranges]
         rid = str((await self._container.read())["_rid"])
-        return [_Reader(each, _continuation(rid, each, ranges.continuation(each))) for each in feed_ranges]
+        return [_Reader(each, _continuation(rid, each, _passed(positions, each))) for each in feed_ranges]
 
-    async def _page(self, reader: _Reader, limit: int, ranges: Ranges) -> bool:
+    async def _page(self, reader: _Reader, limit: int, positions: Positions) -> bool:
         """Read a page; returns False at the end of the feed."""
         if reader.continuation is None:
             options: dict[str, Any] = {"feed_range": reader.feed_range, "start_time": _BEGINNING}
@@ -92,8 +91,8 @@ class Feed:
             events, lsn, place = [], reader.lsn, reader.place
             for document, own, within in numbered(documents, lsn, place):
                 lsn, place = own, within
-                partition = await ranges.name(reader.feed_range, document.get("partitionKey"))
-                events.append(event_of(document, partition, (lsn, place)))
+                partition = await _partition(positions, reader.feed_range, document.get("partitionKey"))
+                events.append(committed_of(document, partition, (lsn, place)))
             # Nothing is awaited from here: a caller that is cancelled loses no event, and reads none twice.
             self._read += events
             reader.continuation, reader.lsn, reader.place = pages.continuation_token, lsn, place
@@ -118,12 +117,32 @@ def numbered(
         yield document, lsn, place
 
 
-def event_of(document: Document, partition: str, place: tuple[int, int]) -> Committed:
+def committed_of(document: Document, partition: str, place: tuple[int, int]) -> Committed:
     """An event of the change feed."""
     ts, ttl = document.get("_ts"), document.get("ttl")
     committed_at = ts if type(ts) is int else 0
     expires_at = committed_at + ttl if type(ttl) is int and ttl > 0 else None
-    return committed_of(document, partition, place, committed_at, expires_at)
+    return Committed.of(document, partition, place, committed_at, expires_at)
+
+
+async def _partition(positions: Positions, feed_range: Mapping[str, Any], partition_key: object) -> str:
+    """The lease token of a document that was read in a range; the range itself where no lease covers it."""
+    leases = positions.within(feed_range)
+    if len(leases) > 1 and isinstance(partition_key, str):
+        lease = await positions.lease_of(partition_key)
+        leases = [] if lease is None else [lease]
+    if leases:
+        return leases[0].token
+    bounds = feed_range["Range"]
+    return f"{bounds['min'] or '0'}-{bounds['max']}"
+
+
+def _passed(positions: Positions, feed_range: Mapping[str, Any]) -> str | None:
+    """The ETag behind which the relay has not read in a range yet; None where it has read nothing there."""
+    leases = positions.within(feed_range)
+    if any(lease.continuation is None for lease in leases):
+        return None
+    return min(leases, key=lambda lease: lease.done).continuation if leases else None
 
 
 def _continuation(rid: str, feed_range: dict[str, Any], etag: str | None) -> str | None:

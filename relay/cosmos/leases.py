@@ -167,6 +167,17 @@ class Positions:
             return decides
         return not decides if answers == {not decides} else None
 
+    async def lease_of(self, partition_key: str) -> LeasePosition | None:
+        """The first lease that covers a key; None where none does."""
+        effective_key = await self.keys.of(partition_key)
+        covering = (lease for lease in self.leases if effective_key and lease.covers(effective_key))
+        return next(covering, None)
+
+    def within(self, feed_range: Mapping[str, Any]) -> list[LeasePosition]:
+        """The leases that cover a part of a feed range, as the SDK gives it."""
+        minimum, maximum = feed_range["Range"]["min"], feed_range["Range"]["max"]
+        return [lease for lease in self.leases if lease.minimum < maximum and minimum < lease.maximum]
+
     def overlapping(self) -> list[tuple[LeasePosition, LeasePosition]]:
         """Pairs of leases of which the second begins within the first."""
         found = []
@@ -185,14 +196,19 @@ class Positions:
 
 
 async def read_positions(
-    leases: ContainerProxy, monitored: ContainerProxy, *, own_only: bool = False
+    leases: ContainerProxy,
+    monitored: ContainerProxy,
+    *,
+    own_only: bool = False,
+    keys: EffectiveKeys | None = None,
 ) -> Positions:
     """Read the positions of the leases that relays of `monitored` keep in `leases`.
 
     A trigger without a lease prefix of its own, as the relay's is, names its leases after the account's host
     alone. Where there are such leases, they are the relay's; else all leases of the container count, and each
     of them must have passed an event, unless `own_only`: what another function has passed may still be the
-    relay's to publish. A read that is behind gives positions that are behind.
+    relay's to publish. A read that is behind gives positions that are behind. `keys` are those of the container,
+    where an earlier reading has worked some of them out.
 
     Raises:
         azure.core.exceptions.AzureError: One of the two containers cannot be read.
@@ -211,7 +227,7 @@ async def read_positions(
             found.append(lease)
     host = urlsplit(monitored.client_connection.url_connection).hostname
     own = [lease for lease in found if lease.id.startswith(f"{host}_")]
-    keys = EffectiveKeys(monitored, definition.get("partitionKey", {}))
+    keys = keys or EffectiveKeys(monitored, definition.get("partitionKey", {}))
     if own or own_only:
         return Positions(keys, own, of_one_trigger=True)
     return Positions(keys, found)

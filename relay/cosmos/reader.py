@@ -1,75 +1,73 @@
-"""An outbox in Cosmos DB, as the console reads it.
+"""An outbox in Cosmos DB, as `outbox.Outbox` promises it.
 
-It needs an identity that may read the outbox container, the lease container and the quarantine container: the
-role Cosmos DB Built-in Data Reader. It never writes.
+It needs an identity that may read the outbox container and the lease container: the role Cosmos DB Built-in Data
+Reader. It never writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from azure.core.exceptions import AzureError
-
 from relay import jsontext
-from relay.console.model import Committed
-from relay.console.ports import Position
-from relay.cosmos.containers import Containers
-from relay.cosmos.effective_keys import EffectiveKeys
-from relay.cosmos.feed import Feed, event_of, numbered
-from relay.cosmos.leases import read_positions
-from relay.cosmos.ranges import Ranges
-from relay.errors import ServiceError, first_line
+from relay.cosmos.containers import Containers, explaining
+from relay.cosmos.documents import event_of
+from relay.cosmos.feed import Feed, committed_of, numbered
+from relay.cosmos.leases import LeasePosition, Positions, read_positions
+from relay.cosmos.ranges import CosmosReading, feed_start
+from relay.events import Document, Event, Rejected
+from relay.outbox import Committed, Found, Position, Range, Reading
+from relay.place import PlaceInFeed
 from relay.settings import Settings
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
-
-# The change feed is asked for this much before the oldest event wanted, so that the service's rounding of times
-# does not decide.
-_MARGIN_S = 5
 
 # The ids of one query, whose text may have 512 KB.
 _IDS = 100
 
 
 class CosmosOutbox:
-    """Reads the change feed and the leases; `ports.Outbox` says what of it is promised.
+    """Reads the change feed and the leases.
 
     A look at a feed without news costs about 1 RU for each physical partition, and the leases about 3 RU.
     """
 
-    def __init__(self, settings: Settings, *, from_beginning: bool) -> None:
-        """`from_beginning`: False to start where the relay's leases are, with what waits for it."""
+    def __init__(self, settings: Settings, *, from_beginning: bool = True) -> None:
+        """`from_beginning`: False to begin with the news behind the relay's leases."""
         self._settings = settings
         self._from_beginning = from_beginning
         self._containers = Containers(settings)
         # The feed has a client of its own.
         self._feed_containers = Containers(settings)
         self._feed: Feed | None = None
-        self._keys: EffectiveKeys | None = None
-        self._ranges: Ranges | None = None
+        # The relay's own leases as they were read last, and all that count for an event, read once.
+        self._own: Positions | None = None
+        self._checkpoints: Positions | None = None
+        self._passed_of_key: dict[str, list[tuple[PlaceInFeed, str]]] = {}
 
     async def news(self, limit: int, /) -> Sequence[Committed]:
-        """See ports.Outbox. After a split, the children are read on from where their parent was read."""
-        ranges = self._ranges or await self._read_ranges()
-        with self._explaining(self._settings.cosmos_container):
+        """See Outbox. After a split, the children are read on from where their parent was read."""
+        positions = self._own or await self._read_own()
+        with explaining(self._settings.cosmos_container):
             if self._feed is None:
                 container = await self._feed_containers.open(self._settings.cosmos_container)
                 self._feed = Feed(container, self._settings.event_type, from_beginning=self._from_beginning)
-            return await self._feed.next(limit, ranges)
+            return await self._feed.next(limit, positions)
 
     async def positions(self) -> Sequence[Position]:
         """The relay's leases."""
-        return (await self._read_ranges()).positions()
+        return [_position(lease) for lease in (await self._read_own()).leases]
 
     async def partition_of(self, partition_key: str, /) -> str | None:
         """The token of the lease that covers the key."""
-        ranges = self._ranges or await self._read_ranges()
-        with self._explaining(self._settings.cosmos_container):
-            return await ranges.of_key(partition_key)
+        positions = self._own or await self._read_own()
+        with explaining(self._settings.cosmos_container):
+            lease = await positions.lease_of(partition_key)
+        return None if lease is None else lease.token
 
     async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
         """The last events of a key.
@@ -80,8 +78,8 @@ class CosmosOutbox:
         since. It does not depend on how many older events the key has.
         """
         container = await self._container()
-        ranges = self._ranges or await self._read_ranges()
-        with self._explaining(container.id):
+        partition = await self.partition_of(partition_key) or ""
+        with explaining(container.id):
             times = [
                 row["_ts"]
                 async for row in container.query_items(
@@ -95,20 +93,17 @@ class CosmosOutbox:
             ]
             if not times:
                 return [], False
-            start = datetime.fromtimestamp(max(0, times[:limit][-1] - _MARGIN_S), UTC)
-            feed_range = await container.feed_range_from_partition_key(partition_key)
-            feed = container.query_items_change_feed(feed_range=feed_range, start_time=start)
-            documents = [document async for document in feed if document.get("type") == self._settings.event_type]
-            partition = await ranges.of_key(partition_key) or ""
-        events = [event_of(each, partition, (lsn, place)) for each, lsn, place in numbered(documents)]
+            found = await self._feed_of_key(container, partition_key, times[:limit][-1])
+        documents = [document for document in found if document.get("type") == self._settings.event_type]
+        events = [committed_of(each, partition, (lsn, place)) for each, lsn, place in numbered(documents)]
         return events[-limit:], len(times) > limit or len(events) > limit
 
     async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
-        """See ports.Outbox. A query of one partition for each hundred of them; numbers as Python reads them."""
+        """See Outbox. A query of one partition for each hundred of them; numbers as Python reads them."""
         container = await self._container()
         wanted = list(ids)
         found: dict[str, str] = {}
-        with self._explaining(container.id):
+        with explaining(container.id):
             for start in range(0, len(wanted), _IDS):
                 # By a query: an id may have characters with which no document can be addressed.
                 rows = container.query_items(
@@ -121,32 +116,115 @@ class CosmosOutbox:
                         found[row["id"]] = jsontext.encode(row["data"]).decode()
         return found
 
+    async def identity(self) -> str:
+        """The container's `_rid`."""
+        container = await self._container()
+        with explaining(container.id):
+            return str((await container.read())["_rid"])
+
+    async def in_range(self, chosen: Range, /) -> Reading:
+        """From the change feed, which has the order of commits."""
+        return self._reading(await self._container(), chosen)
+
+    def event_of(self, document: Document, /) -> Event | Rejected:
+        """As the function app reads it."""
+        return event_of(document)
+
+    async def find(self, partition_key: str, identifier: str, /) -> Found | None:
+        """See Outbox. The id may have `/`, `?` or `#`."""
+        container = await self._container()
+        with explaining(container.id):
+            rows = container.query_items(
+                "SELECT c.type, c._ts FROM c WHERE c.id = @id",
+                parameters=[{"name": "@id", "value": identifier}],
+                partition_key=partition_key,
+            )
+            stored = [row async for row in rows]
+            if not stored:
+                return None
+            # Only the change feed has the _lsn.
+            for document in await self._feed_of_key(container, partition_key, stored[0]["_ts"]):
+                if document["id"] == identifier:
+                    return Found(document.get("type"), await self._passed(partition_key, document.get("_lsn")))
+        return Found(stored[0].get("type"), None)
+
+    async def passed(self, document: Document, /) -> bool:
+        """By the positions of the leases."""
+        return await self._passed(document.get("partitionKey"), document.get("_lsn")) is True
+
+    async def passed_behind(self, event: Event, /) -> Collection[str]:
+        """See Outbox. Events of a key are asked for in commit order: one reading of the feed serves them all."""
+        place = _place(event.document)
+        if place is None or event.committed_at is None:
+            return ()
+        key = event.partition_key
+        if key not in self._passed_of_key:
+            self._passed_of_key[key] = await self._read_passed(key, event.committed_at)
+        return [identifier for other, identifier in self._passed_of_key[key] if other > place]
+
     async def close(self) -> None:
         """Close both clients."""
         await self._containers.close()
         await self._feed_containers.close()
 
-    async def _read_ranges(self) -> Ranges:
+    async def _read_passed(self, partition_key: str, since: int) -> list[tuple[PlaceInFeed, str]]:
+        """The events of a key that the relay has passed, or may have passed where no lease says."""
+        chosen = Range(since, int(time.time()) + 1, partition_key)
+        reading = self._reading(await self._container(), chosen)
+        (feed_range,) = await reading.feed_ranges()
+        found = []
+        async with aclosing(reading.pages_of(feed_range, 1)) as pages:
+            async for page in pages:
+                for document in page:
+                    place = _place(document)
+                    if place is not None and await self._passed(partition_key, document["_lsn"]) is not False:
+                        found.append((place, str(document["id"])))
+        return found
+
+    async def _passed(self, partition_key: object, lsn: object) -> bool | None:
+        """Whether the leases have passed an LSN of a key; None where that is not known."""
+        if not isinstance(partition_key, str) or not isinstance(lsn, int):
+            return None
+        if self._checkpoints is None:
+            self._checkpoints = await self._read_positions(own_only=False)
+        return await self._checkpoints.passed(partition_key, lsn)
+
+    def _reading(self, container: ContainerProxy, chosen: Range) -> CosmosReading:
+        return CosmosReading(container, self._settings.event_type, chosen)
+
+    @staticmethod
+    async def _feed_of_key(container: ContainerProxy, partition_key: str, since: int) -> list[Document]:
+        """The change feed of a key from a time on, in seconds since 1970."""
+        feed_range = await container.feed_range_from_partition_key(partition_key)
+        feed = container.query_items_change_feed(feed_range=feed_range, start_time=feed_start(since))
+        return [document async for document in feed]
+
+    async def _read_own(self) -> Positions:
+        self._own = await self._read_positions(own_only=True)
+        return self._own
+
+    async def _read_positions(self, *, own_only: bool) -> Positions:
         container = await self._container()
         name = self._settings.cosmos_lease_container
-        with self._explaining(name):
-            leases = await self._containers.open(name)
-            found = await read_positions(leases, container, own_only=True)
-            self._keys = self._keys or found.keys
-        self._ranges = Ranges(found.leases, self._keys)
-        return self._ranges
+        known = None if self._own is None else self._own.keys
+        with explaining(name):
+            return await read_positions(
+                await self._containers.open(name), container, own_only=own_only, keys=known
+            )
 
     async def _container(self) -> ContainerProxy:
         name = self._settings.cosmos_container
-        with self._explaining(name):
+        with explaining(name):
             return await self._containers.open(name)
 
-    @contextmanager
-    def _explaining(self, container: str) -> Iterator[None]:
-        try:
-            yield
-        except (AzureError, OSError) as error:
-            raise ServiceError(
-                f"the container '{container}' cannot be read: {first_line(error)} Check COSMOS, COSMOS_DATABASE, "
-                "the name of the container, and that this identity has the role Cosmos DB Built-in Data Reader."
-            ) from error
+
+def _position(lease: LeasePosition) -> Position:
+    text = None if lease.continuation is None else lease.continuation.strip('"')
+    return Position(lease.token, lease.owner, text, None if lease.done < 0 else (lease.done, sys.maxsize))
+
+
+def _place(document: Document) -> PlaceInFeed | None:
+    lsn, order = document.get("_lsn"), document.get("order")
+    if type(lsn) is not int:
+        return None
+    return lsn, order if type(order) is int else 0

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from relay.place import PlaceInFeed
+
 
 @dataclass(frozen=True, slots=True)
 class RecordSummary:
@@ -35,7 +37,7 @@ class RecordSummary:
     invocation_id: str
     document_id: str | None
     parts: int
-    committed: tuple[int, int] | tuple[str, int] | None = None
+    committed: PlaceInFeed | None = None
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> RecordSummary:
@@ -69,7 +71,7 @@ class RecordSummary:
         }
 
 
-def _committed(row: Mapping[str, Any]) -> tuple[int, int] | tuple[str, int] | None:
+def _committed(row: Mapping[str, Any]) -> PlaceInFeed | None:
     if "ulid" in row:
         return row["ulid"], 0
     return (row["lsn"], row.get("place", 0)) if "lsn" in row else None

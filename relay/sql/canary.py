@@ -13,18 +13,18 @@ from typing import Any
 from changefeed import START, AsyncConsumer, ChangefeedError
 from changefeed.statements import AsyncSession, Statement, run_async
 from changefeed.tables import Tables
-from relay.cli.sources import explaining_feed_errors, open_session
-from relay.cosmos.canary import CLEAN_UP_S
 from relay.errors import ServiceError, UsageError, first_line
+from relay.outbox import CLEAN_UP_S
 from relay.settings import SqlFeed
 from relay.sql.catalog import catalog_of
-from relay.sql.database import CONSUMER
+from relay.sql.connection import connect
+from relay.sql.database import CONSUMER, explaining
 from relay.sql.rows import REQUIRED_COLUMNS
 
 _POLL_S = 0.2
 
 
-class SqlOutbox:
+class SqlCanary:
     """An event table and its feed; all events go to one shard."""
 
     def __init__(
@@ -40,7 +40,7 @@ class SqlOutbox:
 
     async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
         """Commit the event; returns its document with the data as the database has stored it."""
-        with explaining_feed_errors(self._feed):
+        with explaining(self._feed):
             cursor = await self._cursor()
         data = json.dumps(_storable(document["data"], self._columns["data"]))
         values = {"id": document["id"], "partition_key": document["partitionKey"], "data": data}
@@ -60,7 +60,7 @@ class SqlOutbox:
                 f'may also write: the role "changefeed.writers:{self._feed.feed}", and the rights to insert into, '
                 "select from and delete from the event table. Set SQL to it for this command."
             ) from error
-        with explaining_feed_errors(self._feed):
+        with explaining(self._feed):
             stored = await self._execute(f"select data from {self._tables.events} where id = ?", document["id"])
         without = {"ttl"} | ({"traceparent"} - self._columns.keys())
         kept = {name: value for name, value in document.items() if name not in without}
@@ -74,7 +74,7 @@ class SqlOutbox:
         left = f"event {identifier!r} of {document['partitionKey']!r} in {self._feed.feed}"
         try:
             async with asyncio.timeout(CLEAN_UP_S):
-                with explaining_feed_errors(self._feed):
+                with explaining(self._feed):
                     while not await self._passed(identifier):
                         await asyncio.sleep(_POLL_S)
                     await self._execute(f"delete from {self._tables.events} where id = ?", identifier)
@@ -100,20 +100,24 @@ class SqlOutbox:
 
 
 @asynccontextmanager
-async def open_sql_outbox(feed: SqlFeed) -> AsyncIterator[SqlOutbox]:
+async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
     """The SQL outbox of the settings.
 
     Raises:
         ServiceError: The server cannot be reached, or refuses.
         UsageError: The event table lacks a column.
     """
-    async with open_session(feed) as session:
-        with explaining_feed_errors(feed):
+    with explaining(feed):
+        session = await connect(feed)
+    try:
+        with explaining(feed):
             rows = (await session.execute(catalog_of(feed.connection_string).columns(feed.feed))).rows
         columns = {row[0]: row[1] for row in rows}
         if missing := [name for name in REQUIRED_COLUMNS if name not in columns]:
             raise UsageError(f"{feed.feed} has no column {', '.join(missing)}: run python -m relay check")
-        yield SqlOutbox(session, feed, columns)
+        yield SqlCanary(session, feed, columns)
+    finally:
+        await session.close()
 
 
 def _optional(document: Mapping[str, Any]) -> dict[str, str]:

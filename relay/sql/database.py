@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from azure.core.exceptions import AzureError
 
 from changefeed import AsyncConsumer, ChangefeedError, DatabaseError
 from changefeed.statements import AsyncSession
-from relay.errors import FeedError, first_line
+from relay.errors import FeedError, ServiceError, first_line
 from relay.settings import SqlFeed
 from relay.sql.bounded import BoundedSession
 from relay.sql.connection import connect
@@ -86,3 +86,22 @@ class Database:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+
+@contextmanager
+def explaining(feed: SqlFeed, grants: Callable[[], str | None] = lambda: None) -> Iterator[None]:
+    """Raise errors of the SQL outbox as a ServiceError that names what to check.
+
+    Args:
+        feed: The outbox.
+        grants: The statements that give a role what it needs, where the database refuses.
+    """
+    try:
+        yield
+    except (ChangefeedError, AzureError, OSError) as error:
+        refused = isinstance(error, DatabaseError) and not error.lost
+        needed = f". The reader's role needs: {statements}" if refused and (statements := grants()) else ""
+        raise ServiceError(
+            f"the SQL outbox {feed.feed} cannot be read or written: {first_line(error)} Check SQL, SQL_FEED, and "
+            f"the rights of this login: python -m relay check{needed}"
+        ) from error

@@ -1,12 +1,52 @@
-"""Installs what the relay keeps in an SQL database: the store of its quarantine."""
+"""Installs what the relay needs in an SQL database: a feed of the event table, and the store of its quarantine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from changefeed.statements import AsyncSession, Statement
+from azure.core.exceptions import AzureError
+
+from changefeed import ChangefeedError, SetupError, install_async, set_keep_async, setup_feed_async
+from changefeed.statements import AsyncSession, Statement, run_async
+from relay.errors import ServiceError, UsageError, first_line
+from relay.settings import SqlFeed
+from relay.sql.connection import connect
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
+_TABLES = Path(__file__).parent / "tables"
+
+
+async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
+    """Make what is missing; what exists stays as it is, except how long positions are kept.
+
+    Args:
+        feed: The database, and the event table.
+        keep: How long positions that every consumer has read are kept, such as `30d`, or `forever`.
+        create_table: Whether to make the event table too.
+        roles: Whether to make the roles of the feed.
+        notify: Whether commits are to notify readers, on PostgreSQL.
+
+    Returns:
+        What was done, a line each.
+
+    Raises:
+        UsageError: The event table cannot have a feed.
+        ServiceError: The database cannot be reached, or refuses.
+    """
+    try:
+        session = await connect(feed)
+        try:
+            done = [f"applied {name} of changefeed" for name in await install_async(session)]
+            await install(session)
+            if create_table and await _create_table(session, feed.feed):
+                done.append(f"made the table {feed.feed}")
+            return done + await _set_up_feed(session, feed.feed, keep=keep, roles=roles, notify=notify)
+        finally:
+            await session.close()
+    except (SetupError, ValueError) as error:
+        raise UsageError(str(error)) from error
+    except (ChangefeedError, AzureError, OSError) as error:
+        raise ServiceError(f"the database cannot be reached, or refuses: {first_line(error)}") from error
 
 
 async def install(session: AsyncSession) -> None:
@@ -25,3 +65,39 @@ async def install(session: AsyncSession) -> None:
 def migrations(dialect: str) -> list[Path]:
     """The files for `postgresql` or `sqlserver`, in order; each is one batch."""
     return sorted((_MIGRATIONS / dialect).glob("*.sql"))
+
+
+async def _set_up_feed(session: AsyncSession, table: str, *, keep: str, roles: bool, notify: bool) -> list[str]:
+    try:
+        await run_async(session, session.dialect.channel(table))
+    except SetupError:
+        await setup_feed_async(session, table, notify=notify, roles=roles, keep=keep)
+        return [f"set up the feed of {table}"]
+    found = await session.execute(
+        Statement("select keep from changefeed.outbox_feed where table_name = ?", (table,))
+    )
+    if found.rows[0][0] == keep:
+        return []
+    await set_keep_async(session, table, keep)
+    return [f"positions of {table} are kept: {keep}"]
+
+
+async def _create_table(session: AsyncSession, table: str) -> bool:
+    """Make the event table and its schema; returns False where the table exists."""
+    schema, _, name = table.partition(".")
+    found = await session.execute(
+        Statement(
+            "select 1 from information_schema.tables where table_schema = ? and table_name = ?", (schema, name)
+        )
+    )
+    if found.rows:
+        return False
+    quoted = session.dialect.quoted
+    known = await session.execute(
+        Statement("select 1 from information_schema.schemata where schema_name = ?", (schema,))
+    )
+    if not known.rows:
+        await session.execute(Statement(f"create schema {quoted(schema)}"))
+    text = (_TABLES / f"{session.dialect.name}.sql").read_text(encoding="utf-8")
+    await session.execute(Statement(text.replace("{table}", f"{quoted(schema)}.{quoted(name)}")))
+    return True

@@ -1,36 +1,31 @@
-"""An SQL outbox, as the console reads it.
+"""An SQL outbox, as `outbox.Outbox` promises it.
 
-It reads tables only: the outbox table has what was committed and has no position yet, the feed table what has
-one, and the claim table the relay's cursors. It never reads the feed as a reader does, which would give positions
-and wait for locks. Its role needs to select from these three, from the event table and from relay.item; the role
-`changefeed.readers:…` has all of that but the outbox table and relay.item.
+But for `in_range` it reads tables only: the outbox table has what was committed and has no position yet, the feed
+table what has one, and the claim table the relay's cursors. Reading the feed as a reader does would give positions
+and wait for locks. It needs to select from these three and from the event table; the role `changefeed.readers:…`
+has all of that but the outbox table.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from operator import attrgetter
 from typing import TypeVar
 
-from azure.core.exceptions import AzureError
-
-from changefeed import START, AsyncConsumer, ChangefeedError, Claim, DatabaseError, Entry
-from changefeed.statements import Operation, run_async
+from changefeed import START, AsyncConsumer, AsyncFeed, Claim, CursorError, Entry
+from changefeed.statements import AsyncSession, Operation, run_async
 from changefeed.tables import Tables, Unnumbered
-from changefeed.ulid import milliseconds, to_text
+from changefeed.ulid import from_text, milliseconds, to_text
 from relay import jsontext
-from relay.console.committed import committed_of
-from relay.console.model import Committed
-from relay.console.ports import Position
-from relay.errors import ServiceError, first_line
-from relay.events import DATA_TEXT
+from relay.events import DATA_TEXT, Document, Event, Rejected, read_event
+from relay.outbox import Committed, Found, Position, Range, Reading
 from relay.settings import SqlFeed
-from relay.sql.database import CONSUMER, Database
-from relay.sql.rows import document_of, is_of_type
+from relay.sql.database import CONSUMER, Database, explaining
+from relay.sql.ranges import SqlReading
+from relay.sql.rows import committed_at, document_of, is_of_type
 
 # Numbers are drawn before a transaction commits, so a lower one may become visible after a higher one: so many of
 # those read before are looked at again. What comes even later is seen when it gets its position.
@@ -57,14 +52,14 @@ class _Shard:
 
 
 class SqlOutbox:
-    """Reads the tables of a feed; `ports.Outbox` says what of it is promised.
+    """Reads the tables of a feed.
 
     An event without a position has a place behind every position; it comes again, with its own place, when it has
     got one. A look without news is two statements for each shard, each a search in a primary key.
     """
 
-    def __init__(self, feed: SqlFeed, event_type: str, *, from_beginning: bool) -> None:
-        """`from_beginning`: False to start at the relay's cursors, with what waits for it."""
+    def __init__(self, feed: SqlFeed, event_type: str, *, from_beginning: bool = True) -> None:
+        """`from_beginning`: False to begin with the news behind the relay's cursors."""
         self._settings = feed
         self._event_type = event_type
         self._from_beginning = from_beginning
@@ -73,9 +68,10 @@ class SqlOutbox:
         # What was read and not handed over, as the caller was cancelled or a later shard could not be read.
         self._read: list[Committed] = []
         self._tables: Tables | None = None
+        self._cursors: Mapping[int, bytes] | None = None
 
     async def news(self, limit: int, /) -> Sequence[Committed]:
-        """See ports.Outbox."""
+        """See Outbox."""
         if self._shards is None:
             claims = {} if self._from_beginning else await self._claims()
             self._shards = {number: _Shard(START) for number in range(self._settings.shards)}
@@ -101,7 +97,7 @@ class SqlOutbox:
         return found
 
     async def partition_of(self, partition_key: str, /) -> str | None:
-        """Nobody can tell: writers choose the shard of an event."""
+        """Unknown: writers choose the shard of an event."""
         return None
 
     async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
@@ -120,7 +116,7 @@ class SqlOutbox:
         return ordered[-limit:], len(ordered) > limit
 
     async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
-        """See ports.Outbox. The text of the column, with what other columns add as the relay does."""
+        """See Outbox. The text of the column, with what other columns add as the relay does."""
         wanted = list(ids)
         found = {}
         for start in range(0, len(wanted), _IDS):
@@ -130,6 +126,47 @@ class SqlOutbox:
                 text = document.get(DATA_TEXT)
                 found[document["id"]] = text or jsontext.encode(document["data"]).decode()
         return found
+
+    async def identity(self) -> str:
+        """The names of database and feed, and the number of the feed's table of claims."""
+        return await self._ask(lambda tables: tables.identity())
+
+    async def in_range(self, chosen: Range, /) -> Reading:
+        """From the feed, as any reader does."""
+        return SqlReading(self._read_page, self._settings, self._event_type, chosen)
+
+    def event_of(self, document: Document, /) -> Event | Rejected:
+        """As the relay reads it."""
+        ulid = document.get("_ulid")
+        at = committed_at(from_text(ulid)) if isinstance(ulid, str) else None
+        return read_event(document, committed_at=at)
+
+    async def find(self, partition_key: str, identifier: str, /) -> Found | None:
+        """See Outbox. An event that has no position yet was not passed."""
+        found = await self._ask(lambda tables: tables.rows(partition_key, [identifier]))
+        if not found or found[0].row is None:
+            return None
+        places = await self._ask(lambda tables: tables.positions(identifier))
+        claims = await self._claims()
+        passed = any(shard in claims and ulid <= claims[shard].cursor for shard, ulid in places)
+        of_type = is_of_type(found[0], self._event_type)
+        return Found(self._event_type if of_type else found[0].row["type"], passed)
+
+    async def passed(self, document: Document, /) -> bool:
+        """By the stored cursor of the shard."""
+        return from_text(document["_ulid"]) <= (await self._read_cursors()).get(document["_shard"], START)
+
+    async def passed_behind(self, event: Event, /) -> Collection[str]:
+        """See Outbox. By the feed of the event's shard, up to its present cursor."""
+        ulid, shard_id = event.document.get("_ulid"), event.document.get("_shard")
+        if not isinstance(ulid, str) or type(shard_id) is not int:
+            return ()
+        claim = (await self._claims()).get(shard_id)
+        if claim is None:
+            return ()
+        return await self._ask(
+            lambda tables: tables.ids_between(shard_id, from_text(ulid), claim.cursor, event.partition_key)
+        )
 
     async def close(self) -> None:
         """Close the session, if there is one."""
@@ -167,40 +204,53 @@ class SqlOutbox:
         utc = row.time_hint.replace(tzinfo=UTC) if row.time_hint.tzinfo is None else row.time_hint
         return self._event(row.shard_id, row.entry, (f"~{row.number:020}", 0), utc.timestamp())
 
-    def _event(self, shard_id: int, entry: Entry, place: tuple[str, int], committed_at: float) -> Committed | None:
+    def _event(self, shard_id: int, entry: Entry, place: tuple[str, int], at: float) -> Committed | None:
         if not is_of_type(entry, self._event_type):
             return None
         document = document_of(entry, shard_id, self._event_type)
         # A clock that has stepped back leaves positions ahead of the time: no event was committed in the future.
-        return committed_of(document, str(shard_id), place, min(committed_at, time.time()))
+        return Committed.of(document, str(shard_id), place, min(at, time.time()))
+
+    async def _read_page(self, shard_id: int, cursor: bytes, rows: int) -> list[Entry]:
+        cursors = await self._read_cursors()
+
+        async def read(session: AsyncSession) -> list[Entry]:
+            feed = AsyncFeed(session, self._settings.feed)
+            try:
+                return (await feed.read(shard_id, cursor, rows)).entries
+            except CursorError:
+                # The cursor is behind the last position given in this shard. What has no position yet gets one
+                # behind that of the relay.
+                return (await feed.read(shard_id, cursors.get(shard_id, START), rows)).entries
+
+        return await self._use(read)
+
+    async def _read_cursors(self) -> Mapping[int, bytes]:
+        if self._cursors is None:
+            self._cursors = {shard_id: claim.cursor for shard_id, claim in (await self._claims()).items()}
+        return self._cursors
 
     async def _claims(self) -> dict[int, Claim]:
-        with self._explaining():
-            async with self._database.session() as session:
-                return await AsyncConsumer(session, self._settings.feed, CONSUMER).existing()
+        return await self._use(lambda session: AsyncConsumer(session, self._settings.feed, CONSUMER).existing())
 
     async def _ask(self, operation: Callable[[Tables], Operation[ResultT]]) -> ResultT:
-        with self._explaining():
-            async with self._database.session() as session:
-                self._tables = Tables(session.dialect, self._settings.feed)
-                return await run_async(session, operation(self._tables))
+        async def ask(session: AsyncSession) -> ResultT:
+            self._tables = Tables(session.dialect, self._settings.feed)
+            return await run_async(session, operation(self._tables))
 
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        try:
-            yield
-        except (ChangefeedError, AzureError, OSError) as error:
-            needed = ""
-            if self._tables is not None and isinstance(error, DatabaseError) and not error.lost:
-                needed = f" The console's role needs: {grants(self._tables)}"
-            raise ServiceError(
-                f"the SQL outbox {self._settings.feed} cannot be read: {first_line(error)} Check SQL and "
-                f"SQL_FEED.{needed}"
-            ) from error
+        return await self._use(ask)
+
+    def _grants(self) -> str | None:
+        return None if self._tables is None else grants(self._tables)
+
+    async def _use(self, call: Callable[[AsyncSession], Awaitable[ResultT]]) -> ResultT:
+        with explaining(self._settings, self._grants):
+            async with self._database.session() as session:
+                return await call(session)
 
 
 def grants(tables: Tables, reader: str = "<role>") -> str:
-    """What the console's role needs, as statements."""
+    """What a role needs that reads the tables and the quarantine, as statements."""
     read = (tables.outbox, tables.feed, tables.claim, tables.events, "relay.item")
     if tables.dialect.name == "postgresql":
         schema = tables.events.partition(".")[0]

@@ -77,9 +77,13 @@ def is_of_type(entry: Entry, event_type: str) -> bool:
 def event_of(entry: Entry, shard_id: int, event_type: str, position: int = 0) -> Event | Rejected:
     """The event of one entry; `position` is its place among those it came with."""
     document = document_of(entry, shard_id, event_type)
+    return read_event(document, position, committed_at=committed_at(entry.ulid))
+
+
+def committed_at(ulid: bytes) -> int:
+    """When an event with this position was committed, in whole seconds since 1970."""
     # A clock that has stepped back leaves positions ahead of the time: no event was committed in the future.
-    committed_at = min(milliseconds(entry.ulid) // 1000, int(time.time()))
-    return read_event(document, position, committed_at=committed_at)
+    return min(milliseconds(ulid) // 1000, int(time.time()))
 
 
 def document_of(entry: Entry, shard_id: int, event_type: str) -> dict[str, Any]:

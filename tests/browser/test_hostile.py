@@ -10,7 +10,6 @@ from playwright.async_api import expect
 
 from relay.console.model import (
     Arrival,
-    Committed,
     DeadLetter,
     DeadLetterGroup,
     Delivery,
@@ -24,6 +23,7 @@ from relay.console.model import (
     Timeline,
     Tracked,
 )
+from relay.outbox import Committed
 from tests.support.console_page import WAIT_MS, ConsolePage
 from tests.support.console_view import NOON, record
 

@@ -17,10 +17,11 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import ManualClock
-from relay.cli import committed
-from relay.cli.committed import Outbox
 from relay.cli.ordered import OrderedSender
 from relay.cli.replay.state import ReplayState
+from relay.cosmos import ranges
+from relay.cosmos.ranges import CosmosReading
+from relay.outbox import Range
 from relay.quarantine.holds import marker
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import admin, inject, refuse, set_topic_status, stop_refusing, topic_counts
@@ -285,7 +286,7 @@ async def test_an_interrupted_replay_goes_on_where_it_was(
     sent_twice: bool,
     as_new: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(committed, "_PAGE_ITEMS", 6)
+    monkeypatch.setattr(ranges, "_PAGE_ITEMS", 6)
     ids = await fill(data, keys=5, transactions=4, size=3)
     words = ("replay", *HOUR, *as_new, "--state", str(tmp_path / "replay.state"), "--json")
     with monkeypatch.context() as patch:
@@ -351,7 +352,7 @@ async def test_a_key_that_fails_stops_there_the_others_go_on_and_the_rest_follow
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(committed, "_PAGE_ITEMS", 6)
+    monkeypatch.setattr(ranges, "_PAGE_ITEMS", 6)
     ids = await fill(data, keys=4, transactions=5, size=3)
     await refuse(servicebus.admin_port, ids["k2"][7], "amqp:internal-error")
     words = ("replay", *HOUR, "--state", str(tmp_path / "replay.state"), "--json")
@@ -378,7 +379,7 @@ async def test_a_topic_that_refuses_everything_stops_it_with_exit_code_3(
     servicebus: ServiceBusServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(committed, "_PAGE_ITEMS", 6)
+    monkeypatch.setattr(ranges, "_PAGE_ITEMS", 6)
     await fill(data, keys=1, transactions=9, size=3)
     await set_topic_status(servicebus.admin_port, "SendDisabled")
 
@@ -433,13 +434,13 @@ async def test_an_event_that_expires_while_it_runs_is_not_missed(
     environment: dict[str, str], data: ContainerProxy, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await commit(data, new("e1", "k"), new("e2", "k", ttl=60))
-    pages = Outbox.pages
+    pages = CosmosReading.pages_of
 
     def later(*arguments: Any) -> Any:
         clock.now = START + 100.0
         return pages(*arguments)
 
-    monkeypatch.setattr(Outbox, "pages", later)
+    monkeypatch.setattr(CosmosReading, "pages_of", later)
 
     run = await relay_command(environment, "replay", *HOUR, "--json")
 
@@ -457,7 +458,7 @@ async def test_events_that_the_feed_did_not_bring_are_reported_and_the_replay_is
 
     words = ("replay", *HOUR, "--state", str(tmp_path / "s"), "--json")
     with monkeypatch.context() as patch:
-        patch.setattr(Outbox, "pages", nothing)
+        patch.setattr(CosmosReading, "pages_of", nothing)
         run = await relay_command(environment, *words)
 
     assert (run.code, run.json["unread"]) == (1, 1)
@@ -467,23 +468,22 @@ async def test_events_that_the_feed_did_not_bring_are_reported_and_the_replay_is
 async def test_reading_ends_when_everything_counted_has_come(
     data: ContainerProxy, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committed, "_PAGE_ITEMS", 2)
+    monkeypatch.setattr(ranges, "_PAGE_ITEMS", 2)
     for number in range(20):
         clock.now = START + 10.0 * number
         await commit(data, new(f"e{number}", "k"))
-    outbox = Outbox(data, data)
-    chosen = committed.Range("domainEvent", START + 40, START + 70, "k")
-    (feed_range,) = await outbox.feed_ranges(chosen)
+    reading = CosmosReading(data, "domainEvent", Range(START + 40, START + 70, "k"))
     seen: list[str] = []
-    holds = committed.Range.holds
+    holds = CosmosReading._holds
 
-    def watched(self: committed.Range, document: dict[str, Any]) -> bool:
+    def watched(self: CosmosReading, document: dict[str, Any]) -> bool:
         seen.append(document["id"])
         return holds(self, document)
 
-    monkeypatch.setattr(committed.Range, "holds", watched)
+    monkeypatch.setattr(CosmosReading, "_holds", watched)
+    await reading.count()
 
-    pages = [page async for page in outbox.pages(chosen, feed_range, await outbox.count(chosen, feed_range))]
+    pages = [page async for page in reading.pages()]
 
     assert [item["id"] for page in pages for item in page] == ["e4", "e5", "e6"]
     assert len(seen) <= 6
@@ -675,7 +675,7 @@ async def test_the_events_of_one_commit_go_in_their_own_order_wherever_the_feed_
     servicebus: ServiceBusServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(committed, "_PAGE_ITEMS", 1)
+    monkeypatch.setattr(ranges, "_PAGE_ITEMS", 1)
     for number in range(3):
         await commit(data, *(new(f"e{number}{place}", "k", order=9 - place) for place in range(10)))
 

@@ -1,4 +1,4 @@
-"""A console's outbox, topic and view in memory, for tests of what is built on them."""
+"""A console's topic, hosts and view in memory, for tests of what is built on them."""
 
 from __future__ import annotations
 
@@ -7,99 +7,9 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relay.console.model import Committed, DeadLetterGroup, Delivery, Flow, Snapshot, Subscription, Timeline
-from relay.console.ports import Attempt, Position
+from relay.console.model import DeadLetterGroup, Delivery, Flow, Snapshot, Subscription, Timeline
+from relay.console.ports import Attempt
 from relay.errors import ServiceError
-
-
-@dataclass
-class InMemoryOutbox:
-    """An outbox; it passes the contract suite in `tests/contracts/test_console_outboxes.py`.
-
-    Attributes:
-        committed: All events, in the order of commits.
-        keys: The name of the position of each key; "0" for the others.
-        positions_at: How far the relay is, by the name of the position; none for nothing done.
-        payloads: Their data, by key and id.
-        fails: What every method raises, as long as it is set.
-        closed: Whether it was closed.
-    """
-
-    committed: list[Committed] = field(default_factory=list)
-    keys: dict[str, str] = field(default_factory=dict)
-    positions_at: dict[str, tuple[int, int] | tuple[str, int] | None] = field(default_factory=lambda: {"0": None})
-    payloads: dict[tuple[str, str], str] = field(default_factory=dict)
-    fails: str | None = None
-    closed: bool = False
-    _read: int = 0
-
-    def commit(self, identifier: str, partition_key: str = "k", **more: object) -> Committed:
-        """Commit an event; `more` are fields of Committed, and `data`, its JSON text."""
-        data = more.pop("data", None)
-        if data is not None:
-            self.payloads[partition_key, identifier] = str(data)
-        values = {
-            "id": identifier,
-            "partition_key": partition_key,
-            "action": "Renamed",
-            "committed_at": 1_000_000.0,
-            "created_at": None,
-            "sequence": None,
-            "traceparent": None,
-            "partition": self.keys.get(partition_key, "0"),
-            "place": (len(self.committed) + 1, 0),
-        }
-        event = Committed(**(values | more))  # type: ignore[arg-type]
-        self.committed.append(event)
-        return event
-
-    def pass_all(self) -> None:
-        """As if the relay had published everything."""
-        for event in self.committed:
-            at = self.positions_at.get(event.partition)
-            if at is None or event.place > at:
-                self.positions_at[event.partition] = event.place
-
-    def from_the_relays_position(self) -> InMemoryOutbox:
-        """Begin with what the relay has not passed."""
-        places = {event.id: self.positions_at.get(event.partition) for event in self.committed}
-        self.committed = [
-            event for event in self.committed if (at := places[event.id]) is None or event.place > at
-        ]
-        return self
-
-    async def news(self, limit: int, /) -> Sequence[Committed]:
-        self._answer()
-        found = self.committed[self._read : self._read + limit]
-        self._read += len(found)
-        return found
-
-    async def positions(self) -> Sequence[Position]:
-        self._answer()
-        return [
-            Position(name, "host", None if place is None else str(place[0]), place)
-            for name, place in self.positions_at.items()
-        ]
-
-    async def partition_of(self, partition_key: str, /) -> str | None:
-        self._answer()
-        return self.keys.get(partition_key, "0")
-
-    async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
-        self._answer()
-        found = [event for event in self.committed if event.partition_key == partition_key]
-        return found[-limit:], len(found) > limit
-
-    async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
-        self._answer()
-        return {each: self.payloads[partition_key, each] for each in ids if (partition_key, each) in self.payloads}
-
-    async def close(self) -> None:
-        self.closed = True
-
-    def _answer(self) -> None:
-        if self.fails is not None:
-            raise ServiceError(self.fails)
 
 
 @dataclass

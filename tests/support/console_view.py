@@ -9,7 +9,6 @@ from typing import Any
 
 from relay.console.model import (
     Arrival,
-    Committed,
     DeadLetter,
     DeadLetterGroup,
     Delivery,
@@ -25,6 +24,7 @@ from relay.console.model import (
     Tracked,
 )
 from relay.errors import ServiceError
+from relay.outbox import Committed
 
 # 2026-02-09 11:30:00 UTC
 NOON = 1_770_636_600.0

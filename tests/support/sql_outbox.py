@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from changefeed import connect, connect_async, install, setup_feed
@@ -56,7 +57,7 @@ class SqlOutbox:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def commit(self, *documents: dict[str, Any], shard_id: int = 0) -> None:
+    async def commit(self, *documents: dict[str, Any], shard_id: int = 0, at: datetime | None = None) -> None:
         """Commit documents of the shape of tests.support.outbox, all in one transaction."""
         await self._session.execute(Statement("begin"))
         for document in documents:
@@ -76,8 +77,9 @@ class SqlOutbox:
             )
             await self._session.execute(
                 Statement(
-                    'insert into changefeed."outbox:outbox.domain_event" (shard_id, id) values (?, ?)',
-                    (shard_id, document["id"]),
+                    'insert into changefeed."outbox:outbox.domain_event" (shard_id, id, time_hint) '
+                    "values (?, ?, coalesce(?, clock_timestamp()))",
+                    (shard_id, document["id"], at),
                 )
             )
         await self._session.execute(Statement("commit"))

@@ -1,7 +1,8 @@
-"""What importing function_app imports beside its SDKs: a new process waits for it before its first event."""
+"""What is imported: by function_app, for which a new process waits before its first event, and by the commands."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -36,6 +37,9 @@ LATER = {
     ),
     *("relay.cli", "relay.console", "outbox", "inbox", "difflib"),
 }
+# What knows an outbox; the commands and the console ask relay.assembly and relay.outbox instead.
+SOURCES = {"changefeed", "relay.cosmos", "relay.sql"}
+
 FOR_SQL_ALONE = {"changefeed", "relay.sql"}
 
 
@@ -77,3 +81,24 @@ def test_an_app_imports_what_its_outbox_needs_and_little_else(
     assert "relay.pipeline" in names
     assert among(names, not_these) == set()
     assert len(names) <= at_most
+
+
+def imports_of(source: str) -> list[str]:
+    """The modules, and what is taken of them, that a file imports anywhere."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            found += [f"{node.module}.{each.name}" for each in node.names]
+        elif isinstance(node, ast.Import):
+            found += [each.name for each in node.names]
+    return found
+
+
+@pytest.mark.parametrize("folder", ["relay/cli", "relay/console"])
+def test_the_commands_and_the_console_know_no_source(folder: str) -> None:
+    files = sorted((ROOT / folder).rglob("*.py"))
+
+    knowing = {str(file): among(imports_of(file.read_text(encoding="utf-8")), SOURCES) for file in files}
+
+    assert len(files) > 20
+    assert {file: names for file, names in knowing.items() if names} == {}

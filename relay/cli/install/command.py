@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from azure.core.exceptions import AzureError
-
-from changefeed import ChangefeedError, SetupError, install_async, set_keep_async, setup_feed_async
-from changefeed.statements import AsyncSession, Statement, run_async
+from relay import assembly
 from relay.cli.results import ExitCode, Result
-from relay.errors import ServiceError, UsageError, first_line
-from relay.settings import Settings, SqlFeed
-from relay.sql import install
-from relay.sql.connection import connect
+from relay.settings import Settings
 
 EXAMPLES = """\
 examples:
@@ -25,8 +18,6 @@ Creates the schema changefeed, the feed of the event table SQL_FEED, and the qua
 exists already stays as it is, except how long positions are kept. It needs the rights of the database's owner,
 unlike every other command.
 --create-table also creates the event table, with the columns that docs/sql.md describes."""
-
-_TABLES = Path(install.__file__).parent / "tables"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,63 +47,11 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> Result:
         UsageError: There is no SQL outbox, or the event table cannot have a feed.
         ServiceError: The database cannot be reached, or refuses.
     """
-    if settings.sql is None:
-        raise UsageError("SQL is not set: set it to the connection string of the database that has the outbox")
-    try:
-        session = await connect(settings.sql)
-        try:
-            done = await _install(session, settings.sql, arguments)
-        finally:
-            await session.close()
-    except (SetupError, ValueError) as error:
-        raise UsageError(str(error)) from error
-    except (ChangefeedError, AzureError, OSError) as error:
-        raise ServiceError(f"the database cannot be reached, or refuses: {first_line(error)}") from error
+    done = await assembly.install(
+        settings,
+        keep=arguments.keep,
+        create_table=arguments.create_table,
+        roles=not arguments.no_roles,
+        notify=arguments.notify and not arguments.no_notify,
+    )
     return Result(ExitCode.OK, {"done": done}, done or ["Everything is there already."])
-
-
-async def _install(session: AsyncSession, settings: SqlFeed, arguments: argparse.Namespace) -> list[str]:
-    done = [f"applied {name} of changefeed" for name in await install_async(session)]
-    await install.install(session)
-    if arguments.create_table and await _create_table(session, settings.feed):
-        done.append(f"made the table {settings.feed}")
-    try:
-        await run_async(session, session.dialect.channel(settings.feed))
-    except SetupError:
-        await setup_feed_async(
-            session,
-            settings.feed,
-            notify=arguments.notify and not arguments.no_notify,
-            roles=not arguments.no_roles,
-            keep=arguments.keep,
-        )
-        done.append(f"set up the feed of {settings.feed}")
-        return done
-    found = await session.execute(
-        Statement("select keep from changefeed.outbox_feed where table_name = ?", (settings.feed,))
-    )
-    if found.rows[0][0] != arguments.keep:
-        await set_keep_async(session, settings.feed, arguments.keep)
-        done.append(f"positions of {settings.feed} are kept: {arguments.keep}")
-    return done
-
-
-async def _create_table(session: AsyncSession, table: str) -> bool:
-    """Make the event table and its schema; returns False where the table exists."""
-    schema, _, name = table.partition(".")
-    found = await session.execute(
-        Statement(
-            "select 1 from information_schema.tables where table_schema = ? and table_name = ?", (schema, name)
-        )
-    )
-    if found.rows:
-        return False
-    quoted = session.dialect.quoted
-    known = await session.execute(
-        Statement("select 1 from information_schema.schemata where schema_name = ?", (schema,))
-    )
-    if not known.rows:
-        await session.execute(Statement(f"create schema {quoted(schema)}"))
-    text = (_TABLES / f"{session.dialect.name}.sql").read_text(encoding="utf-8")
-    await session.execute(Statement(text.replace("{table}", f"{quoted(schema)}.{quoted(name)}")))
-    return True

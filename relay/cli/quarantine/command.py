@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 
+from relay import assembly
 from relay.cli.ordered import ordered_sender
 from relay.cli.parsing import positive
 from relay.cli.quarantine import release, set_aside
 from relay.cli.quarantine.discard import discard, find_orders
 from relay.cli.quarantine.listing import list_records, show_record
-from relay.cli.quarantine.lookups import Lookup, open_lookup
 from relay.cli.quarantine.parked_release import ParkedRelease
 from relay.cli.quarantine.records import Records, open_records
 from relay.cli.results import EXIT_CODES, Result
-from relay.cli.sources import add_source_argument, choose_source
+from relay.cli.sources import add_source_argument, choose_source, closing, for_source
 from relay.cli.terminal import Terminal
 from relay.errors import UsageError
 from relay.events import Reason
+from relay.outbox import Outbox
 from relay.quarantine.summaries import Filter, RecordSummary
 from relay.settings import Settings
 
@@ -135,8 +136,8 @@ async def run(arguments: argparse.Namespace, settings: Settings, terminal: Termi
         _check_choice(arguments)
     if arguments.quarantine_command == "discard" and not arguments.yes and not terminal.can_ask:
         raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
-    source = choose_source(settings, arguments.source)
-    async with open_records(settings, source) as records:
+    settings = for_source(settings, choose_source(settings, arguments.source))
+    async with open_records(settings) as records, closing(assembly.open_outbox(settings)) as outbox:
         match arguments.quarantine_command:
             case "list":
                 chosen = Filter(arguments.reason, arguments.partition_key)
@@ -144,11 +145,9 @@ async def run(arguments: argparse.Namespace, settings: Settings, terminal: Termi
             case "show":
                 return await show_record(records, arguments.id)
             case "release":
-                async with open_lookup(settings, source, records) as lookup:
-                    return await _release(arguments, settings, records, lookup, terminal)
+                return await _release(arguments, settings, records, outbox, terminal)
             case "add":
-                async with open_lookup(settings, source, records) as lookup:
-                    return await set_aside.run(arguments, settings.event_type, records, lookup, terminal)
+                return await set_aside.run(arguments, settings.event_type, records, outbox, terminal)
         return await _discard(arguments, records, terminal)
 
 
@@ -166,16 +165,16 @@ async def _chosen(arguments: argparse.Namespace, records: Records) -> tuple[list
 
 
 async def _release(
-    arguments: argparse.Namespace, settings: Settings, records: Records, lookup: Lookup, terminal: Terminal
+    arguments: argparse.Namespace, settings: Settings, records: Records, outbox: Outbox, terminal: Terminal
 ) -> Result:
     summaries, missing = await _chosen(arguments, records)
     parked = await records.holdings.parked(arguments.partition_key)
     free = [summary for summary in summaries if summary.partition_key not in parked]
     progress = terminal.progress("released", len(summaries))
     async with ordered_sender(settings) as sender:
-        outcome = await release.release(records, sender, lookup, free, settings.event_type, progress)
+        outcome = await release.release(records, sender, outbox, free, settings.event_type, progress)
         whole = arguments.all and arguments.reason is None
-        in_order = ParkedRelease(records, sender, settings.event_type, outcome)
+        in_order = ParkedRelease(records, sender, outbox, settings.event_type, outcome)
         for key in parked:
             chosen = {summary.id for summary in summaries if summary.partition_key == key}
             # A parked key without a record is one whose release was interrupted.

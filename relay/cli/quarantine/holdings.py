@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from relay.cli.quarantine.store import explaining_store_errors
+from relay.errors import ServiceError, StoreError
 from relay.quarantine import holds
 from relay.quarantine.items import Create, Delete, Item, ItemChanged, ItemExists, ItemNotFound, Items
 from relay.quarantine.summaries import Filter
@@ -125,3 +127,12 @@ class Holdings:
     async def _rows(self, of_type: str, partition_key: str | None) -> list[Item]:
         with explaining_store_errors():
             return await self._items.of_type(of_type, partition_key)
+
+
+@contextmanager
+def explaining_store_errors() -> Iterator[None]:
+    """Raise StoreErrors as ServiceErrors."""
+    try:
+        yield
+    except StoreError as error:
+        raise ServiceError(str(error)) from error

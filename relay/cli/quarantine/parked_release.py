@@ -9,6 +9,7 @@ from relay.cli.ordered import OrderedSender
 from relay.cli.quarantine.records import Records
 from relay.cli.quarantine.release import CHUNK, ReleaseOutcome, StillInvalid, load, repeated
 from relay.events import Event, EventName, Reason
+from relay.outbox import Outbox
 from relay.quarantine.summaries import Filter, RecordSummary
 
 # The relay keeps storing new events of a parked key. This bounds a release that does not catch up.
@@ -18,8 +19,11 @@ _ROUNDS = 50
 class ParkedRelease:
     """Releases the records of parked keys, and adds the results to a `ReleaseOutcome`."""
 
-    def __init__(self, records: Records, sender: OrderedSender, event_type: str, outcome: ReleaseOutcome) -> None:
+    def __init__(
+        self, records: Records, sender: OrderedSender, outbox: Outbox, event_type: str, outcome: ReleaseOutcome
+    ) -> None:
         self._records = records
+        self._outbox = outbox
         self._sender = sender
         self._event_type = event_type
         self._outcome = outcome
@@ -87,7 +91,7 @@ class ParkedRelease:
         loaded: list[tuple[RecordSummary, Event]] = []
         for summary in summaries:
             kept, gone = len(self._outcome.still_invalid), len(self._outcome.gone)
-            event = await load(self._records, summary, self._event_type, self._outcome)
+            event = await load(self._records, self._outbox, summary, self._event_type, self._outcome)
             if event is not None and event.name in self._sent:
                 self._outcome.still_invalid.append(repeated(summary))
             elif event is not None:

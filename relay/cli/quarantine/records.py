@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from relay.cli.quarantine.holdings import Holdings
-from relay.cli.quarantine.store import explaining_store_errors, open_items
-from relay.cli.sources import SourceKind
+from relay import assembly
+from relay.cli.quarantine.holdings import Holdings, explaining_store_errors
 from relay.errors import UsageError
 from relay.quarantine.items import BatchFailed, Delete, ItemNotFound, Items
 from relay.quarantine.record import part_id
@@ -95,10 +94,13 @@ class Records:
 
 
 @asynccontextmanager
-async def open_records(settings: Settings, source: SourceKind) -> AsyncIterator[Records]:
+async def open_records(settings: Settings) -> AsyncIterator[Records]:
     """The quarantine of an outbox. Its methods raise ServiceError where it cannot be reached."""
-    async with open_items(settings, source) as items:
+    items = assembly.open_store(settings)
+    try:
         yield Records(items)
+    finally:
+        await items.close()
 
 
 def _part_ids(summary: RecordSummary) -> list[str]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.cli.ordered import OrderedSender
-from relay.cli.quarantine.lookups import Lookup
 from relay.cli.quarantine.records import SHORT_ID, Records
+from relay.cli.quarantine.successors import Successors
 from relay.cli.results import ExitCode, Result
 from relay.cli.terminal import Progress
-from relay.cosmos.documents import event_of
 from relay.events import Event, EventName
+from relay.outbox import Outbox
 from relay.quarantine.summaries import RecordSummary
 
 # How many documents, of up to 2 MB each, are in memory at a time.
@@ -65,7 +65,7 @@ class ReleaseOutcome:
 async def release(
     records: Records,
     sender: OrderedSender,
-    lookup: Lookup,
+    outbox: Outbox,
     summaries: list[RecordSummary],
     event_type: str,
     progress: Progress,
@@ -81,6 +81,7 @@ async def release(
         ServiceError: The quarantine container cannot be read or written.
     """
     outcome = ReleaseOutcome()
+    successors = Successors(outbox, records)
     released: set[EventName] = set()
     for start in range(0, len(summaries), CHUNK):
         chunk = summaries[start : start + CHUNK]
@@ -92,7 +93,7 @@ async def release(
             if summary.partition_key in sender.failures:
                 outcome.not_sent.append(summary)
                 continue
-            event = await load(records, summary, event_type, outcome)
+            event = await load(records, outbox, summary, event_type, outcome)
             if event is None:
                 continue
             if event.name in released:
@@ -100,12 +101,14 @@ async def release(
                 continue
             released.add(event.name)
             loaded.append((summary, event))
-        await _publish(records, sender, lookup, loaded, outcome)
+        await _publish(records, sender, successors, loaded, outcome)
         progress.update(len(outcome.released))
     return outcome
 
 
-async def load(records: Records, summary: RecordSummary, event_type: str, outcome: ReleaseOutcome) -> Event | None:
+async def load(
+    records: Records, outbox: Outbox, summary: RecordSummary, event_type: str, outcome: ReleaseOutcome
+) -> Event | None:
     """The event of a record; None, and noted in `outcome`, where it is gone or not fit to be sent.
 
     Raises:
@@ -119,7 +122,7 @@ async def load(records: Records, summary: RecordSummary, event_type: str, outcom
         detail = f"the document's type is not {event_type!r}"
         outcome.still_invalid.append(StillInvalid(summary, TYPE_DIFFERS, detail))
         return None
-    event = event_of(document)
+    event = outbox.event_of(document)
     if isinstance(event, Event):
         return event
     outcome.still_invalid.append(StillInvalid(summary, str(event.reason), event.detail))
@@ -129,12 +132,12 @@ async def load(records: Records, summary: RecordSummary, event_type: str, outcom
 async def _publish(
     records: Records,
     sender: OrderedSender,
-    lookup: Lookup,
+    successors: Successors,
     loaded: Sequence[tuple[RecordSummary, Event]],
     outcome: ReleaseOutcome,
 ) -> None:
     summaries = dict(enumerate(summary for summary, _ in loaded))
-    late = [position for position, (_, event) in enumerate(loaded) if await lookup.went_out(event)]
+    late = [position for position, (_, event) in enumerate(loaded) if await successors.went_out(event)]
     sent = await sender.send([event for _, event in loaded])
     for rejected in sent.rejected:
         summary = summaries.pop(rejected.position)

@@ -6,11 +6,11 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from relay.cli.quarantine.lookups import Lookup
 from relay.cli.quarantine.records import Records
 from relay.cli.results import ExitCode, Result
 from relay.cli.terminal import Terminal
 from relay.errors import UsageError
+from relay.outbox import Outbox
 
 EXAMPLES = """\
 examples:
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(
-    arguments: argparse.Namespace, event_type: str, records: Records, lookup: Lookup, terminal: Terminal
+    arguments: argparse.Namespace, event_type: str, records: Records, outbox: Outbox, terminal: Terminal
 ) -> Result:
     """Look up the event, ask for confirmation, and write the order.
 
@@ -63,7 +63,7 @@ async def run(
     if not arguments.yes and not terminal.can_ask:
         raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
     key, event_id = arguments.key, arguments.id
-    finding = await _look(lookup, key, event_id, event_type)
+    finding = await _look(outbox, key, event_id, event_type)
     data = {"partitionKey": key, "id": event_id, **finding.data}
     if not finding.allowed and not arguments.force:
         return Result(ExitCode.FINDINGS, {**data, "ordered": False}, [*finding.lines, "Nothing was ordered."])
@@ -79,8 +79,8 @@ async def run(
     return Result(ExitCode.OK, {**data, "ordered": True}, lines)
 
 
-async def _look(lookup: Lookup, key: str, event_id: str, event_type: str) -> _Finding:
-    found = await lookup.find(key, event_id)
+async def _look(outbox: Outbox, key: str, event_id: str, event_type: str) -> _Finding:
+    found = await outbox.find(key, event_id)
     if found is None:
         line = (
             f"The outbox has no document {event_id!r} with the partition key {key!r}: it has expired or was "

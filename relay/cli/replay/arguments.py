@@ -9,10 +9,10 @@ from datetime import timedelta
 from math import ceil, floor
 from pathlib import Path
 
-from changefeed.ulid import from_text, milliseconds
 from relay.cli.parsing import reported
-from relay.cli.sources import SourceKind, add_source_argument, sql_feed
+from relay.cli.sources import add_source_argument
 from relay.errors import UsageError
+from relay.place import ulid_time
 from relay.settings import Settings
 from relay.times import format_time, parse_moment
 
@@ -100,19 +100,19 @@ class Choice:
     cursor: str | None = None
 
 
-def choice_of(arguments: argparse.Namespace, settings: Settings, source: SourceKind) -> Choice:
-    """What the options choose.
+def choice_of(arguments: argparse.Namespace, settings: Settings) -> Choice:
+    """What the options choose, of settings with one outbox.
 
     Raises:
         UsageError: They contradict each other, or the range is empty or reversed.
     """
     _resolve(arguments, time.time())
-    if source is SourceKind.COSMOS and (arguments.from_cursor or arguments.id or arguments.shard is not None):
+    if settings.sql is None and (arguments.from_cursor or arguments.id or arguments.shard is not None):
         raise UsageError("--from-cursor, --id and --shard are for an SQL outbox")
     if arguments.from_cursor is not None:
         return _behind_cursor(arguments, settings)
     if arguments.since is None or arguments.until is None:
-        raise UsageError("give --from and --to" + (", or --from-cursor" if source is SourceKind.SQL else ""))
+        raise UsageError("give --from and --to" + (", or --from-cursor" if settings.sql is not None else ""))
     since, until = floor(arguments.since), ceil(arguments.until)
     if since >= until:
         raise UsageError(
@@ -139,10 +139,10 @@ def _resolve(arguments: argparse.Namespace, now: float) -> None:
 def _behind_cursor(arguments: argparse.Namespace, settings: Settings) -> Choice:
     if arguments.since is not None:
         raise UsageError("give either --from or --from-cursor")
-    if arguments.shard is None and sql_feed(settings).shards > 1:
+    if arguments.shard is None and settings.sql is not None and settings.sql.shards > 1:
         raise UsageError("--from-cursor: a position is of one shard: add --shard")
     try:
-        since = milliseconds(from_text(arguments.from_cursor)) // 1000
+        since = ulid_time(arguments.from_cursor)
     except ValueError as error:
         raise UsageError(f"--from-cursor: {error}") from error
     until = _FOREVER if arguments.until is None else ceil(arguments.until)

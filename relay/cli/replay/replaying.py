@@ -7,13 +7,16 @@ from collections.abc import Iterable, Set
 from contextlib import aclosing
 
 from relay.cli.ordered import OrderedSender
-from relay.cli.replay.reading import Reading
 from relay.cli.replay.report import ReplayCounts
 from relay.cli.replay.state import Invalid, ReplayState
 from relay.cli.terminal import Terminal
 from relay.events import MAX_KEY_LENGTH, Document, Event, Rejected
+from relay.outbox import Outbox, Reading
 
 _DIGEST_CHARACTERS = 16
+
+ROW_MISSING = "row-missing"
+"""The reason for an event of an SQL feed whose row no longer exists; only this command gives it."""
 
 
 class Replay:
@@ -21,13 +24,23 @@ class Replay:
 
     def __init__(
         self,
+        outbox: Outbox,
         reading: Reading,
         sender: OrderedSender | None,
         parked: Set[str] | None,
         state: ReplayState,
         terminal: Terminal,
     ) -> None:
-        """`parked` are the parked keys; None where nothing is left to the relay or to a release (--force)."""
+        """
+        Args:
+            outbox: The outbox.
+            reading: Its events to publish.
+            sender: Publishes them; None for a dry run.
+            parked: The parked keys; None where nothing is left to the relay or to a release (--force).
+            state: What was published before.
+            terminal: Where progress is shown.
+        """
+        self._outbox = outbox
         self._reading = reading
         self._sender = sender
         self._parked = parked
@@ -59,7 +72,7 @@ class Replay:
         self._counts.skipped += len(documents) - len(waiting)
         ready = [document for document in waiting if not await self._is_left(document)]
         events, invalid = self._validated(ready)
-        invalid += self._reading.gone
+        invalid += [Invalid(each.id, "", ROW_MISSING, each.detail) for each in self._reading.gone]
         self._reading.gone = []
         self._counts.keys.update(event.partition_key for event in events)
         self._counts.actions.update(event.action for event in events)
@@ -81,7 +94,7 @@ class Replay:
         if key in self._parked:
             self._counts.parked[str(key)] += 1
             return True
-        if await self._reading.passed(document):
+        if await self._outbox.passed(document):
             return False
         self._counts.ahead[str(key)] += 1
         return True
@@ -90,7 +103,7 @@ class Replay:
         events: list[Event] = []
         invalid: list[Invalid] = []
         for document in documents:
-            event = self._reading.event_of(document)
+            event = self._outbox.event_of(document)
             if isinstance(event, Event):
                 events.append(event)
             else:

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from changefeed.ulid import from_text
 from relay.errors import ServiceError, UsageError
 from relay.events import Document
+from relay.place import Place
 
 _VERSION = 1
 
@@ -228,12 +228,11 @@ class ReplayState:
 
 def _place_of(document: Document) -> tuple[str, int] | None:
     """A key, and the document's place among those of the key; None where the source does not say."""
-    lsn, key = document.get("_lsn"), str(document.get("partitionKey"))
-    if isinstance(lsn, int):
-        return key, lsn
-    if "_ulid" in document and "_shard" in document:
-        return f"{document['_shard']}/{key}", int.from_bytes(from_text(document["_ulid"]), "big")
-    return None
+    place, key = Place.of(document), str(document.get("partitionKey"))
+    number = place.number
+    if number is None:
+        return None
+    return key if place.shard is None else f"{place.shard}/{key}", number
 
 
 def _write(file: Path, mode: str, text: str) -> None:

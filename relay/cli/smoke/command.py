@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from relay import assembly
 from relay.canary import TTL_S, canary
-from relay.cli.containers import open_container
 from relay.cli.parsing import reported
 from relay.cli.quarantine.records import Records, open_records
 from relay.cli.results import Result
@@ -19,14 +18,13 @@ from relay.cli.smoke.comparison import compare
 from relay.cli.smoke.oversized import OversizedTest
 from relay.cli.smoke.report import Smoke, result_of
 from relay.cli.smoke.subscriptions import Session, choose, open_session
-from relay.cli.sources import SourceKind, add_source_argument, choose_source, sql_feed
+from relay.cli.sources import add_source_argument, choose_source, for_source
 from relay.cli.terminal import Terminal
-from relay.cosmos.canary import CosmosOutbox, EventOutbox
 from relay.errors import ServiceError, UsageError
+from relay.outbox import Canary
 from relay.quarantine.summaries import Filter, RecordSummary
 from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
 from relay.settings import OnPoison, Settings
-from relay.sql.canary import open_sql_outbox
 from relay.times import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -104,9 +102,7 @@ async def run(
         ServiceError: The outbox or Service Bus cannot be reached, or refuses.
     """
     source = choose_source(settings, arguments.source)
-    if source is SourceKind.SQL:
-        # Its quarantine is in the same database.
-        settings = replace(settings, cosmos=None)
+    settings = for_source(settings, source)
     timeout: timedelta = arguments.timeout
     if not timedelta(0) < timeout <= _LONGEST:
         raise UsageError(f"--timeout: give a duration above zero, at most {format_duration(_LONGEST)}")
@@ -125,35 +121,25 @@ async def run(
     # Lock the session first: this shows that the subscription can be received from, and keeps consumers away.
     async with (
         open_session(settings, subscription, document["partitionKey"], hold_s) as session,
-        _open_outbox(settings, source) as outbox,
+        assembly.open_canary(settings) as outbox,
     ):
         terminal.note(f"Waiting for the canary on '{subscription}', at most {timeout.total_seconds():g} s.")
         smoke = Smoke(subscription, timeout.total_seconds(), document, source)
         await _send_through(smoke, session, outbox, settings)
         if arguments.oversized and smoke.unaltered:
             terminal.note("The canary arrived. Writing an event that is too large, and small ones after it.")
-            async with open_records(settings, source) as records:
+            async with open_records(settings) as records:
                 test = OversizedTest(outbox, records, session, settings.event_type, timeout.total_seconds())
                 smoke.oversized = await test.run(document["partitionKey"], arguments.pause.total_seconds())
     return result_of(smoke, settings)
 
 
-@asynccontextmanager
-async def _open_outbox(settings: Settings, source: SourceKind) -> AsyncIterator[EventOutbox]:
-    if source is SourceKind.SQL:
-        async with open_sql_outbox(sql_feed(settings)) as outbox:
-            yield outbox
-    else:
-        async with open_container(settings, settings.cosmos_container) as container:
-            yield CosmosOutbox(container)
-
-
-async def _send_through(smoke: Smoke, session: Session, outbox: EventOutbox, settings: Settings) -> None:
-    document, source = smoke.document, smoke.source
+async def _send_through(smoke: Smoke, session: Session, outbox: Canary, settings: Settings) -> None:
+    document = smoke.document
     began = time.monotonic()
     try:
         smoke.document = await outbox.write(document)
-        async with open_records(settings, source) as records:
+        async with open_records(settings) as records:
             found = await _first_found(session, records, document["partitionKey"], smoke.timeout_s)
         if isinstance(found, RecordSummary):
             smoke.quarantined = found

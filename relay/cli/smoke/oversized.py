@@ -18,8 +18,8 @@ from uuid import uuid4
 from relay.canary import ACTION, PREFIX, TTL_S, canary_id
 from relay.cli.quarantine.records import Records
 from relay.cli.smoke.subscriptions import Session
-from relay.cosmos.canary import EventOutbox
 from relay.events import Reason
+from relay.outbox import Canary
 from relay.quarantine.summaries import Filter, RecordSummary
 
 # More than a link takes on Standard (256 KB) and on Premium (1 MB), less than the limit of an item (2 MB).
@@ -86,7 +86,7 @@ class OversizedTest:
     """Writes the events, checks where they end up, and deletes what it wrote."""
 
     def __init__(
-        self, outbox: EventOutbox, records: Records, session: Session, event_type: str, timeout_s: float
+        self, outbox: Canary, records: Records, session: Session, event_type: str, timeout_s: float
     ) -> None:
         self._outbox = outbox
         self._records = records

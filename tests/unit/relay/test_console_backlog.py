@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relay.console.backlog import Backlog
-from relay.console.model import Committed
+from relay.outbox import Committed
 
 
 def event(identifier: str, place: int, **more: Any) -> Committed:

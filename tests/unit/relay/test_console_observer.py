@@ -16,8 +16,9 @@ from relay.console.observer import Observer
 from relay.console.ports import Attempt
 from relay.errors import StoreError
 from relay.quarantine.holds import marker
-from tests.support.console import InMemoryHosts, InMemoryOutbox, InMemoryTopic
+from tests.support.console import InMemoryHosts, InMemoryTopic
 from tests.support.in_memory_items import InMemoryItems
+from tests.support.in_memory_outbox import InMemoryOutbox
 
 NOW = 1_000_010.0
 

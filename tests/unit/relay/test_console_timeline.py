@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.console.model import Arrival, Committed, Delivery, Stage, Timeline
-from relay.console.ports import Position
+from relay.console.model import Arrival, Delivery, Stage, Timeline
 from relay.console.timeline import Known, timeline
+from relay.outbox import Committed, Position
 from relay.quarantine.summaries import RecordSummary
 
 # 2026-01-01T00:00:00Z

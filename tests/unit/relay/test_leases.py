@@ -111,9 +111,9 @@ def stored(identifier: str, lsn: int | str | None, minimum: str = "", maximum: s
     return {"id": identifier, "Owner": None, "ContinuationToken": token, "FeedRange": {"Range": bounds}}
 
 
-async def read(*documents: dict[str, Any], **options: bool) -> Positions:
+async def read(*documents: dict[str, Any], own_only: bool = False) -> Positions:
     leases, monitored = cast(ContainerProxy, Leases(*documents)), cast(ContainerProxy, Monitored())
-    return await read_positions(leases, monitored, **options)
+    return await read_positions(leases, monitored, own_only=own_only)
 
 
 async def test_the_lease_that_covers_a_key_says_whether_it_has_passed_an_lsn() -> None:

@@ -205,10 +205,9 @@ async def test_where_nothing_gets_through_the_rest_is_not_tried_and_it_is_the_se
 
 
 async def test_an_event_is_late_where_later_ones_of_its_key_went_out(deployment: Deployment) -> None:
-    feed = deployment.feed
-    for document in [feed.commit("a-1", "a"), feed.commit("b-1", "b")]:
+    for document in [deployment.commit("a-1", "a"), deployment.commit("b-1", "b")]:
         deployment.records.put(document)
-    feed.commit("a-2", "a")
+    deployment.commit("a-2", "a")
 
     run = await deployment.run(*RELEASE_ALL)
 
@@ -577,8 +576,8 @@ async def test_discarding_all_keeps_the_orders(deployment: Deployment) -> None:
 
 
 async def test_an_event_that_is_being_retried_is_ordered_once(deployment: Deployment) -> None:
-    deployment.feed.commit("a-1", "a")
-    deployment.outbox.passed = 0
+    deployment.commit("a-1", "a")
+    deployment.outbox.reach(0)
 
     first = await deployment.run("quarantine", "add", "a", "a-1", "--yes")
     second = await deployment.run("quarantine", "add", "a", "a-1", "--yes")
@@ -595,8 +594,8 @@ async def test_an_event_that_is_being_retried_is_ordered_once(deployment: Deploy
 async def test_it_says_whether_the_relay_has_passed_the_event(
     deployment: Deployment, passed: int | None, shown: bool | None
 ) -> None:
-    deployment.feed.commit("a-1", "a")
-    deployment.outbox.passed = passed
+    deployment.commit("a-1", "a")
+    deployment.outbox.reach(passed)
 
     data = await deployment.data("quarantine", "add", "a", "a-1", "--yes")
     people = await deployment.run("quarantine", "add", "a", "a-1", typed="yes\n")
@@ -606,22 +605,11 @@ async def test_it_says_whether_the_relay_has_passed_the_event(
     assert (len(people.err.splitlines()) - 1, len(people.out.splitlines())) == (remarks[shown], 1)
 
 
-async def test_an_event_that_the_feed_does_not_bring_is_ordered_though_nobody_knows_its_place(
-    deployment: Deployment,
-) -> None:
-    deployment.feed.commit("a-1", "a")
-    deployment.feed.hidden = {"a-1"}
-
-    run = await deployment.data("quarantine", "add", "a", "a-1", "--yes")
-
-    assert (run["exitCode"], run["found"], run["passed"], run["ordered"]) == (0, True, None, True)
-
-
 @pytest.mark.parametrize(("identifier", "found"), [("nowhere", False), ("contact", True)])
 async def test_what_is_no_event_of_the_outbox_is_ordered_only_by_force(
     deployment: Deployment, identifier: str, found: bool
 ) -> None:
-    deployment.feed.commit("contact", "a", type="contact")
+    deployment.commit("contact", "a", type="contact")
 
     refused = await deployment.data("quarantine", "add", "a", identifier, "--yes")
     assert (refused["exitCode"], refused["found"], refused["passed"]) == (1, found, None)
@@ -634,7 +622,7 @@ async def test_what_is_no_event_of_the_outbox_is_ordered_only_by_force(
 
 
 async def test_an_order_is_given_only_after_a_yes(deployment: Deployment) -> None:
-    deployment.feed.commit("a-1", "a")
+    deployment.commit("a-1", "a")
 
     refused = await deployment.data("quarantine", "add", "a", "a-1", typed="no\n")
     nobody = await deployment.run("quarantine", "add", "a", "a-1")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from relay.assembly import open_store
 from relay.cli.quarantine.records import open_records
-from relay.cli.quarantine.store import items_of
-from relay.cli.sources import SourceKind
+from relay.cli.sources import SourceKind, for_source
 from relay.cosmos.items import CosmosItems
 from relay.errors import ServiceError
 from relay.quarantine.summaries import Filter
@@ -23,7 +23,7 @@ COSMOS = "AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=c2VjcmV0
 def test_the_store_is_where_the_outbox_is(source: SourceKind, kind: type) -> None:
     both = Settings.from_environment({"COSMOS": COSMOS, "SQL": "postgresql://h/d", "SERVICEBUS": SERVICEBUS})
 
-    assert isinstance(items_of(both, source), kind)
+    assert isinstance(open_store(for_source(both, source)), kind)
 
 
 async def test_the_connection_of_a_command_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +31,7 @@ async def test_the_connection_of_a_command_ends_with_it(monkeypatch: pytest.Monk
     account.containers["quarantine"] = Container()
     monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
 
-    async with open_records(SETTINGS, SourceKind.COSMOS) as records:
+    async with open_records(SETTINGS) as records:
         assert account.opened == 0
         assert len(await records.find(Filter())) == 5
         assert account.open == 1
@@ -45,7 +45,7 @@ async def test_a_command_that_fails_leaves_no_connection_open(monkeypatch: pytes
     monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
 
     async def command() -> None:
-        async with open_records(SETTINGS, SourceKind.COSMOS) as records:
+        async with open_records(SETTINGS) as records:
             await records.find(Filter())
 
     with pytest.raises(ServiceError, match="the container 'quarantine' cannot be read or written"):

@@ -28,7 +28,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
 def commit(deployment: Deployment, *identifiers: str) -> None:
     """Events whose key is the letter before the dash, each a commit of its own."""
     for identifier in identifiers:
-        deployment.feed.commit(identifier, identifier.partition("-")[0])
+        deployment.commit(identifier, identifier.partition("-")[0])
 
 
 def arrived(topic: FakeTopic) -> dict[str, list[str | None]]:
@@ -49,24 +49,12 @@ async def test_how_far_it_has_come_is_reported_on_the_way(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relay.cli.terminal._LOG_EVERY_S", 0)
-    deployment.feed.page = 2
+    deployment.outbox.page = 2
     commit(deployment, "a-1", "a-2", "a-3", "a-4", "z-1")
 
     run = await deployment.run(*REPLAY)
 
-    assert run.err.splitlines() == [f"events done: {done} of 5" for done in (1, 4, 5, 5)]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-async def test_the_events_of_one_commit_go_in_their_own_order_wherever_pages_end(
-    deployment: Deployment, size: int
-) -> None:
-    deployment.feed.page = size
-    for lsn, identifier, order in ((1, "a-1", 1), (1, "a-0", 0), (2, "a-4", 2), (2, "a-2", 0), (2, "a-3", 1)):
-        deployment.feed.commit(identifier, "a", lsn, order=order)
-
-    assert (await deployment.data(*REPLAY))["published"] == 5
-    assert deployment.topic.ids("a") == [f"a-{number}" for number in range(5)]
+    assert run.err.splitlines() == [f"events done: {done} of 5" for done in (2, 4, 5, 5)]
 
 
 @pytest.mark.parametrize(("since", "until"), [("1000", "2000"), ("1000.5", "1999.5")])
@@ -74,15 +62,13 @@ async def test_the_range_holds_its_beginning_and_not_its_end_in_whole_seconds(
     deployment: Deployment, since: str, until: str
 ) -> None:
     for at in (999, 1000, 1001, 1998, 1999, 2000):
-        deployment.feed.commit(f"a-{at}", "a", _ts=at)
+        deployment.commit(f"a-{at}", "a", _ts=at)
 
     run = await deployment.data("replay", "--from", since, "--to", until)
 
     assert deployment.topic.ids("a") == ["a-1000", "a-1001", "a-1998", "a-1999"]
     assert (run["from"], run["to"]) == ("1970-01-01T00:16:40Z", "1970-01-01T00:33:20Z")
     assert (run["dryRun"], run["asNew"], run["stopped"]) == (False, False, False)
-    # The feed is not read from its beginning.
-    assert all(900 <= started < 1000 for started in deployment.feed.started)
 
 
 @pytest.mark.parametrize(("since", "until"), [("2000", "2000"), ("2000", "1000")])
@@ -147,10 +133,10 @@ async def test_a_partition_key_and_an_action_narrow_it(
     deployment: Deployment, options: list[str], expected: list[str]
 ) -> None:
     for key in "ab":
-        deployment.feed.commit(f"{key}-1", key)
-        deployment.feed.commit(f"{key}-2", key, data={"action": "Moved"})
-        deployment.feed.commit(f"{key}-3", key, type="contact")
-        deployment.feed.commit(f"{key}-4", key, type="contact", data="Moved")
+        deployment.commit(f"{key}-1", key)
+        deployment.commit(f"{key}-2", key, data={"action": "Moved"})
+        deployment.commit(f"{key}-3", key, type="contact")
+        deployment.commit(f"{key}-4", key, type="contact", data="Moved")
 
     run = await deployment.data(*REPLAY, *options)
 
@@ -175,8 +161,8 @@ async def test_as_new_events_have_an_id_of_the_run_beside_their_own(deployment: 
 
 async def test_a_dry_run_counts_and_sends_nothing(deployment: Deployment, tmp_path: Path) -> None:
     commit(deployment, *(f"{chr(97 + number % 26)}{number}-1" for number in range(60)), "a0-2")
-    deployment.feed.commit("a0-3", "a0", data={"action": "Moved"})
-    deployment.feed.commit("a0-4", "a0", data="no object")
+    deployment.commit("a0-3", "a0", data={"action": "Moved"})
+    deployment.commit("a0-4", "a0", data="no object")
     state = tmp_path / "state"
 
     run = await deployment.run(*REPLAY, "--dry-run", "--state", str(state))
@@ -211,7 +197,7 @@ async def test_what_the_relay_has_not_passed_is_left_to_it_unless_forced(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     commit(deployment, "a-1", "a-2", "a-3")
-    deployment.outbox.passed = 1
+    deployment.outbox.reach(1)
     words = (*REPLAY, "--state", str(tmp_path / "state"))
 
     left = await deployment.data(*words)
@@ -219,7 +205,7 @@ async def test_what_the_relay_has_not_passed_is_left_to_it_unless_forced(
     shown = await deployment.run(*words)
     assert "2 event(s) of 1 partition key(s) were left to the relay" in shown.out
     assert "1 event(s) were handled by an earlier run.\n" in shown.out
-    deployment.outbox.passed = 3
+    deployment.outbox.reach(3)
     later = await deployment.data(*words)
 
     assert (later["exitCode"], later["ahead"], later["skipped"]) == (0, {}, 1)
@@ -230,7 +216,7 @@ async def test_what_the_relay_has_not_passed_is_left_to_it_unless_forced(
 async def test_forced_it_publishes_whatever_is_there(deployment: Deployment, passed: int | None) -> None:
     commit(deployment, "a-1", "p-1")
     deployment.records.parked_keys = ["p"]
-    deployment.outbox.passed = passed
+    deployment.outbox.reach(passed)
 
     left = await deployment.data(*REPLAY)
     assert (left["exitCode"], left["ahead"], left["parked"]) == (1, {"a": 1}, {"p": 1})
@@ -242,7 +228,7 @@ async def test_forced_it_publishes_whatever_is_there(deployment: Deployment, pas
 
 
 async def test_an_event_of_which_nobody_knows_the_place_is_left_to_the_relay(deployment: Deployment) -> None:
-    deployment.feed.commit("a-1", "a", _lsn=None)
+    deployment.commit("a-1", "a", _lsn=None)
 
     run = await deployment.data(*REPLAY)
 
@@ -267,7 +253,7 @@ async def test_what_can_never_be_published_is_reported_and_holds_up_nobody(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     commit(deployment, "a-1")
-    deployment.feed.commit("a-2", "a", data="no object")
+    deployment.commit("a-2", "a", data="no object")
     commit(deployment, "a-3", "a-4")
     deployment.topic.by_id["a-3"] = REFUSED
     words = (*REPLAY, "--state", str(tmp_path / "state"))
@@ -298,7 +284,7 @@ async def test_a_rejected_event_sent_as_new_is_reported_by_its_own_id(deployment
 async def test_a_key_that_fails_stops_there_and_goes_on_with_the_next_run(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    deployment.feed.page = 2
+    deployment.outbox.page = 2
     commit(deployment, "a-1", "b-1", "a-2", "b-2", "a-3", "b-3", "z-1")
     deployment.topic.by_id["a-2"] = BUSY
     words = (*REPLAY, "--state", str(tmp_path / "state"))
@@ -329,7 +315,7 @@ async def test_without_a_state_file_it_says_that_it_starts_over(deployment: Depl
 
 
 async def test_where_nothing_gets_through_it_stops(deployment: Deployment, tmp_path: Path) -> None:
-    deployment.feed.page = 3
+    deployment.outbox.page = 3
     names = [f"{key}-{number}" for number in (1, 2) for key in "abcdef"] + ["z-1"]
     commit(deployment, *names)
     deployment.topic.by_id |= dict.fromkeys(names, BUSY)
@@ -351,25 +337,15 @@ async def test_what_the_feed_did_not_bring_is_reported_and_the_replay_is_not_fin
     deployment: Deployment, tmp_path: Path
 ) -> None:
     commit(deployment, "a-1", "a-2", "z-1", "z-2")
-    deployment.feed.hidden = {"a-2", "z-2"}
+    deployment.outbox.hidden = {"a-2", "z-2"}
     words = (*REPLAY, "--state", str(tmp_path / "state"))
 
     run = await deployment.run(*words)
     assert (run.code, "2 event(s) of the range were not read: run the command again.\n" in run.out) == (1, True)
-    deployment.feed.hidden = set()
+    deployment.outbox.hidden = set()
     again = await deployment.data(*words)
 
     assert (again["exitCode"], again["unread"], again["published"]) == (0, 0, 4)
-
-
-async def test_an_event_that_expires_while_it_runs_is_not_missed(deployment: Deployment) -> None:
-    commit(deployment, "a-1", "a-2", "z-1")
-    deployment.feed.expiring = {"a-2"}
-    deployment.feed.fleeting = {"a-1"}
-
-    run = await deployment.data(*REPLAY)
-
-    assert (run["exitCode"], run["matched"], run["unread"]) == (0, 2, 0)
 
 
 async def test_a_replay_that_is_finished_is_not_done_again(deployment: Deployment, tmp_path: Path) -> None:
@@ -388,7 +364,7 @@ async def test_a_replay_that_is_finished_is_not_done_again(deployment: Deploymen
 async def test_a_finished_replay_with_invalid_documents_tells_them_again(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    deployment.feed.commit("a-1", "a", data="no object")
+    deployment.commit("a-1", "a", data="no object")
     words = (*REPLAY, "--state", str(tmp_path / "state"))
     await deployment.run(*words)
 
@@ -403,7 +379,7 @@ async def test_what_is_committed_after_the_second_in_which_the_replay_was_begun_
 ) -> None:
     monkeypatch.setattr("relay.cli.replay.command.time", SimpleNamespace(time=lambda: 5000.5))
     for number, at in enumerate((4999, 5000, 5001, 6000)):
-        deployment.feed.commit(f"a-{number}", "a", _ts=at)
+        deployment.commit(f"a-{number}", "a", _ts=at)
 
     run = await deployment.run("replay", "--from", "1000", "--to", until)
 
@@ -419,7 +395,7 @@ async def test_a_state_file_names_the_outbox_and_the_topic_it_belongs_to(
     await deployment.run(*REPLAY, "--state", str(state))
 
     header = json.loads(state.read_text().splitlines()[0])
-    assert (header["container"], header["topic"]) == ("rid", "namespace.test/domain-events")
+    assert (header["container"], header["topic"]) == ("in memory", "namespace.test/domain-events")
     monkeypatch.setitem(ENVIRONMENT, "SERVICEBUS", ENVIRONMENT["SERVICEBUS"].replace("namespace", "other"))
     assert (await deployment.run(*REPLAY, "--state", str(state))).code == 2
     for name in ("SERVICEBUS", "COSMOS"):

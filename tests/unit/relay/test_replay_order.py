@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from relay.cli.committed import Outbox, Range
+from relay.cosmos.ranges import CosmosReading
+from relay.outbox import Range
 
-EVENTS = Range("domainEvent", 0, 10)
+EVENTS = Range(0, 10)
 
 
 def event(lsn: int, order: int | None = None) -> dict[str, Any]:
@@ -26,8 +28,10 @@ class Pages:
     def __init__(self, *pages: list[dict[str, Any]]) -> None:
         self._pages = pages
         self.read = 0
+        self.started_at = 0.0
 
-    def query_items_change_feed(self, **_: Any) -> Pages:
+    def query_items_change_feed(self, *, start_time: datetime, **_: Any) -> Pages:
+        self.started_at = start_time.timestamp()
         return self
 
     async def by_page(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
@@ -45,9 +49,9 @@ class Pages:
 async def test_a_commit_cut_by_the_end_of_a_page_is_put_together(size: int, count: int) -> None:
     feed = [event(1, 1), event(1, 0), event(2, 2), event(2, 0), event(2, 1), event(3, 0)]
     container = Pages(*(feed[start : start + size] for start in range(0, len(feed), size)))
-    outbox = Outbox(container, container)  # type: ignore[arg-type]
+    reading = CosmosReading(container, "domainEvent", EVENTS)  # type: ignore[arg-type]
 
-    found = [document["id"] async for page in outbox.pages(EVENTS, {}, count) for document in page]
+    found = [document["id"] async for page in reading.pages_of({}, count) for document in page]
 
     assert found == ["1.0", "1.1", "2.0", "2.1", "2.2", "3.0"]
 
@@ -55,9 +59,9 @@ async def test_a_commit_cut_by_the_end_of_a_page_is_put_together(size: int, coun
 async def test_documents_of_other_types_between_do_not_matter() -> None:
     other = {**event(1, 1), "id": "contact", "type": "contact"}
     container = Pages([event(1, 2), other], [other], [event(1, 0)])
-    outbox = Outbox(container, container)  # type: ignore[arg-type]
+    reading = CosmosReading(container, "domainEvent", EVENTS)  # type: ignore[arg-type]
 
-    found = [document["id"] async for page in outbox.pages(EVENTS, {}, 2) for document in page]
+    found = [document["id"] async for page in reading.pages_of({}, 2) for document in page]
 
     assert found == ["1.0", "1.2"]
 
@@ -67,10 +71,10 @@ async def test_only_a_range_that_is_written_to_no_more_is_not_read_to_the_end_of
     ended_s: float, count: int, read: int
 ) -> None:
     container = Pages([event(1)], [{**event(2), "type": "contact"}], [event(3)])
-    outbox = Outbox(container, container)  # type: ignore[arg-type]
-    chosen = Range("domainEvent", 0, int(time.time() - ended_s))
+    chosen = Range(0, int(time.time() - ended_s))
+    reading = CosmosReading(container, "domainEvent", chosen)  # type: ignore[arg-type]
 
-    found = [document["id"] async for page in outbox.pages(chosen, {}, count) for document in page]
+    found = [document["id"] async for page in reading.pages_of({}, count) for document in page]
 
     assert container.read == read
     assert found == ["1.None", "3.None"][: min(read, 2)]
@@ -79,31 +83,18 @@ async def test_only_a_range_that_is_written_to_no_more_is_not_read_to_the_end_of
 async def test_where_the_feed_tells_no_places_its_order_stays() -> None:
     feed = [{name: value for name, value in event(1, order).items() if name != "_lsn"} for order in (2, 1)]
     container = Pages(feed, feed)
-    outbox = Outbox(container, container)  # type: ignore[arg-type]
+    reading = CosmosReading(container, "domainEvent", EVENTS)  # type: ignore[arg-type]
 
-    pages = [[document["id"] for document in page] async for page in outbox.pages(EVENTS, {}, 4)]
+    pages = [[document["id"] for document in page] async for page in reading.pages_of({}, 4)]
 
     assert pages == [["1.2", "1.1"]] * 2
 
 
-@pytest.mark.parametrize(
-    ("narrowed", "conditions", "values"),
-    [
-        ({}, "", {}),
-        ({"partition_key": "k"}, " AND c.partitionKey = @partitionKey", {"@partitionKey": "k"}),
-        ({"action": "A"}, " AND c.data.action = @action", {"@action": "A"}),
-    ],
-)
-def test_what_is_counted_is_what_the_range_holds(
-    narrowed: dict[str, str], conditions: str, values: dict[str, str]
-) -> None:
-    text, parameters = Range("domainEvent", 3, 10, **narrowed).query()
+async def test_the_feed_is_started_shortly_before_the_range() -> None:
+    container = Pages([])
+    reading = CosmosReading(container, "domainEvent", Range(1000, 2000))  # type: ignore[arg-type]
 
-    every = "SELECT VALUE COUNT(1) FROM c WHERE c.type = @type AND c._ts >= @since AND c._ts < @until"
-    assert text == every + conditions
-    assert {each["name"]: each["value"] for each in parameters} == {
-        "@type": "domainEvent",
-        "@since": 3,
-        "@until": 10,
-        **values,
-    }
+    assert [page async for page in reading.pages_of({}, 0)] == []
+    assert container.started_at == 0.0  # nothing was counted in a range that has ended
+    assert [page async for page in reading.pages_of({}, 1)] == []
+    assert 900 <= container.started_at < 1000

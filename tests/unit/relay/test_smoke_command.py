@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
+from azure.cosmos.aio import ContainerProxy
 from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
@@ -23,7 +24,7 @@ from relay.cli.smoke.comparison import Difference
 from relay.cli.smoke.oversized import Oversized
 from relay.cli.smoke.report import Smoke, result_of
 from relay.cli.smoke.subscriptions import Session, choose, open_session
-from relay.cli.sources import SourceKind
+from relay.cosmos.canary import CosmosCanary
 from relay.errors import ServiceError, UsageError
 from relay.events import Event
 from relay.findings import Gap, Why
@@ -129,11 +130,11 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
         yield app
 
     @asynccontextmanager
-    async def opened(*_: Any) -> AsyncIterator[App]:
-        yield app
+    async def opened(*_: Any) -> AsyncIterator[CosmosCanary]:
+        yield CosmosCanary(cast(ContainerProxy, app))
 
     @asynccontextmanager
-    async def opened_records(_: Settings, source: SourceKind) -> AsyncIterator[InMemoryRecords]:
+    async def opened_records(_: Settings) -> AsyncIterator[InMemoryRecords]:
         yield app.records
 
     find = app.records.find
@@ -147,7 +148,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
     monkeypatch.setattr(app.records, "find", looked_into)
     monkeypatch.setattr("relay.cli.smoke.command.time", SimpleNamespace(monotonic=lambda: app.now))
     monkeypatch.setattr("relay.cli.smoke.command.open_session", opened_session)
-    monkeypatch.setattr("relay.cli.smoke.command.open_container", opened)
+    monkeypatch.setattr("relay.assembly.open_canary", opened)
     monkeypatch.setattr("relay.cli.smoke.command.open_records", opened_records)
     return app
 

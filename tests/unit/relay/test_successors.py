@@ -9,15 +9,17 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from relay.cli.committed import Outbox
 from relay.cli.quarantine.records import Records
 from relay.cli.quarantine.successors import Successors
 from relay.cosmos.effective_keys import EffectiveKeys
 from relay.cosmos.leases import LeasePosition, Positions
+from relay.cosmos.reader import CosmosOutbox
 from relay.events import Reason, Rejected
 from relay.quarantine.record import record_of
+from relay.settings import Settings
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.outbox import sound
+from tests.unit.relay.commands import ENVIRONMENT
 
 KEY = "k"
 
@@ -52,19 +54,22 @@ class Container:
             yield item
 
 
-class OutboxAt(Outbox):
+class OutboxAt(CosmosOutbox):
     """An outbox of which the relay has passed everything up to an LSN, or nobody knows what (None)."""
 
     def __init__(self, container: Container, passed: int | None) -> None:
-        self._own = cast(ContainerProxy, container)
-        super().__init__(self._own, self._own)
-        self._passed = passed
+        super().__init__(Settings.from_environment(ENVIRONMENT))
+        self._own_container = cast(ContainerProxy, container)
+        self._reached = passed
         self.asked = 0
 
-    async def positions(self) -> Positions:
+    async def _container(self) -> ContainerProxy:
+        return self._own_container
+
+    async def _read_positions(self, *, own_only: bool) -> Positions:
         self.asked += 1
-        leases = [] if self._passed is None else [LeasePosition("h..0", "", "z", None, f'"{self._passed}"')]
-        return Positions(EffectiveKeys(self._own, {}), leases)
+        leases = [] if self._reached is None else [LeasePosition("h..0", "", "z", None, f'"{self._reached}"')]
+        return Positions(EffectiveKeys(self._own_container, {}), leases)
 
 
 class InMemorySuccessors:
@@ -76,7 +81,7 @@ class InMemorySuccessors:
         items = InMemoryItems()
         for identifier in quarantined:
             items.put(record_of(Rejected(document(identifier), Reason.SET_ASIDE, ""), "i1"))
-        self._successors = Successors(self.outbox, Records(items), "domainEvent")
+        self._successors = Successors(self.outbox, Records(items))
 
     async def went_out(self, event: dict[str, Any]) -> bool:
         return await self._successors.went_out(sound(event))

@@ -1,11 +1,13 @@
-"""What the console asks of every outbox: the one in memory, a container in Cosmos DB, and a feed in PostgreSQL."""
+"""What every outbox must do: the one in memory, a container in Cosmos DB, and a feed in PostgreSQL."""
 
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,18 +18,23 @@ from changefeed.statements import AsyncSession, Statement
 from local.stack.environment import CONTAINERS, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.console.model import Committed
-from relay.console.ports import Outbox
+from outbox_emulators.testing import ManualClock
 from relay.cosmos.reader import CosmosOutbox
 from relay.errors import ServiceError
+from relay.events import Event, Reason, Rejected
+from relay.outbox import Committed, Found, Outbox, Range
 from relay.settings import Settings, SqlFeed
 from relay.sql.database import CONSUMER
 from relay.sql.reader import SqlOutbox
 from tests.support import sql_outbox
-from tests.support.console import InMemoryOutbox
+from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, provisioned, sql_settings
+
+# Some minutes ago: a range that ended then may have its last events written still.
+START = int(time.time()) - 100
+EVERYTHING = Range(START, START + 1000)
 
 
 class Harness(ABC):
@@ -36,16 +43,16 @@ class Harness(ABC):
     outbox: Outbox
 
     @abstractmethod
-    async def commit(self, *documents: dict[str, Any]) -> None:
-        """Commit documents of one key in one transaction."""
+    async def commit(self, *documents: dict[str, Any], at: int | None = None) -> None:
+        """Commit documents of one key in one transaction; `at` is the time, in seconds since 1970."""
 
     @abstractmethod
     async def pass_all(self) -> None:
         """As if the relay had published everything."""
 
     @abstractmethod
-    def again(self, *, from_beginning: bool) -> Outbox:
-        """The same outbox, as another console reads it."""
+    def again(self, *, from_beginning: bool = True) -> Outbox:
+        """The same outbox, as another process reads it."""
 
     @abstractmethod
     async def break_down(self) -> None:
@@ -59,24 +66,16 @@ class InMemory(Harness):
     def __init__(self) -> None:
         self._memory = self.outbox = InMemoryOutbox()
 
-    async def commit(self, *documents: dict[str, Any]) -> None:
-        for document in documents:
-            if document["type"] == "domainEvent":
-                self._memory.commit(
-                    document["id"],
-                    document["partitionKey"],
-                    action=document["data"]["action"],
-                    created_at=document["data"]["createdAt"],
-                    sequence=document.get("sequence"),
-                    traceparent=document.get("traceparent"),
-                    data=json.dumps(document["data"]),
-                )
+    async def commit(self, *documents: dict[str, Any], at: int | None = None) -> None:
+        own = [{name: each[name] for name in each if name[0] != "_"} for each in documents]
+        self._memory.store(*own, at=int(time.time()) if at is None else at)
 
     async def pass_all(self) -> None:
         self._memory.pass_all()
 
-    def again(self, *, from_beginning: bool) -> Outbox:
-        other = InMemoryOutbox(self._memory.committed, positions_at=self._memory.positions_at)
+    def again(self, *, from_beginning: bool = True) -> Outbox:
+        memory = self._memory
+        other = InMemoryOutbox(memory.documents, memory.committed, positions_at=memory.positions_at)
         return other if from_beginning else other.from_the_relays_position()
 
     async def break_down(self) -> None:
@@ -84,14 +83,18 @@ class InMemory(Harness):
 
 
 class OnEmulator(Harness):
-    def __init__(self, settings: Settings, trigger: TriggerLeases, server: CosmosServer) -> None:
+    def __init__(
+        self, settings: Settings, trigger: TriggerLeases, server: CosmosServer, clock: ManualClock
+    ) -> None:
         self._settings = settings
+        self._clock = clock
         self._opened: list[CosmosOutbox] = []
         self._trigger = trigger
         self.server = server
         self.outbox = self.again(from_beginning=True)
 
-    async def commit(self, *documents: dict[str, Any]) -> None:
+    async def commit(self, *documents: dict[str, Any], at: int | None = None) -> None:
+        self._clock.now = time.time() if at is None else float(at)
         written = [{name: each[name] for name in each if name[0] != "_"} for each in documents]
         await self._trigger.data.execute_item_batch(
             [("upsert", (document,)) for document in written], partition_key=written[0]["partitionKey"]
@@ -100,7 +103,7 @@ class OnEmulator(Harness):
     async def pass_all(self) -> None:
         await self._trigger.pass_all()
 
-    def again(self, *, from_beginning: bool) -> Outbox:
+    def again(self, *, from_beginning: bool = True) -> Outbox:
         self._opened.append(CosmosOutbox(self._settings, from_beginning=from_beginning))
         return self._opened[-1]
 
@@ -120,8 +123,8 @@ class OnPostgres(Harness):
         self.session = session
         self.outbox = self.again(from_beginning=True)
 
-    async def commit(self, *documents: dict[str, Any]) -> None:
-        await self._writer.commit(*documents)
+    async def commit(self, *documents: dict[str, Any], at: int | None = None) -> None:
+        await self._writer.commit(*documents, at=None if at is None else datetime.fromtimestamp(at, UTC))
 
     async def number(self) -> None:
         """Give positions, as any reader of the feed does."""
@@ -136,7 +139,7 @@ class OnPostgres(Harness):
             cursor = page.cursor
         await consumer.store(claim, cursor)
 
-    def again(self, *, from_beginning: bool) -> Outbox:
+    def again(self, *, from_beginning: bool = True) -> Outbox:
         self._opened.append(SqlOutbox(self._settings, "domainEvent", from_beginning=from_beginning))
         return self._opened[-1]
 
@@ -161,7 +164,8 @@ async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
             stack.push_async_callback(session.close)
             made = OnPostgres(feed, session)
         else:
-            server = await stack.enter_async_context(CosmosServer(physical_partitions=2))
+            clock = ManualClock(START - 1.0)
+            server = await stack.enter_async_context(CosmosServer(clock=clock, physical_partitions=2))
             provision(server.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
             client = await stack.enter_async_context(CosmosClient.from_connection_string(server.connection_string))
             settings = Settings.from_environment(
@@ -170,7 +174,7 @@ async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
                     "SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ==",
                 }
             )
-            made = OnEmulator(settings, TriggerLeases(client), server)
+            made = OnEmulator(settings, TriggerLeases(client), server, clock)
         stack.push_async_callback(made.close)
         yield made
 
@@ -291,6 +295,129 @@ async def test_the_data_of_events_is_json_text(harness: Harness) -> None:
     assert json.loads(found["a %b'"]) == event("a %b'", "k", text="ü")["data"]
 
 
+async def test_an_outbox_has_one_identity(harness: Harness) -> None:
+    assert await harness.outbox.identity()
+    assert await harness.outbox.identity() == await harness.again().identity()
+
+
+# what is in a range
+
+
+async def documents_of(outbox: Outbox, chosen: Range) -> list[dict[str, Any]]:
+    """The documents of a range, which are as many as were counted, where they were."""
+    reading = await outbox.in_range(chosen)
+    count = await reading.count()
+    found = [dict(document) async for page in reading.pages() for document in page]
+    assert count in (None, len(found))
+    assert (reading.unread, reading.gone) == (0, [])
+    return found
+
+
+async def ids_of(outbox: Outbox, chosen: Range) -> list[str]:
+    return [document["id"] for document in await documents_of(outbox, chosen)]
+
+
+async def test_a_range_has_every_event_once_and_each_key_in_commit_order(harness: Harness) -> None:
+    for number in range(20):
+        await harness.commit(event(f"{number:02}", f"{'az'[number % 2]}{number % 5}"), at=START + number)
+
+    found = await ids_of(harness.outbox, EVERYTHING)
+
+    assert sorted(found) == [f"{number:02}" for number in range(20)]
+    for key in range(10):
+        of_one = [identifier for identifier in found if int(identifier) % 10 == key]
+        assert of_one == sorted(of_one)
+
+
+async def test_a_range_has_the_events_of_a_commit_in_their_order(harness: Harness) -> None:
+    await harness.commit(*(event(f"{number}", "k") | {"order": number} for number in range(5)), at=START)
+    await harness.commit(*(event(f"{number}", "k") | {"order": number} for number in range(5, 9)), at=START)
+
+    assert await ids_of(harness.outbox, EVERYTHING) == [f"{number}" for number in range(9)]
+
+
+async def test_a_range_has_what_was_committed_from_its_start_to_before_its_end(harness: Harness) -> None:
+    for number in range(4):
+        await harness.commit(event(f"{number}", "k"), at=START + number)
+
+    assert await ids_of(harness.outbox, Range(START + 1, START + 3)) == ["1", "2"]
+
+
+async def test_a_range_has_only_its_type_its_key_and_its_action(harness: Harness) -> None:
+    await harness.commit(event("a", "k"), at=START)
+    await harness.commit(event("b", "k") | {"type": "contact"}, at=START)
+    await harness.commit(event("c", "other"), at=START)
+    await harness.commit(event("d", "k", action="Removed"), at=START)
+    await harness.commit(event("e", "k") | {"data": "text"}, at=START)
+
+    assert sorted(await ids_of(harness.outbox, EVERYTHING)) == ["a", "c", "d", "e"]
+    for chosen, expected in (
+        (Range(START, START + 9, "k"), ["a", "d", "e"]),
+        (Range(START, START + 9, "k", "Removed"), ["d"]),
+        (Range(START, START + 9, "nobody"), []),
+    ):
+        assert await ids_of(harness.outbox, chosen) == expected
+
+
+async def test_the_documents_of_a_range_are_events_or_say_why_not(harness: Harness) -> None:
+    await harness.commit(event("a", "k"), at=START)
+    await harness.commit(event("b", "k") | {"data": "text"}, at=START)
+
+    one, other = [harness.outbox.event_of(each) for each in await documents_of(harness.outbox, EVERYTHING)]
+
+    assert isinstance(one, Event)
+    assert (one.id, one.partition_key, one.committed_at) == ("a", "k", START)
+    assert isinstance(other, Rejected)
+    assert (other.id, other.reason) == ("b", Reason.DATA_NOT_OBJECT)
+
+
+# what the relay has passed
+
+
+@pytest.mark.parametrize("identifier", ["plain", "ü😀 /?#"])
+async def test_an_event_is_found_with_its_type_and_whether_it_was_passed(
+    harness: Harness, identifier: str
+) -> None:
+    await harness.commit(event("before", "k"))
+    await harness.commit(event(identifier, "k"))
+    await harness.commit(event("contact", "k") | {"type": "contact"})
+    found = await harness.outbox.find("k", identifier)
+    assert found is not None
+    assert not found.passed
+
+    await harness.pass_all()
+
+    assert await harness.again().find("k", identifier) == Found("domainEvent", True)
+    contact = await harness.again().find("k", "contact")
+    assert contact is not None
+    assert contact.type == "contact"
+    assert await harness.again().find("other", identifier) is None
+    assert await harness.again().find("k", "another") is None
+
+
+async def test_a_document_of_a_range_was_passed_or_not(harness: Harness) -> None:
+    await harness.commit(event("a", "k"), at=START)
+    await harness.pass_all()
+    await harness.commit(event("b", "k"), at=START + 1)
+
+    documents = await documents_of(harness.outbox, EVERYTHING)
+
+    assert [await harness.outbox.passed(document) for document in documents] == [True, False]
+
+
+async def test_the_events_behind_another_of_its_key_that_were_passed_are_known(harness: Harness) -> None:
+    for name, key in (("a", "k"), ("b", "k"), ("c", "other"), ("d", "k")):
+        await harness.commit(event(name, key), at=START)
+    await harness.pass_all()
+    await harness.commit(event("e", "k"), at=START)
+    outbox = harness.outbox
+    events = [outbox.event_of(document) for document in await documents_of(outbox, EVERYTHING)]
+
+    behind = {each.id: sorted(await outbox.passed_behind(each)) for each in events if isinstance(each, Event)}
+
+    assert behind == {"a": ["b", "d"], "b": ["d"], "c": [], "d": [], "e": []}
+
+
 async def test_an_outbox_that_cannot_be_read_is_a_service_error(harness: Harness) -> None:
     await harness.commit(event("a", "k"))
     await harness.break_down()
@@ -299,6 +426,8 @@ async def test_an_outbox_that_cannot_be_read_is_a_service_error(harness: Harness
         harness.outbox.news(10),
         harness.outbox.positions(),
         harness.outbox.of_key("k", 3),
+        harness.outbox.find("k", "a"),
+        documents_of(harness.outbox, EVERYTHING),
     ):
         with pytest.raises(ServiceError):
             await reading

@@ -1,0 +1,232 @@
+"""The port through which `cli/` and `console/` read an outbox, and what comes of it.
+
+`relay.assembly.open_outbox` opens the outbox of the settings: `relay.cosmos.reader` and `relay.sql.reader` are its
+adapters, and `tests/contracts/test_outboxes.py` says what each must do. Nothing here moves a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from relay.events import Document, Event, Rejected
+from relay.place import PlaceInFeed
+from relay.quarantine.record import NO_PARTITION_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An event as it stands in the outbox.
+
+    Attributes:
+        id, partition_key, action, sequence, traceparent: As the message contract names them.
+        committed_at: When the database stored it, in seconds since 1970.
+        created_at: When its writer made it, in ISO 8601, as written.
+        partition: The `Position.name` that it belongs to.
+        place: Its place in the feed of its partition.
+        expires_at: When the outbox deletes it, in seconds since 1970; None if never.
+    """
+
+    id: str
+    partition_key: str
+    action: str | None
+    committed_at: float
+    created_at: str | None
+    sequence: int | None
+    traceparent: str | None
+    partition: str
+    place: PlaceInFeed
+    expires_at: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        document: Document,
+        partition: str,
+        place: PlaceInFeed,
+        committed_at: float,
+        expires_at: float | None = None,
+    ) -> Committed:
+        """An event from its document, which has the shape of relay/events.py.
+
+        A document that can never become a message is an event here too: it is on its way to quarantine, whose
+        record has the same key.
+        """
+        key, data = document.get("partitionKey"), document.get("data")
+        members = data if isinstance(data, dict) else {}
+        return cls(
+            id=str(document.get("id")),
+            partition_key=key if isinstance(key, str) else NO_PARTITION_KEY,
+            action=_text(members.get("action")),
+            committed_at=committed_at,
+            created_at=_text(members.get("createdAt")),
+            sequence=sequence if type(sequence := document.get("sequence")) is int else None,
+            traceparent=_text(document.get("traceparent")),
+            partition=partition,
+            place=place,
+            expires_at=expires_at,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far the relay is in one partition: a physical partition with its lease, or a shard with its claim.
+
+    Attributes:
+        name: The lease token, or the shard.
+        owner: The host or process that holds it; None where none does.
+        position: The checkpoint or the cursor, as text; None where nothing is done yet.
+        place: Up to and including which `Committed.place` everything is done; None where nothing is.
+    """
+
+    name: str
+    owner: str | None
+    position: str | None
+    place: PlaceInFeed | None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Events with `since <= time of commit < until`, in whole seconds since 1970.
+
+    Attributes:
+        since: The beginning of the range.
+        until: Its end.
+        partition_key: Only events of this key.
+        action: Only events with this `data.action`.
+        ids: Only events with these ids; all where it is empty.
+        shard: Only events of this shard of an SQL feed.
+        cursor: Only events of an SQL feed behind this position, a ULID, instead of `since`.
+    """
+
+    since: int
+    until: int
+    partition_key: str | None = None
+    action: str | None = None
+    ids: Collection[str] = ()
+    shard: int | None = None
+    cursor: str | None = None
+
+    def holds(self, document: Document) -> bool:
+        """Whether a document has the key, the action and an id of the range."""
+        data = document.get("data")
+        return (
+            (self.partition_key is None or document.get("partitionKey") == self.partition_key)
+            and (self.action is None or (isinstance(data, dict) and data.get("action") == self.action))
+            and (not self.ids or document.get("id") in self.ids)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An event as the outbox has it.
+
+    Attributes:
+        type: The type of its document.
+        passed: Whether the relay has passed it; None where that is not known.
+    """
+
+    type: object
+    passed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """An event of the feed whose row no longer exists: its id, and where it was."""
+
+    id: str
+    detail: str
+
+
+class Reading(Protocol):
+    """The events of a range, read once. Both methods raise ServiceError.
+
+    Attributes:
+        unread: How many were counted and still exist, but were not among the pages read so far.
+        gone: Those without a row in the pages read so far; whoever reads may take them out.
+    """
+
+    unread: int
+    gone: list[Gone]
+
+    async def count(self) -> int | None:
+        """How many there are; None where the outbox cannot count them. Asked once, before `pages`."""
+
+    def pages(self) -> AsyncGenerator[list[Document], None]:
+        """The documents, in commit order within each partition key."""
+
+
+class Outbox(Protocol):
+    """The events, and how far the relay is. Nothing is connected until the first call.
+
+    Every method raises ServiceError where the outbox cannot be read.
+    """
+
+    async def news(self, limit: int, /) -> Sequence[Committed]:
+        """The events that were committed since the last call, at most about `limit`, each partition's in order.
+
+        The first call begins where the outbox was told to: at the beginning, or at the relay's positions. An event
+        may come twice.
+        """
+
+    async def positions(self) -> Sequence[Position]:
+        """How far the relay is in each partition."""
+
+    async def partition_of(self, partition_key: str, /) -> str | None:
+        """The name of the position under which a key is now; None where there is none, or it is not known."""
+
+    async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
+        """The last events of a key in the order of the feed, oldest first; and whether there are older ones."""
+
+    async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
+        """The data of these events, as JSON text; what the outbox no longer has is missing."""
+
+    async def identity(self) -> str:
+        """What distinguishes this outbox from another one of the same name, such as a container made anew."""
+
+    async def in_range(self, chosen: Range, /) -> Reading:
+        """The events of a range. Reading them gives positions to events of an SQL feed that have none."""
+
+    def event_of(self, document: Document, /) -> Event | Rejected:
+        """The event of a document that `in_range` gave or the quarantine has, or why it cannot be published."""
+
+    async def find(self, partition_key: str, identifier: str, /) -> Found | None:
+        """An event by its key and id; None if there is none."""
+
+    async def passed(self, document: Document, /) -> bool:
+        """Whether the relay has passed a document that `in_range` gave; False also where that is not known.
+
+        The checkpoints are read once. They only advance, so an old reading is on the safe side.
+        """
+
+    async def passed_behind(self, event: Event, /) -> Collection[str]:
+        """The ids of the events of the same key behind this one that the relay has passed.
+
+        None of them where the event's document does not say where it was committed.
+        """
+
+    async def close(self) -> None:
+        """Close every connection."""
+
+
+class Canary(Protocol):
+    """An outbox as a smoke test writes to it."""
+
+    async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
+        """Commit an event; returns its document as it is stored.
+
+        Raises:
+            ServiceError: The outbox cannot be reached, or refuses.
+        """
+
+    async def remove(self, document: dict[str, Any], /) -> str | None:
+        """Delete an event, within CLEAN_UP_S; returns what is left of it, None if nothing is."""
+
+
+CLEAN_UP_S = 10.0
+"""Maximum seconds of the clean-up after each event of a smoke test, so that Ctrl-C ends the command."""
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
