@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import UsageError
@@ -34,15 +32,3 @@ def cosmos_client(connection: Connection | None) -> CosmosClient:
         return CosmosClient.from_connection_string(connection.connection_string, **timeouts)
     address, credential = by_identity(connection)
     return CosmosClient(address, credential=credential, **timeouts)
-
-
-@asynccontextmanager
-async def connected(connection: Connection | None) -> AsyncIterator[CosmosClient]:
-    """A client that has connected to its account. The SDK's own context manager leaves connections open on
-    failure."""
-    client = cosmos_client(connection)
-    try:
-        await client.__aenter__()
-        yield client
-    finally:
-        await client.close()

@@ -16,7 +16,7 @@ from relay.errors import LeaseError, ServiceError, first_line
 from relay.settings import Settings
 
 if TYPE_CHECKING:
-    from azure.cosmos.aio import ContainerProxy, CosmosClient
+    from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
 
 CALL_TIMEOUT_S = 10.0
 """Seconds after which a call to Cosmos DB without an answer is cut off; the SDK's own retries take minutes."""
@@ -64,10 +64,14 @@ class Containers:
         Raises:
             azure.core.exceptions.AzureError: The account cannot be reached, or refuses; likewise OSError.
         """
+        return (await self.database()).get_container_client(name)
+
+    async def database(self) -> DatabaseProxy:
+        """The database, likewise."""
         with self._limited() as limit:
             async with limit:
                 shared = await self._open()
-        return shared.client.get_database_client(self._settings.cosmos_database).get_container_client(name)
+        return shared.client.get_database_client(self._settings.cosmos_database)
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[Call]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from relay.cosmos.client import connected
+from relay.cosmos.containers import Containers
 from relay.cosmos.leases import read_positions
 from relay.errors import first_line
 from relay.findings import Gap, Why
@@ -78,9 +78,10 @@ class CosmosFacts:
 
 async def read_cosmos(settings: Settings) -> CosmosFacts:
     """The database and the three containers, as the account describes them."""
+    opened = Containers(settings)
     try:
-        async with asyncio.timeout(_TIMEOUT_S), connected(settings.cosmos) as client:
-            database = client.get_database_client(settings.cosmos_database)
+        async with asyncio.timeout(_TIMEOUT_S):
+            database = await opened.database()
             found = await _request(database.read)
             if isinstance(found, Gap) and found.why is not Why.FORBIDDEN:
                 return CosmosFacts(found, {})
@@ -94,6 +95,8 @@ async def read_cosmos(settings: Settings) -> CosmosFacts:
             overlaps = await _request(lambda: _read_overlaps(leases, data))
     except _FAILURES as error:
         return CosmosFacts(_gap(error), {})
+    finally:
+        await opened.close()
     return CosmosFacts(
         found if isinstance(found, Gap) else None,
         {

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
@@ -102,11 +101,7 @@ async def cosmos(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     if request.param == "in memory":
         account = Account()
 
-        @asynccontextmanager
-        async def opened(*_: Any) -> AsyncIterator[Account]:
-            yield account
-
-        monkeypatch.setattr("relay.cosmos.inspection.connected", opened)
+        monkeypatch.setattr("relay.cosmos.containers.cosmos_client", lambda _: account)
         yield AccountInMemory(account)
         return
     async with CosmosServer() as server:

@@ -20,6 +20,7 @@ class Account:
     """An account with one database; each container's answers by its name.
 
     Attributes:
+        refuses: What is raised instead of opening a client.
         database: What the database says of itself.
         containers: What each container says of itself.
         items: What is read of each container, by a query or of its change feed.
@@ -27,6 +28,7 @@ class Account:
     """
 
     def __init__(self) -> None:
+        self.refuses: Exception | None = None
         self.database: Any = {}
         self.containers: dict[str, Any] = {
             "data": {"partitionKey": {"paths": ["/partitionKey"]}, "defaultTtl": -1, "_rid": "coll"},
@@ -38,6 +40,7 @@ class Account:
         self.reads_any_length = False
 
     async def __aenter__(self) -> Account:
+        answer(self.refuses)
         return self
 
     async def close(self) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -45,11 +43,6 @@ def http(status: int) -> HttpResponseError:
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     account = Account()
 
-    @asynccontextmanager
-    async def opened(*_: Any) -> AsyncIterator[Account]:
-        yield account
-
-    monkeypatch.setattr("relay.cosmos.inspection.connected", opened)
     monkeypatch.setattr("relay.cosmos.containers.cosmos_client", lambda _: account)
     return account
 
@@ -125,12 +118,9 @@ async def test_locks_that_cannot_be_read_are_reported_unless_the_container_is(
 
 
 async def test_an_account_that_cannot_be_reached_is_one_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    @asynccontextmanager
-    async def refuse(*_: Any) -> AsyncIterator[None]:
-        raise ClientAuthenticationError("no token")
-        yield
-
-    monkeypatch.setattr("relay.cosmos.inspection.connected", refuse)
+    account = Account()
+    account.refuses = ClientAuthenticationError("no token")
+    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", lambda _: account)
 
     facts = await read_cosmos(SETTINGS)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from relay.cosmos.containers import Containers
-from relay.errors import LeaseError
+from relay.cosmos.containers import Containers, explaining
+from relay.errors import LeaseError, ServiceError
 from relay.settings import Connection, Settings
 from tests.unit.relay.test_leases import Leases, Monitored, stored
 
@@ -130,3 +130,16 @@ async def test_positions_that_cannot_be_read_are_an_error_that_names_the_contain
         await Containers(SETTINGS).positions()
 
     assert raised.value.__cause__ is failure
+
+
+@pytest.mark.parametrize("error", [ServiceRequestError("no"), OSError("no")])
+def test_what_the_sdk_or_the_network_raises_for_a_command_is_explained(error: Exception) -> None:
+    with pytest.raises(ServiceError, match=r"'c' .*the rights of this identity") as raised, explaining("c"):
+        raise error
+
+    assert raised.value.__cause__ is error
+
+
+def test_what_is_a_defect_is_not_explained_away() -> None:
+    with pytest.raises(ZeroDivisionError), explaining("c"):
+        raise ZeroDivisionError
