@@ -2,41 +2,195 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from changefeed.connections import is_postgresql
+from changefeed.postgresql.dialect import PostgresDialect
+from changefeed.sqlserver.dialect import SqlServerDialect
 from changefeed.statements import Statement
+from changefeed.tables import Tables, names_of
 from relay.sql.facts import Engine
-from relay.sql.postgresql import PostgresCatalog
-from relay.sql.sqlserver import SqlServerCatalog
 
 
-class Catalog(Protocol):
-    """Each statement gives the rows that its docstring names. `table` is `schema.Table`."""
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The questions to one kind of database; `table` is `schema.Table`.
+
+    Attributes:
+        engine: The kind of database.
+        server_sql: One row: isolation, snapshots, autovacuum, now_ms, as in ServerFacts.
+        objects_sql: For each of `rows` (a purpose and the parameters of a name): purpose, exists, select, insert,
+            update, delete, execute.
+        columns_sql: The columns of a table: name, type.
+        primary_key_sql: The columns of its primary key, in order: name.
+        parameters: A schema and a name as parameters of these.
+        maintenance: Of a table, one row: sequence_cache, notifies, undecided, the names of tables without
+            autovacuum joined by ', ', oldest_transaction_s; None where there is nothing to ask.
+    """
 
     engine: Engine
+    server_sql: str
+    objects_sql: str
+    columns_sql: str
+    primary_key_sql: str
+    parameters: Callable[[str, str], tuple[str, ...]]
+    maintenance: Callable[[str], Statement | None]
 
     def server(self) -> Statement:
-        """One row: isolation, snapshots, autovacuum, now_ms, as in ServerFacts."""
-
-    def objects(self, names: Mapping[str, tuple[str, str]], /) -> Statement:
-        """For each purpose with a schema and a name: purpose, exists, select, insert, update, delete, execute."""
+        """How the database is configured."""
+        return Statement(self.server_sql)
 
     def version(self) -> Statement:
         """One row: the version of the schema `changefeed`."""
+        return Statement("select coalesce(max(version), 0) from changefeed.migration")
 
-    def columns(self, table: str, /) -> Statement:
-        """The columns of a table: name, type."""
+    def objects(self, names: Mapping[str, tuple[str, str]]) -> Statement:
+        """Tables and routines by their purposes, with the rights of this login."""
+        values = [(purpose, *self.parameters(*name)) for purpose, name in names.items()]
+        rows = ", ".join(f"({', '.join('?' * len(each))})" for each in values)
+        return Statement(self.objects_sql.format(rows=rows), [value for each in values for value in each])
 
-    def primary_key(self, table: str, /) -> Statement:
-        """The columns of its primary key, in order: name."""
+    def columns(self, table: str) -> Statement:
+        """The columns of a table."""
+        return self._of_table(self.columns_sql, table)
 
-    def maintenance(self, table: str, /) -> Statement | None:
-        """One row: sequence_cache, notifies, undecided, the names of tables without autovacuum joined by ', ',
-        oldest_transaction_s; None where there is nothing to ask."""
+    def primary_key(self, table: str) -> Statement:
+        """Its primary key."""
+        return self._of_table(self.primary_key_sql, table)
+
+    def _of_table(self, sql: str, table: str) -> Statement:
+        schema, _, name = table.partition(".")
+        return Statement(sql, self.parameters(schema, name))
+
+
+# PostgreSQL, whose system catalogs can be read by every role.
+
+_POSTGRESQL_SERVER = """
+select current_setting('transaction_isolation'), null, current_setting('autovacuum') = 'on',
+       (extract(epoch from clock_timestamp()) * 1000)::bigint
+"""
+
+_POSTGRESQL_OBJECTS = """
+select w.purpose, c.oid is not null or p.oid is not null,
+       coalesce(visible and has_table_privilege(c.oid, 'select'), false),
+       coalesce(visible and has_table_privilege(c.oid, 'insert'), false),
+       coalesce(visible and has_table_privilege(c.oid, 'update'), false),
+       coalesce(visible and has_table_privilege(c.oid, 'delete'), false),
+       coalesce(visible and has_function_privilege(p.oid, 'execute'), false)
+from (values {rows}) as w (purpose, schema, name)
+left join lateral (
+    select n.oid, has_schema_privilege(n.oid, 'usage') as visible from pg_namespace n where n.nspname = w.schema
+) as n on true
+left join pg_class c on c.relnamespace = n.oid and c.relname = w.name and c.relkind in ('r', 'p', 'v', 'm', 'f')
+left join pg_proc p on p.pronamespace = n.oid and p.proname = w.name
+"""
+
+# Of a domain, the type below it.
+_POSTGRESQL_COLUMNS = """
+select a.attname, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null)
+from pg_attribute a
+join pg_class c on c.oid = a.attrelid
+join pg_namespace n on n.oid = c.relnamespace
+join pg_type t on t.oid = a.atttypid
+where n.nspname = ? and c.relname = ? and a.attnum > 0 and not a.attisdropped
+order by a.attnum
+"""
+
+_POSTGRESQL_PRIMARY_KEY = """
+select a.attname
+from pg_index i
+join pg_class c on c.oid = i.indrelid
+join pg_namespace n on n.oid = c.relnamespace
+cross join unnest(i.indkey::int2[]) with ordinality as k (attnum, place)
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+where n.nspname = ? and c.relname = ? and i.indisprimary
+order by k.place
+"""
+
+# A transaction that holds back vacuum has a snapshot or a number of its own. Those of other roles are visible with
+# the rights of pg_read_all_stats.
+_POSTGRESQL_MAINTENANCE = """
+select (select s.seqcache from pg_sequence s
+        where s.seqrelid = pg_get_serial_sequence(?, 'order_sequence')::regclass),
+       (select f.channel is not null from changefeed.outbox_feed f where f.table_name = ?),
+       -- As JSON: a schema that has not been upgraded lacks the column.
+       (select to_jsonb(f) ->> 'keep' is null from changefeed.outbox_feed f where f.table_name = ?),
+       (select string_agg(c.relname, ', ' order by c.relname) from pg_class c
+        join pg_namespace n on n.oid = c.relnamespace, unnest(c.reloptions) as o
+        where n.nspname = 'changefeed' and c.relname in (?, ?)
+        and o in ('autovacuum_enabled=false', 'autovacuum_enabled=off', 'autovacuum_enabled=0',
+                  'autovacuum_enabled=no')),
+       (select coalesce(max(extract(epoch from clock_timestamp() - began)), 0)::float from (
+            select xact_start as began from pg_stat_activity
+            where datname = current_database() and pid <> pg_backend_pid()
+            and (backend_xmin is not null or backend_xid is not null)
+            union all select prepared from pg_prepared_xacts where database = current_database()
+        ) as open_transactions)
+"""
+
+
+def _maintenance(table: str) -> Statement:
+    names = names_of(table)
+    outbox = Tables(PostgresDialect(), table).outbox
+    return Statement(_POSTGRESQL_MAINTENANCE, (outbox, table, table, names["outbox"], names["feed"]))
+
+
+POSTGRESQL = Catalog(
+    Engine.POSTGRESQL,
+    _POSTGRESQL_SERVER,
+    _POSTGRESQL_OBJECTS,
+    _POSTGRESQL_COLUMNS,
+    _POSTGRESQL_PRIMARY_KEY,
+    parameters=lambda schema, name: (schema, name),
+    maintenance=_maintenance,
+)
+
+# SQL Server and Azure SQL, where a login sees the objects that it has rights on.
+
+# By name: in an elastic pool, db_id() is not the database_id of this view.
+_SQLSERVER_SERVER = """
+select null, (select cast(is_read_committed_snapshot_on as int) from sys.databases where name = db_name()), null,
+    datediff_big(millisecond, '1970-01-01', sysutcdatetime())
+"""
+
+_SQLSERVER_OBJECTS = """
+select w.purpose, case when object_id(w.name) is null then 0 else 1 end,
+    coalesce(has_perms_by_name(w.name, 'OBJECT', 'SELECT'), 0),
+    coalesce(has_perms_by_name(w.name, 'OBJECT', 'INSERT'), 0),
+    coalesce(has_perms_by_name(w.name, 'OBJECT', 'UPDATE'), 0),
+    coalesce(has_perms_by_name(w.name, 'OBJECT', 'DELETE'), 0),
+    coalesce(has_perms_by_name(w.name, 'OBJECT', 'EXECUTE'), 0)
+from (values {rows}) as w (purpose, name)
+"""
+
+_SQLSERVER_COLUMNS = """
+select c.name, t.name from sys.columns as c
+inner join sys.types as t on t.user_type_id = c.system_type_id
+where c.object_id = object_id(?)
+order by c.column_id
+"""
+
+_SQLSERVER_PRIMARY_KEY = """
+select c.name from sys.indexes as i
+inner join sys.index_columns as k on k.object_id = i.object_id and k.index_id = i.index_id
+inner join sys.columns as c on c.object_id = k.object_id and c.column_id = k.column_id
+where i.object_id = object_id(?) and i.is_primary_key = 1 and k.key_ordinal > 0
+order by k.key_ordinal
+"""
+
+SQLSERVER = Catalog(
+    Engine.SQL_SERVER,
+    _SQLSERVER_SERVER,
+    _SQLSERVER_OBJECTS,
+    _SQLSERVER_COLUMNS,
+    _SQLSERVER_PRIMARY_KEY,
+    parameters=lambda schema, name: (".".join(map(SqlServerDialect().quoted, (schema, name))),),
+    # Identities are cached by the whole server, and nothing is vacuumed.
+    maintenance=lambda table: None,
+)
 
 
 def catalog_of(connection_string: str) -> Catalog:
     """The catalog of the database that the setting SQL names."""
-    return PostgresCatalog() if is_postgresql(connection_string) else SqlServerCatalog()
+    return POSTGRESQL if is_postgresql(connection_string) else SQLSERVER

@@ -87,8 +87,7 @@ _COMMANDS = {
     "cosmos/inspection": ("unit/relay/test_check_command", "contracts/test_inspections"),
     "cosmos/scan": ("unit/relay/test_operations_scan", "unit/relay/test_check_command"),
     "cli/check/servicebus_findings": ("unit/relay/test_check_findings",),
-    "sql/catalog": ("integration/test_sql_check",),
-    "sql/postgresql": ("integration/test_sql_check",),
+    "sql/catalog": ("unit/relay/test_sql_findings", "integration/test_sql_check"),
     "cosmos/feed": ("contracts/test_outboxes",),
     "cosmos/ranges": (
         *("unit/relay/test_replay_order", "contracts/test_outboxes"),
@@ -103,7 +102,6 @@ _COMMANDS = {
     "sql/check": ("unit/relay/test_sql_findings",),
     "sql/inspection": ("integration/test_sql_check",),
     "sql/scan": ("integration/test_sql_check",),
-    "sql/sqlserver": ("unit/relay/test_sql_findings",),
     "cli/terminal": ("unit/relay/test_terminal",),
     "cli/environment": ("unit/relay/test_operations_inputs",),
     "cli/main": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),

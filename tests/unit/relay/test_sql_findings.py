@@ -14,6 +14,7 @@ from changefeed.statements import Statement
 from changefeed.tables import Tables, Waiting
 from relay.findings import Finding, Gap, Level, Why
 from relay.settings import Identity, SqlFeed
+from relay.sql.catalog import SQLSERVER
 from relay.sql.check import check_sql
 from relay.sql.facts import (
     Engine,
@@ -26,7 +27,6 @@ from relay.sql.facts import (
     SqlFacts,
 )
 from relay.sql.inspection import objects_of
-from relay.sql.sqlserver import SqlServerCatalog
 
 TABLE = "outbox.domain_event"
 TABLES = Tables(SqlServerDialect(), TABLE)
@@ -225,11 +225,11 @@ def test_commits_that_notify_nobody_are_mentioned() -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        SqlServerCatalog().server(),
-        SqlServerCatalog().objects({"events": ("outbox", "a]b"), "quarantine": ("relay", "item")}),
-        SqlServerCatalog().version(),
-        SqlServerCatalog().columns(TABLE),
-        SqlServerCatalog().primary_key(TABLE),
+        SQLSERVER.server(),
+        SQLSERVER.objects({"events": ("outbox", "a]b"), "quarantine": ("relay", "item")}),
+        SQLSERVER.version(),
+        SQLSERVER.columns(TABLE),
+        SQLSERVER.primary_key(TABLE),
         next(TABLES.waiting()),
         next(TABLES.last_positions()),
         next(TABLES.first_position(0, START)),
@@ -253,4 +253,4 @@ def test_what_is_asked_of_sql_server_is_t_sql(statement: Statement) -> None:
 
 
 def test_sql_server_has_nothing_to_vacuum() -> None:
-    assert SqlServerCatalog().maintenance(TABLE) is None
+    assert SQLSERVER.maintenance(TABLE) is None
