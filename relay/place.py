@@ -65,6 +65,13 @@ class Place:
         """The `_lsn`, or the position in the SQL feed as a number of 128 bits; None where there is neither."""
         return self.lsn if self.ulid is None else int.from_bytes(_ulid(self.ulid), "big")
 
+    @property
+    def in_feed(self) -> PlaceInFeed | None:
+        """This place as one that compares within its partition; None where the source does not say."""
+        if self.ulid is not None:
+            return self.ulid, 0
+        return None if self.lsn is None else (self.lsn, self.order or 0)
+
     def is_before(self, other: Place) -> bool:
         """Whether this place is certainly before the other one; both are of one partition key."""
         if self.ulid is not None and other.ulid is not None:

@@ -20,7 +20,7 @@ from relay.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.cosmos.ranges import CosmosReading, feed_start
 from relay.events import Document, Event, Rejected
 from relay.outbox import Committed, Found, Position, Range, Reading
-from relay.place import PlaceInFeed
+from relay.place import Place, PlaceInFeed
 from relay.settings import Settings
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class CosmosOutbox:
 
     async def passed_behind(self, event: Event, /) -> Collection[str]:
         """See Outbox. Events of a key are asked for in commit order: one reading of the feed serves them all."""
-        place = _place(event.document)
+        place = Place.of(event.document).in_feed
         if place is None or event.committed_at is None:
             return ()
         key = event.partition_key
@@ -176,7 +176,7 @@ class CosmosOutbox:
         async with aclosing(reading.pages_of(feed_range, 1)) as pages:
             async for page in pages:
                 for document in page:
-                    place = _place(document)
+                    place = Place.of(document).in_feed
                     if place is not None and await self._passed(partition_key, document["_lsn"]) is not False:
                         found.append((place, str(document["id"])))
         return found
@@ -221,10 +221,3 @@ class CosmosOutbox:
 def _position(lease: LeasePosition) -> Position:
     text = None if lease.continuation is None else lease.continuation.strip('"')
     return Position(lease.token, lease.owner, text, None if lease.done < 0 else (lease.done, sys.maxsize))
-
-
-def _place(document: Document) -> PlaceInFeed | None:
-    lsn, order = document.get("_lsn"), document.get("order")
-    if type(lsn) is not int:
-        return None
-    return lsn, order if type(order) is int else 0

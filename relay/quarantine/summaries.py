@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from relay.place import PlaceInFeed
+from relay.place import Place, PlaceInFeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class RecordSummary:
             invocation_id=row["invocationId"],
             document_id=document_id if isinstance(document_id, str) else None,
             parts=row.get("documentParts", 0),
-            committed=_committed(row),
+            committed=Place(lsn=row.get("lsn"), order=row.get("place"), ulid=row.get("ulid")).in_feed,
         )
 
     def data(self) -> dict[str, Any]:
@@ -69,12 +69,6 @@ class RecordSummary:
             "documentId": self.document_id,
             "documentParts": self.parts,
         }
-
-
-def _committed(row: Mapping[str, Any]) -> PlaceInFeed | None:
-    if "ulid" in row:
-        return row["ulid"], 0
-    return (row["lsn"], row.get("place", 0)) if "lsn" in row else None
 
 
 @dataclass(frozen=True, slots=True)

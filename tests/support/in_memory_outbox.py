@@ -12,7 +12,7 @@ from relay.cosmos.documents import event_of, in_commit_order
 from relay.errors import ServiceError
 from relay.events import Document, Event, Rejected
 from relay.outbox import Committed, Found, Gone, Position, Range, Reading
-from relay.place import PlaceInFeed
+from relay.place import Place, PlaceInFeed
 
 
 @dataclass
@@ -148,19 +148,20 @@ class InMemoryOutbox:
 
     async def passed_behind(self, event: Event, /) -> Collection[str]:
         self.answer()
-        place = _place(event.document)
+        place = Place.of(event.document).in_feed
         return [
             document["id"]
             for document in self.documents
             if document["partitionKey"] == event.partition_key and document["type"] == event.type
-            if place is not None and (_place(document) or place) > place and self._passed(document) is not False
+            if place is not None and (Place.of(document).in_feed or place) > place
+            if self._passed(document) is not False
         ]
 
     async def close(self) -> None:
         self.closed = True
 
     def _passed(self, document: Document) -> bool | None:
-        name, place = self.keys.get(document["partitionKey"], "0"), _place(document)
+        name, place = self.keys.get(document["partitionKey"], "0"), Place.of(document).in_feed
         if place is None or name not in self.positions_at:
             return None
         at = self.positions_at[name]
@@ -195,8 +196,3 @@ class _InMemoryReading:
                 and self._range.holds(document)
             ]
         )
-
-
-def _place(document: Document) -> tuple[int, int] | None:
-    lsn, order = document.get("_lsn"), document.get("order")
-    return (lsn, order if type(order) is int else 0) if type(lsn) is int else None
