@@ -135,19 +135,6 @@ def open_canary(settings: Settings) -> AbstractAsyncContextManager[Canary]:
     return open_cosmos_canary(settings)
 
 
-def _feed_of(settings: Settings) -> SqlFeed:
-    if settings.sql is None:
-        raise UsageError("SQL is not set: set it to the connection string of the database that has the outbox")
-    return settings.sql
-
-
-def _only_feed(settings: Settings) -> SqlFeed | None:
-    """The SQL outbox; None where the outbox is in Cosmos DB."""
-    if settings.cosmos is not None and settings.sql is not None:
-        raise UsageError("COSMOS and SQL are both set, and one of them is needed: add --source cosmos or sql")
-    return settings.sql
-
-
 async def install(settings: Settings, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
     """Make in the SQL database what the relay needs there; `relay.sql.install` describes the arguments.
 
@@ -188,3 +175,16 @@ async def scan_outboxes(settings: Settings) -> list[Scan]:
 
         scans.append(await scan_sql(settings.sql, settings.event_type))
     return scans
+
+
+def _feed_of(settings: Settings) -> SqlFeed:
+    if settings.sql is None:
+        raise UsageError("SQL is not set: set it to the connection string of the database that has the outbox")
+    return settings.sql
+
+
+def _only_feed(settings: Settings) -> SqlFeed | None:
+    """The SQL outbox; None where the outbox is in Cosmos DB."""
+    if settings.cosmos is not None and settings.sql is not None:
+        raise UsageError("COSMOS and SQL are both set, and one of them is needed: add --source cosmos or sql")
+    return settings.sql

@@ -49,8 +49,13 @@ class CosmosReading:
         self._counts: list[tuple[dict[str, Any], int]] = []
 
     async def count(self) -> int | None:
-        """By a query for each physical partition."""
-        self._counts = [(each, await self._count(each)) for each in await self.feed_ranges()]
+        """By a query for each physical partition, or for that of the partition key."""
+        with explaining(self._container.id):
+            if self._range.partition_key is not None:
+                feed_ranges = [await self._container.feed_range_from_partition_key(self._range.partition_key)]
+            else:
+                feed_ranges = [feed_range async for feed_range in self._container.read_feed_ranges()]
+            self._counts = [(each, await self._count(each)) for each in feed_ranges]
         return sum(count for _, count in self._counts)
 
     async def pages(self) -> AsyncGenerator[list[Document], None]:
@@ -64,13 +69,6 @@ class CosmosReading:
             # Documents may expire after they were counted; those that still exist should have been read.
             if found < count:
                 self.unread += max(0, min(count, await self._count(feed_range)) - found)
-
-    async def feed_ranges(self) -> list[dict[str, Any]]:
-        """The feed ranges to read one after another; only one if the range has a partition key."""
-        with explaining(self._container.id):
-            if self._range.partition_key is not None:
-                return [await self._container.feed_range_from_partition_key(self._range.partition_key)]
-            return [feed_range async for feed_range in self._container.read_feed_ranges()]
 
     async def pages_of(self, feed_range: dict[str, Any], count: int) -> AsyncGenerator[list[Document], None]:
         """The documents of one feed range in commit order, page by page.

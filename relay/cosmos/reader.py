@@ -7,8 +7,7 @@ Reader. It never writes.
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -93,8 +92,8 @@ class CosmosOutbox:
             ]
             if not times:
                 return [], False
-            found = await self._feed_of_key(container, partition_key, times[:limit][-1])
-        documents = [document for document in found if document.get("type") == self._settings.event_type]
+            feed = self._feed_of_key(container, partition_key, times[:limit][-1])
+            documents = [document async for document in feed if document.get("type") == self._settings.event_type]
         events = [committed_of(each, partition, (lsn, place)) for each, lsn, place in numbered(documents)]
         return events[-limit:], len(times) > limit or len(events) > limit
 
@@ -124,7 +123,7 @@ class CosmosOutbox:
 
     async def in_range(self, chosen: Range, /) -> Reading:
         """From the change feed, which has the order of commits."""
-        return self._reading(await self._container(), chosen)
+        return CosmosReading(await self._container(), self._settings.event_type, chosen)
 
     def event_of(self, document: Document, /) -> Event | Rejected:
         """As the function app reads it."""
@@ -143,9 +142,10 @@ class CosmosOutbox:
             if not stored:
                 return None
             # Only the change feed has the _lsn.
-            for document in await self._feed_of_key(container, partition_key, stored[0]["_ts"]):
-                if document["id"] == identifier:
-                    return Found(document.get("type"), await self._passed(partition_key, document.get("_lsn")))
+            async with aclosing(self._feed_of_key(container, partition_key, stored[0]["_ts"])) as feed:
+                async for document in feed:
+                    if document["id"] == identifier:
+                        return Found(document.get("type"), await self._passed(partition_key, document.get("_lsn")))
         return Found(stored[0].get("type"), None)
 
     async def passed(self, document: Document, /) -> bool:
@@ -169,16 +169,15 @@ class CosmosOutbox:
 
     async def _read_passed(self, partition_key: str, since: int) -> list[tuple[PlaceInFeed, str]]:
         """The events of a key that the relay has passed, or may have passed where no lease says."""
-        chosen = Range(since, int(time.time()) + 1, partition_key)
-        reading = self._reading(await self._container(), chosen)
-        (feed_range,) = await reading.feed_ranges()
+        container = await self._container()
         found = []
-        async with aclosing(reading.pages_of(feed_range, 1)) as pages:
-            async for page in pages:
-                for document in page:
-                    place = Place.of(document).in_feed
-                    if place is not None and await self._passed(partition_key, document["_lsn"]) is not False:
-                        found.append((place, str(document["id"])))
+        with explaining(container.id):
+            async for document in self._feed_of_key(container, partition_key, since):
+                place = Place.of(document).in_feed
+                if document.get("type") != self._settings.event_type or document["_ts"] < since or place is None:
+                    continue
+                if await self._passed(partition_key, document["_lsn"]) is not False:
+                    found.append((place, str(document["id"])))
         return found
 
     async def _passed(self, partition_key: object, lsn: object) -> bool | None:
@@ -189,15 +188,15 @@ class CosmosOutbox:
             self._checkpoints = await self._read_positions(own_only=False)
         return await self._checkpoints.passed(partition_key, lsn)
 
-    def _reading(self, container: ContainerProxy, chosen: Range) -> CosmosReading:
-        return CosmosReading(container, self._settings.event_type, chosen)
-
     @staticmethod
-    async def _feed_of_key(container: ContainerProxy, partition_key: str, since: int) -> list[Document]:
-        """The change feed of a key from a time on, in seconds since 1970."""
+    async def _feed_of_key(
+        container: ContainerProxy, partition_key: str, since: int
+    ) -> AsyncGenerator[Document, None]:
+        """The documents of a key that were changed since a time, in seconds since 1970."""
         feed_range = await container.feed_range_from_partition_key(partition_key)
-        feed = container.query_items_change_feed(feed_range=feed_range, start_time=feed_start(since))
-        return [document async for document in feed]
+        start = feed_start(since)
+        async for document in container.query_items_change_feed(feed_range=feed_range, start_time=start):
+            yield document
 
     async def _read_own(self) -> Positions:
         self._own = await self._read_positions(own_only=True)

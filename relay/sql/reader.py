@@ -25,7 +25,7 @@ from relay.outbox import Committed, Found, Position, Range, Reading
 from relay.settings import SqlFeed
 from relay.sql.database import CONSUMER, Database, explaining
 from relay.sql.ranges import SqlReading
-from relay.sql.rows import committed_at, document_of, is_of_type
+from relay.sql.rows import committed_at, document_of, identifier_of, is_of_type
 
 # Numbers are drawn before a transaction commits, so a lower one may become visible after a higher one: so many of
 # those read before are looked at again. What comes even later is seen when it gets its position.
@@ -164,9 +164,10 @@ class SqlOutbox:
         claim = (await self._claims()).get(shard_id)
         if claim is None:
             return ()
-        return await self._ask(
+        found = await self._ask(
             lambda tables: tables.ids_between(shard_id, from_text(ulid), claim.cursor, event.partition_key)
         )
+        return [str(identifier_of(identifier)) for identifier in found]
 
     async def close(self) -> None:
         """Close the session, if there is one."""

@@ -90,13 +90,13 @@ def document_of(entry: Entry, shard_id: int, event_type: str) -> dict[str, Any]:
     """The document of one entry. Of a row that does not exist, it has the primary key and no more."""
     place = {"_shard": shard_id, "_ulid": to_text(entry.ulid)}
     if entry.row is None:
-        key = {name: _identifier(value) for name, value in entry.key.items()}
+        key = {name: identifier_of(value) for name, value in entry.key.items()}
         return {**key, "type": event_type, **place}
     row = entry.row
     data, text = _data(row)
     document: dict[str, Any] = {
-        "id": _identifier(row.get("id")),
-        "partitionKey": _identifier(row.get("partition_key")),
+        "id": identifier_of(row.get("id")),
+        "partitionKey": identifier_of(row.get("partition_key")),
         "type": event_type,
         "data": data,
         **place,
@@ -206,7 +206,7 @@ def _integer(value: Any) -> Any:
     return _plain(value)
 
 
-def _identifier(value: Any) -> str | None:
+def identifier_of(value: Any) -> str | None:
     """An id or key as text: numbers and UUIDs as they are written, other bytes as hexadecimal digits."""
     if value is None or isinstance(value, str):
         return value

@@ -1,19 +1,25 @@
-"""What of an SQL outbox the console reads, and with which rights."""
+"""What is read of an SQL outbox without giving positions, and with which rights."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
-from changefeed import AsyncFeed
-from changefeed.statements import AsyncSession, Statement
+from changefeed import AsyncConsumer, AsyncFeed, setup_feed_async
+from changefeed.statements import AsyncSession, Statement, run_async
+from changefeed.tables import Tables
 from relay.console.model import Stage
 from relay.console.observer import Observer
 from relay.errors import ServiceError
-from relay.sql.database import Database
+from relay.events import Event
+from relay.outbox import Found
+from relay.sql.database import CONSUMER, Database
 from relay.sql.items import SqlItems
 from relay.sql.reader import SqlOutbox
+from relay.sql.rows import event_of
 from tests.support import sql_outbox
 from tests.support.outbox import event
 from tests.support.postgresql import PostgresServer
@@ -86,6 +92,30 @@ async def test_an_event_whose_transaction_ends_late_is_seen_all_the_same(
 
     assert [each.id for each in await outbox.news(10)] == ["late"]
     assert await outbox.news(10) == []
+    await outbox.close()
+
+
+async def test_events_with_uuids_for_ids_and_keys_are_found(session: AsyncSession, postgres_database: str) -> None:
+    typed = "create table outbox.typed (id uuid primary key, partition_key uuid not null, data json not null)"
+    await session.execute(Statement(typed))
+    await setup_feed_async(session, "outbox.typed", roles=False)
+    key, *ids = (str(UUID(int=number)) for number in (1, 2, 3))
+    for identifier in ids:
+        insert = """insert into outbox.typed values (?, ?, '{"action": "Named"}')"""
+        await session.execute(Statement(insert, (identifier, key)))
+        await run_async(session, Tables(session.dialect, "outbox.typed").append(0, identifier))
+    outbox = SqlOutbox(replace(sql_settings(postgres_database), feed="outbox.typed"), "domainEvent")
+    (claim,) = await (consumer := AsyncConsumer(session, "outbox.typed", CONSUMER)).claims([0])
+    entries = (await AsyncFeed(session, "outbox.typed").read(0)).entries
+    await consumer.store(claim, entries[-1].ulid)
+    first = event_of(entries[0], 0, "domainEvent")
+
+    assert await outbox.find(key, ids[0]) == Found("domainEvent", passed=True)
+    assert await outbox.find(ids[0], ids[0]) is None
+    assert [each.id for each in (await outbox.of_key(key, 9))[0]] == ids
+    assert (await outbox.data(key, ids)).keys() == set(ids)
+    assert isinstance(first, Event)
+    assert await outbox.passed_behind(first) == [ids[1]]
     await outbox.close()
 
 

@@ -31,7 +31,7 @@ def document(identifier: str, lsn: object = None, order: object = None, **change
 
 
 class Container:
-    """The outbox: a change feed of one page."""
+    """The outbox: a change feed."""
 
     id = "data"
 
@@ -42,14 +42,8 @@ class Container:
     async def feed_range_from_partition_key(self, key: str) -> dict[str, Any]:
         return {"Range": {"min": key, "max": key}}
 
-    def query_items_change_feed(self, **_: Any) -> Container:
+    async def query_items_change_feed(self, **_: Any) -> AsyncIterator[dict[str, Any]]:
         self.readings += 1
-        return self
-
-    async def by_page(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        yield self._items()
-
-    async def _items(self) -> AsyncIterator[dict[str, Any]]:
         for item in self._feed:
             yield item
 
