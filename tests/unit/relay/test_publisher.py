@@ -161,6 +161,24 @@ async def test_an_unforeseen_exception_stops_its_key_and_no_other(
     assert (outcomes[1].unsent, outcomes[1].blocked_by) == (1, "e1")
 
 
+def test_what_a_pooled_sender_has_given_up_before_it_left_never_leaves_behind_its_successor() -> None:
+    async def attempts() -> None:
+        topic = FakeTopic()
+        topic.answers_after_s = 5
+        publisher = topic.publisher(send_timeout_s=1)
+        (failed,) = await publisher.publish(events("a"))
+        assert "RELAY_SEND_TIMEOUT_S" in str(failed.error)
+        topic.answers_after_s = 0
+
+        (outcome,) = await publisher.publish(events("a", "b"))
+        await asyncio.sleep(60)
+
+        assert outcome.error is None
+        assert topic.transfers == [["a", "b"]]
+
+    virtual_time.run(attempts())
+
+
 def test_an_attempt_ends_in_time_though_another_invocation_has_every_sender() -> None:
     async def attempts() -> None:
         topic = FakeTopic()
