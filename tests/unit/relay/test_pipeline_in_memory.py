@@ -23,7 +23,8 @@ from relay.errors import (
 from relay.events import Document, Event
 from relay.pipeline import Relay
 from relay.results import KeyOutcome
-from relay.settings import OnPoison
+from relay.settings import ATTEMPT_MARGIN_S, OnPoison
+from tests.support import virtual_time
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine, InMemorySource
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -389,6 +390,24 @@ async def test_with_park_nothing_is_published_while_the_quarantine_cannot_be_rea
     with pytest.raises(QuarantineError):
         await running.relay.handle([document("e2")], "i2")
     assert running.publisher.accepted == {"k": ["e1"]}
+
+
+@pytest.mark.parametrize("silent", ["holds", "store", "settled"])
+def test_an_attempt_fails_within_its_margin_where_a_store_never_answers(silent: str) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.sleep(1_000_000)
+
+    running = Running(OnPoison.PARK)
+    setattr(running.source if silent == "settled" else running.quarantine, silent, never)
+    running.restart()
+
+    async def seconds() -> float:
+        began = time.monotonic()
+        with pytest.raises((QuarantineError, SourceError)):
+            await running.relay.handle([document("e1"), document("bad", "other", data=7)], "i1")
+        return time.monotonic() - began
+
+    assert virtual_time.run(seconds()) <= ATTEMPT_MARGIN_S
 
 
 async def test_with_block_the_quarantine_has_to_be_read_once() -> None:

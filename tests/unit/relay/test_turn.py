@@ -21,6 +21,7 @@ from relay.servicebus.turn import PAUSES_S
 from relay.settings import OnPoison
 from relay.verdict import Judge
 from tests.fuzz.service import refusal
+from tests.support import virtual_time
 from tests.support.outcomes import accounted_for
 from tests.support.telemetry import installed
 from tests.unit.relay.topics import LIMIT, FakeTopic, event, events
@@ -461,3 +462,23 @@ async def test_keys_in_doubt_share_a_repeat() -> None:
 
     repeats = [ids for ids in topic.transfers[before:] if ids[0] not in doubted]
     assert len(repeats) <= 1
+
+
+def test_keys_in_doubt_do_not_wait_for_one_unanswered_repeat_each() -> None:
+    async def attempts() -> None:
+        names = [f"d{number}" for number in range(20)]
+        topic = FakeTopic(by_id=dict.fromkeys(names, "amqp:not-allowed"))
+        publisher = topic.publisher(duplicate_window_s=6_000, senders=40, attempt_timeout_s=480)
+        doubted = {name: [event(name, name)] for name in names}
+        await publisher.publish({"first": [event("s", "first")]})
+        await publisher.publish(doubted)
+        topic.answers_after_s = 10_000
+        began = time.monotonic()
+
+        outcomes = await publisher.publish(doubted)
+
+        # One repeat that is not answered, and then the events.
+        assert time.monotonic() - began < 65
+        assert {type(outcome.error) for outcome in outcomes} == {RetryableError}
+
+    virtual_time.run(attempts())
