@@ -25,7 +25,6 @@ from relay.errors import QuarantineError, SourceError, first_line
 from relay.events import EventName, Reason, Received, Rejected
 from relay.fence import Settled
 from relay.holds import Holds, Order
-from relay.place import Place
 from relay.settings import OnPoison
 
 if TYPE_CHECKING:
@@ -91,13 +90,18 @@ class Orders:
         """Quarantine what is set aside, and remember it. Raises QuarantineError."""
         if not rejected:
             return
+        # The answer may be lost: what may be stored must not be published by the next attempt.
+        self._note(rejected, carried_out=False)
         await self._quarantine.store(rejected, invocation_id, park=self._policy is OnPoison.PARK)
+        self._note(rejected, carried_out=True)
+
+    def _note(self, rejected: Sequence[Rejected], *, carried_out: bool) -> None:
         for item in rejected:
             if item.name is not None and item.reason is not Reason.KEY_PARKED:
-                order = Order(True, Place.of(item.document))
+                order = Order.to_store(item, carried_out=carried_out)
                 # A page may have several versions of an event.
-                versions = dict.fromkeys((order, *self._set_aside.get(item.name, ())))
-                _remember(self._set_aside, item.name, tuple(versions)[:_VERSIONS])
+                others = (each for each in self._set_aside.get(item.name, ()) if each.place != order.place)
+                _remember(self._set_aside, item.name, (order, *others)[:_VERSIONS])
 
     def _known(self) -> Holds:
         read = self._read or Holds()

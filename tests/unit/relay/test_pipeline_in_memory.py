@@ -20,7 +20,7 @@ from relay.errors import (
     QuarantineError,
     SourceError,
 )
-from relay.events import Document, Event
+from relay.events import Document, Event, Rejected
 from relay.pipeline import Relay
 from relay.results import KeyOutcome
 from relay.settings import OnPoison
@@ -185,6 +185,54 @@ async def test_what_is_quarantined_is_not_delivered_too_while_another_key_fails(
 
     assert running.publisher.accepted == {"k": ["x2"], "sound": ["s"], "other": ["o"]}
     assert outcome.superseded == 1
+
+
+class Unanswered(InMemoryQuarantine):
+    """Cannot be reached from its first write on, until it is mended.
+
+    Attributes:
+        writes: Whether that write was carried out all the same.
+    """
+
+    def __init__(self, *, writes: bool) -> None:
+        super().__init__()
+        self.writes = writes
+        self._mended = False
+
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+        if self.writes or self._mended:
+            await super().store(rejected, invocation_id, park=park)
+        if not self._mended:
+            self.broken = True
+            raise QuarantineError("no answer")
+
+    def mend(self) -> None:
+        self.broken, self._mended = False, True
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_what_may_be_quarantined_is_not_delivered_whatever_the_quarantine_answers(written: bool) -> None:
+    running = Running()
+    running.quarantine = quarantine = Unanswered(writes=written)
+    running.restart()
+    running.publisher.refused = {"x": "amqp:not-allowed"}
+    quarantine.ordered = {("k", "o")}
+    batch = [document("x"), document("x2"), document("s", "sound")]
+    for retry_count in range(2):
+        with pytest.raises(PublishError):
+            await running.relay.handle(batch, "i1", retry_count)
+    with pytest.raises(QuarantineError):
+        await running.relay.handle([*batch, document("o")], "i1", 2)
+    running.publisher.refused = {}
+
+    # The sound events go on while the quarantine cannot be reached.
+    with pytest.raises(QuarantineError):
+        await running.relay.handle([*batch, document("o"), document("later")], "i1", 3)
+    quarantine.mend()
+    await running.relay.handle([*batch, document("o"), document("later")], "i1", 4)
+
+    assert running.publisher.accepted == {"sound": ["s"], "k": ["x2", "later"]}
+    assert running.stored() == [("x", "message-refused"), ("o", "set-aside")]
 
 
 async def test_each_version_of_an_event_that_is_refused_is_set_aside_once() -> None:
