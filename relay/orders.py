@@ -1,9 +1,9 @@
 """What this process knows of parked keys and orders, and what it stores of them.
 
-The quarantine is read when a process starts, whenever an attempt is repeated, and where an event is old enough for
-another process to have set it aside before this one got the lease. So pages of a sound feed cost no query, unless
-they are a backlog. With `park` it is read at each attempt, as any event may belong to a key that another process
-has parked.
+The quarantine is read when a process starts, whenever an attempt is repeated, where a document is invalid, and
+where an event is old enough for another process to have set it aside before this one got the lease. So pages of a
+sound feed cost no query, unless they are a backlog. With `park` it is read at each attempt, as any event may
+belong to a key that another process has parked.
 
 A quarantine that cannot be read delays no more than it has to. With `skip`, the latest reading counts: an order of
 an operator that is not known yet is about an event that waits, and what this process has set aside it remembers.
@@ -80,8 +80,11 @@ class Orders:
         Raises:
             QuarantineError: The quarantine could not be read, and has to be.
         """
-        tried_elsewhere = invocation_id not in self._begun and _may_have_been_tried(received)
-        if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere:
+        is_first = invocation_id not in self._begun
+        tried_elsewhere = is_first and _may_have_been_tried(received)
+        # What is invalid may have been set aside elsewhere at once, and been discarded since.
+        invalid = is_first and bool(received.rejected)
+        if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere or invalid:
             await self._refresh(_PATIENCE_S if tried_elsewhere else 0)
         _remember(self._begun, invocation_id, None)
         return self._known().about((*received.events, *received.rejected))

@@ -359,6 +359,26 @@ async def test_what_another_process_has_set_aside_is_not_delivered_by_one_that_t
     assert outcome.superseded == 1
 
 
+@pytest.mark.parametrize("policy", list(OnPoison))
+async def test_what_was_invalid_and_has_been_discarded_is_not_quarantined_again_by_the_next_owner_of_its_lease(
+    policy: OnPoison,
+) -> None:
+    first, second = Running(policy), Running(policy)
+    second.quarantine = first.quarantine
+    second.restart()
+    await second.relay.handle([document("y", "elsewhere")], "i1")
+    batch = [document("x", data=7)]
+    first.quarantine.ordered = {("k", "x")}
+    await first.relay.handle(batch, "i2", 1)
+    assert first.stored() == [("x", "data-not-object")]
+    first.quarantine.records.clear()
+    first.quarantine.parked.clear()
+
+    outcome = await second.relay.handle(batch, "i3")
+
+    assert (outcome.superseded, first.stored(), first.quarantine.parked) == (1, [], {})
+
+
 async def test_the_order_of_an_event_that_the_checkpoint_has_passed_is_removed_by_whoever_reads_it() -> None:
     running = Running()
     running.quarantine.ordered = {("k", "x"), ("k", "never")}
