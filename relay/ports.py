@@ -5,7 +5,7 @@ Each has an adapter for Azure and one in memory for tests; `tests/contracts` hol
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from relay.deadline import Deadline
@@ -73,6 +73,9 @@ class Publisher(Protocol):
 
     def has_accepted(self, event: Event, /) -> bool:
         """Whether this publisher knows that the event was accepted before."""
+
+    def settled(self, items: Iterable[Rejected], /) -> None:
+        """Note what is set aside without being sent: that it was refused says nothing of other events any more."""
 
     async def close(self) -> None:
         """Close every connection."""

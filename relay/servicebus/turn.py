@@ -146,7 +146,7 @@ class Turn:
         history = self._evidence.refused(event, refusal, self._rules.fresh_before)
         verdict = self._rules.judge.refused(refusal, history)
         if verdict.ruling is Ruling.SET_ASIDE:
-            self._evidence.settled(event)
+            self._evidence.settled(event.name)
             self._outcome.rejected.append(
                 Rejected.of(event, refusal.reason, refusal.said, refusal.condition or None)
             )

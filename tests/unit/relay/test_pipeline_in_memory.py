@@ -139,6 +139,26 @@ async def test_what_is_refused_for_its_own_content_among_sound_events_is_set_asi
     assert (outcome.already_published, outcome.quarantined.total()) == (100, bad)
 
 
+async def test_what_an_operator_has_set_aside_is_not_counted_among_the_keys_refused_alike() -> None:
+    running = Running()
+    running.publisher.refused = {f"bad{number}": "amqp:not-allowed" for number in range(3)}
+    batch = [document(name, name) for name in ("bad0", "bad1", "bad2", "sound1", "sound2")]
+    for retry_count in range(5):
+        with pytest.raises(PublishError, match="python -m relay quarantine add bad0 bad0"):
+            await running.relay.handle(batch, "i1", retry_count)
+    running.quarantine.ordered = {("bad0", "bad0")}
+
+    with suppress(PublishError):
+        await running.relay.handle(batch, "i1", 5)
+    await running.relay.handle(batch, "i1", 6)
+
+    assert sorted(running.stored()) == [
+        ("bad0", "set-aside"),
+        ("bad1", "message-refused"),
+        ("bad2", "message-refused"),
+    ]
+
+
 @pytest.mark.parametrize("keys", [1, 2, 3, 100])
 @pytest.mark.parametrize("sound_before", [0, 1, 100])
 async def test_a_topic_that_refuses_everything_makes_nothing_poison(keys: int, sound_before: int) -> None:
