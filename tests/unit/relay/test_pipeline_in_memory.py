@@ -211,16 +211,16 @@ class Unanswered(InMemoryQuarantine):
     """Cannot be reached from its first write on, until it is mended.
 
     Attributes:
-        writes: Whether that write was carried out all the same.
+        written: Whether that write was carried out all the same.
     """
 
-    def __init__(self, *, writes: bool) -> None:
+    def __init__(self, *, written: bool) -> None:
         super().__init__()
-        self.writes = writes
+        self.written = written
         self._mended = False
 
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
-        if self.writes or self._mended:
+        if self.written or self._mended:
             await super().store(rejected, invocation_id, park=park)
         if not self._mended:
             self.broken = True
@@ -233,7 +233,7 @@ class Unanswered(InMemoryQuarantine):
 @pytest.mark.parametrize("written", [True, False])
 async def test_what_may_be_quarantined_is_not_delivered_whatever_the_quarantine_answers(written: bool) -> None:
     running = Running()
-    running.quarantine = quarantine = Unanswered(writes=written)
+    running.quarantine = quarantine = Unanswered(written=written)
     running.restart()
     running.publisher.refused = {"x": "amqp:not-allowed"}
     quarantine.ordered = {("k", "o")}
@@ -253,6 +253,21 @@ async def test_what_may_be_quarantined_is_not_delivered_whatever_the_quarantine_
 
     assert running.publisher.accepted == {"sound": ["s"], "k": ["x2", "later"]}
     assert running.stored() == [("x", "message-refused"), ("o", "set-aside")]
+
+
+async def test_a_record_of_which_no_answer_came_is_not_stored_again_once_it_is_discarded() -> None:
+    running = Running()
+    running.quarantine = quarantine = Unanswered(written=True)
+    running.restart()
+    quarantine.ordered = {("k", "x")}
+    with pytest.raises(QuarantineError):
+        await running.relay.handle([document("x")], "i1")
+    quarantine.mend()
+    quarantine.records.clear()
+
+    outcome = await running.relay.handle([document("x")], "i1", 1)
+
+    assert (outcome.superseded, running.stored()) == (1, [])
 
 
 async def test_each_version_of_an_event_that_is_refused_is_set_aside_once() -> None:
