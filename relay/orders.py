@@ -145,29 +145,34 @@ class Orders:
 
     async def _without_passed(self, found: Holds) -> Holds:
         """Remove the orders whose events the checkpoint has passed."""
-        names: list[EventName] = []
-        items: list[Rejected] = []
-        for name, orders in found.orders.items():
-            for order in orders:
-                if order.carried_out and order.place is not None:
-                    document = {"partitionKey": name[0], **order.place.document()}
-                    items.append(Rejected(document, Reason.SET_ASIDE, "", len(names), name[0]))
-                    names.append(name)
-        if not names:
+        places = {
+            name: order.place
+            for name, orders in found.orders.items()
+            for order in orders
+            if order.carried_out and order.place is not None
+        }
+        if not places:
             return found
+        items = [
+            Rejected({"partitionKey": key, **place.document()}, Reason.SET_ASIDE, "", position, key)
+            for position, ((key, _), place) in enumerate(places.items())
+        ]
         try:
             async with within(_REMOVING_S, QuarantineError, "removing orders that the checkpoint has passed"):
                 passed = await self._settled(items)
-                names = [names[position] for position in sorted(passed)]
-                if names:
-                    await self._quarantine.forget(names)
+                done = {name: place for number, (name, place) in enumerate(places.items()) if number in passed}
+                if done:
+                    await self._quarantine.forget(done)
         except (SourceError, QuarantineError) as error:
             # They go on holding; somebody removes them later.
             logger.debug("orders that are carried out stay: %s", first_line(error))
             return found
-        for name in names:
-            self._set_aside.pop(name, None)
-        return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in names})
+        for name, place in done.items():
+            # Of a later version the replica that answered may not know yet.
+            later = tuple(each for each in self._set_aside.pop(name, ()) if each.place != place)
+            if later:
+                _remember(self._set_aside, name, later)
+        return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in done})
 
 
 def _may_have_been_tried(received: Received) -> bool:

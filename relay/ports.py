@@ -12,6 +12,7 @@ from relay.deadline import Deadline
 from relay.events import Event, EventName, Received, Rejected
 from relay.fence import Clearance
 from relay.holds import Holds
+from relay.place import Place
 from relay.results import KeyOutcome
 from relay.verdict import Judge
 
@@ -107,8 +108,12 @@ class Quarantine(Protocol):
                 fails, and its next attempt stores or publishes the rest.
         """
 
-    async def forget(self, orders: Sequence[EventName], /) -> None:
+    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
         """Remove orders whose events the checkpoint has passed.
+
+        Args:
+            orders: By event, the place at which its order was carried out. An order that has been replaced
+                meanwhile, by an operator or for a later version of the event, stays.
 
         Raises:
             QuarantineError: They could not be removed. Nothing is lost: somebody removes them later.

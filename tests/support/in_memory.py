@@ -194,10 +194,11 @@ class InMemoryQuarantine:
                 self.ordered.discard(item.name)
                 self.held[item.name] = Order(True, Place.of(item.document))
 
-    async def forget(self, orders: Sequence[EventName], /) -> None:
+    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
         self._check()
-        for name in orders:
-            self.held.pop(name, None)
+        for name, place in orders.items():
+            if name in self.held and self.held[name].place == place:
+                del self.held[name]
 
     async def close(self) -> None:
         self.closed = True
