@@ -22,6 +22,7 @@ from relay.errors import (
 )
 from relay.events import Document, Event, Rejected
 from relay.pipeline import Relay
+from relay.ports import Quarantine
 from relay.results import KeyOutcome
 from relay.settings import OnPoison
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine, InMemorySource
@@ -62,9 +63,10 @@ class Running:
         refused = self.publisher.refused
         self.publisher = InMemoryPublisher(self.publisher.accepted)
         self.publisher.refused = refused
-        self.relay: Relay[Sequence[Document]] = Relay(
-            self.source, self.publisher, self.quarantine, duplicate_window_s=600, on_poison=self._on_poison
-        )
+        self.relay = self.relay_with(self.quarantine)
+
+    def relay_with(self, quarantine: Quarantine) -> Relay[Sequence[Document]]:
+        return Relay(self.source, self.publisher, quarantine, duplicate_window_s=600, on_poison=self._on_poison)
 
     def stored(self) -> list[tuple[str, str]]:
         return [(item.id, str(item.reason)) for item in self.quarantine.records]
