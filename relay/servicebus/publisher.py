@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from relay.deadline import Deadline
 from relay.errors import DefectError, NotTriedError, SendError, first_line
-from relay.events import Event
+from relay.events import Event, Rejected
 from relay.evidence import Evidence
 from relay.fence import ALWAYS, Clearance
 from relay.ledger import AcceptedLedger
@@ -123,6 +123,12 @@ class ServiceBusPublisher:
     def has_accepted(self, event: Event) -> bool:
         """Whether the ledger has this event as accepted."""
         return self._ledger.holds(event.partition_key, event.id)
+
+    def settled(self, items: Iterable[Rejected], /) -> None:
+        """Forget the refusals of what is set aside."""
+        for item in items:
+            if item.name is not None:
+                self._evidence.settled(item.name)
 
     async def close(self) -> None:
         """Close the senders."""

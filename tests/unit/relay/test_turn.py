@@ -412,10 +412,11 @@ async def test_a_message_larger_than_the_link_takes_needs_no_further_evidence() 
     assert [each.reason for each in outcome.rejected] == [Reason.MESSAGE_TOO_LARGE]
 
 
-async def test_where_nothing_else_is_left_to_send_a_repeat_shows_that_the_service_accepts() -> None:
+@pytest.mark.parametrize("size", [0, LIMIT - 1_000])
+async def test_where_nothing_else_is_left_to_send_a_repeat_shows_that_the_service_accepts(size: int) -> None:
     topic = FakeTopic(by_id={"b": "amqp:not-allowed"})
     publisher = topic.publisher(duplicate_window_s=600)
-    await publisher.publish(events("x", key="other"))
+    await publisher.publish(events("x", key="other", size=size))
 
     outcomes = [(await publisher.publish(events("b", "c")))[0] for _ in range(3)]
 
@@ -443,6 +444,17 @@ async def test_what_the_topic_may_have_forgotten_is_not_repeated() -> None:
     publisher = topic.publisher(duplicate_window_s=0.0)
     await publisher.publish(events("x", key="other"))
     topic.by_id = {"b": "amqp:not-allowed"}
+
+    outcomes = [(await publisher.publish(events("b", "c")))[0] for _ in range(5)]
+
+    assert {type(outcome.error) for outcome in outcomes} == {DoubtfulRefusalError}
+    assert topic.transfers.count(["x"]) == 1
+
+
+async def test_a_message_beyond_the_standard_tier_is_not_kept_to_be_repeated() -> None:
+    topic = FakeTopic(limit=4 * LIMIT, by_id={"b": "amqp:not-allowed"})
+    publisher = topic.publisher(duplicate_window_s=600)
+    await publisher.publish(events("x", key="other", size=LIMIT))
 
     outcomes = [(await publisher.publish(events("b", "c")))[0] for _ in range(5)]
 
