@@ -98,6 +98,21 @@ def test_a_feed_that_was_filled_by_hand_is_read_to_its_end_and_goes_on(shop: Sho
     assert changefeed.prune(shop.session, TABLE, _BETWEEN) == [Pruned(0, 2, None)]
 
 
+def test_a_feed_that_was_filled_by_hand_goes_on_after_everything_was_deleted(shop: Shop) -> None:
+    shop.owner.execute(
+        f"insert into app.item (id) values ('a'); insert into changefeed.\"feed:{TABLE}\" (shard_id, ulid, id) "
+        f"values (0, changefeed.ulid({int(_OLD.timestamp() * 1000)}, 1, 1), 'a')"
+    )
+    feed = Feed(shop.session, TABLE)
+    cursor = feed.read(0).cursor
+    assert changefeed.prune(shop.session, TABLE, _BETWEEN) == [Pruned(0, 1, None)]
+
+    assert feed.read(0, cursor).entries == []
+    shop.put(["b"], time_hint=datetime(2019, 1, 1, tzinfo=UTC))
+
+    assert names(feed.read(0, cursor)) == ["b"]
+
+
 def test_a_position_put_there_by_hand_later_is_not_overtaken(shop: Shop) -> None:
     shop.put(["a"])
     feed = Feed(shop.session, TABLE)

@@ -297,6 +297,7 @@ language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off 
     set enable_hashjoin = off set enable_mergejoin = off set jit = off as $body$
 declare
     feed_table text := format('changefeed.%I', 'feed:' || table_name);
+    state_table text := format('changefeed.%I', 'state:' || table_name);
     claim_table text := format('changefeed.%I', 'claim:' || table_name);
     start constant uuid := '00000000-0000-0000-0000-000000000000';
     low_water uuid;
@@ -325,6 +326,12 @@ begin
         insert into changefeed.low_water as l (table_name, shard_id, ulid)
         values (prune_shard.table_name, prune_shard.shard_id, last_deleted)
         on conflict on constraint low_water_pkey do update set ulid = excluded.ulid;
+        -- A feed may have been filled by hand, without a last position given: with its rows gone, cursors behind them
+        -- would be refused, and later events get positions before them.
+        execute format('insert into %1$s as s (shard_id, ulid) select $1, $2 '
+                       'where not exists (select from %1$s g where g.shard_id = $1 and g.ulid >= $2) '
+                       'on conflict (shard_id) do update set ulid = greatest(s.ulid, excluded.ulid)', state_table)
+        using shard_id, last_deleted;
     end if;
     execute format('select exists (select from %s f where f.shard_id = $1 and f.ulid > $2 and f.ulid < $3)', feed_table)
     into more using shard_id, coalesce(last_deleted, low_water), before;

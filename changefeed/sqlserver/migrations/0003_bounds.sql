@@ -107,6 +107,15 @@ begin
         update changefeed.low_water set ulid = @last where table_name = @table and shard_id = @shard_id;
         if @@rowcount = 0
             insert into changefeed.low_water (table_name, shard_id, ulid) values (@table, @shard_id, @last);
+        -- A feed may have been filled by hand, without a last position given: with its rows gone, cursors behind them
+        -- would be refused, and later events get positions before them.
+        set @text = concat(N'
+            update ', changefeed.object_name(N'state:', @table), N' set ulid = @last
+            where shard_id = @shard_id and ulid < @last;
+            insert into ', changefeed.object_name(N'state:', @table), N' (shard_id, ulid)
+            select @shard_id, @last where not exists (
+                select 1 from ', changefeed.object_name(N'state:', @table), N' where shard_id = @shard_id);');
+        exec sp_executesql @text, N'@shard_id int, @last binary(16)', @shard_id, @last;
     end;
     commit transaction;
 end;
