@@ -813,7 +813,7 @@ create or replace procedure changefeed.sweep_loop(
     inout max_lag_milliseconds bigint default 0, inout iterations bigint default 0)
 language plpgsql as $body$
 declare
-    ends timestamptz;
+    ends pg_catalog.timestamptz;
     pause_s double precision := 0;
     swept record;
 begin
