@@ -137,6 +137,7 @@ begin
     select s.ulid into strict last_given from %4$s s where s.shard_id = $1 for update;
     return query select f.ulid, %2$s from %3$s f where f.shard_id = $1 and f.ulid > $2 order by f.ulid limit $3;
     if found then
+        perform changefeed.check_low_water(%6$L, $1, $2);
         return;
     end if;
     if exists (select from pg_sequence s
@@ -183,6 +184,8 @@ begin
     )
     insert into %3$s (shard_id, ulid, %1$s) select $1, n.ulid, %8$s from numbered n order by n.ulid;
     return query select f.ulid, %2$s from %3$s f where f.shard_id = $1 and f.ulid > $2 order by f.ulid limit $3;
+    -- While this one waited for its turn, others may have numbered and deleted.
+    perform changefeed.check_low_water(%6$L, $1, $2);
 end
 $read$, names, of_feed, feed_table, state_table, outbox_table, table_name,
         format('the sequence of %s has a cache', outbox_table), replace(of_feed, 'f.', 'n.')));

@@ -284,6 +284,8 @@ begin
         insert into #read (ulid{columns})
         select top (@pagesize) ulid{columns} from {feed}
         where shard_id = @shard_id and ulid > @cursor order by ulid;
+        -- While this one waited for its turn, others may have numbered and deleted.
+        exec changefeed.check_low_water N''{table}'', @shard_id, @cursor;
     end try
     begin catch
         if @@trancount > 0 rollback transaction;
