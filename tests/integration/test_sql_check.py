@@ -122,6 +122,19 @@ async def test_a_database_without_the_schema_or_the_feed_names_the_command(
     assert "python -m relay install" in not_set_up
 
 
+async def test_a_cursor_in_a_feed_that_was_filled_by_hand_is_not_ahead(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.connection.execute(
+        f"insert into {FEED} (shard_id, ulid, id) values (0, '01999999-0000-0000-0000-000000000000', 'x'); "
+        f"insert into {CLAIM} (consumer, shard_id, last_ulid) "
+        "values ('relay', 0, '01999999-0000-0000-0000-000000000000')"
+    )
+
+    assert not [each for each in await findings(environment, "error") if "ahead" in each]
+
+
 @pytest.mark.parametrize(
     ("change", "level", "says"),
     [
