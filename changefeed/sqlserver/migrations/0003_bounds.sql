@@ -630,6 +630,7 @@ begin
     set nocount on;
     declare
         @message nvarchar(2048),
+        @name nvarchar(300),
         @text nvarchar(max),
         @role nvarchar(128),
         @member nvarchar(128),
@@ -651,15 +652,15 @@ begin
     end;
     while @place <= 9
     begin
-        set @text = concat(
-            case when @place <= 5 then N'drop procedure ' else N'drop table ' end,
-            changefeed.object_name(
-                case @place
-                    when 1 then N'read_events:' when 2 then N'read_feed:' when 3 then N'number:'
-                    when 4 then N'has_news:' when 5 then N'retain:' when 6 then N'outbox:'
-                    when 7 then N'feed:' when 8 then N'state:' else N'claim:'
-                end, @table));
-        exec (@text);
+        set @name = changefeed.object_name(
+            case @place
+                when 1 then N'read_events:' when 2 then N'read_feed:' when 3 then N'number:'
+                when 4 then N'has_news:' when 5 then N'retain:' when 6 then N'outbox:'
+                when 7 then N'feed:' when 8 then N'state:' else N'claim:'
+            end, @table);
+        set @text = concat(case when @place <= 5 then N'drop procedure ' else N'drop table ' end, @name);
+        -- Where the event table was gone before an upgrade, the feed has not got the procedures of that version.
+        if object_id(@name) is not null exec (@text);
         set @place = @place + 1;
     end;
     set @place = 1;
