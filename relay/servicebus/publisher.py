@@ -137,6 +137,18 @@ class ServiceBusPublisher:
     async def _take_turn(
         self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage
     ) -> None:
+        await self._send(outcome, events, rules, outage)
+        done = _done(outcome)
+        if outcome.error is not None:
+            outcome.unsent = len(events) - done
+            outage.failed(outcome.error)
+        else:
+            outcome.held_back = list(events[done:])
+            if outcome.published:
+                outage.succeeded()
+
+    async def _send(self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage) -> None:
+        done_before = _done(outcome)
         try:
             outage.check()
             async with self._senders.acquire() as sender:
@@ -152,16 +164,19 @@ class ServiceBusPublisher:
             # Whatever it is, the other partition keys go on, and this one comes again.
             if outage.is_new(error):
                 logger.exception("a partition key failed in a way that the relay does not foresee")
+            left = events[_done(outcome) - done_before :]
+            if rules.isolate and len(left) > 1:
+                # One at a time, to find the one event at which it happens.
+                for event in left:
+                    if outcome.error is None:
+                        await self._send(outcome, [event], rules, outage)
+                return
             outcome.error = DefectError(f"{first_line(error)}. This is a defect of the relay: please report it.")
-            outcome.blocked_by = events[0].id if len(events) == 1 else None
-        done = outcome.published + len(outcome.rejected)
-        if outcome.error is not None:
-            outcome.unsent = len(events) - done
-            outage.failed(outcome.error)
-        else:
-            outcome.held_back = list(events[done:])
-            if outcome.published:
-                outage.succeeded()
+            outcome.blocked_by = left[0].id if len(left) == 1 else None
+
+
+def _done(outcome: KeyOutcome) -> int:
+    return outcome.published + len(outcome.rejected)
 
 
 def _rotated(keys: list[str], by: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from uuid import UUID
 
 import pytest
 
@@ -67,6 +68,31 @@ def test_what_is_deleted_between_the_statements_of_a_read_is_noticed(shop: Shop)
         Feed(shop.session, TABLE).read(0, cursor)
 
 
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_what_others_number_and_delete_while_a_reader_waits_is_noticed(shop: Shop, waiting: int) -> None:
+    """A backfill has old times: retention may delete its rows as soon as a consumer has read them."""
+    shop.put(["a"], time_hint=_OLD)
+    cursor = Feed(shop.session, TABLE).read(0).cursor
+    shop.put(["b", "c"], time_hint=_OLD)
+    shop.owner.execute(
+        "create function app.other() returns void language plpgsql as $$ begin "
+        "insert into changefeed.low_water values ('app.item', 0, changefeed.ulid(1577836800001, 2, 2)); "
+        f"with one as (delete from changefeed.\"outbox:{TABLE}\" where id = 'b' or {waiting} = 0 returning id) "
+        f'insert into changefeed."feed:{TABLE}" '
+        f"select 0, changefeed.ulid(1577836800002, 3, 3), id from one where id = 'c'; end $$"
+    )
+    ((text,),) = shop.rows(
+        "select pg_get_functiondef('changefeed.\"read_feed:app.item\"(int,uuid,int)'::regprocedure)"
+    )
+    assert "for update;" in text
+    shop.owner.execute(text.replace("for update;", "for update; perform app.other();").encode())
+
+    with pytest.raises(CursorPrunedError):
+        shop.session.execute(
+            Statement('select * from changefeed."read_feed:app.item"(0, ?)', (UUID(bytes=cursor),))
+        )
+
+
 def test_backfill_after_a_prune_publishes_nothing_again(shop: Shop) -> None:
     shop.put(["a", "b"], time_hint=_OLD)
     shop.read()
@@ -96,6 +122,21 @@ def test_a_feed_that_was_filled_by_hand_is_read_to_its_end_and_goes_on(shop: Sho
     shop.put(["b"], time_hint=_OLD)
     assert names(feed.read(0, page.cursor)) == ["b"]
     assert changefeed.prune(shop.session, TABLE, _BETWEEN) == [Pruned(0, 2, None)]
+
+
+def test_a_feed_that_was_filled_by_hand_goes_on_after_everything_was_deleted(shop: Shop) -> None:
+    shop.owner.execute(
+        f"insert into app.item (id) values ('a'); insert into changefeed.\"feed:{TABLE}\" (shard_id, ulid, id) "
+        f"values (0, changefeed.ulid({int(_OLD.timestamp() * 1000)}, 1, 1), 'a')"
+    )
+    feed = Feed(shop.session, TABLE)
+    cursor = feed.read(0).cursor
+    assert changefeed.prune(shop.session, TABLE, _BETWEEN) == [Pruned(0, 1, None)]
+
+    assert feed.read(0, cursor).entries == []
+    shop.put(["b"], time_hint=datetime(2019, 1, 1, tzinfo=UTC))
+
+    assert names(feed.read(0, cursor)) == ["b"]
 
 
 def test_a_position_put_there_by_hand_later_is_not_overtaken(shop: Shop) -> None:

@@ -122,6 +122,19 @@ async def test_a_database_without_the_schema_or_the_feed_names_the_command(
     assert "python -m relay install" in not_set_up
 
 
+async def test_a_cursor_in_a_feed_that_was_filled_by_hand_is_not_ahead(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.connection.execute(
+        f"insert into {FEED} (shard_id, ulid, id) values (0, '01999999-0000-0000-0000-000000000000', 'x'); "
+        f"insert into {CLAIM} (consumer, shard_id, last_ulid) "
+        "values ('relay', 0, '01999999-0000-0000-0000-000000000000')"
+    )
+
+    assert not [each for each in await findings(environment, "error") if "ahead" in each]
+
+
 @pytest.mark.parametrize(
     ("change", "level", "says"),
     [
@@ -274,6 +287,38 @@ async def test_check_changes_nothing(environment: dict[str, str], sql: SqlDeploy
     await check(environment, "--scan")
 
     assert [sql.rows(f"select * from {table}") for table in (OUTBOX, FEED, STATE, CLAIM)] == before
+
+
+@pytest.mark.usefixtures("relaying")
+async def test_check_calls_no_function_that_a_writer_has_put_into_public(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    """Each would be preferred to the one of pg_catalog: it takes its arguments as they are."""
+    with psycopg.connect(sql.url, autocommit=True) as owner:
+        owner.execute(_SHADOWS.encode())
+
+        assert await findings(environment, "unknown") == []
+
+        assert owner.execute("select what from public.shadowed").fetchall() == []
+
+
+_SHADOWS = "create table public.shadowed (what text);" + "".join(
+    f"create function public.{signature} language plpgsql as $$ begin "
+    f"insert into public.shadowed values ('{signature}'); return{value}; end $$;"
+    for signature, value in (
+        ("to_jsonb(changefeed.outbox_feed) returns jsonb", " '{}'"),
+        ("unnest(int2[]) returns setof int2", ""),
+        ("unnest(text[]) returns setof text", ""),
+        ("agreed(text, name, text) returns text", " ''"),
+        ("times(numeric, int) returns numeric", " 1"),
+        ("same(oid, int) returns boolean", " false"),
+    )
+)
+_SHADOWS += """
+create aggregate public.string_agg(name, text) (sfunc = public.agreed, stype = text);
+create operator public.* (leftarg = numeric, rightarg = int, function = public.times);
+create operator public.= (leftarg = oid, rightarg = int, function = public.same);
+"""
 
 
 async def test_a_scan_names_what_would_be_quarantined_wherever_it_waits(

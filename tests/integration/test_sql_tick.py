@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from changefeed import START, AsyncConsumer, connect_async
+import pytest
+
+from changefeed import START, AsyncConsumer, connect_async, set_keep_async
+from changefeed.statements import Statement
 from relay.pipeline import Relay
-from relay.settings import OnPoison
+from relay.settings import OnPoison, SqlFeed
+from relay.sql import retention
 from relay.sql.database import CONSUMER, Database
 from relay.sql.source import SqlSource
 from relay.sql.tick import read_until_next_tick
@@ -17,10 +21,7 @@ from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
 
 
-async def test_each_tick_reads_what_is_there_and_releases_the_shards(outbox_database: str) -> None:
-    session = await connect_async(outbox_database)
-    settings = sql_settings(outbox_database)
-    database, topic = Database(settings), InMemoryPublisher()
+def worker_on(database: Database, settings: SqlFeed, topic: InMemoryPublisher) -> Worker:
     relay: Relay[Any] = Relay(
         SqlSource("domainEvent", database.cursor),
         topic,
@@ -28,7 +29,38 @@ async def test_each_tick_reads_what_is_there_and_releases_the_shards(outbox_data
         duplicate_window_s=600,
         on_poison=OnPoison.SKIP,
     )
-    worker = Worker(relay, settings, database.connect, page_size=100, poll_delay_s=0.1)
+    return Worker(relay, settings, database.connect, page_size=100, poll_delay_s=0.1)
+
+
+async def test_retention_is_carried_out_though_each_tick_is_shorter_than_the_time_between_two_looks(
+    outbox_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_EVERY_S", 0.6)
+    session = await connect_async(outbox_database)
+    await set_keep_async(session, TABLE, "1h")
+    await SqlOutbox(session).commit(event("e", "k"))
+    await session.execute(
+        Statement(f"update changefeed.\"outbox:{TABLE}\" set time_hint = now() - interval '1 day'")
+    )
+    settings, topic = sql_settings(outbox_database), InMemoryPublisher()
+    database = Database(settings)
+    worker = worker_on(database, settings, topic)
+
+    async with asyncio.timeout(30):
+        left = 1
+        while not topic.accepted or left:
+            await read_until_next_tick(worker, lasts_s=0.4)
+            left = (await session.execute(Statement(f'select from changefeed."feed:{TABLE}"'))).changed
+
+    await database.close()
+    await session.close()
+
+
+async def test_each_tick_reads_what_is_there_and_releases_the_shards(outbox_database: str) -> None:
+    session = await connect_async(outbox_database)
+    settings = sql_settings(outbox_database)
+    database, topic = Database(settings), InMemoryPublisher()
+    worker = worker_on(database, settings, topic)
     cursors = []
     for number in range(3):
         await SqlOutbox(session).commit(event(f"e{number}", "k"))

@@ -10,7 +10,8 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError
 
 from changefeed import START, ChangefeedError
 from changefeed.install import migrations
-from changefeed.statements import AsyncSession, Row, Statement
+from changefeed.statements import AsyncSession, Row, Statement, run_async
+from changefeed.status import last_of_feed
 from changefeed.ulid import milliseconds
 from relay.cli.check.catalog import Catalog, catalog_of
 from relay.cli.check.facts import Gap, Why
@@ -146,6 +147,9 @@ class _Inspection:
         for shard_id in range(self._feed.shards):
             cursor = cursors.get(shard_id, START)
             ahead = None if last is None else cursor > last.get(shard_id, START)
+            if ahead and readable:
+                # A feed may have been filled by hand: its last position counts too.
+                ahead = cursor > await run_async(self._session, last_of_feed(self._named("feed"), shard_id))
             oldest_s = await self._oldest_s(shard_id, cursor, now_ms) if readable else None
             shards.append(ShardFacts(shard_id, owners.get(shard_id, Owner.NOBODY), ahead, oldest_s))
         return tuple(shards)

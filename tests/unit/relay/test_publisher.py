@@ -201,6 +201,27 @@ def test_an_attempt_ends_in_time_though_another_invocation_has_every_sender() ->
     virtual_time.run(attempts())
 
 
+async def test_an_event_that_causes_an_unforeseen_exception_among_others_is_named_once_it_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(each: Event) -> messages.Message:
+        if each.id == "c":
+            raise RuntimeError("surprise")
+        return messages.plain(each)
+
+    topic = FakeTopic()
+    publisher = topic.publisher()
+    monkeypatch.setattr(publisher, "_message_of", fails)
+
+    (first,) = await publisher.publish(events("a", "b", "c", "d"))
+    (second,) = await publisher.publish(events("a", "b", "c", "d"), isolate=True)
+
+    assert (first.published, first.unsent, first.blocked_by) == (0, 4, None)
+    assert (second.published, second.unsent, second.blocked_by) == (2, 2, "c")
+    assert isinstance(second.error, DefectError)
+    assert topic.transfers == [["a"], ["b"]]
+
+
 async def test_keys_of_which_something_was_accepted_or_that_are_too_large_are_no_outage() -> None:
     topic = FakeTopic(by_id={f"bad{number}": "amqp:not-allowed" for number in range(5)}, limit=1_000)
     partly = {

@@ -1,4 +1,4 @@
-"""What the retention policy allows is deleted while the worker reads, and a database that is away ends nothing."""
+"""What the retention policy allows is deleted while the worker reads, and no failure ends that."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pyte
         opened.append(_Session())
         return opened[-1]  # type: ignore[return-value]
 
-    task = asyncio.create_task(retention.carry_out_retention(connect, "outbox.domain_event"))
+    task = asyncio.create_task(retention.Retention(connect, "outbox.domain_event").carry_out())
     async with asyncio.timeout(10):
         await done.wait()
     task.cancel()
@@ -44,25 +44,32 @@ async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pyte
     assert len(opened) == 3
 
 
-async def test_a_database_that_is_away_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (DatabaseError("away"), "relay_retention_unavailable: DatabaseError: away"),
+        (ZeroDivisionError("content"), "relay_defect: ZeroDivisionError at "),
+    ],
+)
+async def test_what_fails_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: Exception, says: str
 ) -> None:
     monkeypatch.setattr(retention, "_EVERY_S", 0.01)
     tries = asyncio.Semaphore(0)
 
     async def connect() -> AsyncSession:
         tries.release()
-        raise DatabaseError("away")
+        raise failure
 
     with caplog.at_level(logging.WARNING, "relay"):
-        task = asyncio.create_task(retention.carry_out_retention(connect, "outbox.domain_event"))
+        task = asyncio.create_task(retention.Retention(connect, "outbox.domain_event").carry_out())
         async with asyncio.timeout(10):
             for _ in range(3):
                 await tries.acquire()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    assert "relay_retention_unavailable: DatabaseError: away" in caplog.text
+    assert says in caplog.text
 
 
 class _Session:
