@@ -28,6 +28,7 @@ async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pyte
             return found or 0
 
     monkeypatch.setattr(retention, "AsyncFeed", Feed)
+    monkeypatch.setattr(retention, "_FIRST_AFTER_S", 0.01)
     monkeypatch.setattr(retention, "_EVERY_S", 0.01)
     opened: list[_Session] = []
 
@@ -47,6 +48,7 @@ async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pyte
 async def test_a_database_that_is_away_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(retention, "_FIRST_AFTER_S", 0.01)
     monkeypatch.setattr(retention, "_EVERY_S", 0.01)
     tries = asyncio.Semaphore(0)
 
@@ -63,6 +65,29 @@ async def test_a_database_that_is_away_is_tried_again(
         await asyncio.gather(task, return_exceptions=True)
 
     assert "relay_retention_unavailable: DatabaseError: away" in caplog.text
+
+
+async def test_a_defect_is_reported_and_retention_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(retention, "_FIRST_AFTER_S", 0.01)
+    monkeypatch.setattr(retention, "_EVERY_S", 0.01)
+    tries = asyncio.Semaphore(0)
+
+    async def connect() -> AsyncSession:
+        tries.release()
+        raise KeyError("customer-7")
+
+    with caplog.at_level(logging.ERROR, "relay"):
+        task = asyncio.create_task(retention.carry_out_retention(connect, "outbox.domain_event"))
+        async with asyncio.timeout(10):
+            for _ in range(3):
+                await tries.acquire()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    assert "relay_defect: KeyError at " in caplog.text
+    assert "customer-7" not in caplog.text
 
 
 class _Session:
