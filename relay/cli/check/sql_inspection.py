@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 
-from changefeed import START, ChangefeedError
+from changefeed import START, ChangefeedError, DatabaseError
 from changefeed.install import migrations
-from changefeed.statements import AsyncSession, Row, Statement
+from changefeed.statements import AsyncSession, Row, Statement, run_async
 from changefeed.ulid import milliseconds
 from relay.cli.check.catalog import Catalog, catalog_of
 from relay.cli.check.facts import Gap, Why
@@ -21,6 +22,7 @@ from relay.cli.check.sql_facts import (
     SchemaFacts,
     ServerFacts,
     ShardFacts,
+    SizeFacts,
     SqlFacts,
     WaitingFacts,
 )
@@ -85,12 +87,13 @@ class _Inspection:
         if not schema.objects["has_news"].exists:
             return SqlFacts(self._catalog.engine, server, schema)
         maintenance, waiting = await self._maintenance(schema), await self._waiting(schema)
+        size = await self._size(schema, now_ms)
+        facts = SqlFacts(self._catalog.engine, server, schema, maintenance, waiting, size=size)
         if "select" not in schema.objects["claim"].rights:
-            return SqlFacts(self._catalog.engine, server, schema, maintenance, waiting)
+            return facts
         owners, cursors = await self._owners()
         shards = await self._shards(schema, owners, cursors, now_ms)
-        given_up = await self._given_up(schema, cursors)
-        return SqlFacts(self._catalog.engine, server, schema, maintenance, waiting, shards, given_up)
+        return replace(facts, shards=shards, given_up=await self._given_up(schema, cursors))
 
     async def _schema(self) -> SchemaFacts:
         rows = await self._rows(self._catalog.objects(objects_of(self._table)))
@@ -121,6 +124,22 @@ class _Inspection:
             return None
         rows = await self._rows(self._catalog.waiting(self._table))
         return {shard_id: WaitingFacts(count, float(oldest_s)) for shard_id, count, oldest_s in rows}
+
+    async def _size(self, schema: SchemaFacts, now_ms: int) -> SizeFacts | None:
+        if "select" not in schema.objects["feed"].rights:
+            return None
+        ages = [await self._oldest_s(shard_id, START, now_ms) for shard_id in range(self._feed.shards)]
+        since_s = max((age_s for age_s in ages if age_s is not None), default=None)
+        if since_s is None:
+            return None
+        try:
+            rows, size = await run_async(self._session, self._session.dialect.size(self._table))
+        except DatabaseError as error:
+            # SQL Server shows sizes to logins with VIEW DATABASE STATE only.
+            if error.lost:
+                raise
+            return None
+        return SizeFacts(rows, size, since_s)
 
     async def _given_up(self, schema: SchemaFacts, cursors: Mapping[int, bytes]) -> tuple[int, ...]:
         if "select" not in schema.objects["feed"].rights:
