@@ -112,9 +112,9 @@ class _Inspection:
         return SchemaFacts(version, newest, objects, columns, tuple(name for (name,) in key))
 
     async def _maintenance(self, schema: SchemaFacts) -> MaintenanceFacts:
-        statement = self._catalog.maintenance(self._table)
-        if statement is None or "select" not in schema.objects["outbox_feed"].rights:
+        if "select" not in schema.objects["outbox_feed"].rights:
             return MaintenanceFacts()
+        statement = self._catalog.maintenance(self._table)
         ((cache, notifies, undecided, without, oldest_s),) = await self._rows(statement)
         tables = tuple(without.split(", ")) if without else ()
         return MaintenanceFacts(cache, notifies, tables, oldest_s, bool(undecided))
