@@ -316,6 +316,19 @@ async def test_a_scan_that_may_not_read_the_outbox_table_is_unknown(
     assert [each for each in await findings(mine, "unknown", scan=True) if "was not scanned to its end" in each]
 
 
+async def test_the_cursor_of_a_feed_that_was_filled_by_hand_is_not_ahead(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.connection.execute(f"insert into {TABLE} (id, partition_key, data) values ('e1', 'k', '{{}}')")
+    sql.connection.execute(
+        f"insert into {FEED} (shard_id, ulid, id) values (0, changefeed.ulid(1500000000000, 1, 1), 'e1')"
+    )
+    sql.pass_all()
+
+    assert not [each for each in await findings(environment, "error") if "ahead of" in each]
+
+
 async def test_the_size_of_the_feed_and_its_growth_are_shown(
     environment: dict[str, str], sql: SqlDeployment
 ) -> None:

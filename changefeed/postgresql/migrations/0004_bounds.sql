@@ -297,11 +297,13 @@ language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off 
     set enable_hashjoin = off set enable_mergejoin = off set jit = off as $body$
 declare
     feed_table text := format('changefeed.%I', 'feed:' || table_name);
+    state_table text := format('changefeed.%I', 'state:' || table_name);
     claim_table text := format('changefeed.%I', 'claim:' || table_name);
     start constant uuid := '00000000-0000-0000-0000-000000000000';
     low_water uuid;
     read_up_to uuid;
     last_deleted uuid;
+    passed boolean;
     more boolean;
 begin
     -- Not while a backfill lists the rows that are not on the feed.
@@ -325,6 +327,14 @@ begin
         insert into changefeed.low_water as l (table_name, shard_id, ulid)
         values (prune_shard.table_name, prune_shard.shard_id, last_deleted)
         on conflict on constraint low_water_pkey do update set ulid = excluded.ulid;
+        -- A feed that was filled by hand has no other trace of its last position once that is deleted.
+        execute format('select exists (select from %s s where s.shard_id = $1 and s.ulid >= $2)', state_table)
+        into passed using shard_id, last_deleted;
+        if not passed then
+            execute format('insert into %s as s (shard_id, ulid) values ($1, $2) on conflict (shard_id) '
+                           'do update set ulid = excluded.ulid where s.ulid < excluded.ulid', state_table)
+            using shard_id, last_deleted;
+        end if;
     end if;
     execute format('select exists (select from %s f where f.shard_id = $1 and f.ulid > $2 and f.ulid < $3)', feed_table)
     into more using shard_id, coalesce(last_deleted, low_water), before;

@@ -97,6 +97,14 @@ begin
         if exists (select 1 from ', changefeed.object_name(N'feed:', @table), N'
             where shard_id = @shard_id and ulid > @last and ulid < @before)
             set @more = 1;
+        -- A feed that was filled by hand has no other trace of its last position once that is deleted.
+        if @deleted > 0 and not exists (select 1 from ', changefeed.object_name(N'state:', @table), N'
+            where shard_id = @shard_id and ulid >= @last)
+        begin
+            update ', changefeed.object_name(N'state:', @table), N' set ulid = @last where shard_id = @shard_id;
+            if @@rowcount = 0
+                insert into ', changefeed.object_name(N'state:', @table), N' (shard_id, ulid) values (@shard_id, @last);
+        end;
         if @more = 0 or @deleted = @rows set @held_by = null;');
     exec sp_executesql @text,
         N'@shard_id int, @before binary(16), @rows int, @low_water binary(16), @deleted int output,

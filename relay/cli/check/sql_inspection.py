@@ -165,9 +165,19 @@ class _Inspection:
         for shard_id in range(self._feed.shards):
             cursor = cursors.get(shard_id, START)
             ahead = None if last is None else cursor > last.get(shard_id, START)
+            if ahead and readable:
+                ahead = not await self._on_feed(shard_id, cursor)
             oldest_s = await self._oldest_s(shard_id, cursor, now_ms) if readable else None
             shards.append(ShardFacts(shard_id, owners.get(shard_id, Owner.NOBODY), ahead, oldest_s))
         return tuple(shards)
+
+    async def _on_feed(self, shard_id: int, cursor: bytes) -> bool:
+        """Whether there is a position at the cursor or behind: a feed may have been filled by hand."""
+        text = (
+            f"select ulid from {self._named('feed')} where shard_id = ? and ulid >= ? "
+            "order by shard_id, ulid offset 0 rows fetch next 1 rows only"
+        )
+        return bool(await self._rows(Statement(text, (shard_id, self._session.dialect.ulid(cursor)))))
 
     async def _oldest_s(self, shard_id: int, cursor: bytes, now_ms: int) -> float | None:
         rows = await self._rows(self._catalog.first_unread(self._table, shard_id, cursor))

@@ -104,6 +104,12 @@ def test_a_feed_that_was_filled_by_hand_is_read_to_its_end(events: Events) -> No
     assert not events.feed.wait(0, page.cursor, 0)
     assert events.feed.read(0, page.cursor).entries == []
 
+    # Also once its only position is deleted.
+    set_keep(events.session, events.table, "30d")
+    assert events.feed.carry_out_retention() == 1
+    assert not events.feed.wait(0, page.cursor, 0)
+    assert events.feed.read(0, page.cursor).entries == []
+
 
 def test_a_changed_cursor_is_not_replaced(events: Events) -> None:
     consumer = Consumer(events.session, events.table, "relay")
