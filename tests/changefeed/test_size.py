@@ -143,6 +143,18 @@ def test_pruning_visits_what_it_deletes(visits: Visits) -> None:
     assert sum(counted[-5:]) < 2 * sum(counted[1:6])
 
 
+def test_pruning_passes_nothing_that_it_has_deleted_before(visits: Visits, large: str) -> None:
+    """Also where an old snapshot keeps the deleted rows in the index."""
+    prune = f"select * from changefeed.prune_shard('{TABLE}', 0, changefeed.ulid(1500000020000, 0, 0), 1000)"
+    with psycopg.connect(large) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("select count(*) from app.item")
+        for _ in range(20):
+            visits.execute(prune)
+
+        assert visits.most(prune) < _FEW
+
+
 def test_what_a_consumer_has_not_passed_costs_retention_nothing(visits: Visits) -> None:
     visits.execute(f"insert into changefeed.\"claim:{TABLE}\" (consumer, shard_id) values ('relay', 0)")
     visits.execute(f"select changefeed.set_keep('{TABLE}', '30d')")
