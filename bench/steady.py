@@ -20,14 +20,13 @@ import psycopg
 
 from bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median, shown
 from bench.counting import CountedSessions
-from bench.offline import ENVIRONMENT, AcceptingSenders, accepting_senders
+from bench.offline import AcceptingSenders
+from bench.sql_relay import running_worker
 from bench.writers import database_seconds, running_server
 from changefeed import connect_async, install_async, setup_feed_async
 from changefeed.statements import Statement
-from relay.assembly import assemble_sql
 from relay.servicebus.transfers import Transfer
-from relay.settings import Settings
-from relay.sql.worker import Worker
+from relay.sql import install
 
 _RATE = 50.0
 _FEED = "outbox.domain_event"
@@ -48,6 +47,7 @@ select changefeed.shard_of(partition_key, 1), id from event
 """
 _LATENCY_MS = 5.0
 _DATABASE_MS = 1.5
+_IDLE_MS_A_SECOND = 10.0
 # Until the plans are cached; and until the reader looks less often.
 _WARM_UP_S = 1.0
 _BUSY_S = 2.0
@@ -80,7 +80,7 @@ class Steady:
     async def run(self, plan: Plan, live: Live) -> Findings:
         seconds, repeats = plan.pick(quick=4.0, full=10.0), plan.pick(quick=3, full=5)
         live.step("steady: starting PostgreSQL")
-        alone, turns, idle = [], [], []
+        alone, turns, idle, idle_worker = [], [], [], []
         async with running_server(plan.scratch / "steady") as (url, server):
             await _set_up(url)
             for number in range(repeats):
@@ -91,9 +91,10 @@ class Steady:
                         turns.append(await _turn(server, senders, sessions, writer, seconds))
                         live.rate(median(turns[-1].latencies_ms), "ms")
                         await asyncio.sleep(_BUSY_S)
-                        before = database_seconds(server)
+                        before, before_worker = database_seconds(server), time.process_time()
                         await asyncio.sleep(seconds)
-                        idle.append((database_seconds(server) - before) / seconds)
+                        idle.append((database_seconds(server) - before) * 1000 / seconds)
+                        idle_worker.append((time.process_time() - before_worker) * 1000 / seconds)
                     writer.began.clear()
                     before = database_seconds(server)
                     await writer.run(seconds)
@@ -114,12 +115,14 @@ class Steady:
                     Bound.AT_MOST,
                     _DATABASE_MS,
                 ),
+                Target("PostgreSQL, an idle shard", tuple(idle), "ms/s", Bound.AT_MOST, _IDLE_MS_A_SECOND),
+                Target("the worker, an idle shard", tuple(idle_worker), "ms/s", Bound.AT_MOST, _IDLE_MS_A_SECOND),
             ],
-            tables=[Table("An SQL outbox at a low rate", ("what", "value"), _rows(turns, alone, idle), _PROSE)],
+            tables=[Table("An SQL outbox at a low rate", ("what", "value"), _rows(turns, alone), _PROSE)],
         )
 
 
-def _rows(turns: list[Turn], alone: list[float], idle: list[float]) -> tuple[tuple[str, str], ...]:
+def _rows(turns: list[Turn], alone: list[float]) -> tuple[tuple[str, str], ...]:
     def of(measure: Callable[[Turn], float]) -> str:
         return shown(median([measure(turn) for turn in turns]))
 
@@ -132,7 +135,6 @@ def _rows(turns: list[Turn], alone: list[float], idle: list[float]) -> tuple[tup
         ("PostgreSQL, ms an event", of(lambda turn: turn.database_ms)),
         ("PostgreSQL, ms an event, nothing reads", shown(median(alone))),
         *((f"{kind} an event", of(_statements(kind))) for kind in _KINDS.values()),
-        ("PostgreSQL, idle, ms a second", shown(median(idle) * 1000)),
     )
 
 
@@ -153,6 +155,7 @@ async def _set_up(url: str) -> None:
         await install_async(session)
         await session.execute(Statement(_TABLES))
         await setup_feed_async(session, _FEED, roles=False, keep="forever")
+        await install.install(session)
     finally:
         await session.close()
 
@@ -203,21 +206,9 @@ class Writer:
 
 @asynccontextmanager
 async def _relaying(url: str) -> AsyncIterator[tuple[Timed, CountedSessions]]:
-    """The relay's worker, in this process."""
-    settings = Settings.from_environment({"SERVICEBUS": ENVIRONMENT["SERVICEBUS"], "SQL": url})
-    assert settings.sql is not None
     sessions, senders = CountedSessions(lambda: connect_async(url)), Timed()
-    with accepting_senders(senders):
-        assembled = assemble_sql(settings)
-    worker = Worker(assembled.relay, settings.sql, sessions.connect, page_size=1000, poll_delay_s=0.5)
-    stop = asyncio.Event()
-    running = asyncio.create_task(worker.run(stop))
-    try:
+    async with running_worker(senders, sessions.connect, SQL=url):
         yield senders, sessions
-    finally:
-        stop.set()
-        await running
-        await assembled.close()
 
 
 async def _turn(

@@ -137,7 +137,11 @@ class ServiceBusPublisher:
     async def _take_turn(
         self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage
     ) -> None:
-        await self._send(outcome, events, rules, outage)
+        try:
+            await self._send(outcome, events, rules, outage)
+        except asyncio.CancelledError:
+            outcome.error, outcome.unsent = rules.deadline.passed(), len(events) - _done(outcome)
+            raise
         done = _done(outcome)
         if outcome.error is not None:
             outcome.unsent = len(events) - done
@@ -156,10 +160,6 @@ class ServiceBusPublisher:
                 await turn.send_in_order(events)
         except SendError as error:
             outcome.error = error
-        except asyncio.CancelledError:
-            outcome.error = rules.deadline.passed()
-            outcome.unsent = len(events) - outcome.published - len(outcome.rejected)
-            raise
         except Exception as error:
             # Whatever it is, the other partition keys go on, and this one comes again.
             if outage.is_new(error):

@@ -19,7 +19,7 @@ from relay.sql.bounded import BoundedSession
 from relay.sql.database import CONSUMER
 from relay.sql.memory import Memory
 from relay.sql.ownership import Ownership, now
-from relay.sql.retention import Retention
+from relay.sql.retention import carry_out_retention
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import SqlBatch
 from relay.unforeseen import described
@@ -51,7 +51,6 @@ class Worker:
         self._page_size = page_size
         self._poll_delay_s = poll_delay_s
         self._memory = Memory(settings.max_bytes)
-        self._retention = Retention(connect, settings.feed)
         self._stored = Stored()
         self._watch = Watch(settings.claim_s)
         self._shards: dict[int, Shard] = {}
@@ -60,7 +59,7 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then finish the pages under way, and release the shards."""
-        retention = asyncio.create_task(self._retention.carry_out())
+        retention = asyncio.create_task(carry_out_retention(self._connect, self._settings.feed))
         try:
             while not stop.is_set():
                 try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -12,11 +12,13 @@ from changefeed import (
     START,
     ArgumentError,
     BackfillPlan,
+    CursorError,
     CursorPrunedError,
     DatabaseError,
     Feed,
     Pruned,
     Session,
+    ulid,
 )
 from changefeed.statements import Statement
 from tests.changefeed.fed import TABLE, Shop, shop
@@ -245,3 +247,41 @@ async def test_the_async_face_is_the_same(shop: Shop) -> None:
         assert await changefeed.AsyncFeed(session, TABLE).carry_out_retention() == 1
     finally:
         await session.close()
+
+
+def test_a_feed_that_was_filled_by_hand_is_read_on_after_everything_was_deleted(shop: Shop) -> None:
+    """Nobody has given its positions, so the mark alone says that the cursor is not ahead."""
+    cursor = fill_by_hand(shop, ["a", "b"])
+    feed = Feed(shop.session, TABLE)
+    changefeed.prune(shop.session, TABLE, _BETWEEN)
+
+    assert not feed.wait(0, cursor, 0)
+    assert feed.read(0, cursor) == changefeed.Page([], cursor)
+    with pytest.raises(CursorError):
+        feed.read(0, ulid.at(_RECENT))
+
+    shop.put(["c"])
+    assert names(feed.read(0, cursor)) == ["c"]
+
+
+def test_positions_follow_deleted_ones_where_the_clock_has_stepped_back(shop: Shop) -> None:
+    cursor = fill_by_hand(shop, ["a"])
+    changefeed.prune(shop.session, TABLE, _BETWEEN)
+    shop.put(["b"], time_hint=_OLD - timedelta(days=1))
+
+    page = Feed(shop.session, TABLE).read(0, cursor)
+
+    assert names(page) == ["b"]
+    assert page.cursor > cursor
+
+
+def fill_by_hand(shop: Shop, ids: list[str]) -> bytes:
+    """Put events of the past on the feed; returns the last position."""
+    shop.owner.execute("insert into app.item (id) select unnest(%s::text[])", (ids,))
+    positions = [ulid.at(_OLD + timedelta(seconds=number)) for number in range(len(ids))]
+    for name, position in zip(ids, positions, strict=True):
+        shop.owner.execute(
+            'insert into changefeed."feed:app.item" (shard_id, ulid, id) values (0, %s, %s)',
+            (UUID(bytes=position), name),
+        )
+    return positions[-1]

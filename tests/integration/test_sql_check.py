@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -73,6 +74,7 @@ async def test_a_sound_deployment_is_all_ok(environment: dict[str, str], sql: Sq
         f"SQL_FEED '{TABLE}' has the columns id, partition_key, data and the primary key id",
         f"this login may read SQL_FEED '{TABLE}' and store how far it has come",
         "this login may read and write the quarantine, relay.item",
+        *[line.removeprefix("ok       ") for line in about if f"the feed of SQL_FEED '{TABLE}' has about" in line],
         f"SQL_FEED '{TABLE}' is read: each of its 1 shard(s) has a living owner",
         f"no event of SQL_FEED '{TABLE}' waits for longer than PT5M to be published",
         *[line.removeprefix("ok       ") for line in about if "would be quarantined" in line],
@@ -357,6 +359,37 @@ async def test_a_scan_that_may_not_read_the_outbox_table_is_unknown(
     mine = environment | {"SQL": sql.url.replace("postgres@", "app@")}
 
     assert [each for each in await findings(mine, "unknown", scan=True) if "was not scanned to its end" in each]
+
+
+async def test_the_cursor_of_a_feed_that_was_filled_by_hand_is_not_ahead(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.connection.execute(f"insert into {TABLE} (id, partition_key, data) values ('e1', 'k', '{{}}')")
+    sql.connection.execute(
+        f"insert into {FEED} (shard_id, ulid, id) values (0, changefeed.ulid(1500000000000, 1, 1), 'e1')"
+    )
+    sql.pass_all()
+
+    assert not [each for each in await findings(environment, "error") if "ahead of" in each]
+
+
+async def test_the_size_of_the_feed_and_its_growth_are_shown(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    assert not [each for each in await findings(environment, "ok") if "the feed of" in each]
+    ids = [f"e{number}" for number in range(1000)]
+    hint = (datetime.now(UTC) - timedelta(hours=12)).isoformat()
+    sql.named(*ids, hint=hint)
+    sql.read()
+    sql.connection.execute(f"analyze {FEED}")
+    ((size,),) = sql.rows(f"select pg_total_relation_size('{FEED}')")
+
+    (found,) = [each for each in await findings(environment, "ok") if "the feed of" in each]
+
+    assert f"SQL_FEED '{TABLE}' has about 1000 positions of the last PT12H" in found
+    assert f"in {size / 2**20:.1f} MiB, which is {2 * size / 2**20:.1f} MiB a day" in found
 
 
 async def test_a_long_transaction_is_named(

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from changefeed import connect, prune
+from changefeed import connect, connect_async, prune
 from changefeed.ulid import at, to_text
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.ordered import OrderedSender, Sent
+from relay.cli.replay.sql import SqlRange, SqlReading
 from relay.events import Event
 from relay.settings import Settings
 from tests.support.broker import refuse, stop_refusing, topic_counts
@@ -50,6 +51,21 @@ async def received(servicebus: ServiceBusServer, count: int) -> dict[str, list[s
     await subscriber.receive_rest(wait_s=0.3)
     assert subscriber.count == count
     return subscriber.ids()
+
+
+async def test_pages_are_bounded_in_bytes(environment: dict[str, str], sql: SqlDeployment) -> None:
+    data = {"action": "Named", "text": "x" * 400_000}
+    sql.write(*((f"e{number}", "k", data) for number in range(5)), hint=WITHIN)
+    feed = Settings.from_environment(environment | {"SQL_MAX_BYTES": "1048576"}).sql
+    assert feed is not None
+    session = await connect_async(sql.url)
+    try:
+        reading = SqlReading(session, feed, SqlRange("domainEvent", 0, 2**31), {})
+        pages = [[document["id"] for document in page] async for page in reading.pages()]
+    finally:
+        await session.close()
+
+    assert pages == [["e0", "e1"], ["e2", "e3"], ["e4"]]
 
 
 async def test_events_are_published_in_the_order_of_the_feed_from_page_to_page(

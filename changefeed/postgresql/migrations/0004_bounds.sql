@@ -306,6 +306,7 @@ declare
     low_water uuid;
     read_up_to uuid;
     last_deleted uuid;
+    passed boolean;
     more boolean;
 begin
     -- Not while a backfill lists the rows that are not on the feed.

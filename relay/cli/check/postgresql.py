@@ -105,7 +105,7 @@ class PostgresCatalog:
         """The columns in order."""
         return Statement(_PRIMARY_KEY, _parts(table))
 
-    def maintenance(self, table: str, /) -> Statement | None:
+    def maintenance(self, table: str, /) -> Statement:
         """The sequence, notifications, autovacuum and open transactions."""
         outbox, feed = f"outbox:{table}", f"feed:{table}"
         return Statement(_MAINTENANCE, (f"changefeed.{_DIALECT.quoted(outbox)}", table, table, outbox, feed))

@@ -107,16 +107,19 @@ class SqlReading:
     async def _read(self, shard_id: int, cursor: bytes) -> list[Entry]:
         with explaining_feed_errors(self._settings):
             try:
-                return (await self._feed.read(shard_id, cursor, _PAGE_ROWS)).entries
+                return await self._page(shard_id, cursor)
             except CursorPrunedError as error:
                 if self._range.after is not None:
                     raise
                 self.gone.append(Invalid(f"shard {shard_id}", "", POSITIONS_DELETED, str(error)))
-                return (await self._feed.read(shard_id, START, _PAGE_ROWS)).entries
+                return await self._page(shard_id, START)
             except CursorError:
                 # The range begins behind the last position given in this shard. What has no position yet gets
                 # one behind that of the relay.
-                return (await self._feed.read(shard_id, self._cursors.get(shard_id, START), _PAGE_ROWS)).entries
+                return await self._page(shard_id, self._cursors.get(shard_id, START))
+
+    async def _page(self, shard_id: int, cursor: bytes) -> list[Entry]:
+        return (await self._feed.read(shard_id, cursor, _PAGE_ROWS, max_bytes=self._settings.max_bytes)).entries
 
     def _documents(self, entry: Entry, shard_id: int) -> list[Document]:
         """The document of an entry, if it is in the range."""

@@ -28,6 +28,7 @@ async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pyte
             return found or 0
 
     monkeypatch.setattr(retention, "AsyncFeed", Feed)
+    monkeypatch.setattr(retention, "_FIRST_AFTER_S", 0.01)
     monkeypatch.setattr(retention, "_EVERY_S", 0.01)
     opened: list[_Session] = []
 
@@ -35,7 +36,7 @@ async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pyte
         opened.append(_Session())
         return opened[-1]  # type: ignore[return-value]
 
-    task = asyncio.create_task(retention.Retention(connect, "outbox.domain_event").carry_out())
+    task = asyncio.create_task(retention.carry_out_retention(connect, "outbox.domain_event"))
     async with asyncio.timeout(10):
         await done.wait()
     task.cancel()
@@ -48,12 +49,13 @@ async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pyte
     ("failure", "says"),
     [
         (DatabaseError("away"), "relay_retention_unavailable: DatabaseError: away"),
-        (ZeroDivisionError("content"), "relay_defect: ZeroDivisionError at "),
+        (KeyError("customer-7"), "relay_defect: KeyError at "),
     ],
 )
 async def test_what_fails_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: Exception, says: str
 ) -> None:
+    monkeypatch.setattr(retention, "_FIRST_AFTER_S", 0.01)
     monkeypatch.setattr(retention, "_EVERY_S", 0.01)
     tries = asyncio.Semaphore(0)
 
@@ -62,7 +64,7 @@ async def test_what_fails_is_tried_again(
         raise failure
 
     with caplog.at_level(logging.WARNING, "relay"):
-        task = asyncio.create_task(retention.Retention(connect, "outbox.domain_event").carry_out())
+        task = asyncio.create_task(retention.carry_out_retention(connect, "outbox.domain_event"))
         async with asyncio.timeout(10):
             for _ in range(3):
                 await tries.acquire()
@@ -70,6 +72,7 @@ async def test_what_fails_is_tried_again(
         await asyncio.gather(task, return_exceptions=True)
 
     assert says in caplog.text
+    assert "customer-7" not in caplog.text
 
 
 class _Session:
