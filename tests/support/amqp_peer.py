@@ -125,6 +125,11 @@ class Peer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._emulator.stop()
 
+    @property
+    def admin_port(self) -> int:
+        """The admin port of the emulator that serves the SDK's own session."""
+        return self._emulator.admin_port
+
     def client(self) -> ServiceBusClient:
         """A client that reaches it."""
         assert self._server is not None
