@@ -1,7 +1,8 @@
 """Few events, one at a time: how long each takes, and what PostgreSQL pays for it.
 
 A transaction changes a row of the business and inserts an event with its place in the outbox, 50 times a second,
-on a PostgreSQL whose fsync is on. The relay's worker reads them, and its senders accept everything at once.
+on a PostgreSQL whose fsync is on. The relay's worker reads them, and its senders accept everything at once; then
+once more with a broker and a consumer, each a process of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,15 +20,17 @@ import psutil
 import psycopg
 
 from bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median, shown
+from bench.broker import Broker
 from bench.counting import CountedSessions
-from bench.offline import ENVIRONMENT, AcceptingSenders, accepting_senders
+from bench.latency import percentile
+from bench.offline import AcceptingSenders
+from bench.sql_relay import running_worker
+from bench.subscriber import SUBSCRIPTION, running_subscriber
 from bench.writers import database_seconds, running_server
 from changefeed import connect_async, install_async, setup_feed_async
 from changefeed.statements import Statement
-from relay.assembly import assemble_sql
 from relay.servicebus.transfers import Transfer
-from relay.settings import Settings
-from relay.sql.worker import Worker
+from relay.sql import install
 
 _RATE = 50.0
 _FEED = "outbox.domain_event"
@@ -46,8 +49,11 @@ with event as (
 insert into changefeed."outbox:outbox.domain_event" (shard_id, id)
 select changefeed.shard_of(partition_key, 1), id from event
 """
+# Sessions that the consumer has open.
+_KEYS = 16
 _LATENCY_MS = 5.0
 _DATABASE_MS = 1.5
+_IDLE_MS_A_SECOND = 10.0
 # Until the plans are cached; and until the reader looks less often.
 _WARM_UP_S = 1.0
 _BUSY_S = 2.0
@@ -75,12 +81,12 @@ class Steady:
     """The benchmark."""
 
     name = "steady"
-    about = "50 events a second on an SQL outbox: from BEGIN to the send, and PostgreSQL's time for an event"
+    about = "50 events a second on an SQL outbox: from BEGIN to the send and the consumer, and PostgreSQL's time"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         seconds, repeats = plan.pick(quick=4.0, full=10.0), plan.pick(quick=3, full=5)
         live.step("steady: starting PostgreSQL")
-        alone, turns, idle = [], [], []
+        alone, turns, idle, idle_worker = [], [], [], []
         async with running_server(plan.scratch / "steady") as (url, server):
             await _set_up(url)
             for number in range(repeats):
@@ -91,18 +97,27 @@ class Steady:
                         turns.append(await _turn(server, senders, sessions, writer, seconds))
                         live.rate(median(turns[-1].latencies_ms), "ms")
                         await asyncio.sleep(_BUSY_S)
-                        before = database_seconds(server)
+                        before, before_worker = database_seconds(server), time.process_time()
                         await asyncio.sleep(seconds)
-                        idle.append((database_seconds(server) - before) / seconds)
+                        idle.append((database_seconds(server) - before) * 1000 / seconds)
+                        idle_worker.append((time.process_time() - before_worker) * 1000 / seconds)
                     writer.began.clear()
                     before = database_seconds(server)
                     await writer.run(seconds)
                     alone.append((database_seconds(server) - before) * 1000 / len(writer.began))
+            delivered = await _delivered(url, plan, live, seconds, repeats)
         return Findings(
             targets=[
                 Target(
                     f"from BEGIN to the send, {_RATE:g} events/s on an SQL outbox, p50",
                     tuple(median(turn.latencies_ms) for turn in turns),
+                    "ms",
+                    Bound.AT_MOST,
+                    _LATENCY_MS,
+                ),
+                Target(
+                    f"from BEGIN to the consumer's handler, {_RATE:g} events/s on an SQL outbox, p50",
+                    tuple(median(latencies_ms) for latencies_ms in delivered),
                     "ms",
                     Bound.AT_MOST,
                     _LATENCY_MS,
@@ -114,25 +129,30 @@ class Steady:
                     Bound.AT_MOST,
                     _DATABASE_MS,
                 ),
+                Target("PostgreSQL, an idle shard", tuple(idle), "ms/s", Bound.AT_MOST, _IDLE_MS_A_SECOND),
+                Target("the worker, an idle shard", tuple(idle_worker), "ms/s", Bound.AT_MOST, _IDLE_MS_A_SECOND),
             ],
-            tables=[Table("An SQL outbox at a low rate", ("what", "value"), _rows(turns, alone, idle), _PROSE)],
+            tables=[
+                Table("An SQL outbox at a low rate", ("what", "value"), _rows(turns, alone, delivered), _PROSE)
+            ],
         )
 
 
-def _rows(turns: list[Turn], alone: list[float], idle: list[float]) -> tuple[tuple[str, str], ...]:
+def _rows(turns: list[Turn], alone: list[float], delivered: list[list[float]]) -> tuple[tuple[str, str], ...]:
     def of(measure: Callable[[Turn], float]) -> str:
         return shown(median([measure(turn) for turn in turns]))
 
     return (
         ("from BEGIN to the send, p50, ms", of(lambda turn: median(turn.latencies_ms))),
+        ("from BEGIN to the send, p99, ms", of(lambda turn: percentile(turn.latencies_ms, 0.99))),
+        ("from BEGIN to the consumer's handler, p50, ms", shown(median([median(each) for each in delivered]))),
         (
-            "from BEGIN to the send, p99, ms",
-            of(lambda turn: turn.latencies_ms[len(turn.latencies_ms) * 99 // 100]),
+            "from BEGIN to the consumer's handler, p99, ms",
+            shown(median([percentile(each, 0.99) for each in delivered])),
         ),
         ("PostgreSQL, ms an event", of(lambda turn: turn.database_ms)),
         ("PostgreSQL, ms an event, nothing reads", shown(median(alone))),
         *((f"{kind} an event", of(_statements(kind))) for kind in _KINDS.values()),
-        ("PostgreSQL, idle, ms a second", shown(median(idle) * 1000)),
     )
 
 
@@ -142,8 +162,9 @@ def _statements(kind: str) -> Callable[[Turn], float]:
 
 _PROSE = (
     f"Transactions that change a row of the business and insert an event with its place, {_RATE:g} a second at "
-    "random moments, in four round trips; fsync is on. The relay's worker reads one shard by polling, and its "
-    "senders accept everything at once: a broker and a consumer come on top. *Looks* ask for news without reading."
+    "random moments, in four round trips; fsync is on. The relay's worker reads one shard by polling. *To the "
+    "send*, its senders accept everything at once. *To the consumer's handler*, there are a broker and a consumer "
+    f"too, with an open session for each of {_KEYS} keys, on the same cores. *Looks* ask for news without reading."
 )
 
 
@@ -153,6 +174,7 @@ async def _set_up(url: str) -> None:
         await install_async(session)
         await session.execute(Statement(_TABLES))
         await setup_feed_async(session, _FEED, roles=False, keep="forever")
+        await install.install(session)
     finally:
         await session.close()
 
@@ -183,9 +205,11 @@ class Writer:
         began: When the transaction of each event began.
     """
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], seed: int) -> None:
+    def __init__(self, connection: psycopg.AsyncConnection[Any], seed: int, *, contacts: int = 1000) -> None:
+        """`contacts`: the number of rows that are changed, each of which is a key."""
         self._connection = connection
         self._random = random.Random(seed)
+        self._contacts = contacts
         self.began: dict[str, float] = {}
 
     async def run(self, seconds: float) -> None:
@@ -195,29 +219,45 @@ class Writer:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             identifier = f"{self._random.getrandbits(64):016x}"
             self.began[identifier] = time.monotonic()
-            contact = self._random.randint(1, 1000)
+            contact = self._random.randint(1, self._contacts)
             async with self._connection.transaction():
                 await self._connection.execute(_CHANGE, (contact,))
-                await self._connection.execute(_COMMIT, (identifier, f"contact-{contact}"))
+                await self._connection.execute(_COMMIT, (identifier, _key(contact)))
+
+
+def _key(contact: int) -> str:
+    return f"contact-{contact}"
+
+
+async def _delivered(url: str, plan: Plan, live: Live, seconds: float, repeats: int) -> list[list[float]]:
+    """Milliseconds from BEGIN to the consumer's handler, sorted, of each turn."""
+    live.step("steady: starting the broker and the consumer")
+    keys = [_key(contact) for contact in range(1, _KEYS + 1)]
+    found = []
+    async with (
+        Broker(plan.scratch, subscriptions=[SUBSCRIPTION]) as broker,
+        running_subscriber(broker.connection_string, keys, plan.scratch) as subscriber,
+        running_worker(None, lambda: connect_async(url), SQL=url, SERVICEBUS=broker.connection_string),
+        await psycopg.AsyncConnection.connect(url, autocommit=True) as connection,
+    ):
+        for number in range(-1, repeats):
+            # The first turn opens the links, and relays what is left from above. Ids come from the seed.
+            writer = Writer(connection, plan.seed + 1000 + number, contacts=_KEYS)
+            await writer.run(_WARM_UP_S if number < 0 else seconds)
+            await _all_in(subscriber.arrivals, writer)
+            if number >= 0:
+                live.step(f"steady: to the consumer, {number + 1} of {repeats}")
+                found.append(
+                    sorted((subscriber.arrivals[each] - began) * 1000 for each, began in writer.began.items())
+                )
+    return found
 
 
 @asynccontextmanager
 async def _relaying(url: str) -> AsyncIterator[tuple[Timed, CountedSessions]]:
-    """The relay's worker, in this process."""
-    settings = Settings.from_environment({"SERVICEBUS": ENVIRONMENT["SERVICEBUS"], "SQL": url})
-    assert settings.sql is not None
     sessions, senders = CountedSessions(lambda: connect_async(url)), Timed()
-    with accepting_senders(senders):
-        assembled = assemble_sql(settings)
-    worker = Worker(assembled.relay, settings.sql, sessions.connect, page_size=1000, poll_delay_s=0.5)
-    stop = asyncio.Event()
-    running = asyncio.create_task(worker.run(stop))
-    try:
+    async with running_worker(senders, sessions.connect, SQL=url):
         yield senders, sessions
-    finally:
-        stop.set()
-        await running
-        await assembled.close()
 
 
 async def _turn(
@@ -225,12 +265,12 @@ async def _turn(
 ) -> Turn:
     """Write, and wait until all was sent."""
     await writer.run(_WARM_UP_S)
-    await _all_sent(senders, writer)
+    await _all_in(senders.sent, writer)
     writer.began.clear()
     before, asked = database_seconds(server), _counted(sessions)
     await writer.run(seconds)
     used, asked = database_seconds(server) - before, _counted(sessions) - asked
-    await _all_sent(senders, writer)
+    await _all_in(senders.sent, writer)
     count = len(writer.began)
     return Turn(
         sorted((senders.sent[each] - began) * 1000 for each, began in writer.began.items()),
@@ -239,9 +279,10 @@ async def _turn(
     )
 
 
-async def _all_sent(senders: Timed, writer: Writer) -> None:
+async def _all_in(seen: Mapping[str, float], writer: Writer) -> None:
+    """Wait until all events of the writer were seen."""
     async with asyncio.timeout(_SENT_WITHIN_S):
-        while not writer.began.keys() <= senders.sent.keys():
+        while not writer.began.keys() <= seen.keys():
             await asyncio.sleep(0.01)
 
 

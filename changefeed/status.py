@@ -140,7 +140,7 @@ def _feed(dialect: Dialect, table: str, keep: str | None) -> Operation[FeedStatu
     for shard_id, consumer, owner, cursor, behind in claims.rows:
         position = bytes(cursor)
         # A feed that was filled by hand has no last position, and no event behind its last cursor.
-        end = max(last.get(shard_id, START), (yield from _last_of_feed(dialect, tables.feed, shard_id)))
+        end = max(last.get(shard_id, START), (yield from tables.last_position(shard_id)))
         one = ConsumerStatus(consumer, owner, position, behind, ahead=position > end)
         consumers.setdefault(shard_id, []).append(one)
     rows, size = yield from dialect.size(table)
@@ -160,15 +160,6 @@ def _feed(dialect: Dialect, table: str, keep: str | None) -> Operation[FeedStatu
         rows,
         size,
     )
-
-
-def _last_of_feed(dialect: Dialect, feed: str, shard_id: int) -> Operation[bytes]:
-    result = yield Statement(
-        f"select ulid from {feed} where shard_id = ? order by shard_id desc, ulid desc "
-        "offset 0 rows fetch next 1 rows only",
-        (shard_id,),
-    )
-    return bytes(result.rows[0][0]) if result.rows else START
 
 
 def _sweep_groups(dialect: Dialect) -> Operation[list[SweepGroupStatus]]:

@@ -148,6 +148,14 @@ class Tables:
         )
         return bytes(result.rows[0][0]) if result.rows else None
 
+    def last_position(self, shard_id: int) -> Operation[bytes]:
+        """The last position on the feed, which may have been filled by hand; START where there is none."""
+        result = yield Statement(
+            f"select ulid from {self.feed} where shard_id = ? order by shard_id desc, ulid desc {_AT_MOST}",
+            (shard_id, 1),
+        )
+        return bytes(result.rows[0][0]) if result.rows else START
+
     def last_positions(self) -> Operation[dict[int, bytes]]:
         """The last position given in each shard; a shard in which none was given may be missing."""
         result = yield Statement(f"select shard_id, ulid from {self.state}")

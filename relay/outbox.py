@@ -133,10 +133,24 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """An event of the feed whose row no longer exists: its id, and where it was."""
+    """What an SQL feed no longer has of a range.
+
+    Attributes:
+        id: The id of the event, or the name of the shard.
+        reason: ROW_MISSING or POSITIONS_DELETED.
+        detail: What is gone, and where it was.
+    """
 
     id: str
+    reason: str
     detail: str
+
+
+ROW_MISSING = "row-missing"
+"""The row of the event table does not exist."""
+
+POSITIONS_DELETED = "positions-deleted"
+"""Retention has deleted the first positions of a shard's range."""
 
 
 class Reading(Protocol):
@@ -144,7 +158,7 @@ class Reading(Protocol):
 
     Attributes:
         unread: How many were counted and still exist, but were not among the pages read so far.
-        gone: Those without a row in the pages read so far; whoever reads may take them out.
+        gone: What the pages read so far lack; whoever reads may take it out.
     """
 
     unread: int

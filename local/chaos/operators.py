@@ -101,15 +101,21 @@ class Operator:
     done: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     named: dict[EventName, _Named] = field(default_factory=dict)
+    _leaves: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def work(self) -> None:
-        """Work until cancelled."""
-        while True:
+        """Work until told to leave."""
+        while not self._leaves.is_set():
             self.read()
             await _all(self._order(name) for name in self._due())
             if self.policy is Policy.PARK:
                 await self._settle_parked()
-            await asyncio.sleep(_EVERY_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._leaves.wait(), _EVERY_S)
+
+    def leave(self) -> None:
+        """End `work` once the commands that were begun have ended."""
+        self._leaves.set()
 
     def read(self) -> None:
         """Note what the new lines of the logs name."""

@@ -26,7 +26,7 @@ class Catalog:
         primary_key_sql: The columns of its primary key, in order: name.
         parameters: A schema and a name as parameters of these.
         maintenance: Of a table, one row: sequence_cache, notifies, undecided, the names of tables without
-            autovacuum joined by ', ', oldest_transaction_s; None where there is nothing to ask.
+            autovacuum joined by ', ', oldest_transaction_s.
     """
 
     engine: Engine
@@ -35,7 +35,7 @@ class Catalog:
     columns_sql: str
     primary_key_sql: str
     parameters: Callable[[str, str], tuple[str, ...]]
-    maintenance: Callable[[str], Statement | None]
+    maintenance: Callable[[str], Statement]
 
     def server(self) -> Statement:
         """How the database is configured."""
@@ -64,11 +64,13 @@ class Catalog:
         return Statement(sql, self.parameters(schema, name))
 
 
-# PostgreSQL, whose system catalogs can be read by every role.
+# PostgreSQL, whose system catalogs can be read by every role. An operator may run `check` with many rights, and a
+# search path in which others may create. A function or operator that takes its arguments exactly as they are would
+# be preferred: so those of the catalog are named with their schema, or given the types that they take.
 
 _POSTGRESQL_SERVER = """
 select current_setting('transaction_isolation'), null, current_setting('autovacuum') = 'on',
-       (extract(epoch from clock_timestamp()) * 1000)::bigint
+       (extract(epoch from clock_timestamp()) * 1000::numeric)::bigint
 """
 
 _POSTGRESQL_OBJECTS = """
@@ -88,7 +90,7 @@ left join pg_proc p on p.pronamespace = n.oid and p.proname = w.name
 
 # Of a domain, the type below it.
 _POSTGRESQL_COLUMNS = """
-select a.attname, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null)
+select a.attname, format_type(coalesce(nullif(t.typbasetype, 0::oid), t.oid), null)
 from pg_attribute a
 join pg_class c on c.oid = a.attrelid
 join pg_namespace n on n.oid = c.relnamespace
@@ -102,7 +104,7 @@ select a.attname
 from pg_index i
 join pg_class c on c.oid = i.indrelid
 join pg_namespace n on n.oid = c.relnamespace
-cross join unnest(i.indkey::int2[]) with ordinality as k (attnum, place)
+cross join pg_catalog.unnest(i.indkey::int2[]) with ordinality as k (attnum, place)
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
 where n.nspname = ? and c.relname = ? and i.indisprimary
 order by k.place
@@ -115,9 +117,9 @@ select (select s.seqcache from pg_sequence s
         where s.seqrelid = pg_get_serial_sequence(?, 'order_sequence')::regclass),
        (select f.channel is not null from changefeed.outbox_feed f where f.table_name = ?),
        -- As JSON: a schema that has not been upgraded lacks the column.
-       (select to_jsonb(f) ->> 'keep' is null from changefeed.outbox_feed f where f.table_name = ?),
-       (select string_agg(c.relname, ', ' order by c.relname) from pg_class c
-        join pg_namespace n on n.oid = c.relnamespace, unnest(c.reloptions) as o
+       (select pg_catalog.to_jsonb(f) ->> 'keep' is null from changefeed.outbox_feed f where f.table_name = ?),
+       (select pg_catalog.string_agg(c.relname, ', ' order by c.relname) from pg_class c
+        join pg_namespace n on n.oid = c.relnamespace, pg_catalog.unnest(c.reloptions) as o
         where n.nspname = 'changefeed' and c.relname in (?, ?)
         and o in ('autovacuum_enabled=false', 'autovacuum_enabled=off', 'autovacuum_enabled=0',
                   'autovacuum_enabled=no')),
@@ -179,6 +181,15 @@ where i.object_id = object_id(?) and i.is_primary_key = 1 and k.key_ordinal > 0
 order by k.key_ordinal
 """
 
+
+# Identities are cached by the whole server, and nothing is vacuumed. A schema that has not been upgraded lacks the
+# column: then the name is that of the row without one.
+_SQLSERVER_MAINTENANCE = """
+select null, null, case when kept.keep is null then 1 else 0 end, null, 0
+from (select cast(null as nvarchar(10)) as keep) as absent
+cross apply (select keep from changefeed.outbox_feed as f where f.table_name = ?) as kept
+"""
+
 SQLSERVER = Catalog(
     Engine.SQL_SERVER,
     _SQLSERVER_SERVER,
@@ -186,8 +197,7 @@ SQLSERVER = Catalog(
     _SQLSERVER_COLUMNS,
     _SQLSERVER_PRIMARY_KEY,
     parameters=lambda schema, name: (".".join(map(SqlServerDialect().quoted, (schema, name))),),
-    # Identities are cached by the whole server, and nothing is vacuumed.
-    maintenance=lambda table: None,
+    maintenance=lambda table: Statement(_SQLSERVER_MAINTENANCE, (table,)),
 )
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
-from changefeed import Entry
+from changefeed import START, AsyncFeed, CursorError, CursorPrunedError, Entry
+from changefeed.statements import AsyncSession
 from changefeed.ulid import LENGTH, at, from_text, milliseconds, to_text
 from relay.canary import is_canary
 from relay.events import Document
-from relay.outbox import Gone, Range
+from relay.outbox import POSITIONS_DELETED, ROW_MISSING, Gone, Range
 from relay.settings import SqlFeed
 from relay.sql.rows import document_of, is_of_type
 
-ReadPage = Callable[[int, bytes, int], Awaitable[list[Entry]]]
-"""Reads a page of a shard behind a cursor, with a maximum number of rows. Raises ServiceError."""
+Use = Callable[[Callable[[AsyncSession], Awaitable[list[Entry]]]], Awaitable[list[Entry]]]
+"""Calls a function with a session. Errors of the database are raised as ServiceErrors."""
 
 _PAGE_ROWS = 500
 
@@ -22,14 +23,17 @@ _PAGE_ROWS = 500
 class SqlReading:
     """See `outbox.Reading`. Nothing is counted, so nothing is `unread`."""
 
-    def __init__(self, read: ReadPage, feed: SqlFeed, event_type: str, chosen: Range) -> None:
-        """Nothing is read yet of the feed, of whose rows those of `event_type` are events."""
+    def __init__(
+        self, use: Use, feed: SqlFeed, event_type: str, chosen: Range, cursors: Mapping[int, bytes]
+    ) -> None:
+        """`cursors` say how far the relay is in each shard. Nothing is read yet."""
         self.unread = 0
         self.gone: list[Gone] = []
-        self._read = read
+        self._use = use
         self._feed = feed
         self._event_type = event_type
         self._range = chosen
+        self._cursors = cursors
         self._start = from_text(chosen.cursor) if chosen.cursor is not None else _before(chosen.since)
 
     async def count(self) -> int | None:
@@ -41,7 +45,7 @@ class SqlReading:
         shards = range(self._feed.shards) if self._range.shard is None else [self._range.shard]
         for shard_id in shards:
             cursor = self._start
-            while entries := await self._read(shard_id, cursor, _PAGE_ROWS):
+            while entries := await self._read(shard_id, cursor):
                 ended = milliseconds(entries[-1].ulid) >= self._range.until * 1000
                 within = [each for each in entries if self._is_within(each)]
                 documents = [document for each in within for document in self._documents(each, shard_id)]
@@ -50,9 +54,31 @@ class SqlReading:
                 if ended:
                     break
                 cursor = entries[-1].ulid
+            if self.gone:
+                yield []
 
     def _is_within(self, entry: Entry) -> bool:
         return entry.ulid > self._start and milliseconds(entry.ulid) < self._range.until * 1000
+
+    async def _read(self, shard_id: int, cursor: bytes) -> list[Entry]:
+        async def page(session: AsyncSession, behind: bytes) -> list[Entry]:
+            feed = AsyncFeed(session, self._feed.feed)
+            return (await feed.read(shard_id, behind, _PAGE_ROWS, max_bytes=self._feed.max_bytes)).entries
+
+        async def read(session: AsyncSession) -> list[Entry]:
+            try:
+                return await page(session, cursor)
+            except CursorPrunedError as error:
+                if self._range.cursor is not None:
+                    raise
+                self.gone.append(Gone(f"shard {shard_id}", POSITIONS_DELETED, str(error)))
+                return await page(session, START)
+            except CursorError:
+                # The range begins behind the last position given in this shard. What has no position yet gets
+                # one behind that of the relay.
+                return await page(session, self._cursors.get(shard_id, START))
+
+        return await self._use(read)
 
     def _documents(self, entry: Entry, shard_id: int) -> list[Document]:
         """The document of an entry, if it is in the range."""
@@ -62,7 +88,8 @@ class SqlReading:
         # Its key and action are not known any more. A smoke test deletes its own events.
         if not is_canary(document["id"]) and (not self._range.ids or document["id"] in self._range.ids):
             where = f"shard {shard_id}, position {to_text(entry.ulid)}"
-            self.gone.append(Gone(str(document["id"]), f"{self._feed.feed} has no such row any more ({where})"))
+            detail = f"{self._feed.feed} has no such row any more ({where})"
+            self.gone.append(Gone(str(document["id"]), ROW_MISSING, detail))
         return []
 
 

@@ -15,7 +15,7 @@ from datetime import UTC
 from operator import attrgetter
 from typing import TypeVar
 
-from changefeed import START, AsyncConsumer, AsyncFeed, Claim, CursorError, Entry
+from changefeed import START, AsyncConsumer, Claim, Entry
 from changefeed.statements import AsyncSession, Operation, run_async
 from changefeed.tables import Tables, Unnumbered
 from changefeed.ulid import from_text, milliseconds, to_text
@@ -133,7 +133,7 @@ class SqlOutbox:
 
     async def in_range(self, chosen: Range, /) -> Reading:
         """From the feed, as any reader does."""
-        return SqlReading(self._read_page, self._settings, self._event_type, chosen)
+        return SqlReading(self._use, self._settings, self._event_type, chosen, await self._read_cursors())
 
     def event_of(self, document: Document, /) -> Event | Rejected:
         """As the relay reads it."""
@@ -211,20 +211,6 @@ class SqlOutbox:
         document = document_of(entry, shard_id, self._event_type)
         # A clock that has stepped back leaves positions ahead of the time: no event was committed in the future.
         return Committed.of(document, str(shard_id), place, min(at, time.time()))
-
-    async def _read_page(self, shard_id: int, cursor: bytes, rows: int) -> list[Entry]:
-        cursors = await self._read_cursors()
-
-        async def read(session: AsyncSession) -> list[Entry]:
-            feed = AsyncFeed(session, self._settings.feed)
-            try:
-                return (await feed.read(shard_id, cursor, rows)).entries
-            except CursorError:
-                # The cursor is behind the last position given in this shard. What has no position yet gets one
-                # behind that of the relay.
-                return (await feed.read(shard_id, cursors.get(shard_id, START), rows)).entries
-
-        return await self._use(read)
 
     async def _read_cursors(self) -> Mapping[int, bytes]:
         if self._cursors is None:

@@ -15,9 +15,6 @@ from relay.outbox import Outbox, Reading
 
 _DIGEST_CHARACTERS = 16
 
-ROW_MISSING = "row-missing"
-"""The reason for an event of an SQL feed whose row no longer exists; only this command gives it."""
-
 
 class Replay:
     """One run of a replay: a dry run without a sender; without limits it may overtake the relay."""
@@ -72,7 +69,7 @@ class Replay:
         self._counts.skipped += len(documents) - len(waiting)
         ready = [document for document in waiting if not await self._is_left(document)]
         events, invalid = self._validated(ready)
-        invalid += [Invalid(each.id, "", ROW_MISSING, each.detail) for each in self._reading.gone]
+        invalid += [Invalid(each.id, "", each.reason, each.detail) for each in self._reading.gone]
         self._reading.gone = []
         self._counts.keys.update(event.partition_key for event in events)
         self._counts.actions.update(event.action for event in events)

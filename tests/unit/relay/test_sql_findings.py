@@ -230,7 +230,9 @@ def test_commits_that_notify_nobody_are_mentioned() -> None:
         SQLSERVER.version(),
         SQLSERVER.columns(TABLE),
         SQLSERVER.primary_key(TABLE),
+        SQLSERVER.maintenance(TABLE),
         next(TABLES.waiting()),
+        next(TABLES.last_position(0)),
         next(TABLES.last_positions()),
         next(TABLES.first_position(0, START)),
         next(TABLES.positions("a")),
@@ -252,5 +254,8 @@ def test_what_is_asked_of_sql_server_is_t_sql(statement: Statement) -> None:
     parse(statement.sql.replace("?", "@p"), dialect="tsql")
 
 
-def test_sql_server_has_nothing_to_vacuum() -> None:
-    assert SQLSERVER.maintenance(TABLE) is None
+def test_a_feed_of_sql_server_about_which_nobody_has_decided_is_named() -> None:
+    facts = replace(ON_SQL_SERVER, maintenance=MaintenanceFacts(undecided=True))
+
+    assert trouble(ON_SQL_SERVER) == []
+    assert ["nobody has decided how long positions" in each.what for each in trouble(facts)] == [True]
