@@ -12,7 +12,7 @@ from azure.core.exceptions import AzureError
 
 from relay.cosmos.client import cosmos_client
 from relay.cosmos.leases import Positions, read_positions
-from relay.errors import LeaseError, ServiceError, first_line
+from relay.errors import LeaseError, RelayError, ServiceError, first_line
 from relay.settings import Settings
 
 if TYPE_CHECKING:
@@ -173,14 +173,23 @@ class Containers:
 
 
 @contextmanager
-def explaining(container: str) -> Iterator[None]:
-    """Raise errors of the SDK as a ServiceError that names what to check."""
+def explaining(
+    container: str, kind: Callable[[Exception], type[RelayError]] = lambda _: ServiceError, *needed: str
+) -> Iterator[None]:
+    """Raise errors of the SDK as errors that name what to check.
+
+    Args:
+        container: The name of the container.
+        kind: The class of the error to raise, by the error of the SDK.
+        needed: What else to check.
+    """
     try:
         yield
     except (AzureError, OSError) as error:
-        raise ServiceError(
-            f"the container '{container}' cannot be read or written: {first_line(error)} Check COSMOS, "
-            "COSMOS_DATABASE, the name of the container, and the rights of this identity."
+        check = ", ".join(("COSMOS", "COSMOS_DATABASE", "the name of the container", *needed))
+        raise kind(error)(
+            f"the container '{container}' cannot be read or written: {first_line(error)} Check {check}, and the "
+            "rights of this identity."
         ) from error
 
 

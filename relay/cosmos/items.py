@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError
 
-from relay.cosmos.containers import Containers
-from relay.errors import StoreError, first_line
+from relay.cosmos.containers import Containers, explaining
+from relay.errors import StoreError
 from relay.holds import Holds
 from relay.quarantine import holds
 from relay.quarantine.holds import ORDER_TYPE, PARKED_TYPE
@@ -161,19 +160,14 @@ class CosmosItems:
                 with self._explaining(*statuses):
                     yield call.container(self._containers.quarantine_name)
 
-    @contextmanager
-    def _explaining(self, *statuses: int) -> Iterator[None]:
+    def _explaining(self, *statuses: int) -> AbstractContextManager[None]:
         """Raise errors of the SDK as StoreErrors; those with one of the statuses as what they say of the items."""
-        try:
-            yield
-        except (AzureError, OSError) as error:
+
+        def kind(error: Exception) -> type[StoreError]:
             status = getattr(error, "status_code", None)
-            kind = _REFUSALS[status] if status in statuses else StoreError
-            raise kind(
-                f"the container '{self._containers.quarantine_name}' cannot be read or written: "
-                f"{first_line(error)} Check COSMOS, COSMOS_DATABASE, the name of the container, that it has the "
-                "partition key /partitionKey, and the rights of this identity."
-            ) from error
+            return _REFUSALS[status] if status in statuses else StoreError
+
+        return explaining(self._containers.quarantine_name, kind, "that it has the partition key /partitionKey")
 
 
 def clause(chosen: Filter) -> tuple[str, dict[str, str]]:

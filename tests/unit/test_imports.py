@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -102,3 +103,12 @@ def test_the_commands_and_the_console_know_no_source(folder: str) -> None:
 
     assert len(files) > 20
     assert {file: names for file, names in knowing.items() if names} == {}
+
+
+def test_changefeed_alone_writes_the_names_of_a_feeds_tables() -> None:
+    quoted = re.compile(r"""quoted\(f?["'](outbox|feed|state|claim):""")
+
+    naming = [str(file) for file in (ROOT / "relay").rglob("*.py") if quoted.search(file.read_text("utf-8"))]
+
+    assert naming == []
+    assert quoted.search("""dialect.quoted(f'claim:{table}')""")
