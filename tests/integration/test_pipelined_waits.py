@@ -74,7 +74,8 @@ async def test_a_peer_that_goes_silent_while_a_link_opens_costs_one_attempt(
     if not pipelined and step == "begin of the link's session":
         pytest.skip("the pool has no session of its own")
     used = senders(client, pipelined=pipelined)
-    sender = publisher(used)
+    # The attempt sees the end of the opening, whose limit is shorter.
+    sender = publisher(used, send_timeout_s=2 * LIMIT_S)
     proxy.silent_at = step
     try:
         failed = await attempt(sender, "a", "b", "c")
@@ -82,7 +83,6 @@ async def test_a_peer_that_goes_silent_while_a_link_opens_costs_one_attempt(
         proxy.silent_at = None
         connections = proxy.connections
 
-        # The opening may have outlived the attempt, but not its own limit.
         outcomes = await attempt(publisher(used, send_timeout_s=10), "a", "b", "c")
 
         assert [outcome.error for outcome in outcomes] == [None] * 3
