@@ -17,7 +17,7 @@ from relay.quarantine.record import NO_PARTITION_KEY
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """An event as it stands in the outbox.
+    """An event as the outbox has it.
 
     Attributes:
         id, partition_key, action, sequence, traceparent: As the message contract names them.

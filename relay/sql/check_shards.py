@@ -1,4 +1,4 @@
-"""Checks the shards of an SQL feed: who reads them, how far they are, and what nobody would ever read."""
+"""Checks the shards of an SQL feed: who reads them, how far they are, and what would never be read."""
 
 from __future__ import annotations
 

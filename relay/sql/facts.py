@@ -77,7 +77,7 @@ class MaintenanceFacts:
         notifies: Whether commits notify readers; None where that cannot be read.
         without_autovacuum: The tables of the feed for which autovacuum is turned off.
         oldest_transaction_s: How long the oldest visible transaction of the database has been open.
-        undecided: Whether nobody has decided how long positions are kept.
+        undecided: Whether it is not set how long positions are kept.
     """
 
     sequence_cache: int | None = None

@@ -190,7 +190,7 @@ class _Inspection:
                 alive = (seen.owner, seen.version) != (claim.owner, claim.version)
                 owners[shard_id] = Owner.NOBODY if claim.owner is None else Owner.ALIVE if alive else Owner.SILENT
             living = sum(owners.get(shard_id) is Owner.ALIVE for shard_id in range(self._feed.shards))
-            # Where nobody has ever claimed a shard, waiting for a sign of life is of no use.
+            # Where no shard was ever claimed, there is no sign of life to wait for.
             if living == self._feed.shards or not claims or time.monotonic() >= ends:
                 return owners, {shard_id: claim.cursor for shard_id, claim in claims.items()}
             await asyncio.sleep(self._feed.claim_s / _LOOKS)

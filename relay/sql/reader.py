@@ -27,10 +27,11 @@ from relay.sql.database import CONSUMER, Database, explaining
 from relay.sql.ranges import SqlReading
 from relay.sql.rows import committed_at, document_of, identifier_of, is_of_type
 
-# Numbers are drawn before a transaction commits, so a lower one may become visible after a higher one: so many of
-# those read before are looked at again. What comes even later is seen when it gets its position.
+# Number of rows without a position that are read again: numbers are drawn before a transaction commits, so a lower
+# one may become visible after a higher one. What comes even later is seen when it gets its position.
 _LOOK_BACK = 1000
 
+# Maximum number of ids in one statement.
 _IDS = 100
 
 ResultT = TypeVar("ResultT")

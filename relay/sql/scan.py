@@ -22,7 +22,7 @@ from relay.sql.rows import event_of, is_of_type
 
 _PAGE_ROWS = 500
 
-# So many are named one by one; the others are counted.
+# Maximum number of events that are named one by one; the others are counted.
 _NAMED = 20
 
 
