@@ -1,17 +1,19 @@
-"""Which store the commands of quarantine use, and for how long."""
+"""Which outbox and which store the commands use, and for how long."""
 
 from __future__ import annotations
 
 import pytest
 
-from relay.assembly import open_store
+from relay.assembly import open_canary, open_outbox, open_store
 from relay.cli.quarantine.records import open_records
 from relay.cli.sources import SourceKind, for_source
 from relay.cosmos.items import CosmosItems
-from relay.errors import ServiceError
+from relay.cosmos.reader import CosmosOutbox
+from relay.errors import ServiceError, UsageError
 from relay.quarantine.summaries import Filter
 from relay.settings import Settings
 from relay.sql.items import SqlItems
+from relay.sql.reader import SqlOutbox
 from tests.unit.relay.test_containers import SETTINGS, Account
 from tests.unit.relay.test_cosmos_items import Container, refusal
 
@@ -24,6 +26,27 @@ def test_the_store_is_where_the_outbox_is(source: SourceKind, kind: type) -> Non
     both = Settings.from_environment({"COSMOS": COSMOS, "SQL": "postgresql://h/d", "SERVICEBUS": SERVICEBUS})
 
     assert isinstance(open_store(for_source(both, source)), kind)
+
+
+@pytest.mark.parametrize(("source", "kind"), [(SourceKind.SQL, SqlOutbox), (SourceKind.COSMOS, CosmosOutbox)])
+def test_the_outbox_is_the_one_that_was_chosen(source: SourceKind, kind: type) -> None:
+    both = Settings.from_environment({"COSMOS": COSMOS, "SQL": "postgresql://h/d", "SERVICEBUS": SERVICEBUS})
+
+    assert isinstance(open_outbox(for_source(both, source)), kind)
+    for opening in (open_outbox, open_store, open_canary):
+        with pytest.raises(UsageError, match="COSMOS and SQL are both set"):
+            opening(both)
+
+
+async def test_the_connection_of_a_canary_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account()
+    account.containers["data"] = Container()
+    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
+
+    async with open_canary(SETTINGS):
+        assert account.open == 1
+
+    assert account.open == 0
 
 
 async def test_the_connection_of_a_command_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
