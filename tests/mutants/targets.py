@@ -142,7 +142,6 @@ _UNIT = "tests/unit/outbox/test_{}.py"
 _INTEGRATION = "tests/integration/test_outbox_{}.py"
 # The unit tests, then the integration tests.
 _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "annotations": (("mapping",), ()),
     "batch": (("batches", "order", "relayable"), ()),
     "context": (("batches", "order"), ("commits", "lost_responses", "stale_reads")),
     "data_object": (("batches", "relayable", "order"), ()),
@@ -151,14 +150,13 @@ _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "events": (("entities", "order"), ()),
     "execution": ((), ("stale_reads", "lost_responses")),
     "failures": (("failures",), ()),
-    "mapping": (("mapping",), ()),
+    "fields": (("mapping", "entities", "relayable"), ()),
+    "mapping": (("mapping", "recorded_documents"), ()),
     "paging": (("paging",), ("reading",)),
-    "payload": (("entities", "relayable", "batches"), ()),
+    "reading": (("mapping", "recorded_documents"), ()),
     "relayable": (("relayable",), ()),
     "repositories": (("batches", "order"), ("reading", "commits")),
-    "schema": (("mapping", "entities"), ()),
     "session": ((), ("stale_reads",)),
-    "shapes": (("mapping",), ()),
     "traceparent": (("batches",), ()),
     "unit_of_work": (("batches",), ("commits",)),
     "versions": (("entities", "mapping"), ("reading",)),

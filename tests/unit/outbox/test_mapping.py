@@ -159,7 +159,6 @@ def entity(annotation: Any) -> type[DomainEntity]:
         (Line | Product, "item is annotated as .*, and a stored object does not say which it was"),
         (list[Line] | tuple[str, ...], "item is annotated as .*, and a stored array does not say which it was"),
         (Line | dict[str, str], "a stored object does not say which it was"),
-        ("list[Clash]", r"item\.name_ and name are both stored as 'name'"),
         ("tuple[int, Dated]", "item.on is annotated as date"),
     ],
 )
@@ -177,6 +176,16 @@ class Clash:
 
 
 @dataclass
+class Rounded:
+    """Not what its constructor was given."""
+
+    amount: float
+
+    def __post_init__(self) -> None:
+        self.amount += 1
+
+
+@dataclass
 class Dated:
     on: date
 
@@ -189,13 +198,15 @@ class SpecialLine(Line):
 @pytest.mark.parametrize(
     ("annotation", "value", "complaint"),
     [
-        (Any, [{"a": Product(Sku("a"))}], "item holds a Product, but its annotation declares no dataclass there"),
-        (list, (Product(Sku("a")),), "item holds a Product"),
+        (Any, [{"a": Product(Sku("a"))}], r"item\[0\]\[…\] holds a Product .* read again as a dict, as its annot"),
+        (list, (Product(Sku("a")),), r"item\[0\] holds a Product"),
         (
             list[Line],
             [SpecialLine(Product(Sku("a")), "1")],
-            r"item\[0\] holds a SpecialLine.* declares Line there",
+            r"item\[0\] holds a SpecialLine that would be read again as a Line",
         ),
+        (list[Line], [{"product": {"sku": "a"}, "unitPrice": "1"}], r"item\[0\] holds a dict .* as a Line"),
+        (Rounded, Rounded(1.25), "item.amount holds a float that would be read again as another one"),
         ("NotThere | None", Product(Sku("a")), "item holds a Product"),
     ],
 )
@@ -207,6 +218,11 @@ def test_a_dataclass_that_the_annotation_does_not_declare_is_reported_by_its_fie
 
     with pytest.raises(TypeError, match=rf"Order must define to_data\(\) and from_data\(\): {complaint}"):
         batch(context)
+
+
+def test_two_fields_that_are_stored_under_one_name_are_reported_by_their_class(context: ContainerContext) -> None:
+    with pytest.raises(TypeError, match=r"Clash\.name_ and Clash\.name are both stored as 'name': rename one"):
+        Repository(context, entity("list[Clash]"))
 
 
 def test_a_field_stored_under_a_name_of_the_library_is_reported() -> None:

@@ -17,9 +17,8 @@ from typing import Any, Literal, NamedTuple, NewType, Self, TypedDict
 import pytest
 
 from outbox import DomainEntity, DomainEvent, EntityState
-from outbox.batch import Operation
+from outbox.batch import Operation, encode
 from outbox.data_object import DataObject, Position, entity_object, event_object
-from outbox.payload import encode
 from outbox.versions import restore
 from samples.contacts.domain import Company, Contact
 from samples.contacts.domain import Name as ContactName
