@@ -142,6 +142,7 @@ _UNIT = "tests/unit/outbox/test_{}.py"
 _INTEGRATION = "tests/integration/test_outbox_{}.py"
 # The unit tests, then the integration tests.
 _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "attrs": (("classes",), ()),
     "batch": (("batches", "order", "relayable"), ()),
     "context": (("batches", "order"), ("commits", "lost_responses", "stale_reads")),
     "data_object": (("batches", "relayable", "order"), ()),
@@ -150,10 +151,11 @@ _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "events": (("entities", "order"), ()),
     "execution": ((), ("stale_reads", "lost_responses")),
     "failures": (("failures",), ()),
-    "fields": (("mapping", "entities", "relayable"), ()),
-    "mapping": (("mapping", "recorded_documents"), ()),
+    "fields": (("mapping", "classes", "entities", "relayable"), ()),
+    "mapping": (("mapping", "classes", "recorded_documents"), ()),
     "paging": (("paging",), ("reading",)),
-    "reading": (("mapping", "recorded_documents"), ()),
+    "pydantic": (("classes",), ()),
+    "reading": (("mapping", "classes", "recorded_documents"), ()),
     "relayable": (("relayable",), ()),
     "repositories": (("batches", "order"), ("reading", "commits")),
     "session": ((), ("stale_reads",)),

@@ -72,6 +72,9 @@ class DomainEntity(ABC):
         if "document_type" not in cls.__dict__:
             cls.document_type = lower_first(cls.__name__)
 
+    def __attrs_pre_init__(self) -> None:
+        raise TypeError(f"{type(self).__name__} is an attrs class: derive it from outbox.attrs.DomainEntity.")
+
     @abstractmethod
     def created_event(self) -> DomainEvent:
         """Return the created event, built from the current state. Called more than once before the commit."""
