@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, NewType, TypedDict
+from typing import Annotated, Any, Literal, NewType, Protocol, TypedDict, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import TypeAliasType
 
 from outbox import DomainEntity, DomainEvent, InvalidDocument, Repository
 from outbox.context import ContainerContext
@@ -167,6 +168,46 @@ def test_a_class_whose_fields_could_not_be_read_again_is_reported_before_anythin
 ) -> None:
     with pytest.raises(TypeError, match=rf"Order must define to_data\(\) and from_data\(\): .*{complaint}"):
         Repository(context, entity(annotation))
+
+
+class Named(Protocol):
+    name: str
+
+
+@dataclass
+class Point:
+    x: int
+
+
+Points = TypeAliasType("Points", Annotated[list[Point], "in order"])
+
+
+@pytest.mark.parametrize(
+    ("annotation", "data", "value"),
+    [
+        (Literal["a"], "a", "a"),
+        (Literal["a"] | Point, {"x": 1}, Point(1)),
+        (Annotated[list[Annotated[Point, 1]], 2], [{"x": 1}], [Point(1)]),
+        (NewType("Corner", Point), {"x": 1}, Point(1)),
+        (Points, [{"x": 1}], [Point(1)]),
+        (TypeVar("T"), {"x": 1}, {"x": 1}),
+        (Named, {"x": 1}, {"x": 1}),
+        (dict[Sku, Point], {"a": {"x": 1}}, {"a": Point(1)}),
+        (dict[Any, list[Point]], {"a": [{"x": 1}]}, {"a": [Point(1)]}),
+        (tuple, [1], (1,)),
+        (tuple[Point, ...] | Point | None, [{"x": 1}], (Point(1),)),
+        (list[str] | dict[str, str], ["a"], ["a"]),
+        (int, "2", "2"),
+        (tuple[int, ...], ["2"], ("2",)),
+    ],
+)
+def test_an_annotation_says_what_data_is_read_as(annotation: Any, data: Any, value: Any) -> None:
+    kind: Any = entity(annotation)
+
+    read = kind.from_data({"item": data})
+    assert read.item == value
+    assert type(read.item) is type(value)
+    assert read.to_data()["item"] == data
 
 
 @dataclass
