@@ -75,6 +75,7 @@ def stored_entity(entity: Any) -> dict[str, Any]:
     Raises:
         TypeError: The fields do not say how to store and read them, or a value would be read as another one.
         RecursionError: A value is nested too deeply.
+        Exception: What a constructor raises, because it rejects what would be stored.
     """
     kind = type(entity)
     check_entity_class(kind)
@@ -83,6 +84,9 @@ def stored_entity(entity: Any) -> dict[str, Any]:
         _compare_fields(entity, read(kind, {**data, "id": entity.id}, _READ_WITHOUT), "", _STORED_WITHOUT)
     except Unmapped as error:
         raise TypeError(_needs_both(kind, error)) from None
+    except Exception as error:
+        error.add_note(f"Nothing was written, because what {kind.__name__} stores could not be read again.")
+        raise
     unknown = entity._outbox.unknown
     for value, members in _nested(entity, data, _STORED_WITHOUT):
         known = dict(members)

@@ -261,6 +261,27 @@ def test_a_dataclass_that_the_annotation_does_not_declare_is_reported_by_its_fie
         batch(context)
 
 
+def test_a_state_that_the_constructor_rejects_is_not_stored(context: ContainerContext) -> None:
+    @dataclass
+    class Titled(DomainEntity):
+        title: str
+
+        def __post_init__(self) -> None:
+            if not self.title:
+                raise ValueError("the title is blank")
+
+        def created_event(self) -> DomainEvent:
+            return DomainEvent()
+
+    titled = Titled("tea")
+    Repository(context, Titled).create(titled)
+    titled.title = ""
+
+    with pytest.raises(ValueError, match="the title is blank") as raised:
+        batch(context)
+    assert raised.value.__notes__ == ["Nothing was written, because what Titled stores could not be read again."]
+
+
 def test_two_fields_that_are_stored_under_one_name_are_reported_by_their_class(context: ContainerContext) -> None:
     with pytest.raises(TypeError, match=r"Clash\.name_ and Clash\.name are both stored as 'name': rename one"):
         Repository(context, entity("list[Clash]"))
