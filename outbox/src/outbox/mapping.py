@@ -75,7 +75,7 @@ def stored_entity(entity: Any) -> dict[str, Any]:
     Raises:
         TypeError: The fields do not say how to store and read them, or a value would be read as another one.
         RecursionError: A value is nested too deeply.
-        Exception: What a constructor raises, because it rejects what would be stored.
+        Exception: A constructor rejects what would be stored.
     """
     kind = type(entity)
     check_entity_class(kind)
@@ -96,7 +96,7 @@ def stored_entity(entity: Any) -> dict[str, Any]:
 
 
 def restored_entity(kind: type[T], data: Mapping[str, Any]) -> T:
-    """Return the entity that `data` was stored of. It keeps the members of `data` that are unknown.
+    """Return the entity stored as `data`. It keeps the unknown members of `data`.
 
     Raises:
         TypeError: As `stored_entity`, or a required member is missing.
@@ -118,7 +118,7 @@ def check_entity_class(kind: type) -> None:
     """Check that the fields that an entity class declares can be stored and read again.
 
     Raises:
-        TypeError: A field cannot, or the class has no fields because it is a plain class.
+        TypeError: A field cannot, or the class is a plain class.
     """
     if not (is_model(kind) or {"__dataclass_fields__", "__attrs_attrs__"} & vars(kind).keys()):
         raise TypeError(_needs_both(kind, "it is not a dataclass, an attrs class or a Pydantic model"))

@@ -1,10 +1,10 @@
-"""Base classes of entities and events that are Pydantic models. All else is as in `outbox`.
+"""Base classes of entities and events that are Pydantic models. Everything else is as in `outbox`.
 
     from outbox.pydantic import DomainEntity, DomainEvent
 
 Needs the extra `pydantic`. A model is stored as `model_dump(mode="json", by_alias=True)` returns it and read with
 `model_validate`, so a field may have any type that Pydantic reads back unchanged: dates, decimals, UUIDs,
-enumerations, sets. Fields without an alias are stored in camelCase, and those of nested models as these say.
+enumerations, sets. Fields without an alias are stored in camelCase; a nested model names its own fields.
 """
 
 from __future__ import annotations

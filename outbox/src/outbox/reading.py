@@ -44,18 +44,18 @@ class Unmapped(TypeError):
         super().__init__(f"{path.removeprefix('.')} {why}".strip())
 
     def within(self, step: str) -> Unmapped:
-        """The same, seen from one level above."""
+        """Return the same error for the object around, in which `step` leads to the field."""
         return Unmapped(self.why, step + self.path)
 
 
 def read(kind: type, data: Mapping[str, Any], without: frozenset[str] = frozenset()) -> Any:
     """Return the object of a dataclass, an attrs class or a Pydantic model that is stored as `data`.
 
-    Fields that the constructor does not take are set afterwards, those in `without` take their defaults.
+    Fields that the constructor does not take are set afterwards. Those in `without` are not read.
 
     Raises:
         Unmapped: `data` lacks a field without a default, a Pydantic model rejects it, or an annotation is not that
-            of JSON. What else a constructor raises is passed on.
+            of JSON. Other errors of constructors are passed on.
         TypeError: Two fields of a class have one name in JSON.
     """
     if is_model(kind):
@@ -98,7 +98,7 @@ def _held(field: Field) -> Any:
 
 
 def _validated(kind: Any, data: Mapping[str, Any]) -> Any:
-    from pydantic import ValidationError  # optional, but there where a model is
+    from pydantic import ValidationError  # an optional dependency, which whoever has a model has
 
     try:
         return kind.model_validate(data)
@@ -109,7 +109,7 @@ def _validated(kind: Any, data: Mapping[str, Any]) -> Any:
 
 
 def _located(error: BaseException) -> BaseException:
-    """Return the first error in a group of cattrs; if it is one of this module, with its place."""
+    """Return the first error in a group of cattrs. An Unmapped has its path."""
     path = ""
     while isinstance(error, ClassValidationError | IterableValidationError):
         (error, note), *_ = error.group_exceptions()[0]
@@ -124,11 +124,11 @@ def _located(error: BaseException) -> BaseException:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """What reads the values of one annotation: a structure hook of cattrs.
+    """Reads the values of one annotation. A structure hook for cattrs.
 
     Attributes:
         takes: The JSON types that the annotation declares, of dict and list.
-        load: Converts data of these types. None if they stay as they are.
+        load: Converts data of these types. None leaves them unchanged.
     """
 
     takes: tuple[type, ...] = ()
@@ -142,10 +142,10 @@ _SCALAR, _ANYTHING = _Reader(), _Reader((dict, list))
 
 
 def _reader(annotation: Any) -> _Reader:
-    """Return what reads the values of a resolved annotation.
+    """Return the reader for a resolved annotation.
 
     Raises:
-        Unmapped: They are not JSON, or could not be told apart when they are read.
+        Unmapped: Its values are not JSON, or are ambiguous when they are read.
     """
     hint = _without_alias(annotation)
     kind, arguments = get_origin(hint) or hint, get_args(hint)
