@@ -195,11 +195,6 @@ def sequence_of(entity: DomainEntity) -> int:
     return entity._outbox.sequence
 
 
-def members_beside_data(entity: DomainEntity) -> Mapping[str, Any]:
-    """Return the members that the entity's document was read with and that the library does not have."""
-    return entity._outbox.beside_data
-
-
 def check_class(kind: type[DomainEntity]) -> None:
     """Check that entities of a class can be stored and read again.
 

@@ -62,7 +62,7 @@ def read(kind: type, data: Mapping[str, Any], without: frozenset[str] = frozense
         return _validated(kind, data)
     try:
         values = loader(kind, without)(data)
-    except (ClassValidationError, IterableValidationError) as error:
+    except ClassValidationError as error:
         raise _located(error) from None
     found = [
         (field, values[field.name]) for field in fields_of(kind, without) if values[field.name] is not _ABSENT
@@ -82,7 +82,7 @@ def loader(kind: type, without: frozenset[str] = frozenset()) -> Callable[[Mappi
         Unmapped, TypeError: As `read`, for the annotations of the class and of those within.
     """
     fields = {field.name: _held(field) for field in fields_of(kind, without)}
-    holder = attrs.make_class(kind.__name__, fields, slots=False, kw_only=True, eq=False, repr=False)
+    holder = attrs.make_class(kind.__name__, fields, slots=False, kw_only=True)
     load: Callable[..., Any] = make_dict_structure_fn(holder, _CONVERTER)
     return lambda data: vars(load(data, holder))
 
@@ -103,7 +103,7 @@ def _validated(kind: Any, data: Mapping[str, Any]) -> Any:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        first = error.errors()[0]
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
         raise Unmapped(f"is not valid: {first['msg']}", path) from None
 
@@ -193,7 +193,7 @@ def _array(kind: type, arguments: tuple[Any, ...]) -> _Reader:
 
 def _fixed(elements: tuple[Any, ...]) -> _Reader:
     for element in elements:
-        _reader(element)
+        _reader(element)  # cattrs would accept bytes and paths
     load = _CONVERTER.gen_structure_hetero_tuple(GenericAlias(tuple, elements))
     return _Reader((list,), lambda data: load(data, tuple) if len(data) == len(elements) else data)
 
@@ -237,7 +237,7 @@ def _without_alias(hint: Any) -> Any:
 
 
 def _describe(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
+    return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
 _CHECKED: set[type] = set()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any, Literal, NewType, Protocol, TypedDict, TypeVar
 
 import pytest
@@ -161,13 +162,16 @@ def entity(annotation: Any) -> type[DomainEntity]:
         (list[Line] | tuple[str, ...], "item is annotated as .*, and a stored array does not say which it was"),
         (Line | dict[str, str], "a stored object does not say which it was"),
         ("tuple[int, Dated]", "item.on is annotated as date"),
+        (tuple[int, bytes], "item is annotated as bytes, which is not JSON"),
+        (dict[str, list[Path]], "item is annotated as Path, which is not JSON"),
     ],
 )
 def test_a_class_whose_fields_could_not_be_read_again_is_reported_before_anything_is_stored(
     context: ContainerContext, annotation: Any, complaint: str
 ) -> None:
-    with pytest.raises(TypeError, match=rf"Order must define to_data\(\) and from_data\(\): .*{complaint}"):
-        Repository(context, entity(annotation))
+    for kind in (entity(annotation), entity(annotation)):
+        with pytest.raises(TypeError, match=rf"Order must define to_data\(\) and from_data\(\): .*{complaint}"):
+            Repository(context, kind)
 
 
 class Named(Protocol):
@@ -195,6 +199,7 @@ Points = TypeAliasType("Points", Annotated[list[Point], "in order"])
         (dict[Sku, Point], {"a": {"x": 1}}, {"a": Point(1)}),
         (dict[Any, list[Point]], {"a": [{"x": 1}]}, {"a": [Point(1)]}),
         (tuple, [1], (1,)),
+        (tuple[Point], [{"x": 1}], (Point(1),)),
         (tuple[Point, ...] | Point | None, [{"x": 1}], (Point(1),)),
         (list[str] | dict[str, str], ["a"], ["a"]),
         (int, "2", "2"),
