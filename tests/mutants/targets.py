@@ -152,7 +152,7 @@ _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "execution": ((), ("stale_reads", "lost_responses")),
     "failures": (("failures",), ()),
     "fields": (("mapping", "classes", "entities", "relayable"), ()),
-    "mapping": (("mapping", "classes", "recorded_documents", "relayable"), ()),
+    "mapping": (("mapping", "classes", "recorded_documents", "relayable", "entities"), ()),
     "paging": (("paging",), ("reading",)),
     "pydantic": (("classes",), ()),
     "reading": (("mapping", "classes", "recorded_documents"), ()),

@@ -18,8 +18,8 @@ class Options:
         renew_s: Maximum time between two renewals of a session's lock.
         retry_s: Pause before a failed message is delivered again; doubled with each delivery.
         retry_max_s: Maximum of that pause.
-        answer_s: Time that the broker has to answer a request; when waiting for a session, in addition to
-            `accept_s`. Then the connection is discarded and a new one is opened.
+        answer_s: Time that the broker has to answer a request, in addition to `accept_s` or `idle_s`. Then the
+            connection is discarded and a new one is opened.
         grace_s: Time that handlers have to finish after `stop()`; then they are cancelled.
     """
 

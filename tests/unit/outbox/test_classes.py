@@ -368,6 +368,47 @@ def test_a_value_that_pydantic_would_not_read_back_is_reported_by_its_field(
         batch(context)
 
 
+class Packed(outbox.pydantic.DomainEntity):
+    """Stored in other shapes than it has in Python."""
+
+    by_name: dict[str, Size] = pydantic.Field(default_factory=dict)
+    tags: list[str] = pydantic.Field(default_factory=list)
+    unique: list[Size] = pydantic.Field(default_factory=list)
+
+    @pydantic.field_serializer("by_name")
+    def _as_pairs(self, value: dict[str, Size]) -> list[Any]:
+        return [[name, size.width_cm] for name, size in value.items()]
+
+    @pydantic.field_serializer("tags")
+    def _joined(self, value: list[str]) -> str:
+        return ",".join(value)
+
+    @pydantic.field_validator("by_name", "tags", "unique", mode="before")
+    @classmethod
+    def _unpacked(cls, value: Any, info: pydantic.ValidationInfo) -> Any:
+        if info.field_name == "by_name":
+            return {name: Size(width_cm=width) for name, width in value} if isinstance(value, list) else value
+        if info.field_name == "tags":
+            return [tag for tag in value.split(",") if tag] if isinstance(value, str) else value
+        return [each for index, each in enumerate(value) if each not in value[:index]]
+
+    def created_event(self) -> DomainEvent:
+        return DomainEvent()
+
+
+def test_a_model_may_be_stored_in_another_shape_than_it_has() -> None:
+    packed = Packed(id="o1", partition_key="o1", by_name={"a": Size(width_cm=1)}, tags=["b", "c"])
+
+    assert packed.to_data() == {"byName": [["a", 1]], "tags": "b,c", "unique": [], "id": "o1", "deleted": False}
+    assert read(packed) == packed
+
+
+def test_data_that_a_model_reads_as_fewer_elements_is_stored_as_these() -> None:
+    one, other = {"width_cm": 1, "on": None}, {"width_cm": 2, "on": None}
+
+    assert read(Packed(), unique=[one, one, other]).to_data()["unique"] == [one, other]
+
+
 def test_data_that_a_model_rejects_is_named_without_its_value() -> None:
     with pytest.raises(TypeError, match=r"^Exact\.on is not valid: ") as raised:
         Exact.from_data({"on": "the secret"})

@@ -268,6 +268,8 @@ def test_a_class_that_could_not_be_restored_is_rejected_when_written() -> None:
 
     with pytest.raises(TypeError, match=r"Bare must define to_data\(\) and from_data\(\): it is not a dataclass"):
         Bare().to_data()
+    with pytest.raises(TypeError, match=r"Bare must define to_data\(\) and from_data\(\): it is not a dataclass"):
+        Bare.from_data({})
     with pytest.raises(
         TypeError, match=r"Order must define to_data\(\) .*: note holds a Name that would be read again as a dict"
     ):

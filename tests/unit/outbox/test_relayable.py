@@ -237,9 +237,13 @@ def test_a_key_with_a_surrogate_is_rejected(context: ContainerContext, key: str)
         batch(context)
 
 
-def test_a_value_that_contains_itself_is_rejected(context: ContainerContext) -> None:
-    note: list[Any] = []
-    note.append(note)
+@pytest.mark.parametrize("is_array", [True, False])
+def test_a_value_that_contains_itself_is_rejected(context: ContainerContext, is_array: bool) -> None:
+    array: list[Any] = []
+    array.append(array)
+    whole: dict[str, Any] = {}
+    whole["in"] = whole
+    note = array if is_array else whole
     Repository(context, Order).create(Order("tea", id="o1", note=note))
 
     with pytest.raises(InvalidDocument, match=r"data\.note of order 'o1' is nested too deeply"):
