@@ -374,6 +374,7 @@ class Packed(outbox.pydantic.DomainEntity):
     by_name: dict[str, Size] = pydantic.Field(default_factory=dict)
     tags: list[str] = pydantic.Field(default_factory=list)
     unique: list[Size] = pydantic.Field(default_factory=list)
+    ratio: Decimal = Decimal(0)
 
     @pydantic.field_serializer("by_name")
     def _as_pairs(self, value: dict[str, Size]) -> list[Any]:
@@ -383,11 +384,17 @@ class Packed(outbox.pydantic.DomainEntity):
     def _joined(self, value: list[str]) -> str:
         return ",".join(value)
 
-    @pydantic.field_validator("by_name", "tags", "unique", mode="before")
+    @pydantic.field_serializer("ratio")
+    def _fraction(self, value: Decimal) -> list[int]:
+        return list(value.as_integer_ratio())
+
+    @pydantic.field_validator("by_name", "tags", "unique", "ratio", mode="before")
     @classmethod
     def _unpacked(cls, value: Any, info: pydantic.ValidationInfo) -> Any:
         if info.field_name == "by_name":
             return {name: Size(width_cm=width) for name, width in value} if isinstance(value, list) else value
+        if info.field_name == "ratio":
+            return Decimal(value[0]) / value[1] if isinstance(value, list) else value
         if info.field_name == "tags":
             return [tag for tag in value.split(",") if tag] if isinstance(value, str) else value
         return [each for index, each in enumerate(value) if each not in value[:index]]
@@ -397,9 +404,12 @@ class Packed(outbox.pydantic.DomainEntity):
 
 
 def test_a_model_may_be_stored_in_another_shape_than_it_has() -> None:
-    packed = Packed(id="o1", partition_key="o1", by_name={"a": Size(width_cm=1)}, tags=["b", "c"])
+    sizes = {"a": Size(width_cm=1)}
+    packed = Packed(id="o1", partition_key="o1", by_name=sizes, tags=["b", "c"], ratio=Decimal("0.5"))
 
-    assert packed.to_data() == {"byName": [["a", 1]], "tags": "b,c", "unique": [], "id": "o1", "deleted": False}
+    stored = packed.to_data()
+
+    assert (stored["byName"], stored["tags"], stored["ratio"]) == ([["a", 1]], "b,c", [1, 2])
     assert read(packed) == packed
 
 

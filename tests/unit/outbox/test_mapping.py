@@ -337,3 +337,18 @@ def test_a_line_that_contains_itself_is_refused_as_too_deep(context: ContainerCo
 
     with pytest.raises(InvalidDocument, match=r"data\.lines of basket .* is nested too deeply"):
         batch(context)
+
+
+@dataclass
+class Node:
+    next: Node | None = None
+
+
+def test_an_object_that_contains_itself_without_a_list_is_refused_as_too_deep(context: ContainerContext) -> None:
+    node = Node()
+    node.next = node
+    kind: Any = entity(Node)
+    Repository(context, kind).create(kind(node))
+
+    with pytest.raises(InvalidDocument, match=r"data\.item of order .* is nested too deeply"):
+        batch(context)
