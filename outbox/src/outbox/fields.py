@@ -46,7 +46,7 @@ def lower_first(name: str) -> str:
 
 def is_model(kind: type) -> bool:
     """Whether a class is a Pydantic model. Does not import Pydantic."""
-    return hasattr(kind, "model_validate") and hasattr(kind, "model_dump")
+    return hasattr(kind, "model_validate")
 
 
 def is_record(kind: type) -> bool:

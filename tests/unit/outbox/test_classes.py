@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -240,6 +241,35 @@ def test_internal_state_is_in_neither_the_repr_nor_the_comparison(new: New) -> N
     assert one == other
     assert one != new(id="o2")
     assert "_outbox" not in repr(one)
+
+
+@attrs.frozen
+class AttrsNoted(outbox.attrs.DomainEvent):
+    text: str
+
+
+class ModelNoted(outbox.pydantic.DomainEvent, frozen=True):
+    text: str
+
+
+@pytest.mark.parametrize("event", [AttrsNoted, ModelNoted])
+def test_an_event_is_immutable_and_none_replaces_another_by_default(event: Any) -> None:
+    order = read(dataclass_order())
+    order.add_event(event(text="a"))
+    order.add_event(event(text="b"))
+
+    one, other = order.domain_events
+    assert (one.text, other.text, one.action) == ("a", "b", event.__name__)
+    for name in ("id", "text"):
+        with pytest.raises((attrs.exceptions.FrozenInstanceError, pydantic.ValidationError)):
+            setattr(one, name, "changed")
+
+
+@EVERY_KIND
+def test_the_constructor_takes_the_fields_and_the_identity_alone(new: New) -> None:
+    assert set(inspect.signature(type(new())).parameters) - {"partitionKey", "allLines", "byRoom"} <= {
+        *("id", "partition_key", "all_lines", "by_room", "title")
+    }
 
 
 def test_an_attrs_class_of_the_other_base_class_is_told_its_own() -> None:

@@ -264,6 +264,7 @@ class SpecialLine(Line):
         (list[Line], [{"product": {"sku": "a"}, "unitPrice": "1"}], r"item\[0\] holds a dict .* as a Line"),
         (Rounded, Rounded(1.25), "item.amount holds a float that would be read again as another one"),
         (Shortened, Shortened(["a", "b"]), "item.tags holds a list that would be read again as another one"),
+        ("json.NotThere | None", Product(Sku("a")), "item holds a Product"),
         ("NotThere | None", Product(Sku("a")), "item holds a Product"),
     ],
 )
