@@ -34,7 +34,7 @@ help: ## Show this list
 
 setup: .venv/.installed ## Make .venv and install what is pinned
 
-.venv/.installed: requirements.txt requirements-dev.txt inbox/pyproject.toml outbox/pyproject.toml emulators/pyproject.toml
+.venv/.installed: requirements.txt requirements-console.txt requirements-dev.txt inbox/pyproject.toml outbox/pyproject.toml emulators/pyproject.toml
 	@command -v "$(PYTHON)" >/dev/null || { echo "Python 3.11 or later is needed, and $(PYTHON) is not found: \
 	install it, or set PYTHON=/path/to/python" | tr -s '\t ' ' ' >&2; exit 1; }
 	@"$(PYTHON)" local/make_venv.py
