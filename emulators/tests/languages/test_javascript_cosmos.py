@@ -5,83 +5,31 @@ One process of Node runs them all, against one emulator; each is a test here.
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import re
-import shutil
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from emulators.tests.languages.checks import WITHIN_S, Outcomes, names, run, skip_without
 from outbox_emulators.cosmos.server import CosmosServer
 
-FOLDER = Path(__file__).parent
-PROGRAM = FOLDER / "cosmos" / "main.mjs"
+NAMES = names("cosmos")
 _FEWEST = 60
-_WITHIN_S = 240.0
-NAMES = [
-    name
-    for file in sorted(PROGRAM.parent.glob("*.mjs"))
-    for name in re.findall(r'^check\("(.+?)", ', file.read_text(encoding="utf-8"), re.MULTILINE)
-]
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("javascript-cosmos"),
     # The first test waits for all checks, on a machine that may be busy with others.
-    pytest.mark.timeout(_WITHIN_S + 20),
+    pytest.mark.timeout(WITHIN_S + 20),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcomes:
-    """What the process printed: by check its error, None where it passed; and the rest of its output."""
-
-    errors: dict[str, str | None]
-    rest: str
-
-
-def _missing() -> str | None:
-    """Why the checks cannot be run here; in CI nothing may be missing while npm's registry can be reached."""
-    if os.environ.get("CI") == "true" and "NPM_UNREACHABLE" not in os.environ:
-        return None
-    if shutil.which("node") is None:
-        return "Node is not installed"
-    if not (FOLDER / "node_modules" / "@azure" / "cosmos").exists():
-        return "make languages has not installed @azure/cosmos"
-    return None
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def outcomes() -> AsyncIterator[Outcomes]:
-    if reason := _missing():
-        pytest.skip(reason)
+    skip_without("@azure/cosmos")
     async with CosmosServer() as server:
-        yield await _run(server)
-
-
-async def _run(server: CosmosServer) -> Outcomes:
-    process = await asyncio.create_subprocess_exec(
-        *("node", "--no-deprecation", PROGRAM),
-        env={"PATH": os.environ["PATH"], "COSMOS": server.connection_string},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        printed, _ = await asyncio.wait_for(process.communicate(), _WITHIN_S)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    lines = printed.decode().splitlines()
-    results = [json.loads(line) for line in lines if line.startswith('{"check":')]
-    rest = [line for line in lines if not line.startswith('{"check":')]
-    return Outcomes({result["check"]: result["error"] for result in results}, "\n".join(rest))
+        yield await run("cosmos", {"COSMOS": server.connection_string})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,96 +6,47 @@ from the default seed, as users have it. Only redelivery is off: what a slow mac
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import re
-import shutil
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 
+from emulators.tests.languages.checks import FOLDER, WITHIN_S, Outcomes, names, run, skip_without
 from outbox_emulators.servicebus.edges import ODDS
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.listeners import Tls
 from outbox_emulators.servicebus.server import ServiceBusServer
 
-FOLDER = Path(__file__).parent
-PROGRAM = FOLDER / "servicebus" / "main.mjs"
-NAMES = [
-    name
-    for file in sorted(PROGRAM.parent.glob("*.mjs"))
-    for name in re.findall(r'^check\("(.+?)", ', file.read_text(encoding="utf-8"), re.MULTILINE)
-]
+NAMES = names("servicebus")
 _FEWEST = 120
-_WITHIN_S = 240.0
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("javascript-servicebus"),
     # The first test waits for all checks, on a machine that may be busy with others.
-    pytest.mark.timeout(_WITHIN_S + 20),
+    pytest.mark.timeout(WITHIN_S + 20),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcomes:
-    """What the process printed: by check its error, None where it passed; and the rest of its output."""
-
-    errors: dict[str, str | None]
-    rest: str
-
-
-def _missing() -> str | None:
-    """Why the checks cannot be run here; in CI nothing may be missing while npm's registry can be reached."""
-    if os.environ.get("CI") == "true" and "NPM_UNREACHABLE" not in os.environ:
-        return None
-    if shutil.which("node") is None:
-        return "Node is not installed"
-    missing = [name for name in ("@azure/service-bus", "ws") if not (FOLDER / "node_modules" / name).exists()]
-    return f"make languages has not installed {', '.join(missing)}" if missing else None
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def outcomes() -> AsyncIterator[Outcomes]:
-    if reason := _missing():
-        pytest.skip(reason)
+    skip_without("@azure/service-bus", "ws")
     async with ServiceBusServer(Entities(), tls=Tls(), websockets=True) as server:
         server.broker.edges.odds = replace(ODDS, redelivered=0)
-        yield await _run(server)
-
-
-async def _run(server: ServiceBusServer) -> Outcomes:
-    assert server.secured is not None
-    assert server.secure_connection_strings is not None
-    secure, https = server.secure_connection_strings
-    process = await asyncio.create_subprocess_exec(
-        *("node", "--no-deprecation", PROGRAM),
-        env={
-            "PATH": os.environ["PATH"],
+        assert server.secured is not None
+        assert server.secure_connection_strings is not None
+        secure, https = server.secure_connection_strings
+        settings = {
             "SERVICEBUS": server.connection_string,
             "SECURE": secure,
             "HTTPS": https,
             "ADMIN": f"http://127.0.0.1:{server.admin_port}",
             "NODE_EXTRA_CA_CERTS": str(server.secured.ca_file),
-        },
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        printed, _ = await asyncio.wait_for(process.communicate(), _WITHIN_S)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    lines = printed.decode().splitlines()
-    results = [json.loads(line) for line in lines if line.startswith('{"check":')]
-    rest = [line for line in lines if not line.startswith('{"check":')]
-    return Outcomes({result["check"]: result["error"] for result in results}, "\n".join(rest))
+        }
+        yield await run("servicebus", settings)
 
 
 @pytest.mark.parametrize("name", NAMES)
