@@ -32,7 +32,6 @@ from bench.processor import Processor
 from bench.report import Report, compared_table, targets_table
 from bench.senders import Senders
 from bench.sources import Sources
-from bench.steady import Steady
 from bench.throughput import Throughput
 from bench.writers import Writers
 from local.stack.parts import ROOT
@@ -56,7 +55,6 @@ def all_benchmarks() -> list[Benchmark]:
         Hosts(),
         Feed(),
         Writers(),
-        Steady(),
         History(),
         Sources(),
         Growth(),
