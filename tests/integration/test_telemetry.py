@@ -26,6 +26,7 @@ from relay.telemetry import instruments
 from relay.telemetry.attempt import Pace
 from relay.telemetry.headroom import Headroom
 from relay.telemetry.instruments import BoundedActions
+from relay.telemetry.libraries import switch_off_sdk_tracing
 from tests.integration.conftest import ROOT, RelayMaker
 from tests.support import contact_scenarios
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
@@ -451,14 +452,17 @@ async def test_an_attempt_without_anything_noteworthy_has_its_line_at_informatio
         assert levels() == ["INFO", "INFO", "INFO"]
 
 
-async def test_with_the_sdks_own_tracing_on_the_consumer_gets_the_events_traceparent_and_no_other(
+async def test_with_the_sdks_own_tracing_switched_off_the_consumer_gets_the_events_traceparent_and_no_other(
     make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry
 ) -> None:
     # As azure-monitor-opentelemetry sets it in the Functions worker.
     azure_settings.tracing_implementation = OpenTelemetrySpan
     try:
+        switch_off_sdk_tracing()
         with_origin, without = events("a", 2)
-        await make_relay().handle([with_origin | {"traceparent": traceparent(7)}, without], "i1")
+        await make_relay(RELAY_PIPELINED="false").handle(
+            [with_origin | {"traceparent": traceparent(7)}, without], "i1"
+        )
     finally:
         azure_settings.tracing_implementation = None
 
