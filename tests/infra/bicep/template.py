@@ -51,7 +51,7 @@ def _own_name(resource: Resource) -> str:
     return resource.name.rpartition("/")[2]
 
 
-def _at_runtime(resource: Resource) -> dict[str, str]:
+def _at_runtime(resource: Resource) -> dict[str, Any]:
     """Made-up values of the properties that Azure sets."""
     own = _own_name(resource)
     match resource.type:
