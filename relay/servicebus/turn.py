@@ -19,6 +19,7 @@ from relay.servicebus.messages import Contract
 from relay.servicebus.probe import Probe
 from relay.servicebus.transfers import LinkLimits, Sender, Transfer, alone, in_batches
 from relay.telemetry import instruments
+from relay.telemetry.instruments import BoundedActions
 from relay.verdict import Judge, Refusal, Ruling, error_of
 
 # Enough for a dropped connection or a detached link. What lasts longer is for the trigger's retry policy.
@@ -65,6 +66,7 @@ class Turn:
         ledger: AcceptedLedger,
         evidence: Evidence,
         probe: Probe,
+        actions: BoundedActions,
         rules: Rules,
         outcome: KeyOutcome,
     ) -> None:
@@ -73,6 +75,7 @@ class Turn:
         self._ledger = ledger
         self._evidence = evidence
         self._probe = probe
+        self._actions = actions
         self._rules = rules
         self._outcome = outcome
 
@@ -186,14 +189,14 @@ class Turn:
     def _accept_late(self, transfer: Transfer, began: float) -> None:
         """Note what was accepted after its attempt, or its turn, had given it up."""
         self._note_accepted(transfer.events)
-        instruments.accepted(transfer.events, time.monotonic() - began)
+        instruments.accepted(transfer.events, time.monotonic() - began, self._actions)
 
     def _accept(self, transfer: Transfer, duration_s: float) -> None:
         events = transfer.events
         self._note_accepted(events, _witness(transfer))
         self._outcome.published += len(events)
         self._outcome.sends += 1
-        instruments.accepted(events, duration_s)
+        instruments.accepted(events, duration_s, self._actions)
 
 
 def _witness(transfer: Transfer) -> Event | None:

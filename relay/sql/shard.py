@@ -40,7 +40,6 @@ from relay.sql.ownership import Ownership, now
 from relay.sql.rows import document_of
 from relay.sql.source import SqlBatch
 from relay.sql.unforeseen import described
-from relay.telemetry.instruments import shard_ages
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +100,7 @@ class Shard:
 
     async def run(self) -> None:
         """Read and publish until told to stop, or until the shard has another owner."""
-        with shard_ages.watched(self.claim.shard_id, self.age_s):
+        with self._relay.telemetry.shard_ages.watched(self.claim.shard_id, self.age_s):
             await self._run()
 
     async def _run(self) -> None:
