@@ -32,6 +32,7 @@ from bench.processor import Processor
 from bench.report import Report, compared_table, targets_table
 from bench.senders import Senders
 from bench.sources import Sources
+from bench.steady import Steady
 from bench.throughput import Throughput
 from bench.writers import Writers
 from local.stack.parts import ROOT
@@ -55,6 +56,7 @@ def all_benchmarks() -> list[Benchmark]:
         Hosts(),
         Feed(),
         Writers(),
+        Steady(),
         History(),
         Sources(),
         Growth(),

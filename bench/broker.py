@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -21,19 +21,21 @@ _UNUSED_COSMOS = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=bm9uZQ==;"
 
 
 class Broker:
-    """A broker with one topic that has duplicate detection and no subscriptions, so that no messages pile up.
+    """A broker with one topic that has duplicate detection, and no subscriptions by default: no messages pile up.
 
     For each message such a topic does only what a relay waits for: it decodes the batch, looks for duplicates, and
     accepts.
     """
 
-    def __init__(self, scratch: Path, *, ack_delay_ms: int = 0) -> None:
+    def __init__(self, scratch: Path, *, ack_delay_ms: int = 0, subscriptions: Sequence[str] = ()) -> None:
+        """`subscriptions` are the names of subscriptions with sessions."""
         self._scratch = scratch
+        self._subscriptions = subscriptions
         self.ack_delay_ms = ack_delay_ms
 
     async def __aenter__(self) -> Self:
         entities = self._scratch / "bench-entities.json"
-        entities.write_text(json.dumps(_entities()))
+        entities.write_text(json.dumps(_entities(self._subscriptions)))
         self._part = await emulator(
             "servicebus",
             *("--port", "0", "--admin-port", "0", "--entities", str(entities), "--edges", "off"),
@@ -109,7 +111,7 @@ def environment(connection_string: str) -> dict[str, str]:
     return {"COSMOS": _UNUSED_COSMOS, "SERVICEBUS": connection_string, "SERVICEBUS_TOPIC": TOPIC}
 
 
-def _entities() -> dict[str, Any]:
+def _entities(subscriptions: Sequence[str]) -> dict[str, Any]:
     topic = {
         "Name": TOPIC,
         "Properties": {
@@ -117,7 +119,7 @@ def _entities() -> dict[str, Any]:
             "DuplicateDetectionHistoryTimeWindow": "PT20S",
             "RequiresDuplicateDetection": True,
         },
-        "Subscriptions": [],
+        "Subscriptions": [{"Name": name, "Properties": {"RequiresSession": True}} for name in subscriptions],
     }
     namespace = {"Name": "bench", "Queues": [], "Topics": [topic]}
     return {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}}

@@ -68,9 +68,9 @@ class AcceptingSenders:
 
 
 @contextmanager
-def accepting_senders() -> Iterator[AcceptingSenders]:
+def accepting_senders(senders: AcceptingSenders | None = None) -> Iterator[AcceptingSenders]:
     """Senders of relays that are assembled within the block accept everything at once."""
-    senders = AcceptingSenders()
+    senders = senders or AcceptingSenders()
     with mock.patch.object(publisher, "senders", return_value=senders):
         yield senders
 

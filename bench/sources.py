@@ -109,6 +109,6 @@ _PROSE = (
 )
 _LATENCY_PROSE = (
     "As above, with a transaction in place of the batch: a business row, the event, and its place in the outbox, "
-    "in one round trip. A commit notifies the reader, so the poll delay matters little. PostgreSQL runs without "
-    "`fsync`: writing to a disk would be part of the commit, before the clock starts."
+    "in one round trip. The reader looks every 4 ms while events come, so the poll delay matters little. "
+    "PostgreSQL runs without `fsync`: writing to a disk would be part of the commit, before the clock starts."
 )

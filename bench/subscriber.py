@@ -27,7 +27,7 @@ from local.stack.environment import TOPIC
 from local.stack.parts import Part
 from outbox_emulators.process import announce, heed_signals, until_stopped
 
-_SUBSCRIPTION = "all"
+SUBSCRIPTION = "all"
 _PREFETCH = 200
 _WAIT_S = 30.0
 _OPENED_AT_A_TIME = 8
@@ -96,7 +96,7 @@ async def running_subscriber(connection_string: str, keys: Sequence[str], logs: 
 async def _open(client: ServiceBusClient, key: str, turn: asyncio.Semaphore) -> ServiceBusReceiver:
     receiver = client.get_subscription_receiver(
         TOPIC,
-        _SUBSCRIPTION,
+        SUBSCRIPTION,
         session_id=key,
         receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
         prefetch_count=_PREFETCH,

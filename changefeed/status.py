@@ -143,7 +143,7 @@ def _feed(dialect: Dialect, table: str, keep: str | None) -> Operation[FeedStatu
     for shard_id, consumer, owner, cursor, behind in claims.rows:
         position = bytes(cursor)
         # A feed that was filled by hand has no last position, and no event behind its last cursor.
-        given = max(last.get(shard_id, START), (yield from _last_of_feed(dialect, names["feed"], shard_id)))
+        given = max(last.get(shard_id, START), (yield from last_of_feed(names["feed"], shard_id)))
         one = ConsumerStatus(consumer, owner, position, behind, ahead=position > given)
         consumers.setdefault(shard_id, []).append(one)
     rows, size = yield from dialect.size(table)
@@ -165,7 +165,8 @@ def _feed(dialect: Dialect, table: str, keep: str | None) -> Operation[FeedStatu
     )
 
 
-def _last_of_feed(dialect: Dialect, feed: str, shard_id: int) -> Operation[bytes]:
+def last_of_feed(feed: str, shard_id: int) -> Operation[bytes]:
+    """The last position in the table `feed`, a quoted name; START where it has none."""
     result = yield Statement(
         f"select ulid from {feed} where shard_id = ? order by shard_id desc, ulid desc "
         "offset 0 rows fetch next 1 rows only",

@@ -36,11 +36,15 @@ class Deadline:
         """The seconds that are left, `at_most` that many. Raises RetryableError when there are none."""
         left = self.ends - time.monotonic()
         if left <= 0:
-            raise RetryableError(
-                f"not sent in this attempt, which has lasted RELAY_ATTEMPT_TIMEOUT_S ({self.lasts_s:g} s): "
-                "the next attempt goes on from here"
-            )
+            raise self.passed()
         return min(left, at_most)
+
+    def passed(self) -> RetryableError:
+        """The error of what was not done by then."""
+        return RetryableError(
+            f"not sent in this attempt, which has lasted RELAY_ATTEMPT_TIMEOUT_S ({self.lasts_s:g} s): "
+            "the next attempt goes on from here"
+        )
 
 
 @asynccontextmanager

@@ -125,8 +125,9 @@ class Rejected:
 
     @property
     def id(self) -> str:
-        """The document's id, as far as it has one."""
-        return str(self.document.get("id"))
+        """The document's id, as far as it has one; half of a surrogate pair as `\\ud800`, which can be typed."""
+        identifier = str(self.document.get("id"))
+        return identifier.encode(errors="backslashreplace").decode()
 
     @property
     def name(self) -> EventName | None:

@@ -113,6 +113,6 @@ class Evidence:
                 keys.add(key)
         return len(keys)
 
-    def settled(self, event: Event) -> None:
+    def settled(self, name: EventName) -> None:
         """Forget an event that is set aside: it says nothing of others any more."""
-        self._doubts.pop(event.name, None)
+        self._doubts.pop(name, None)

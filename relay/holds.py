@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relay.events import Event, EventName, Rejected
+from relay.events import Event, EventName, Reason, Rejected
 from relay.place import Place
 
 
@@ -18,15 +18,25 @@ class Order:
 
     Attributes:
         carried_out: Whether the event is in quarantine, or was.
-        place: The event's place in its feed, where the order was carried out.
+        place: The event's place in its feed; None for an operator's order that has not been carried out.
+        reason: The reason under which a sound event is set aside.
+        detail: What is said of that reason.
     """
 
     carried_out: bool = False
     place: Place | None = None
+    reason: Reason = Reason.SET_ASIDE
+    detail: str = "set aside by an operator"
+
+    @classmethod
+    def to_store(cls, item: Rejected, *, carried_out: bool) -> Order:
+        """The relay's own order for what it stores: not carried out until it is known to be stored."""
+        return cls(carried_out, Place.of(item.document), item.reason, item.detail)
 
     def covers(self, document: Event | Rejected) -> bool:
         """Whether it is about this document: another version of it, at another place, is another event."""
-        return not self.carried_out or self.place == Place.of(document.document)
+        anywhere = self.place is None and not self.carried_out
+        return anywhere or self.place == Place.of(document.document)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """What this process knows of parked keys and orders, and what it stores of them.
 
-The quarantine is read when a process starts, whenever an attempt is repeated, and where an event is old enough for
-another process to have set it aside before this one got the lease. So pages of a sound feed cost no query, unless
-they are a backlog. With `park` it is read at each attempt, as any event may belong to a key that another process
-has parked.
+The quarantine is read when a process starts, whenever an attempt is repeated, where a document is invalid, and
+where an event is old enough for another process to have set it aside before this one got the lease. So pages of a
+sound feed cost no query, unless they are a backlog. With `park` it is read at each attempt, as any event may
+belong to a key that another process has parked.
 
 A quarantine that cannot be read delays no more than it has to. With `skip`, the latest reading counts: an order of
 an operator that is not known yet is about an event that waits, and what this process has set aside it remembers.
@@ -25,7 +25,6 @@ from relay.errors import QuarantineError, SourceError, first_line
 from relay.events import EventName, Reason, Received, Rejected
 from relay.fence import Settled
 from relay.holds import Holds, Order
-from relay.place import Place
 from relay.settings import OnPoison
 
 if TYPE_CHECKING:
@@ -81,8 +80,11 @@ class Orders:
         Raises:
             QuarantineError: The quarantine could not be read, and has to be.
         """
-        tried_elsewhere = invocation_id not in self._begun and _may_have_been_tried(received)
-        if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere:
+        is_first = invocation_id not in self._begun
+        tried_elsewhere = is_first and _may_have_been_tried(received)
+        # What is invalid may have been set aside elsewhere at once, and been discarded since.
+        invalid = is_first and bool(received.rejected)
+        if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere or invalid:
             await self._refresh(_PATIENCE_S if tried_elsewhere else 0)
         _remember(self._begun, invocation_id, None)
         return self._known().about((*received.events, *received.rejected))
@@ -91,13 +93,18 @@ class Orders:
         """Quarantine what is set aside, and remember it. Raises QuarantineError."""
         if not rejected:
             return
+        # The answer may be lost: what may be stored must not be published by the next attempt.
+        self._note(rejected, carried_out=False)
         await self._quarantine.store(rejected, invocation_id, park=self._policy is OnPoison.PARK)
+        self._note(rejected, carried_out=True)
+
+    def _note(self, rejected: Sequence[Rejected], *, carried_out: bool) -> None:
         for item in rejected:
             if item.name is not None and item.reason is not Reason.KEY_PARKED:
-                order = Order(True, Place.of(item.document))
+                order = Order.to_store(item, carried_out=carried_out)
                 # A page may have several versions of an event.
-                versions = dict.fromkeys((order, *self._set_aside.get(item.name, ())))
-                _remember(self._set_aside, item.name, tuple(versions)[:_VERSIONS])
+                others = (each for each in self._set_aside.get(item.name, ()) if each.place != order.place)
+                _remember(self._set_aside, item.name, (order, *others)[:_VERSIONS])
 
     def _known(self) -> Holds:
         read = self._read or Holds()
@@ -138,29 +145,34 @@ class Orders:
 
     async def _without_passed(self, found: Holds) -> Holds:
         """Remove the orders whose events the checkpoint has passed."""
-        names: list[EventName] = []
-        items: list[Rejected] = []
-        for name, orders in found.orders.items():
-            for order in orders:
-                if order.carried_out and order.place is not None:
-                    document = {"partitionKey": name[0], **order.place.document()}
-                    items.append(Rejected(document, Reason.SET_ASIDE, "", len(names), name[0]))
-                    names.append(name)
-        if not names:
+        places = {
+            name: order.place
+            for name, orders in found.orders.items()
+            for order in orders
+            if order.carried_out and order.place is not None
+        }
+        if not places:
             return found
+        items = [
+            Rejected({"partitionKey": key, **place.document()}, Reason.SET_ASIDE, "", position, key)
+            for position, ((key, _), place) in enumerate(places.items())
+        ]
         try:
             async with within(_REMOVING_S, QuarantineError, "removing orders that the checkpoint has passed"):
                 passed = await self._settled(items)
-                names = [names[position] for position in sorted(passed)]
-                if names:
-                    await self._quarantine.forget(names)
+                done = {name: place for number, (name, place) in enumerate(places.items()) if number in passed}
+                if done:
+                    await self._quarantine.forget(done)
         except (SourceError, QuarantineError) as error:
             # They go on holding; somebody removes them later.
             logger.debug("orders that are carried out stay: %s", first_line(error))
             return found
-        for name in names:
-            self._set_aside.pop(name, None)
-        return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in names})
+        for name, place in done.items():
+            # Of a later version the replica that answered may not know yet.
+            later = tuple(each for each in self._set_aside.pop(name, ()) if each.place != place)
+            if later:
+                _remember(self._set_aside, name, later)
+        return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in done})
 
 
 def _may_have_been_tried(received: Received) -> bool:

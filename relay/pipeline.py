@@ -78,6 +78,8 @@ class Relay(Generic[BatchT]):
             holds = await self._orders.for_attempt(received, invocation_id, retry_count)
             clearance = await self._fence.clear(received, compare=self._may_hold_back(received, holds))
             planned = plan(received, self._on_poison, holds, clearance.passed, self._publisher.has_accepted)
+            for set_aside in planned.set_aside.values():
+                self._publisher.settled(set_aside)
             outcomes = await self._publisher.publish(
                 planned.to_publish,
                 judge=verdict.Judge(self._on_poison),

@@ -9,7 +9,7 @@ from relay.events import Event, Reason, Received, Rejected, by_partition_key
 from relay.holds import Holds
 from relay.results import KeyFailure, KeyOutcome, Settlement
 from relay.settings import OnPoison
-from relay.verdict import Ruling, Standing, Verdict, before_sending, blocked, holds_back, set_aside
+from relay.verdict import Ruling, Standing, Verdict, before_sending, blocked, holds_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,12 @@ def plan(
     documents: list[Event | Rejected] = [*received.events, *received.rejected]
     for document in sorted(documents, key=_position):
         key = document.partition_key
+        order = holds.order_for(document)
         verdict = before_sending(
             Standing(
                 accepted=isinstance(document, Event) and accepted(document),
                 passed=document.position in passed,
-                order=holds.order_for(document),
+                order=order,
                 invalid=None if isinstance(document, Event) else document.reason,
                 has_key=key is not None,
                 parked=holds.parks(document),
@@ -87,38 +88,35 @@ def plan(
         )
         if key is not None and key not in earlier and holds_back(verdict, policy):
             earlier[key] = verdict
-        _enter(made, document, verdict)
+        _enter(made, document, verdict, _BEHIND if order is None else order.detail)
     return made
 
 
-def _enter(made: Plan, document: Event | Rejected, verdict: Verdict) -> None:
+def _enter(made: Plan, document: Event | Rejected, verdict: Verdict, detail: str) -> None:
     key = document.partition_key
     if verdict.ruling is Ruling.ACCEPTED:
         made.accepted += 1
     elif verdict.ruling is Ruling.SUPERSEDED:
         made.superseded += 1
     elif verdict.ruling is Ruling.SET_ASIDE:
-        made.set_aside.setdefault(key, []).append(_rejected(document, verdict))
+        made.set_aside.setdefault(key, []).append(_rejected(document, verdict, detail))
     elif key is not None and verdict.ruling is Ruling.WAIT:
         before = made.blocked.get(key)
         # What blocks a key before anything is sent is invalid; events only wait behind it.
-        by = before.by if before is not None else _rejected(document, verdict)
+        by = before.by if before is not None else _rejected(document, verdict, detail)
         made.blocked[key] = Blocked(by, before.waiting + 1 if before is not None else 1)
     elif key is not None and isinstance(document, Event):
         made.to_publish.setdefault(key, []).append(document)
 
 
-_DETAILS = {
-    Reason.SET_ASIDE: "set aside by an operator",
-    Reason.KEY_PARKED: "an earlier event of its partition key is in quarantine",
-}
-
-
-def _rejected(document: Event | Rejected, verdict: Verdict) -> Rejected:
+def _rejected(document: Event | Rejected, verdict: Verdict, detail: str) -> Rejected:
     if isinstance(document, Rejected):
         return document
-    reason = verdict.reason or Reason.SET_ASIDE
-    return Rejected.of(document, reason, _DETAILS[reason])
+    return Rejected.of(document, verdict.reason or Reason.SET_ASIDE, detail)
+
+
+# What is said of an event that is set aside for its predecessor's sake.
+_BEHIND = "an earlier event of its partition key is in quarantine"
 
 
 def _position(document: Event | Rejected) -> int:
@@ -142,7 +140,7 @@ def settle(made: Plan, outcomes: Sequence[KeyOutcome]) -> Settlement:
         aside += planned
         aside += outcome.rejected
         if made.policy is OnPoison.PARK:
-            aside += [_rejected(event, set_aside(Reason.KEY_PARKED)) for event in outcome.held_back]
+            aside += [Rejected.of(event, Reason.KEY_PARKED, _BEHIND) for event in outcome.held_back]
         if (block := made.blocked.get(key)) is not None:
             unsent += block.waiting
             if error is None:

@@ -5,13 +5,14 @@ Each has an adapter for Azure and one in memory for tests; `tests/contracts` hol
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from relay.deadline import Deadline
 from relay.events import Event, EventName, Received, Rejected
 from relay.fence import Clearance
 from relay.holds import Holds
+from relay.place import Place
 from relay.results import KeyOutcome
 from relay.verdict import Judge
 
@@ -74,6 +75,9 @@ class Publisher(Protocol):
     def has_accepted(self, event: Event, /) -> bool:
         """Whether this publisher knows that the event was accepted before."""
 
+    def settled(self, items: Iterable[Rejected], /) -> None:
+        """Note what is set aside without being sent: that it was refused says nothing of other events any more."""
+
     async def close(self) -> None:
         """Close every connection."""
 
@@ -104,8 +108,12 @@ class Quarantine(Protocol):
                 fails, and its next attempt stores or publishes the rest.
         """
 
-    async def forget(self, orders: Sequence[EventName], /) -> None:
+    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
         """Remove orders whose events the checkpoint has passed.
+
+        Args:
+            orders: By event, the place at which its order was carried out. An order that has been replaced
+                meanwhile, by an operator or for a later version of the event, stays.
 
         Raises:
             QuarantineError: They could not be removed. Nothing is lost: somebody removes them later.

@@ -110,7 +110,7 @@ def before_sending(standing: Standing, policy: OnPoison) -> Verdict:
     if standing.passed or (standing.order is not None and standing.order.carried_out):
         return SUPERSEDED
     if standing.order is not None:
-        return set_aside(standing.invalid or Reason.SET_ASIDE)
+        return set_aside(standing.invalid or standing.order.reason)
     if standing.invalid is not None:
         blocks = policy is OnPoison.BLOCK and standing.has_key
         return FOR_AN_ORDER if blocks else set_aside(standing.invalid)

@@ -19,6 +19,9 @@ create table if not exists changefeed.migration (
     version int primary key, applied_at timestamptz not null default now());
 """
 
+# A function of somebody else would be called with the installer's rights.
+_OWN_NAMES = "set local search_path = pg_catalog, pg_temp;\n"
+
 
 class PostgresDialect:
     """See `statements.Dialect`."""
@@ -78,7 +81,7 @@ class PostgresDialect:
             for migration in missing:
                 # Several statements without parameters are one transaction.
                 recorded = f"insert into changefeed.migration (version) values ({migration.version});\n"
-                yield Statement(recorded + migration.text)
+                yield Statement(_OWN_NAMES + recorded + migration.text)
         finally:
             yield Statement(f"select pg_advisory_unlock({_INSTALLING})")
         return [migration.name for migration in missing]
@@ -148,7 +151,7 @@ class PostgresDialect:
     def size(self, table: str, /) -> Operation[tuple[int, int]]:
         """The number of rows as of the last ANALYZE or VACUUM, and the present size."""
         result = yield Statement(
-            "select greatest(c.reltuples, 0)::bigint, pg_total_relation_size(c.oid) from pg_class c "
+            "select greatest(c.reltuples, 0)::bigint, pg_catalog.pg_total_relation_size(c.oid) from pg_class c "
             "where c.oid = to_regclass(?)",
             (f"changefeed.{self.quoted(f'feed:{table}')}",),
         )

@@ -51,6 +51,8 @@ _USUAL_FUNCTION_TIMEOUT_MS = 600_000
 _BROKER_OPTIONS = ("--idle-ms", "5000")
 _LAST_APPLIED_S = 10.0
 _LONGEST_FAULT_S = 60.0
+# Maximum for the operator's last commands, whose events may be delivered before they end.
+_LEAVES_WITHIN_S = 60.0
 # Events committed while faults are injected again for edge cases that were not met.
 _LATE_EVENTS = 60
 _COMMITS_PER_TRY = 2
@@ -164,9 +166,10 @@ class Campaign:
                 stack, admin, side, Bystander(servicebus), shrunk_bytes=arguments.payload + _WITHOUT_TEXT
             )
             await injector.begin(schedule.standing(arguments.seed, arguments.kinds))
+            operating = asyncio.create_task(self._operator.work())
             self._background = [
                 asyncio.create_task(replace_ended_hosts(stack, self._phase.ended)),
-                asyncio.create_task(self._operator.work()),
+                operating,
                 *self._start_consumers(servicebus),
             ]
             workload = Workload(
@@ -185,6 +188,8 @@ class Campaign:
             working = asyncio.gather(*self._writers(side, workload), self._inject(injector, commit_late))
             try:
                 stands = await self._follow(working, injector, side)
+                self._operator.leave()
+                await asyncio.wait([operating], timeout=_LEAVES_WITHIN_S)
             finally:
                 working.cancel()
                 await asyncio.wait([working])

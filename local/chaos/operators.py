@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import io
 import json
-import os
 import re
 import shlex
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from local.chaos.history import Aside, History, Policy
-from local.stack.parts import ROOT
+from relay.cli.main import parser, run
+from relay.cli.terminal import Terminal
 
 EventName = tuple[str, str]
 """A partition key, and the id of an event."""
@@ -101,15 +101,21 @@ class Operator:
     done: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     named: dict[EventName, _Named] = field(default_factory=dict)
+    _leaves: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def work(self) -> None:
-        """Work until cancelled."""
-        while True:
+        """Work until told to leave."""
+        while not self._leaves.is_set():
             self.read()
             await _all(self._order(name) for name in self._due())
             if self.policy is Policy.PARK:
                 await self._settle_parked()
-            await asyncio.sleep(_EVERY_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._leaves.wait(), _EVERY_S)
+
+    def leave(self) -> None:
+        """End `work` once the commands that were begun have ended."""
+        self._leaves.set()
 
     def read(self) -> None:
         """Note what the new lines of the logs name."""
@@ -164,29 +170,19 @@ class Operator:
 
     async def _command(self, name: str, *arguments: str) -> dict[str, Any] | None:
         """Run a command of the relay; its output, or None if it failed, was refused or was not answered."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "relay", "quarantine", name, *arguments, "--json"),
-            cwd=ROOT,
-            env=os.environ | self.settings,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+        output = io.StringIO()
+        terminal = Terminal(as_json=True, out=output, err=io.StringIO(), stdin=io.StringIO())
+        words = parser().parse_args(["quarantine", name, *arguments, "--json"])
         try:
             async with asyncio.timeout(_COMMAND_TIMEOUT_S):
-                output, _ = await process.communicate()
+                code = await run(words, self.settings, terminal)
         except TimeoutError:
-            self.failed[name] += 1
-            return None
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        if process.returncode != 0:
+            code = None
+        if code != 0:
             self.failed[name] += 1
             return None
         self.done[name] += 1
-        return dict(json.loads(output))
+        return dict(json.loads(output.getvalue()))
 
     def found(self, stored: Mapping[str, str]) -> Aside:
         """What is set aside: what quarantine holds now, and the records that were discarded."""

@@ -11,7 +11,7 @@ from relay.events import EventName, Reason, Rejected
 from relay.holds import Holds
 from relay.place import Place
 from relay.quarantine.held import HeldRecord
-from relay.quarantine.holds import PARKED_ID, is_pending, order_id
+from relay.quarantine.holds import PARKED_ID, order_id
 from relay.quarantine.items import ItemChanged, ItemNotFound, Items
 from relay.quarantine.parking import NotParked, ParkedKey
 from relay.quarantine.record import create, record_of
@@ -60,14 +60,14 @@ class StoredQuarantine:
                 for item in rejected:
                     await self._store_held(item, invocation_id)
 
-    async def forget(self, orders: Sequence[EventName], /) -> None:
+    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
         """Remove orders whose events the checkpoint has passed. Raises QuarantineError."""
         with _explaining("orders that are carried out must be removed"):
-            for partition_key, event_id in orders:
+            for (partition_key, event_id), place in orders.items():
                 with suppress(ItemNotFound, ItemChanged):
                     found = await self._items.read(order_id(event_id), partition_key)
-                    # An operator may have ordered a later version of the event to be set aside.
-                    if not is_pending(found.item):
+                    # It may have been replaced: an order that is not carried out has no place.
+                    if Place.from_item(found.item.get("place")) == place:
                         await self._items.delete(order_id(event_id), partition_key, etag=found.etag)
 
     async def _store_parking(self, rejected: Sequence[Rejected], invocation_id: str) -> None:

@@ -184,7 +184,13 @@ class SenderPool:
         accepted_late: Callable[[], None],
     ) -> None:
         """Note in the background whether a transfer that was given up is accepted, and close its link."""
-        work = self._until_answered(link, sending, began, accepted_late)
+        grace_s = GRACE_S
+        if not (sending.done() or _has_left(link)):
+            # It must not leave later, behind its successor: not even while its link is closed.
+            grace_s = 0.0
+            if (socket := _socket(link)) is not None:
+                socket.abort()
+        work = self._until_answered(link, sending, grace_s, began, accepted_late)
         task = asyncio.create_task(work)
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
@@ -193,13 +199,12 @@ class SenderPool:
         self,
         link: ServiceBusSender,
         sending: asyncio.Task[None],
+        grace_s: float,
         began: float,
         accepted_late: Callable[[], None],
     ) -> None:
         try:
-            # What has not left this process must not leave later, behind its successor.
-            if sending.done() or _has_left(link):
-                await asyncio.wait({sending}, timeout=GRACE_S)
+            await asyncio.wait({sending}, timeout=grace_s)
         finally:
             if not sending.done():
                 sending.cancel()

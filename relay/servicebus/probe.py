@@ -27,11 +27,17 @@ class Probe:
         self._evidence = evidence
         self._message_of = message_of
         self._one_at_a_time = asyncio.Lock()
+        self._made = 0
 
     async def repeat(self, sender: Sender, doubted: Event, timeout_s: float) -> None:
-        """Note whether the service accepts a repeat, unless anything was accepted since `doubted` was refused."""
+        """Note whether the service accepts a repeat, unless anything was accepted since `doubted` was refused.
+
+        What waits for another's repeat takes its answer. Else a service that does not answer would let them wait
+        one after the other.
+        """
+        made = self._made
         async with self._one_at_a_time:
-            if self._evidence.is_stale(doubted):
+            if self._made == made and self._evidence.is_stale(doubted):
                 await self._send(sender, timeout_s)
 
     async def after_an_end(self, sender: Sender, timeout_s: float) -> None:
@@ -60,3 +66,5 @@ class Probe:
             logger.debug("the repeat of an accepted event was not accepted: %s", error)
         else:
             self._evidence.repeated()
+        finally:
+            self._made += 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from relay.deadline import Deadline
 from relay.errors import DefectError, NotTriedError, SendError, first_line
-from relay.events import Event
+from relay.events import Event, Rejected
 from relay.evidence import Evidence
 from relay.fence import ALWAYS, Clearance
 from relay.ledger import AcceptedLedger
@@ -24,6 +26,10 @@ from relay.verdict import Judge
 logger = logging.getLogger(__name__)
 
 _JUDGE = Judge()
+
+# Seconds after the deadline at which publishing is cut off. Each send ends at the deadline by itself, but not a
+# wait for a sender that another invocation has. What follows leaves this much of the attempt's margin.
+_CUT_OFF_S = 2.0
 
 
 class ServiceBusPublisher:
@@ -101,9 +107,14 @@ class ServiceBusPublisher:
             for key in waiting:
                 await self._take_turn(outcomes[key], events[key], rules, outage)
 
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(min(self._senders.size, len(events))):
-                workers.create_task(work())
+        left_s = max(0.0, rules.deadline.ends - time.monotonic())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left_s + _CUT_OFF_S), asyncio.TaskGroup() as workers:
+                for _ in range(min(self._senders.size, len(events))):
+                    workers.create_task(work())
+        for key in waiting:
+            # The workers were cut off before its turn.
+            outcomes[key].error, outcomes[key].unsent = rules.deadline.passed(), len(events[key])
         return list(outcomes.values())
 
     @property
@@ -115,6 +126,12 @@ class ServiceBusPublisher:
         """Whether the ledger has this event as accepted."""
         return self._ledger.holds(event.partition_key, event.id)
 
+    def settled(self, items: Iterable[Rejected], /) -> None:
+        """Forget the refusals of what is set aside."""
+        for item in items:
+            if item.name is not None:
+                self._evidence.settled(item.name)
+
     async def close(self) -> None:
         """Close the senders."""
         await self._senders.close()
@@ -122,6 +139,22 @@ class ServiceBusPublisher:
     async def _take_turn(
         self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage
     ) -> None:
+        try:
+            await self._send(outcome, events, rules, outage)
+        except asyncio.CancelledError:
+            outcome.error, outcome.unsent = rules.deadline.passed(), len(events) - _done(outcome)
+            raise
+        done = _done(outcome)
+        if outcome.error is not None:
+            outcome.unsent = len(events) - done
+            outage.failed(outcome.error)
+        else:
+            outcome.held_back = list(events[done:])
+            if outcome.published:
+                outage.succeeded()
+
+    async def _send(self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage) -> None:
+        done_before = _done(outcome)
         try:
             outage.check()
             async with self._senders.acquire() as sender:
@@ -142,16 +175,19 @@ class ServiceBusPublisher:
             # Whatever it is, the other partition keys go on, and this one comes again.
             if outage.is_new(error):
                 logger.exception("a partition key failed in a way that the relay does not foresee")
+            left = events[_done(outcome) - done_before :]
+            if rules.isolate and len(left) > 1:
+                # One at a time, to find the one event at which it happens.
+                for event in left:
+                    if outcome.error is None:
+                        await self._send(outcome, [event], rules, outage)
+                return
             outcome.error = DefectError(f"{first_line(error)}. This is a defect of the relay: please report it.")
-            outcome.blocked_by = events[0].id if len(events) == 1 else None
-        done = outcome.published + len(outcome.rejected)
-        if outcome.error is not None:
-            outcome.unsent = len(events) - done
-            outage.failed(outcome.error)
-        else:
-            outcome.held_back = list(events[done:])
-            if outcome.published:
-                outage.succeeded()
+            outcome.blocked_by = left[0].id if len(left) == 1 else None
+
+
+def _done(outcome: KeyOutcome) -> int:
+    return outcome.published + len(outcome.rejected)
 
 
 def _rotated(keys: list[str], by: int) -> list[str]:

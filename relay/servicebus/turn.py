@@ -28,8 +28,9 @@ PAUSES_S = (0.2, 0.8)
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-throttling
 _BUSY_FACTOR = 10
 
-# An accepted event is kept for a probe if the messages of its transfer are no larger than this on average.
-_WITNESS_BYTES = 16_384
+# An accepted event is kept for a probe if the messages of its transfer are no larger than this on average: the
+# largest message of the Standard tier. One event is kept in a process.
+_WITNESS_BYTES = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Turn:
         history = self._evidence.refused(event, refusal, self._rules.fresh_before)
         verdict = self._rules.judge.refused(refusal, history)
         if verdict.ruling is Ruling.SET_ASIDE:
-            self._evidence.settled(event)
+            self._evidence.settled(event.name)
             self._outcome.rejected.append(
                 Rejected.of(event, refusal.reason, refusal.said, refusal.condition or None)
             )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shlex
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,14 +31,15 @@ from changefeed.statements import AsyncSession, Entry
 from changefeed.ulid import milliseconds
 from relay.errors import LostOwnershipError, RelayError, first_line
 from relay.pipeline import Relay
+from relay.results import set_aside_command
 from relay.settings import SqlFeed
 from relay.sql.bounded import BoundedSession
 from relay.sql.database import CONSUMER
 from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.ownership import Ownership, now
-from relay.sql.rows import document_of
+from relay.sql.rows import event_of
 from relay.sql.source import SqlBatch
-from relay.sql.unforeseen import described
+from relay.unforeseen import described
 
 logger = logging.getLogger(__name__)
 
@@ -165,10 +165,9 @@ class Shard:
             rows = self._attempts.rows or self._page_size.rows
             try:
                 page = await feed.read(self.claim.shard_id, self._cursor, rows, max_bytes=room.size)
-            except DatabaseError:
-                # It may have taken too long, or one row cannot be read.
-                self._page_size.failed(rows)
-                self._attempts.rows = None
+            except Exception as error:
+                if isinstance(error, DatabaseError) or not isinstance(error, ChangefeedError):
+                    self._failed_to_read(rows, error)
                 raise
             size = size_of(page.entries)
             room.keep(size)
@@ -207,8 +206,8 @@ class Shard:
             # The pipeline has logged it.
             attempts.failed(len(page.entries))
         except Exception as error:  # noqa: BLE001 - a defect stops one shard, and never the process
-            self._report(error, page.entries)
             attempts.rows = max(1, len(page.entries) // 2)
+            self._report(error, page.entries)
             # A defect is no evidence against an event, but from the first retry on an operator's orders are read.
             attempts.retries = max(1, attempts.retries)
             if len(page.entries) > 1:
@@ -218,15 +217,27 @@ class Shard:
             return None
         return attempts.pauses.next()
 
+    def _failed_to_read(self, rows: int, error: Exception) -> None:
+        """Read fewer rows next: it may have taken too long, or one row cannot be read, or what it has."""
+        self._page_size.failed(rows)
+        self._attempts.rows = None
+        if rows == 1 and not (isinstance(error, DatabaseError) and error.lost):
+            logger.error(
+                "relay_event_unreadable shard=%d: not even one event can be read behind the position %s (%s). If "
+                "other shards are read, that event is the cause. Repair its row in the event table, or delete it: "
+                "the event is then quarantined under its primary key.",
+                self.claim.shard_id,
+                self._cursor.hex(),
+                described(error),
+            )
+
     def _report(self, error: Exception, entries: Sequence[Entry]) -> None:
         """Log an error that is a defect of the relay, and name the event where there is only one."""
         remedy = "It is tried again."
         if len(entries) == 1:
-            document = document_of(entries[0], self.claim.shard_id, "")
-            key, identifier = (shlex.quote(str(document.get(name))) for name in ("partitionKey", "id"))
             remedy += (
-                " It happens with one event, and the shard waits for it. Report this defect. To set the event "
-                f"aside: python -m relay quarantine add {key} {identifier}"
+                " It happens with one event, and the shard waits for it. Report this defect. "
+                f"{_way_past(entries[0], self.claim.shard_id)}"
             )
         elif entries:
             remedy = f"It is tried again with half of the {len(entries)} events."
@@ -239,6 +250,19 @@ class Shard:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(left_s, _LONGEST_WAIT_S)):
                     await self._stopping.wait()
+
+
+def _way_past(entry: Entry, shard_id: int) -> str:
+    """What an operator does about an event that stops its shard."""
+    try:
+        document = event_of(entry, shard_id, "").document
+    except Exception:  # noqa: BLE001 - where this is the defect, no order is looked for
+        return (
+            f"It is the event at the position {entry.ulid.hex()}. To go on without it, delete its row in the "
+            "event table: the event is then quarantined under its primary key."
+        )
+    key, identifier = (str(document.get(name)) for name in ("partitionKey", "id"))
+    return f"To set the event aside: {set_aside_command(key, identifier)}"
 
 
 class _Pauses:

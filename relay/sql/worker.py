@@ -22,7 +22,7 @@ from relay.sql.ownership import Ownership, now
 from relay.sql.retention import carry_out_retention
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import SqlBatch
-from relay.sql.unforeseen import described
+from relay.unforeseen import described
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from relay.errors import PublishError, QuarantineError, first_line
+from relay.errors import PublishError, QuarantineError, RelayError, first_line
 from relay.events import Event, Received
 from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
 from relay.telemetry.headroom import Batch, Headroom
 from relay.telemetry.shard_ages import ShardAges
 from relay.telemetry.tracelinks import span_contexts
+from relay.unforeseen import described
 
 # A sample of the requests behind a batch: each link adds 80 characters to the span's row, and each message carries
 # its own event's traceparent anyhow. Beyond 102 links, their JSON exceeds the 8192 characters of a property.
@@ -133,7 +134,7 @@ class Attempt:
     def _summarise(self, outcome: Outcome) -> None:
         quarantined = outcome.quarantined.total()
         logger.log(
-            self._level(outcome),
+            self._level(outcome, quarantined),
             "published %d event(s) of %d partition key(s) in %d send(s); ignored %d, already published %d, "
             "superseded %d, quarantined %d, unsent %d",
             outcome.published,
@@ -166,9 +167,9 @@ class Attempt:
                 extra=self._fields("quarantine") | {"reason": reason, "count": count},
             )
 
-    def _level(self, outcome: Outcome) -> int:
+    def _level(self, outcome: Outcome, quarantined: int) -> int:
         # A retry's record also shows that a host took the batch up again after a failure (silent.kql).
-        unusual = outcome.quarantined.total() + outcome.unsent + outcome.already_published + outcome.superseded
+        unusual = quarantined or outcome.unsent or outcome.already_published or outcome.superseded
         return logging.INFO if self.pace.due() or self.retry_count or unusual else logging.DEBUG
 
     def _log_failure(self, error: BaseException) -> None:
@@ -192,12 +193,21 @@ class Attempt:
         logger.error(
             "the invocation failed, and its %d document(s) come again: %s",
             self.documents,
-            error if isinstance(error, QuarantineError) else first_line(error),
+            _explained(error),
             extra=self._fields("relay_failed") | {"error": type(error).__name__, "received": self.documents},
         )
 
     def _fields(self, action: str) -> dict[str, Any]:
         return {"action": action, "invocation_id": self.invocation_id, "retry_count": self.retry_count}
+
+
+def _explained(error: BaseException) -> str:
+    if isinstance(error, QuarantineError):
+        return str(error)
+    if isinstance(error, RelayError | OSError) or not isinstance(error, Exception):
+        return first_line(error)
+    # What nobody foresaw may show an event's content.
+    return described(error)
 
 
 def _unsent(keys: Sequence[KeyFailure]) -> str:

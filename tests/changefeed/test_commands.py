@@ -74,7 +74,7 @@ def test_from_an_empty_database_to_a_page(shop: Shop) -> None:
 
     assert answer(shop.url, "install")["applied"][0] == "0001_feeds.sql"
     assert run(shop.url, "install")[:2] == (0, "the schema is up to date\n")
-    assert run(shop.url, "setup-feed", TABLE, "--no-roles", "--no-notify", "--keep", "30d")[:2] == (
+    assert run(shop.url, "setup-feed", TABLE, "--no-roles", "--keep", "30d")[:2] == (
         0,
         "app.item has a feed\n",
     )
@@ -188,6 +188,7 @@ def test_prune_says_what_holds_it(shop: Shop) -> None:
         (["read", "37", "--cursor", "9" * 18], "ahead of the last number"),
         (["read", "38"], "the feed 38 has no shard 0"),
         (["setup-feed", "app.other", "--keep", "forever"], "there is no table app.other"),
+        (["setup-feed", "app.other"], "required: --keep"),
         (["drop-feed", TABLE], "--yes"),
         (["prune", TABLE, "--days", "1e9"], "calendar"),
         (["nonsense"], "invalid choice"),

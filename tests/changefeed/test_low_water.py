@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 
@@ -11,11 +12,13 @@ from changefeed import (
     START,
     ArgumentError,
     BackfillPlan,
+    CursorError,
     CursorPrunedError,
     DatabaseError,
     Feed,
     Pruned,
     Session,
+    ulid,
 )
 from changefeed.statements import Statement
 from tests.changefeed.fed import TABLE, Shop, shop
@@ -67,6 +70,31 @@ def test_what_is_deleted_between_the_statements_of_a_read_is_noticed(shop: Shop)
         Feed(shop.session, TABLE).read(0, cursor)
 
 
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_what_others_number_and_delete_while_a_reader_waits_is_noticed(shop: Shop, waiting: int) -> None:
+    """A backfill has old times: retention may delete its rows as soon as a consumer has read them."""
+    shop.put(["a"], time_hint=_OLD)
+    cursor = Feed(shop.session, TABLE).read(0).cursor
+    shop.put(["b", "c"], time_hint=_OLD)
+    shop.owner.execute(
+        "create function app.other() returns void language plpgsql as $$ begin "
+        "insert into changefeed.low_water values ('app.item', 0, changefeed.ulid(1577836800001, 2, 2)); "
+        f"with one as (delete from changefeed.\"outbox:{TABLE}\" where id = 'b' or {waiting} = 0 returning id) "
+        f'insert into changefeed."feed:{TABLE}" '
+        f"select 0, changefeed.ulid(1577836800002, 3, 3), id from one where id = 'c'; end $$"
+    )
+    ((text,),) = shop.rows(
+        "select pg_get_functiondef('changefeed.\"read_feed:app.item\"(int,uuid,int)'::regprocedure)"
+    )
+    assert "for update;" in text
+    shop.owner.execute(text.replace("for update;", "for update; perform app.other();").encode())
+
+    with pytest.raises(CursorPrunedError):
+        shop.session.execute(
+            Statement('select * from changefeed."read_feed:app.item"(0, ?)', (UUID(bytes=cursor),))
+        )
+
+
 def test_backfill_after_a_prune_publishes_nothing_again(shop: Shop) -> None:
     shop.put(["a", "b"], time_hint=_OLD)
     shop.read()
@@ -96,6 +124,21 @@ def test_a_feed_that_was_filled_by_hand_is_read_to_its_end_and_goes_on(shop: Sho
     shop.put(["b"], time_hint=_OLD)
     assert names(feed.read(0, page.cursor)) == ["b"]
     assert changefeed.prune(shop.session, TABLE, _BETWEEN) == [Pruned(0, 2, None)]
+
+
+def test_a_feed_that_was_filled_by_hand_goes_on_after_everything_was_deleted(shop: Shop) -> None:
+    shop.owner.execute(
+        f"insert into app.item (id) values ('a'); insert into changefeed.\"feed:{TABLE}\" (shard_id, ulid, id) "
+        f"values (0, changefeed.ulid({int(_OLD.timestamp() * 1000)}, 1, 1), 'a')"
+    )
+    feed = Feed(shop.session, TABLE)
+    cursor = feed.read(0).cursor
+    assert changefeed.prune(shop.session, TABLE, _BETWEEN) == [Pruned(0, 1, None)]
+
+    assert feed.read(0, cursor).entries == []
+    shop.put(["b"], time_hint=datetime(2019, 1, 1, tzinfo=UTC))
+
+    assert names(feed.read(0, cursor)) == ["b"]
 
 
 def test_a_position_put_there_by_hand_later_is_not_overtaken(shop: Shop) -> None:
@@ -204,3 +247,41 @@ async def test_the_async_face_is_the_same(shop: Shop) -> None:
         assert await changefeed.AsyncFeed(session, TABLE).carry_out_retention() == 1
     finally:
         await session.close()
+
+
+def test_a_feed_that_was_filled_by_hand_is_read_on_after_everything_was_deleted(shop: Shop) -> None:
+    """Nobody has given its positions, so the mark alone says that the cursor is not ahead."""
+    cursor = fill_by_hand(shop, ["a", "b"])
+    feed = Feed(shop.session, TABLE)
+    changefeed.prune(shop.session, TABLE, _BETWEEN)
+
+    assert not feed.wait(0, cursor, 0)
+    assert feed.read(0, cursor) == changefeed.Page([], cursor)
+    with pytest.raises(CursorError):
+        feed.read(0, ulid.at(_RECENT))
+
+    shop.put(["c"])
+    assert names(feed.read(0, cursor)) == ["c"]
+
+
+def test_positions_follow_deleted_ones_where_the_clock_has_stepped_back(shop: Shop) -> None:
+    cursor = fill_by_hand(shop, ["a"])
+    changefeed.prune(shop.session, TABLE, _BETWEEN)
+    shop.put(["b"], time_hint=_OLD - timedelta(days=1))
+
+    page = Feed(shop.session, TABLE).read(0, cursor)
+
+    assert names(page) == ["b"]
+    assert page.cursor > cursor
+
+
+def fill_by_hand(shop: Shop, ids: list[str]) -> bytes:
+    """Put events of the past on the feed; returns the last position."""
+    shop.owner.execute("insert into app.item (id) select unnest(%s::text[])", (ids,))
+    positions = [ulid.at(_OLD + timedelta(seconds=number)) for number in range(len(ids))]
+    for name, position in zip(ids, positions, strict=True):
+        shop.owner.execute(
+            'insert into changefeed."feed:app.item" (shard_id, ulid, id) values (0, %s, %s)',
+            (UUID(bytes=position), name),
+        )
+    return positions[-1]

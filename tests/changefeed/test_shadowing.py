@@ -7,7 +7,8 @@ import pytest
 
 import changefeed
 from changefeed import START, BackfillPlan, Feed
-from changefeed.statements import Statement
+from changefeed.install import migrations
+from changefeed.statements import Statement, run
 from tests.changefeed.fed import TABLE, Shop, shop
 from tests.changefeed.numbered import FEED
 
@@ -38,6 +39,11 @@ create function public.joined(text, text) returns text language plpgsql as
 create function public.joined(text, int) returns text language plpgsql as
     $$ begin insert into public.shadowed values (current_user, 'concatenation'); return concat($1, $2); end $$;
 create operator public.|| (leftarg = text, rightarg = int, function = public.joined);
+create function public.pg_total_relation_size(oid) returns bigint language plpgsql as
+    $$ begin insert into public.shadowed values (current_user, 'size'); return 0; end $$;
+create function public.checked(pg_catalog.timestamptz) returns boolean language plpgsql as
+    $$ begin insert into public.shadowed values (current_user, 'type'); return true; end $$;
+create domain public.timestamptz as pg_catalog.timestamptz check (public.checked(value));
 """
 
 # As the extension has it, which not every server brings.
@@ -97,6 +103,22 @@ def test_administrative_functions_call_none_of_them(attacked: Shop) -> None:
         Feed(session, TABLE).carry_out_retention()
         changefeed.prune(session, TABLE, changefeed.status(session).feeds[0].shards[0].last_time)  # type: ignore[arg-type]
         session.execute(Statement("select changefeed.shard_of('a', 3)"))
+
+    assert shadows(attacked) == []
+
+
+def test_an_upgrade_calls_none_of_them(attacked: Shop) -> None:
+    changefeed.drop_feed(attacked.session, TABLE)
+    attacked.owner.execute("drop schema changefeed cascade")
+    run(attacked.session, attacked.session.dialect.install(migrations("postgresql")[:3]))
+    attacked.owner.execute(
+        f"set search_path = pg_catalog; select changefeed.setup_feed('{TABLE}', outbox => true)"
+    )
+    attacked.owner.execute("truncate public.shadowed")
+
+    with PublicFirst(attacked) as session:
+        assert changefeed.install(session)
+        assert [feed.table for feed in changefeed.status(session).feeds] == [TABLE]
 
     assert shadows(attacked) == []
 

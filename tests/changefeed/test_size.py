@@ -133,6 +133,26 @@ def test_numbering_visits_its_page_and_not_the_backlog(visits: Visits) -> None:
     assert visits.most(_call("read_events", f"1, {last}, 100, null")) < 3 * _PAGE
 
 
+def test_numbering_fetches_its_page_where_statistics_know_one_row_of_its_shard(large: str) -> None:
+    """Such statistics make a join begin with the backlog, and go through the page for each of its rows."""
+    with psycopg.connect(large, autocommit=True) as connection:
+        connection.execute(
+            f'update changefeed."outbox:{TABLE}" set shard_id = order_sequence;'
+            f'analyze changefeed."outbox:{TABLE}";'
+            f'update changefeed."outbox:{TABLE}" set shard_id = 1'.encode()
+        )
+    with psycopg.connect(large, autocommit=True) as connection, connection.transaction():
+        connection.execute(_call("read_feed", f"1, '{START.hex()}', 100").encode())
+        fetched = connection.execute(
+            "select idx_tup_fetch, seq_scan from pg_stat_xact_user_tables where relname = %s",
+            (f"outbox:{TABLE}",),
+        ).fetchone()
+
+    assert fetched is not None
+    assert 200 <= fetched[0] < 1000
+    assert fetched[1] == 0
+
+
 def test_pruning_visits_what_it_deletes(visits: Visits) -> None:
     before = "changefeed.ulid(1500000060000, 0, 0)"
     prune = f"select * from changefeed.prune_shard('{TABLE}', 0, {before}, 100)"
@@ -141,6 +161,18 @@ def test_pruning_visits_what_it_deletes(visits: Visits) -> None:
 
     assert max(counted[1:]) < _PAGE
     assert sum(counted[-5:]) < 2 * sum(counted[1:6])
+
+
+def test_pruning_passes_nothing_that_it_has_deleted_before(visits: Visits, large: str) -> None:
+    """Also where an old snapshot keeps the deleted rows in the index."""
+    prune = f"select * from changefeed.prune_shard('{TABLE}', 0, changefeed.ulid(1500000020000, 0, 0), 1000)"
+    with psycopg.connect(large) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("select count(*) from app.item")
+        for _ in range(20):
+            visits.execute(prune)
+
+        assert visits.most(prune) < _FEW
 
 
 def test_what_a_consumer_has_not_passed_costs_retention_nothing(visits: Visits) -> None:

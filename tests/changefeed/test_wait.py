@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
 
 import changefeed
@@ -243,6 +244,29 @@ def test_a_reader_without_notifications_looks_often_while_events_come(
 
     assert busy > 5
     assert len(session.waits) <= 5
+
+
+def test_writers_may_prepare_transactions_unless_commits_notify(changefeed_database: str) -> None:
+    """By default, of the function as well: a transaction that notifies cannot be prepared."""
+    shop = Shop(changefeed_database)
+    write = (
+        "begin; insert into app.item (id) values ('%(name)s'); "
+        "insert into changefeed.\"outbox:app.item\" (shard_id, id) values (0, '%(name)s'); "
+        "prepare transaction 'changefeed %(name)s'"
+    )
+    try:
+        shop.owner.execute(f"select changefeed.drop_feed('{FED}')")
+        shop.owner.execute(f"select changefeed.setup_feed('{FED}', roles => false)")
+        shop.owner.execute((write % {"name": "a"}).encode())
+        shop.owner.execute("commit prepared 'changefeed a'")
+        read = shop.read()[0]
+        shop.owner.execute(f"select changefeed.set_notify('{FED}', true)")
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
+            shop.owner.execute((write % {"name": "b"}).encode())
+    finally:
+        shop.close()
+
+    assert read == ["a"]
 
 
 def test_notifications_are_switched_off_and_on(postgresql: PostgresBackend) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 import sys
@@ -316,7 +317,6 @@ async def test_a_write_outside_of_a_block_is_refused_while_another_block_is_open
         lambda: database.executemany("INSERT INTO effects VALUES (?)", [("outside",)]),
         lambda: database.executescript("INSERT INTO effects VALUES ('outside')"),
         lambda: database.cursor().execute("INSERT INTO effects VALUES ('outside')"),
-        lambda: database.cursor(sqlite3.Cursor),
         harness.effects,  # what is not committed
         database.commit,
         database.rollback,
@@ -331,6 +331,43 @@ async def test_a_write_outside_of_a_block_is_refused_while_another_block_is_open
 
     harness.effect("outside")  # commits by itself
     assert harness.effects() == ["outside"]
+
+
+def test_a_cursor_that_would_not_check_its_statements_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="cursors of its own"):
+        inbox.SqliteConnection(tmp_path / "store.sqlite").cursor(sqlite3.Cursor)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("end", ["with", "with, and an error", "isolation_level"])
+async def test_nothing_that_another_handler_ends_commits_half_a_block(tmp_path: Path, end: str) -> None:
+    harness = InSqlite(tmp_path / "store.sqlite")
+    inside, leave = asyncio.Event(), asyncio.Event()
+
+    async def block() -> None:
+        async with harness.store.once(message("a")):
+            harness.effect("first half")
+            inside.set()
+            await leave.wait()
+            harness.effect("second half")
+
+    async def start_block() -> asyncio.Task[None]:
+        task = asyncio.create_task(block())
+        await asyncio.wait_for(inside.wait(), 5)
+        return task
+
+    if end == "isolation_level":
+        task = await start_block()
+        with pytest.raises(sqlite3.DatabaseError):
+            harness.connection.isolation_level = None
+    else:
+        with contextlib.suppress(OSError), harness.connection:
+            task = await start_block()
+            if "error" in end:
+                raise OSError("the other handler fails")
+    leave.set()
+    await task
+
+    assert harness.effects() == ["first half", "second half"]
 
 
 async def test_a_task_of_the_handler_may_write_inside_its_block(tmp_path: Path) -> None:
@@ -352,8 +389,8 @@ async def test_a_block_whose_transaction_the_handler_ends_fails(tmp_path: Path, 
 
     async def handler() -> None:
         async with harness.store.once(message("a")) as arrival:
-            if not arrival.first:
-                return
+            assert arrival.first
+            harness.effect("first half")
             if end == "with":
                 with database:
                     pass
@@ -368,6 +405,7 @@ async def test_a_block_whose_transaction_the_handler_ends_fails(tmp_path: Path, 
     with pytest.raises(inbox.OutsideBlock):
         await handler()
     assert harness.effects() == []
+    assert (await handle(harness, "a")).first
 
 
 async def test_two_stores_on_one_connection_take_turns(tmp_path: Path) -> None:

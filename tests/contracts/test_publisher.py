@@ -12,7 +12,7 @@ import pytest
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import ConfigurationError, SendError
-from relay.events import Event, by_partition_key
+from relay.events import Event, Reason, Rejected, by_partition_key
 from relay.fence import Clearance
 from relay.ports import Publisher
 from relay.results import KeyOutcome
@@ -213,6 +213,21 @@ async def test_a_repeated_refusal_among_acceptances_is_rejected_by_the_third_att
     assert second.blocked_by == "a2"
     assert counts(third) == {"rejected": 1}
     assert await harness.accepted("b") == ["b1"]
+
+
+@pytest.mark.parametrize("settled", [True, False])
+async def test_what_is_set_aside_unsent_is_no_evidence_any_more(harness: Harness, settled: bool) -> None:
+    for name in ("a2", "b2", "c2"):
+        await harness.refuse(name)
+    await harness.publisher.publish(of_keys("d1", "a2", "b2", "c2"))
+    for _ in range(3):
+        await harness.publisher.publish(of_keys("a2", "b2", "c2"))
+
+    if settled:
+        harness.publisher.settled([Rejected.of(event, Reason.SET_ASIDE, "") for event in of_keys("a2")["a"]])
+    outcomes = await harness.publisher.publish(of_keys("b2", "c2"))
+
+    assert [counts(outcome) for outcome in outcomes] == [{"rejected" if settled else "unsent": 1}] * 2
 
 
 async def test_where_nothing_is_accepted_every_event_is_unsent(harness: Harness) -> None:

@@ -168,8 +168,10 @@ async def test_an_order_is_pending_until_its_event_is_stored_and_holds_until_it_
     assert before.orders == {("k", "e/1?#"): (Order(),), ("k", "e2"): (Order(),)}
     after = await harness.quarantine.holds()
     assert after.orders == {("k", "e/1?#"): (carried_out(item),), ("k", "e2"): (Order(),)}
-    await harness.quarantine.forget([("k", "e/1?#")])
-    await harness.quarantine.forget([("k", "e/1?#")])
+    place = Place.of(item.document)
+    await harness.quarantine.forget({("k", "e2"): place})
+    await harness.quarantine.forget({("k", "e/1?#"): place})
+    await harness.quarantine.forget({("k", "e/1?#"): place})
     assert (await harness.quarantine.holds()).orders == {("k", "e2"): (Order(),)}
 
 
@@ -192,6 +194,8 @@ async def test_an_event_that_is_set_aside_again_at_another_place_is_held_at_that
     for lsn in (7, 9):
         placed = replace(item, document={**item.document, "_lsn": lsn})
         await harness.quarantine.store([placed], "i1", park=park)
+
+    await harness.quarantine.forget({("k", "a"): Place(lsn=7)})
 
     assert (await harness.quarantine.holds()).orders == {("k", "a"): (Order(True, Place(lsn=9)),)}
     assert len(await harness.records()) == 2

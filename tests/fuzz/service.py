@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
@@ -28,6 +28,7 @@ from relay.cosmos.containers import Containers
 from relay.cosmos.source import CosmosSource
 from relay.events import Event, EventName, Rejected
 from relay.holds import Holds
+from relay.place import Place
 from relay.quarantine.record import record_of
 
 # What may happen to a send: nothing, a cut before the service has it, a cut before its acknowledgement is back.
@@ -155,7 +156,7 @@ class Shelf:
             record = record_of(item, invocation_id)
             self.records.setdefault(record["id"], record)
 
-    async def forget(self, orders: Sequence[EventName], /) -> None:
+    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
         """There are no orders."""
 
     async def close(self) -> None:

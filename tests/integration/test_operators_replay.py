@@ -401,6 +401,11 @@ async def test_documents_that_cannot_be_published_are_reported_and_hold_up_nobod
         new("e1", "k"),
         new("bad", "k") | {"data": []},
         new("huge", "k") | {"data": {"action": "A", "text": "x" * 300_000}},
+        new("half", "k", "half of a pair: \ud800"),
+        new("half-traceparent", "k", traceparent="\udfff"),
+        # Cosmos DB stores 128 levels; the Functions host would not deliver these.
+        new("deep", "k") | {"data": {"action": "A", "deep": json.loads("[" * 120 + "]" * 120)}},
+        new("verbatim", "k") | {"data": {"action": "A", "text": "\ud800"}},
         new("e2", "k"),
     )
 
@@ -410,9 +415,11 @@ async def test_documents_that_cannot_be_published_are_reported_and_hold_up_nobod
     assert {each["id"]: each["reason"] for each in run.json["invalid"]} == {
         "bad": "data-not-object",
         "huge": "message-too-large",
+        "half": "property-not-unicode",
+        "half-traceparent": "property-not-unicode",
     }
     assert [(each.code, each.json["invalid"]) for each in (run, again)] == [(1, run.json["invalid"])] * 2
-    assert await received(servicebus, 2) == {"k": ["e1", "e2"]}
+    assert await received(servicebus, 4) == {"k": ["e1", "deep", "verbatim", "e2"]}
     assert [item async for item in quarantined(quarantine)] == []
 
 

@@ -15,6 +15,7 @@ from relay.errors import PublishError
 from relay.quarantine import holds
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
+from relay.verdict import REFUSALS
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import admin, inject, refuse, stop_refusing, topic_counts
 from tests.support.outbox import event, events
@@ -157,6 +158,26 @@ async def test_one_condition_on_every_transfer_quarantines_nothing(
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(60)
     assert subscriber.ids() == {f"k{key}": [f"e{number}-{key}" for number in range(3)] for key in range(20)}
+
+
+@pytest.mark.parametrize("keys", [1, 2])
+async def test_a_topic_that_refuses_everything_for_a_while_has_nothing_quarantined(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, quarantine: ContainerProxy, keys: int
+) -> None:
+    relay = make_relay()
+    await relay.handle([event("sound", "s")], "i1")
+    documents = [event(f"e{number}", f"k{number}") for number in range(keys)]
+    fault = {"kind": "reject", "entity": "domain-events", "condition": "amqp:not-allowed", "count": 100_000}
+    await inject(servicebus.admin_port, **fault)
+
+    # Repeats of an accepted event are refused too, so that nothing shows that the events are the cause.
+    for attempt in range(REFUSALS + 1):
+        with pytest.raises(PublishError, match="python -m relay quarantine add k0 e0"):
+            await relay.handle(documents, "i2", attempt)
+    await admin(servicebus.admin_port, "DELETE", "faults")
+    outcome = await relay.handle(documents, "i2", REFUSALS + 1)
+
+    assert (outcome.published, await records(quarantine)) == (keys, [])
 
 
 async def test_an_event_that_the_service_fails_on_is_found_and_named_while_others_go_through(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -73,6 +74,7 @@ async def test_a_sound_deployment_is_all_ok(environment: dict[str, str], sql: Sq
         f"SQL_FEED '{TABLE}' has the columns id, partition_key, data and the primary key id",
         f"this login may read SQL_FEED '{TABLE}' and store how far it has come",
         "this login may read and write the quarantine, relay.item",
+        *[line.removeprefix("ok       ") for line in about if f"the feed of SQL_FEED '{TABLE}' has about" in line],
         f"SQL_FEED '{TABLE}' is read: each of its 1 shard(s) has a living owner",
         f"no event of SQL_FEED '{TABLE}' waits for longer than PT5M to be published",
         *[line.removeprefix("ok       ") for line in about if "would be quarantined" in line],
@@ -120,6 +122,19 @@ async def test_a_database_without_the_schema_or_the_feed_names_the_command(
     assert f"SQL_FEED '{TABLE}' is not set up" in not_set_up
     assert "python -m relay install" in without
     assert "python -m relay install" in not_set_up
+
+
+async def test_a_cursor_in_a_feed_that_was_filled_by_hand_is_not_ahead(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.connection.execute(
+        f"insert into {FEED} (shard_id, ulid, id) values (0, '01999999-0000-0000-0000-000000000000', 'x'); "
+        f"insert into {CLAIM} (consumer, shard_id, last_ulid) "
+        "values ('relay', 0, '01999999-0000-0000-0000-000000000000')"
+    )
+
+    assert not [each for each in await findings(environment, "error") if "ahead" in each]
 
 
 @pytest.mark.parametrize(
@@ -276,6 +291,38 @@ async def test_check_changes_nothing(environment: dict[str, str], sql: SqlDeploy
     assert [sql.rows(f"select * from {table}") for table in (OUTBOX, FEED, STATE, CLAIM)] == before
 
 
+@pytest.mark.usefixtures("relaying")
+async def test_check_calls_no_function_that_a_writer_has_put_into_public(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    """Each would be preferred to the one of pg_catalog: it takes its arguments as they are."""
+    with psycopg.connect(sql.url, autocommit=True) as owner:
+        owner.execute(_SHADOWS.encode())
+
+        assert await findings(environment, "unknown") == []
+
+        assert owner.execute("select what from public.shadowed").fetchall() == []
+
+
+_SHADOWS = "create table public.shadowed (what text);" + "".join(
+    f"create function public.{signature} language plpgsql as $$ begin "
+    f"insert into public.shadowed values ('{signature}'); return{value}; end $$;"
+    for signature, value in (
+        ("to_jsonb(changefeed.outbox_feed) returns jsonb", " '{}'"),
+        ("unnest(int2[]) returns setof int2", ""),
+        ("unnest(text[]) returns setof text", ""),
+        ("agreed(text, name, text) returns text", " ''"),
+        ("times(numeric, int) returns numeric", " 1"),
+        ("same(oid, int) returns boolean", " false"),
+    )
+)
+_SHADOWS += """
+create aggregate public.string_agg(name, text) (sfunc = public.agreed, stype = text);
+create operator public.* (leftarg = numeric, rightarg = int, function = public.times);
+create operator public.= (leftarg = oid, rightarg = int, function = public.same);
+"""
+
+
 async def test_a_scan_names_what_would_be_quarantined_wherever_it_waits(
     environment: dict[str, str], sql: SqlDeployment
 ) -> None:
@@ -312,6 +359,37 @@ async def test_a_scan_that_may_not_read_the_outbox_table_is_unknown(
     mine = environment | {"SQL": sql.url.replace("postgres@", "app@")}
 
     assert [each for each in await findings(mine, "unknown", scan=True) if "was not scanned to its end" in each]
+
+
+async def test_the_cursor_of_a_feed_that_was_filled_by_hand_is_not_ahead(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.connection.execute(f"insert into {TABLE} (id, partition_key, data) values ('e1', 'k', '{{}}')")
+    sql.connection.execute(
+        f"insert into {FEED} (shard_id, ulid, id) values (0, changefeed.ulid(1500000000000, 1, 1), 'e1')"
+    )
+    sql.pass_all()
+
+    assert not [each for each in await findings(environment, "error") if "ahead of" in each]
+
+
+async def test_the_size_of_the_feed_and_its_growth_are_shown(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    assert not [each for each in await findings(environment, "ok") if "the feed of" in each]
+    ids = [f"e{number}" for number in range(1000)]
+    hint = (datetime.now(UTC) - timedelta(hours=12)).isoformat()
+    sql.named(*ids, hint=hint)
+    sql.read()
+    sql.connection.execute(f"analyze {FEED}")
+    ((size,),) = sql.rows(f"select pg_total_relation_size('{FEED}')")
+
+    (found,) = [each for each in await findings(environment, "ok") if "the feed of" in each]
+
+    assert f"SQL_FEED '{TABLE}' has about 1000 positions of the last PT12H" in found
+    assert f"in {size / 2**20:.1f} MiB, which is {2 * size / 2**20:.1f} MiB a day" in found
 
 
 async def test_a_long_transaction_is_named(

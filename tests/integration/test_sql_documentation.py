@@ -13,15 +13,18 @@ import sys
 from pathlib import Path
 
 import psycopg
+import pytest
+from sqlfluff.core import Linter
 
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import topic_counts
 from tests.support.contract import check_message
-from tests.support.pages import ROOT, section
+from tests.support.pages import ROOT, blocks, section
 from tests.support.subscriber import Subscriber, body
 
 PAGE = ROOT / "docs/sql.md"
 LANGUAGES = ROOT / "docs/writing-from-any-language.md"
+README = ROOT / "changefeed/README.md"
 WORDS = 2000
 _WITHIN_S = 40.0
 
@@ -109,3 +112,11 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
 
 def test_the_page_is_short() -> None:
     assert len(PAGE.read_text(encoding="utf-8").split()) < WORDS
+
+
+@pytest.mark.parametrize("page", [PAGE, LANGUAGES, README], ids=lambda page: page.name)
+def test_what_the_pages_show_of_t_sql_parses(page: Path) -> None:
+    shown = [block.text for block in blocks(page) if block.language == "tsql"]
+
+    assert shown
+    assert [Linter(dialect="tsql").parse_string(text).violations for text in shown] == [[]] * len(shown)

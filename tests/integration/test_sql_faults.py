@@ -20,6 +20,7 @@ from relay.pipeline import Relay
 from relay.quarantine.items import Create
 from relay.results import KeyOutcome
 from relay.settings import OnPoison
+from relay.sql import rows as rows_module
 from relay.sql import shard as shards_module
 from relay.sql.connection import connect
 from relay.sql.database import CONSUMER, Database
@@ -261,14 +262,23 @@ async def test_what_closing_a_session_raises_ends_nothing(outbox_database: str, 
     assert closed
 
 
-async def test_what_lies_before_a_row_that_cannot_be_read_is_published(
-    outbox_database: str, stack: AsyncExitStack
+@pytest.mark.parametrize(
+    "failure", [DatabaseError("cannot parse a column"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid")]
+)
+async def test_what_lies_before_a_row_that_cannot_be_read_is_published_and_the_row_is_pointed_at(
+    outbox_database: str,
+    stack: AsyncExitStack,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: Exception,
 ) -> None:
+    monkeypatch.setattr(shards_module, "_FIRST_PAUSE_S", 0.05)
+
     class Unreadable(Wrapped):
         async def execute(self, statement: Statement, /) -> Result:
             result = await super().execute(statement)
             if "read_events" in statement.sql and any("bad" in row for row in result.rows):
-                raise DatabaseError("cannot parse a column")
+                raise failure
             return result
 
     async def connecting() -> AsyncSession:
@@ -277,13 +287,52 @@ async def test_what_lies_before_a_row_that_cannot_be_read_is_published(
     work = Work(outbox_database, await connect_async(outbox_database), connecting)
     stack.push_async_callback(work.end)
     await work.outbox.commit_each([*(event(f"e{number}", "k0") for number in range(5)), event("bad", "k0")])
+    await work.outbox.commit(event("after-0", "k0"))
     work.start()
 
     async with asyncio.timeout(_WITHIN_S):
         while work.topic.accepted.get("k0") != [f"e{number}" for number in range(5)]:
             await asyncio.sleep(0.05)
+        while "relay_event_unreadable shard=0" not in caplog.text:
+            await asyncio.sleep(0.05)
     await work.outbox.commit(event("first-1", "k1"), shard_id=1)
     await work.until_published("first", [1])
+
+    await work.session.execute(Statement("delete from outbox.domain_event where id = 'bad'"))
+
+    await work.until_published("after", [0])
+    assert [each.id for each in work.quarantine.records] == ["bad"]
+
+
+async def test_a_defect_in_what_makes_an_event_of_a_row_names_its_position(
+    outbox_database: str,
+    stack: AsyncExitStack,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data_of = rows_module._data
+
+    def fails(row: Mapping[str, Any]) -> tuple[Any, str | None]:
+        if row["id"] == "bad":
+            raise ZeroDivisionError("Jane's secret")
+        return data_of(row)
+
+    monkeypatch.setattr(rows_module, "_data", fails)
+    monkeypatch.setattr(shards_module, "_FIRST_PAUSE_S", 0.05)
+    work = Work(outbox_database, await connect_async(outbox_database))
+    stack.push_async_callback(work.end)
+    await work.outbox.commit_each([event("before-0", "k0"), event("bad", "k0"), event("after-0", "k0")])
+    work.start()
+    async with asyncio.timeout(_WITHIN_S):
+        while "It is the event at the position" not in caplog.text:
+            await asyncio.sleep(0.05)
+    assert work.topic.accepted["k0"] == ["before-0"]
+    assert "secret" not in caplog.text
+
+    await work.session.execute(Statement("delete from outbox.domain_event where id = 'bad'"))
+
+    await work.until_published("after", [0])
+    assert [each.id for each in work.quarantine.records] == ["bad"]
 
 
 class Defective(InMemoryPublisher):

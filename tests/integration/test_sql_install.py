@@ -26,7 +26,9 @@ def settings(**environment: str) -> Settings:
 
 
 def options(*, create_table: bool = True) -> argparse.Namespace:
-    return argparse.Namespace(create_table=create_table, no_roles=True, no_notify=True, notify=False, keep="30d")
+    parser = argparse.ArgumentParser()
+    install.add_arguments(parser)
+    return parser.parse_args(["--no-roles", "--keep", "30d", *(["--create-table"] if create_table else [])])
 
 
 async def test_install_makes_each_thing_once(postgres_database: str) -> None:
@@ -41,10 +43,20 @@ async def test_install_makes_each_thing_once(postgres_database: str) -> None:
     session = await connect_async(postgres_database)
     result = await session.execute(Statement("select count(*) from relay.item"))
     assert result.rows[0][0] == 0
-    # Without --no-notify, commits would wake readers.
+    # Unless asked for, commits wake nobody.
     result = await session.execute(Statement("select channel from changefeed.outbox_feed"))
     assert result.rows[0][0] is None
     await session.close()
+
+
+def test_how_long_positions_are_kept_has_to_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    install.add_arguments(parser)
+
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--create-table"])
+
+    assert "required: --keep" in capsys.readouterr().err
 
 
 async def test_a_table_of_ones_own_gets_a_feed_in_a_schema_that_exists(postgres_database: str) -> None:

@@ -28,6 +28,7 @@ from tests.support.sql_outbox import sql_settings
 _WITHIN_S = 60.0
 _MAX_BYTES = 4 * 1024**2
 _EVENT_BYTES = 20_000
+_SHARE_BYTES = _MAX_BYTES // 8
 
 _EVENTS = f"""
 with made as (
@@ -109,6 +110,18 @@ async def test_all_shards_together_hold_no_more_than_the_limit(outbox_database: 
     # Without a limit it would be all of them, 14 MB; one page may be larger than what was reserved for it.
     assert topic.most_bytes < _MAX_BYTES + 32 * _EVENT_BYTES
     assert worker._memory.held == 0
+
+
+async def test_a_first_page_of_large_events_is_bounded_too(outbox_database: str) -> None:
+    """Nothing is known of the rows yet, and the number that is asked for would be several times the limit."""
+    session, topic = await connect_async(outbox_database), Measuring()
+    await session.execute(Statement(_EVENTS.replace(str(_EVENT_BYTES), str(_SHARE_BYTES)), (4, 20)))
+
+    async with working(outbox_database, session, topic, shards=4):
+        await until(lambda: topic.count() == 4 * 20)
+
+    # One event for each shard, as each is larger than the share of a page.
+    assert topic.most_bytes < 5 * _SHARE_BYTES
 
 
 async def test_shards_that_wait_for_their_next_attempt_keep_no_room_from_others(

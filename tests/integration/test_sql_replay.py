@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from changefeed.ulid import to_text
+from changefeed import connect, connect_async, prune
+from changefeed.ulid import at, to_text
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.ordered import OrderedSender, Sent
+from relay.cli.replay.sql import SqlRange, SqlReading
 from relay.events import Event
 from relay.settings import Settings
 from tests.support.broker import refuse, stop_refusing, topic_counts
@@ -48,6 +51,21 @@ async def received(servicebus: ServiceBusServer, count: int) -> dict[str, list[s
     await subscriber.receive_rest(wait_s=0.3)
     assert subscriber.count == count
     return subscriber.ids()
+
+
+async def test_pages_are_bounded_in_bytes(environment: dict[str, str], sql: SqlDeployment) -> None:
+    data = {"action": "Named", "text": "x" * 400_000}
+    sql.write(*((f"e{number}", "k", data) for number in range(5)), hint=WITHIN)
+    feed = Settings.from_environment(environment | {"SQL_MAX_BYTES": "1048576"}).sql
+    assert feed is not None
+    session = await connect_async(sql.url)
+    try:
+        reading = SqlReading(session, feed, SqlRange("domainEvent", 0, 2**31), {})
+        pages = [[document["id"] for document in page] async for page in reading.pages()]
+    finally:
+        await session.close()
+
+    assert pages == [["e0", "e1"], ["e2", "e3"], ["e4"]]
 
 
 async def test_events_are_published_in_the_order_of_the_feed_from_page_to_page(
@@ -224,6 +242,28 @@ async def test_events_whose_row_is_gone_are_reported_and_those_of_smoke_tests_ar
     )
     assert [each["id"] for each in again.json["invalid"]] == ["gone"]
     assert await received(servicebus, 2) == {"k": ["e1", "e2"]}
+
+
+@pytest.mark.parametrize("left", [["e2", "e3"], []])
+async def test_what_retention_has_deleted_is_reported_and_what_is_left_is_published(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer, left: list[str]
+) -> None:
+    sql.named("e1", hint=WITHIN)
+    sql.named(*left, hint="2026-02-09T11:15:00Z")
+    sql.pass_all()
+    session = connect(sql.url)
+    prune(session, TABLE, datetime(2026, 2, 9, 11, 10, tzinfo=UTC))
+    session.close()
+
+    run = await replay(environment, *HOUR)
+    exact = await replay(environment, "--from-cursor", to_text(at(datetime(2026, 2, 9, 10, tzinfo=UTC))))
+
+    assert run.code == 1
+    assert run.out.startswith(f"{len(left)} event(s) published, 1 invalid, 0 not sent\n")
+    assert "invalid: document 'shard 0' of '': positions-deleted: the cursor" in run.out
+    assert await received(servicebus, len(left)) == ({"k": left} if left else {})
+    assert exact.code == 3
+    assert "behind the low-water mark" in exact.err
 
 
 async def test_events_of_another_type_are_left_out(

@@ -104,6 +104,7 @@ async def until(holds: Callable[[], Any]) -> None:
 async def test_what_is_old_and_was_read_by_every_consumer_goes_and_nothing_else(
     outbox_database: str, session: AsyncSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(retention, "_FIRST_AFTER_S", 0.05)
     monkeypatch.setattr(retention, "_EVERY_S", 0.05)
     monkeypatch.setattr(retention, "AsyncFeed", Counted)
     await set_keep_async(session, TABLE, "forever")

@@ -54,7 +54,8 @@ class Late:
 
     def __init__(self, session: AsyncSession, *late: str) -> None:
         self._session = session
-        self._late = late
+        self.late = late
+        self.was_late = asyncio.Event()
         self.dialect = session.dialect
         self.listen = session.listen
         self.notified = session.notified
@@ -62,8 +63,9 @@ class Late:
 
     async def execute(self, statement: Statement, /) -> Result:
         result = await self._session.execute(statement)
-        if any(part in statement.sql for part in self._late):
+        if any(part in statement.sql for part in self.late):
             await asyncio.sleep(_LATE_S)
+            self.was_late.set()
         return result
 
 
@@ -245,6 +247,34 @@ async def test_a_claim_of_a_worker_counts_from_before_the_request(site: Site, la
         await running
 
     # Whenever the answer came, another process might have taken over already.
+    assert site.topic.accepted == {}
+
+
+async def test_a_claim_that_a_worker_renews_within_a_page_counts_from_before_the_request(site: Site) -> None:
+    sessions: list[Late] = []
+
+    async def connecting() -> AsyncSession:
+        sessions.append(Late(await connect(site.settings)))
+        return sessions[-1]
+
+    await site.outbox.commit(event("e1", "k"))
+    worker = Worker(site.relay, site.settings, connecting, page_size=100, poll_delay_s=0.05)
+    stop = asyncio.Event()
+
+    async def outlast_a_renewal(events: Mapping[str, Sequence[Event]]) -> None:
+        claims = sessions[0]
+        claims.late = ("set renewals = ",)
+        await claims.was_late.wait()
+        for _ in range(20):
+            # The worker takes the answer.
+            await asyncio.sleep(0)
+        stop.set()
+
+    site.topic.before = outlast_a_renewal
+    async with asyncio.timeout(_WITHIN_S):
+        await worker.run(stop)
+
+    # When the answer came, the claim that was renewed had ended.
     assert site.topic.accepted == {}
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from changefeed import START, AsyncConsumer, connect_async
+import pytest
+
+from changefeed import START, AsyncConsumer, connect_async, set_keep_async
+from changefeed.statements import Statement
 from relay.pipeline import Relay
 from relay.settings import OnPoison
+from relay.sql import retention, tick
 from relay.sql.database import CONSUMER, Database
 from relay.sql.source import SqlSource
 from relay.sql.tick import read_until_next_tick
@@ -16,11 +20,11 @@ from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
 
+# Ticks are that much shorter here.
+_QUICKER = 20
 
-async def test_each_tick_reads_what_is_there_and_releases_the_shards(outbox_database: str) -> None:
-    session = await connect_async(outbox_database)
-    settings = sql_settings(outbox_database)
-    database, topic = Database(settings), InMemoryPublisher()
+
+def working(url: str, database: Database, topic: InMemoryPublisher) -> Worker:
     relay: Relay[Any] = Relay(
         SqlSource("domainEvent", database.cursor),
         topic,
@@ -28,7 +32,13 @@ async def test_each_tick_reads_what_is_there_and_releases_the_shards(outbox_data
         duplicate_window_s=600,
         on_poison=OnPoison.SKIP,
     )
-    worker = Worker(relay, settings, database.connect, page_size=100, poll_delay_s=0.1)
+    return Worker(relay, sql_settings(url), database.connect, page_size=100, poll_delay_s=0.1)
+
+
+async def test_each_tick_reads_what_is_there_and_releases_the_shards(outbox_database: str) -> None:
+    session = await connect_async(outbox_database)
+    database, topic = Database(sql_settings(outbox_database)), InMemoryPublisher()
+    worker = working(outbox_database, database, topic)
     cursors = []
     for number in range(3):
         await SqlOutbox(session).commit(event(f"e{number}", "k"))
@@ -40,5 +50,26 @@ async def test_each_tick_reads_what_is_there_and_releases_the_shards(outbox_data
 
     assert topic.accepted == {"k": ["e0", "e1", "e2"]}
     assert START < cursors[0] < cursors[1] < cursors[2]
+    await database.close()
+    await session.close()
+
+
+async def test_a_tick_carries_out_retention(outbox_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker runs for one tick only, so what begins later than that never does."""
+    monkeypatch.setattr(retention, "_FIRST_AFTER_S", retention._FIRST_AFTER_S / _QUICKER)
+    session = await connect_async(outbox_database)
+    database = Database(sql_settings(outbox_database))
+    worker = working(outbox_database, database, InMemoryPublisher())
+    await SqlOutbox(session).commit(event("e0", "k"))
+    await session.execute(
+        Statement(f"update changefeed.\"outbox:{TABLE}\" set time_hint = now() - interval '2 hours'")
+    )
+    await set_keep_async(session, TABLE, "1h")
+
+    async with asyncio.timeout(20):
+        await read_until_next_tick(worker, lasts_s=tick._LASTS_S / _QUICKER)
+
+    assert (await session.execute(Statement(f'select id from changefeed."feed:{TABLE}"'))).rows == []
+    assert (await session.execute(Statement("select count(*) from changefeed.low_water"))).rows == [(1,)]
     await database.close()
     await session.close()

@@ -83,6 +83,7 @@ class Peer:
         other_transfers: The transfers of the SDK's own session: a token is one.
         attach_properties: Encoded properties of the link.
         message_limit: What the link says that it takes.
+        settles_second: Whether it lets the sender settle first, which it may, though it is asked not to.
     """
 
     def __init__(self, entities: Entities, *, secure: bool = False) -> None:
@@ -99,6 +100,7 @@ class Peer:
         self.idle_timeout_ms: int | None = None
         self.message_limit = 262_144
         self.window = 5_000
+        self.settles_second = False
         self.refuses_link: bytes | None = None
         self.empty_frames = 0
         self.transfers = 0
@@ -122,6 +124,11 @@ class Peer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._emulator.stop()
+
+    @property
+    def admin_port(self) -> int:
+        """The admin port of the emulator that serves the SDK's own session."""
+        return self._emulator.admin_port
 
     def client(self) -> ServiceBusClient:
         """A client that reaches it."""
@@ -304,9 +311,10 @@ class Peer:
     def _attach(self, encoded: list[bytes]) -> None:
         terminuses = [encoded[5], b"\x40" if self.refuses_link else encoded[6]]
         limit = codec.encode_value(None) if not self.message_limit else b"\x80" + self.message_limit.to_bytes(8)
+        mode = b"P\x01" if self.settles_second else b"P\x00"
         self.send(
             ATTACH,
-            [encoded[0], codec.encode_uint(0), TRUE, b"P\x00", b"P\x00", *terminuses, b"@", b"@", b"@", limit],
+            [encoded[0], codec.encode_uint(0), TRUE, b"P\x00", mode, *terminuses, b"@", b"@", b"@", limit],
         )
         if self.refuses_link:
             self.detach(self.refuses_link)

@@ -5,7 +5,7 @@ They pass the contract suites in `tests/contracts`, as the adapters for Azure do
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from relay.deadline import Deadline
 from relay.errors import QuarantineError, SendError, SourceError
@@ -129,7 +129,7 @@ class InMemoryPublisher:
             if verdict.ruling is not Ruling.SET_ASIDE:
                 outcome.blocked_by = event.id
                 raise error_of(verdict, event, refusal)
-            self._evidence.settled(event)
+            self._evidence.settled(event.name)
             outcome.rejected.append(Rejected.of(event, refusal.reason, refusal.said, condition))
             return
         of_key = self.accepted.setdefault(event.partition_key, [])
@@ -142,6 +142,11 @@ class InMemoryPublisher:
 
     def has_accepted(self, event: Event, /) -> bool:
         return event.name in self._known
+
+    def settled(self, items: Iterable[Rejected], /) -> None:
+        for item in items:
+            if item.name is not None:
+                self._evidence.settled(item.name)
 
     async def close(self) -> None:
         self.closed = True
@@ -189,10 +194,11 @@ class InMemoryQuarantine:
                 self.ordered.discard(item.name)
                 self.held[item.name] = Order(True, Place.of(item.document))
 
-    async def forget(self, orders: Sequence[EventName], /) -> None:
+    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
         self._check()
-        for name in orders:
-            self.held.pop(name, None)
+        for name, place in orders.items():
+            if name in self.held and self.held[name].place == place:
+                del self.held[name]
 
     async def close(self) -> None:
         self.closed = True

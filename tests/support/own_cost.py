@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -36,6 +36,7 @@ from relay.events import EventName, Rejected
 from relay.holds import Holds
 from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
+from relay.place import Place
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.transfers import LinkLimits, Transfer
@@ -85,7 +86,7 @@ class _NoQuarantine:
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
         assert not rejected
 
-    async def forget(self, orders: Sequence[EventName], /) -> None:
+    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
         """There are no orders."""
 
     async def close(self) -> None:

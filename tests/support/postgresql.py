@@ -32,6 +32,7 @@ _SETTINGS = {
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_connections": "200",
+    "max_prepared_transactions": "5",
     "jit": "off",
 }
 

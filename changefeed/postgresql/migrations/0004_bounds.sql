@@ -137,6 +137,7 @@ begin
     select s.ulid into strict last_given from %4$s s where s.shard_id = $1 for update;
     return query select f.ulid, %2$s from %3$s f where f.shard_id = $1 and f.ulid > $2 order by f.ulid limit $3;
     if found then
+        perform changefeed.check_low_water(%6$L, $1, $2);
         return;
     end if;
     if exists (select from pg_sequence s
@@ -183,6 +184,8 @@ begin
     )
     insert into %3$s (shard_id, ulid, %1$s) select $1, n.ulid, %8$s from numbered n order by n.ulid;
     return query select f.ulid, %2$s from %3$s f where f.shard_id = $1 and f.ulid > $2 order by f.ulid limit $3;
+    -- While this one waited for its turn, others may have numbered and deleted.
+    perform changefeed.check_low_water(%6$L, $1, $2);
 end
 $read$, names, of_feed, feed_table, state_table, outbox_table, table_name,
         format('the sequence of %s has a cache', outbox_table), replace(of_feed, 'f.', 'n.')));
@@ -297,11 +300,13 @@ language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off 
     set enable_hashjoin = off set enable_mergejoin = off set jit = off as $body$
 declare
     feed_table text := format('changefeed.%I', 'feed:' || table_name);
+    state_table text := format('changefeed.%I', 'state:' || table_name);
     claim_table text := format('changefeed.%I', 'claim:' || table_name);
     start constant uuid := '00000000-0000-0000-0000-000000000000';
     low_water uuid;
     read_up_to uuid;
     last_deleted uuid;
+    passed boolean;
     more boolean;
 begin
     -- Not while a backfill lists the rows that are not on the feed.
@@ -325,6 +330,12 @@ begin
         insert into changefeed.low_water as l (table_name, shard_id, ulid)
         values (prune_shard.table_name, prune_shard.shard_id, last_deleted)
         on conflict on constraint low_water_pkey do update set ulid = excluded.ulid;
+        -- A feed may have been filled by hand, without a last position given: with its rows gone, cursors behind them
+        -- would be refused, and later events get positions before them.
+        execute format('insert into %1$s as s (shard_id, ulid) select $1, $2 '
+                       'where not exists (select from %1$s g where g.shard_id = $1 and g.ulid >= $2) '
+                       'on conflict (shard_id) do update set ulid = greatest(s.ulid, excluded.ulid)', state_table)
+        using shard_id, last_deleted;
     end if;
     execute format('select exists (select from %s f where f.shard_id = $1 and f.ulid > $2 and f.ulid < $3)', feed_table)
     into more using shard_id, coalesce(last_deleted, low_water), before;
@@ -806,7 +817,7 @@ create or replace procedure changefeed.sweep_loop(
     inout max_lag_milliseconds bigint default 0, inout iterations bigint default 0)
 language plpgsql as $body$
 declare
-    ends timestamptz;
+    ends pg_catalog.timestamptz;
     pause_s double precision := 0;
     swept record;
 begin

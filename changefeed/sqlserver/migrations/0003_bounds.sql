@@ -107,6 +107,15 @@ begin
         update changefeed.low_water set ulid = @last where table_name = @table and shard_id = @shard_id;
         if @@rowcount = 0
             insert into changefeed.low_water (table_name, shard_id, ulid) values (@table, @shard_id, @last);
+        -- A feed may have been filled by hand, without a last position given: with its rows gone, cursors behind them
+        -- would be refused, and later events get positions before them.
+        set @text = concat(N'
+            update ', changefeed.object_name(N'state:', @table), N' set ulid = @last
+            where shard_id = @shard_id and ulid < @last;
+            insert into ', changefeed.object_name(N'state:', @table), N' (shard_id, ulid)
+            select @shard_id, @last where not exists (
+                select 1 from ', changefeed.object_name(N'state:', @table), N' where shard_id = @shard_id);');
+        exec sp_executesql @text, N'@shard_id int, @last binary(16)', @shard_id, @last;
     end;
     commit transaction;
 end;
@@ -275,6 +284,8 @@ begin
         insert into #read (ulid{columns})
         select top (@pagesize) ulid{columns} from {feed}
         where shard_id = @shard_id and ulid > @cursor order by ulid;
+        -- While this one waited for its turn, others may have numbered and deleted.
+        exec changefeed.check_low_water N''{table}'', @shard_id, @cursor;
     end try
     begin catch
         if @@trancount > 0 rollback transaction;
@@ -619,6 +630,7 @@ begin
     set nocount on;
     declare
         @message nvarchar(2048),
+        @name nvarchar(300),
         @text nvarchar(max),
         @role nvarchar(128),
         @member nvarchar(128),
@@ -640,15 +652,15 @@ begin
     end;
     while @place <= 9
     begin
-        set @text = concat(
-            case when @place <= 5 then N'drop procedure ' else N'drop table ' end,
-            changefeed.object_name(
-                case @place
-                    when 1 then N'read_events:' when 2 then N'read_feed:' when 3 then N'number:'
-                    when 4 then N'has_news:' when 5 then N'retain:' when 6 then N'outbox:'
-                    when 7 then N'feed:' when 8 then N'state:' else N'claim:'
-                end, @table));
-        exec (@text);
+        set @name = changefeed.object_name(
+            case @place
+                when 1 then N'read_events:' when 2 then N'read_feed:' when 3 then N'number:'
+                when 4 then N'has_news:' when 5 then N'retain:' when 6 then N'outbox:'
+                when 7 then N'feed:' when 8 then N'state:' else N'claim:'
+            end, @table);
+        set @text = concat(case when @place <= 5 then N'drop procedure ' else N'drop table ' end, @name);
+        -- Where the event table was gone before an upgrade, the feed has not got the procedures of that version.
+        if object_id(@name) is not null exec (@text);
         set @place = @place + 1;
     end;
     set @place = 1;

@@ -32,9 +32,9 @@ class Catalog(Protocol):
     def primary_key(self, table: str, /) -> Statement:
         """The columns of its primary key, in order: name."""
 
-    def maintenance(self, table: str, /) -> Statement | None:
+    def maintenance(self, table: str, /) -> Statement:
         """One row: sequence_cache, notifies, undecided, the names of tables without autovacuum joined by ', ',
-        oldest_transaction_s; None where there is nothing to ask."""
+        oldest_transaction_s."""
 
     def waiting(self, table: str, /) -> Statement:
         """The rows of the outbox table: shard_id, how many, the age of the oldest in seconds."""

@@ -1,4 +1,9 @@
-"""What `check` asks of PostgreSQL. The system catalogs can be read by every role."""
+"""What `check` asks of PostgreSQL. The system catalogs can be read by every role.
+
+An operator may run it with many rights, and a search path in which others may create. A function or operator that
+takes its arguments exactly as they are would be preferred: so those of the catalog are named with their schema, or
+given the types that they take.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ _DIALECT = PostgresDialect()
 
 _SERVER = """
 select current_setting('transaction_isolation'), null, current_setting('autovacuum') = 'on',
-       (extract(epoch from clock_timestamp()) * 1000)::bigint
+       (extract(epoch from clock_timestamp()) * 1000::numeric)::bigint
 """
 
 _OBJECTS = """
@@ -31,7 +36,7 @@ left join pg_proc p on p.pronamespace = n.oid and p.proname = w.name
 """
 
 _COLUMNS = """
-select a.attname, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null)
+select a.attname, format_type(coalesce(nullif(t.typbasetype, 0::oid), t.oid), null)
 from pg_attribute a
 join pg_class c on c.oid = a.attrelid
 join pg_namespace n on n.oid = c.relnamespace
@@ -45,7 +50,7 @@ select a.attname
 from pg_index i
 join pg_class c on c.oid = i.indrelid
 join pg_namespace n on n.oid = c.relnamespace
-cross join unnest(i.indkey::int2[]) with ordinality as k (attnum, place)
+cross join pg_catalog.unnest(i.indkey::int2[]) with ordinality as k (attnum, place)
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
 where n.nspname = ? and c.relname = ? and i.indisprimary
 order by k.place
@@ -58,9 +63,9 @@ select (select s.seqcache from pg_sequence s
         where s.seqrelid = pg_get_serial_sequence(?, 'order_sequence')::regclass),
        (select f.channel is not null from changefeed.outbox_feed f where f.table_name = ?),
        -- As JSON: a schema that has not been upgraded lacks the column.
-       (select to_jsonb(f) ->> 'keep' is null from changefeed.outbox_feed f where f.table_name = ?),
-       (select string_agg(c.relname, ', ' order by c.relname) from pg_class c
-        join pg_namespace n on n.oid = c.relnamespace, unnest(c.reloptions) as o
+       (select pg_catalog.to_jsonb(f) ->> 'keep' is null from changefeed.outbox_feed f where f.table_name = ?),
+       (select pg_catalog.string_agg(c.relname, ', ' order by c.relname) from pg_class c
+        join pg_namespace n on n.oid = c.relnamespace, pg_catalog.unnest(c.reloptions) as o
         where n.nspname = 'changefeed' and c.relname in (?, ?)
         and o in ('autovacuum_enabled=false', 'autovacuum_enabled=off', 'autovacuum_enabled=0',
                   'autovacuum_enabled=no')),
@@ -100,7 +105,7 @@ class PostgresCatalog:
         """The columns in order."""
         return Statement(_PRIMARY_KEY, _parts(table))
 
-    def maintenance(self, table: str, /) -> Statement | None:
+    def maintenance(self, table: str, /) -> Statement:
         """The sequence, notifications, autovacuum and open transactions."""
         outbox, feed = f"outbox:{table}", f"feed:{table}"
         return Statement(_MAINTENANCE, (f"changefeed.{_DIALECT.quoted(outbox)}", table, table, outbox, feed))

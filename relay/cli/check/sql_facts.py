@@ -86,6 +86,21 @@ class MaintenanceFacts:
     undecided: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SizeFacts:
+    """How large the feed is.
+
+    Attributes:
+        rows: Number of its positions, as the server estimates it.
+        bytes: Their size with the index.
+        since_s: The age of the oldest position.
+    """
+
+    rows: int
+    bytes: int
+    since_s: float
+
+
 class Owner(StrEnum):
     """Who reads a shard."""
 
@@ -137,6 +152,7 @@ class SqlFacts:
         waiting: The rows in the outbox table by shard; None if they cannot be read with these rights.
         shards: The shards that the relay reads; none if the claims cannot be read.
         given_up: Shards that a relay has read before, which are not among them and have events left in the feed.
+        size: None if the feed is empty, or if that cannot be read with these rights.
     """
 
     engine: Engine
@@ -146,3 +162,4 @@ class SqlFacts:
     waiting: Mapping[int, WaitingFacts] | None = None
     shards: tuple[ShardFacts, ...] = ()
     given_up: tuple[int, ...] = ()
+    size: SizeFacts | None = None

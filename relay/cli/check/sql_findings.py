@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from relay.cli.check.facts import Gap, Why
 from relay.cli.check.findings import Finding, Level
 from relay.cli.check.shard_findings import check_shards
-from relay.cli.check.sql_facts import Engine, MaintenanceFacts, SchemaFacts, ServerFacts, SqlFacts
+from relay.cli.check.sql_facts import Engine, MaintenanceFacts, SchemaFacts, ServerFacts, SizeFacts, SqlFacts
+from relay.cli.times import format_duration
 from relay.settings import SqlFeed
 from relay.sql.rows import REQUIRED_COLUMNS
 
@@ -37,6 +39,11 @@ _NEEDED_IN = {
 }
 
 _LONG_TRANSACTION_S = 3600.0
+
+# A feed that is younger says little about how it grows.
+_GROWTH_FROM_S = 3600.0
+_DAY_S = 86400.0
+_MIB = 2**20
 
 
 def check_sql(facts: SqlFacts, feed: SqlFeed) -> Iterator[Finding]:
@@ -76,6 +83,8 @@ def check_sql(facts: SqlFacts, feed: SqlFeed) -> Iterator[Finding]:
     yield _quarantine(schema)
     if facts.maintenance is not None:
         yield from _maintenance(subject, facts.server, facts.maintenance)
+    if facts.size is not None:
+        yield _size(subject, facts.size)
     yield from check_shards(facts, feed)
 
 
@@ -245,3 +254,15 @@ def _maintenance(subject: str, server: ServerFacts, facts: MaintenanceFacts) -> 
             "nothing that was deleted since can be vacuumed, and every read of the outbox gets slower",
             "Find it in pg_stat_activity (xact_start) or pg_prepared_xacts, and end it.",
         )
+
+
+def _size(subject: str, size: SizeFacts) -> Finding:
+    oldest = format_duration(timedelta(seconds=round(size.since_s)))
+    growth = ""
+    if size.since_s >= _GROWTH_FROM_S:
+        growth = f", which is {size.bytes / _MIB * _DAY_S / size.since_s:.1f} MiB a day"
+    return Finding(
+        Level.OK,
+        f"the feed of {subject} has about {size.rows} positions of the last {oldest} in "
+        f"{size.bytes / _MIB:.1f} MiB{growth}",
+    )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 
-from changefeed import START, ChangefeedError
+from changefeed import START, ChangefeedError, DatabaseError
 from changefeed.install import migrations
-from changefeed.statements import AsyncSession, Row, Statement
+from changefeed.statements import AsyncSession, Row, Statement, run_async
+from changefeed.status import last_of_feed
 from changefeed.ulid import milliseconds
 from relay.cli.check.catalog import Catalog, catalog_of
 from relay.cli.check.facts import Gap, Why
@@ -21,6 +23,7 @@ from relay.cli.check.sql_facts import (
     SchemaFacts,
     ServerFacts,
     ShardFacts,
+    SizeFacts,
     SqlFacts,
     WaitingFacts,
 )
@@ -85,12 +88,13 @@ class _Inspection:
         if not schema.objects["has_news"].exists:
             return SqlFacts(self._catalog.engine, server, schema)
         maintenance, waiting = await self._maintenance(schema), await self._waiting(schema)
+        size = await self._size(schema, now_ms)
+        facts = SqlFacts(self._catalog.engine, server, schema, maintenance, waiting, size=size)
         if "select" not in schema.objects["claim"].rights:
-            return SqlFacts(self._catalog.engine, server, schema, maintenance, waiting)
+            return facts
         owners, cursors = await self._owners()
         shards = await self._shards(schema, owners, cursors, now_ms)
-        given_up = await self._given_up(schema, cursors)
-        return SqlFacts(self._catalog.engine, server, schema, maintenance, waiting, shards, given_up)
+        return replace(facts, shards=shards, given_up=await self._given_up(schema, cursors))
 
     async def _schema(self) -> SchemaFacts:
         rows = await self._rows(self._catalog.objects(objects_of(self._table)))
@@ -109,9 +113,9 @@ class _Inspection:
         return SchemaFacts(version, newest, objects, columns, tuple(name for (name,) in key))
 
     async def _maintenance(self, schema: SchemaFacts) -> MaintenanceFacts:
-        statement = self._catalog.maintenance(self._table)
-        if statement is None or "select" not in schema.objects["outbox_feed"].rights:
+        if "select" not in schema.objects["outbox_feed"].rights:
             return MaintenanceFacts()
+        statement = self._catalog.maintenance(self._table)
         ((cache, notifies, undecided, without, oldest_s),) = await self._rows(statement)
         tables = tuple(without.split(", ")) if without else ()
         return MaintenanceFacts(cache, notifies, tables, oldest_s, bool(undecided))
@@ -121,6 +125,22 @@ class _Inspection:
             return None
         rows = await self._rows(self._catalog.waiting(self._table))
         return {shard_id: WaitingFacts(count, float(oldest_s)) for shard_id, count, oldest_s in rows}
+
+    async def _size(self, schema: SchemaFacts, now_ms: int) -> SizeFacts | None:
+        if "select" not in schema.objects["feed"].rights:
+            return None
+        ages = [await self._oldest_s(shard_id, START, now_ms) for shard_id in range(self._feed.shards)]
+        since_s = max((age_s for age_s in ages if age_s is not None), default=None)
+        if since_s is None:
+            return None
+        try:
+            rows, size = await run_async(self._session, self._session.dialect.size(self._table))
+        except DatabaseError as error:
+            # SQL Server shows sizes to logins with VIEW DATABASE STATE only.
+            if error.lost:
+                raise
+            return None
+        return SizeFacts(rows, size, since_s)
 
     async def _given_up(self, schema: SchemaFacts, cursors: Mapping[int, bytes]) -> tuple[int, ...]:
         if "select" not in schema.objects["feed"].rights:
@@ -146,6 +166,9 @@ class _Inspection:
         for shard_id in range(self._feed.shards):
             cursor = cursors.get(shard_id, START)
             ahead = None if last is None else cursor > last.get(shard_id, START)
+            if ahead and readable:
+                # A feed may have been filled by hand: its last position counts too.
+                ahead = cursor > await run_async(self._session, last_of_feed(self._named("feed"), shard_id))
             oldest_s = await self._oldest_s(shard_id, cursor, now_ms) if readable else None
             shards.append(ShardFacts(shard_id, owners.get(shard_id, Owner.NOBODY), ahead, oldest_s))
         return tuple(shards)

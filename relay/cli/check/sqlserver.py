@@ -39,6 +39,15 @@ order by k.key_ordinal
 """
 
 
+# Identities are cached by the whole server, and nothing is vacuumed. A schema that has not been upgraded lacks the
+# column: then the name is that of the row without one.
+_MAINTENANCE = """
+select null, null, case when kept.keep is null then 1 else 0 end, null, 0
+from (select cast(null as nvarchar(10)) as keep) as absent
+cross apply (select keep from changefeed.outbox_feed as f where f.table_name = ?) as kept
+"""
+
+
 class SqlServerCatalog:
     """See `catalog.Catalog`."""
 
@@ -66,9 +75,9 @@ class SqlServerCatalog:
         """The columns in order."""
         return Statement(_PRIMARY_KEY, (_table(table),))
 
-    def maintenance(self, table: str, /) -> Statement | None:
-        """Nothing: identities are cached by the whole server, and nothing is vacuumed."""
-        return None
+    def maintenance(self, table: str, /) -> Statement:
+        """Whether nobody has decided how long positions are kept."""
+        return Statement(_MAINTENANCE, (table,))
 
     def waiting(self, table: str, /) -> Statement:
         """Counts and ages by shard."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from changefeed import START, AsyncFeed, CursorError, Entry
+from changefeed import START, AsyncFeed, CursorError, CursorPrunedError, Entry
 from changefeed.statements import AsyncSession, Statement
 from changefeed.ulid import LENGTH, at, from_text, milliseconds, to_text
 from relay.cli.replay.state import Invalid
@@ -20,6 +20,7 @@ from relay.sql.rows import document_of, is_of_type
 _PAGE_ROWS = 500
 
 ROW_MISSING = "row-missing"
+POSITIONS_DELETED = "positions-deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ class SqlReading:
                 if ended:
                     break
                 cursor = entries[-1].ulid
+            if self.gone:
+                yield []
 
     def _is_within(self, entry: Entry) -> bool:
         return entry.ulid > self._range.start and milliseconds(entry.ulid) < self._range.until * 1000
@@ -104,11 +107,19 @@ class SqlReading:
     async def _read(self, shard_id: int, cursor: bytes) -> list[Entry]:
         with explaining_feed_errors(self._settings):
             try:
-                return (await self._feed.read(shard_id, cursor, _PAGE_ROWS)).entries
+                return await self._page(shard_id, cursor)
+            except CursorPrunedError as error:
+                if self._range.after is not None:
+                    raise
+                self.gone.append(Invalid(f"shard {shard_id}", "", POSITIONS_DELETED, str(error)))
+                return await self._page(shard_id, START)
             except CursorError:
                 # The range begins behind the last position given in this shard. What has no position yet gets
                 # one behind that of the relay.
-                return (await self._feed.read(shard_id, self._cursors.get(shard_id, START), _PAGE_ROWS)).entries
+                return await self._page(shard_id, self._cursors.get(shard_id, START))
+
+    async def _page(self, shard_id: int, cursor: bytes) -> list[Entry]:
+        return (await self._feed.read(shard_id, cursor, _PAGE_ROWS, max_bytes=self._settings.max_bytes)).entries
 
     def _documents(self, entry: Entry, shard_id: int) -> list[Document]:
         """The document of an entry, if it is in the range."""

@@ -78,6 +78,7 @@ class Link:
         self._attached: asyncio.Future[LinkLimits] = self._loop.create_future()
         self._remote_channel: int | None = None
         self._remote_handle: int | None = None
+        self._peer_settles_second = False
         self._lost: SendError | None = None
         self._retired = False
         # What is written: the frames left of the delivery that is begun, and when.
@@ -377,6 +378,8 @@ class Link:
             self._violated(frames.ATTACH)
             return
         self._remote_handle = attach.handle
+        # The peer should take the mode that is asked for, and need not (2.7.3).
+        self._peer_settles_second = bool(attach.rcv_settle_mode)
         if attach.target is None:
             self._enter(State.REFUSED)
             return
@@ -437,11 +440,17 @@ class Link:
                 # The first outcome stands, whatever comes with the settlement.
                 delivery.outcome = state
             if settled:
-                self._deliveries.forget(delivery)
-                if delivery.settle():
-                    self._accepted_late(self._loop.time() - delivery.ends + delivery.timeout_s)
+                self._settled(delivery)
+            elif self._peer_settles_second and delivery.outcome is not None and delivery.id is not None:
+                self._connection.write(sdk.settle(_CHANNEL, delivery.id))
+                self._settled(delivery)
         if self._deliveries.waiting or self._writing is not None:
             self._pump()
+
+    def _settled(self, delivery: Delivery) -> None:
+        self._deliveries.forget(delivery)
+        if delivery.settle():
+            self._accepted_late(self._loop.time() - delivery.ends + delivery.timeout_s)
 
     # The end
 

@@ -27,7 +27,14 @@ from azure.servicebus._pyamqp.aio._connection_async import Connection as SdkConn
 from azure.servicebus._pyamqp.constants import MAX_FRAME_SIZE_BYTES, ReceiverSettleMode, Role, SenderSettleMode
 from azure.servicebus._pyamqp.endpoints import Source, Target
 from azure.servicebus._pyamqp.error import AMQPConnectionError, AMQPLinkError, MessageException
-from azure.servicebus._pyamqp.performatives import AttachFrame, BeginFrame, DetachFrame, EndFrame, FlowFrame
+from azure.servicebus._pyamqp.performatives import (
+    AttachFrame,
+    BeginFrame,
+    DetachFrame,
+    DispositionFrame,
+    EndFrame,
+    FlowFrame,
+)
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.aio._async_utils import create_authentication
@@ -339,6 +346,11 @@ def attach(channel: int, handle: int, name: str, target: str) -> bytes:
 def detach(channel: int, handle: int) -> bytes:
     """The frame that detaches a link for good."""
     return _frame(channel, DetachFrame(handle, True, None))
+
+
+def settle(channel: int, delivery_id: int) -> bytes:
+    """The frame that settles a delivery of ours, of which the peer has said the outcome."""
+    return _frame(channel, DispositionFrame(Role.Sender, delivery_id, None, True, None, None))
 
 
 def flow(

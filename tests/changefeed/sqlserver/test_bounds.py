@@ -21,6 +21,7 @@ from changefeed import (
     setup_feed,
 )
 from changefeed.statements import Statement
+from relay.cli.check.sqlserver import SqlServerCatalog
 from tests.changefeed.sqlserver.conftest import Events
 
 _OLD = "2020-01-01T00:00:00"
@@ -45,6 +46,15 @@ def test_a_page_is_bounded_in_bytes(events: Events) -> None:
 
     assert [entry.row and entry.row["id"] for entry in page.entries] == [1, 2]
     assert len(events.feed.read(0, page.cursor, max_bytes=1).entries) == 1
+
+
+def test_check_asks_whether_retention_is_decided(events: Events) -> None:
+    asked = SqlServerCatalog().maintenance(events.table)
+    assert [row[2] for row in events.session.execute(asked).rows] == [1]
+
+    set_keep(events.session, events.table, "30d")
+
+    assert [row[2] for row in events.session.execute(asked).rows] == [0]
 
 
 def test_the_policy_is_carried_out_and_a_cursor_behind_it_is_refused(events: Events) -> None:
@@ -91,6 +101,15 @@ def test_a_feed_that_was_filled_by_hand_is_read_to_its_end(events: Events) -> No
     page = events.feed.read(0)
 
     assert len(page.entries) == 1
+    assert not events.feed.wait(0, page.cursor, 0)
+    assert events.feed.read(0, page.cursor).entries == []
+    set_keep(events.session, events.table, "30d")
+    assert events.feed.carry_out_retention() == 1
+    assert events.feed.read(0, page.cursor).entries == []
+
+    # Also once its only position is deleted.
+    set_keep(events.session, events.table, "30d")
+    assert events.feed.carry_out_retention() == 1
     assert not events.feed.wait(0, page.cursor, 0)
     assert events.feed.read(0, page.cursor).entries == []
 

@@ -210,6 +210,29 @@ def test_a_feed_that_is_dropped_leaves_no_list_of_a_backfill() -> None:
     )
 
 
+def test_a_feed_that_lacks_what_an_upgrade_could_not_make_can_be_dropped() -> None:
+    dropped = re.findall(
+        r"(.*)exec \(@text\);", _last("procedure", "changefeed.drop_feed").split("@place <= 9")[1]
+    )
+
+    assert dropped[0].strip() == "if object_id(@name) is not null"
+
+
+def test_hand_filled_rows_that_are_pruned_leave_the_last_position_given() -> None:
+    prune = _last("procedure", "changefeed.prune_shard")
+
+    assert "changefeed.object_name(N'state:', @table), N' set ulid = @last" in prune
+    assert prune.index("@deleted > 0") < prune.index("ulid < @last;") < prune.index("commit transaction")
+
+
+def test_a_page_is_compared_with_the_low_water_mark_after_each_time_it_is_read() -> None:
+    (procedure,) = [_code(text) for text in _generated() if "create procedure changefeed.[read_feed:" in text]
+    pages = procedure.split("insert into #read")[1:]
+
+    assert len(pages) == 2
+    assert all("exec changefeed.check_low_water" in page.split("end try")[0] for page in pages)
+
+
 def test_every_error_is_documented_and_raised_with_its_number_in_its_message() -> None:
     documented = set(re.findall(r"--   (771\d\d)  ", _TEXT))
     code = _code(_TEXT)

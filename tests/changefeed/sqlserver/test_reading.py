@@ -34,6 +34,18 @@ def _ulids(events: Events, shard_id: int = 0) -> list[bytes]:
     return found
 
 
+def test_one_statement_writes_an_event_and_its_place(events: Events) -> None:
+    """As docs/writing-from-any-language.md shows it."""
+    for number in (1, 2):
+        events.run(
+            "begin transaction; insert into {events} (id, data) output 0, inserted.id "
+            "into {outbox} (shard_id, id) values (?, ?); commit transaction;",
+            *(number, "x"),
+        )
+
+    assert events.read() == [1, 2]
+
+
 def _hold_the_shard(events: Events) -> int:
     resource = f"changefeed.feed:{events.table}/0"
     held: int = events.session.execute(Statement(_HOLD_THE_SHARD.replace("{resource}", resource))).rows[0][0]

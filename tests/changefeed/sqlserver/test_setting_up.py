@@ -101,6 +101,16 @@ def test_a_feed_that_was_dropped_leaves_its_events_and_can_be_set_up_again(
     drop_feed(database.owner, events.table)
 
 
+def test_a_feed_that_lacks_a_procedure_can_be_dropped(events: Events, database: Database) -> None:
+    """As where the event table was gone before an upgrade."""
+    events.run(f"drop procedure changefeed.[retain:{events.table}]")
+
+    drop_feed(database.owner, events.table)
+
+    assert _objects(database.owner, events.table) == []
+    setup_feed(database.owner, events.table)
+
+
 def test_procedures_that_are_created_again_keep_what_was_read(events: Events) -> None:
     events.insert(1, 2)
     cursor = events.feed.read(0, START, 1).cursor

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from relay.cosmos.documents import select
-from relay.errors import ConfigurationError, PublishError, QuarantineError, RetryableError
+from relay.errors import ChangesError, ConfigurationError, PublishError, QuarantineError, RetryableError
 from relay.events import Received
 from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
@@ -216,14 +216,22 @@ def test_an_attempt_that_published_nothing_yet_reports_no_outcome(
     ]
 
 
+def test_an_exception_that_nobody_foresaw_is_logged_by_kind_and_place(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ValueError, match="Jane"), RelayTelemetry().attempting("i1", 0, "topic"):
+        raise ValueError("no number: Jane")
+
+    assert "come again: ValueError at test_attempt.py:" in caplog.records[0].getMessage()
+    assert "Jane" not in caplog.text
+
+
 def test_an_attempt_that_failed_before_anything_came_says_so(
     reported: Telemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(ValueError, match="no JSON"), RelayTelemetry().attempting("i1", 0, "topic"):
-        raise ValueError("no JSON")
+    with pytest.raises(ChangesError, match="no JSON"), RelayTelemetry().attempting("i1", 0, "topic"):
+        raise ChangesError("no JSON")
 
     assert caplog.records[0].getMessage() == (
-        "the invocation failed, and its 0 document(s) come again: ValueError: no JSON"
+        "the invocation failed, and its 0 document(s) come again: ChangesError: no JSON"
     )
     assert (
         dict(span_of(reported).attributes or {})

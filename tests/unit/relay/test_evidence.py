@@ -108,7 +108,7 @@ def test_what_is_settled_is_not_alike() -> None:
     evidence = Evidence(600)
     for key in "abc":
         evidence.refused(event("e", key), ALIKE, 0)
-    evidence.settled(event("e", "b"))
+    evidence.settled(("b", "e"))
 
     assert evidence.refused(event("e", "a"), ALIKE, 0).alike == 2
 

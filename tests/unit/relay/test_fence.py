@@ -138,6 +138,25 @@ async def test_the_clearance_of_old_events_begins_when_they_were_compared() -> N
     assert clearance.lasts_s == WINDOW_S / 2
 
 
+async def test_a_clearance_counts_from_before_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+
+    async def settled(items: Sequence[Event | Rejected]) -> frozenset[int]:
+        nonlocal now
+        now += 20
+        return frozenset()
+
+    old = event("e1", age_s=None)
+    clearance = await Fence(WINDOW_S, settled).clear(Received([old]))
+    clearance.check(old)
+    now += WINDOW_S / 2 - 10
+
+    # What the leases said was read at the beginning of the comparison.
+    with pytest.raises(StaleClearanceError):
+        clearance.check(old)
+
+
 async def test_nothing_is_sent_of_what_another_process_may_own_by_now() -> None:
     owned = [True]
     received = Received([event("e1", age_s=0), event("old", age_s=WINDOW_S)], owned=lambda: owned[0])

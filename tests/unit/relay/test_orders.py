@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -51,7 +51,7 @@ class Silent:
     async def store(self, *_: object, **__: object) -> None:
         pytest.fail("nothing is stored")
 
-    async def forget(self, _: Sequence[EventName]) -> None:
+    async def forget(self, _: Mapping[EventName, Place]) -> None:
         await asyncio.sleep(1_000_000)
 
     async def close(self) -> None:
@@ -109,6 +109,21 @@ async def test_the_checkpoint_is_asked_under_the_partition_key_about_orders_with
         ("k3", {"partitionKey": "k3", "_lsn": 9}, 1),
     ]
     assert len(quarantine.held) == 3
+
+
+async def test_the_order_for_a_later_version_that_the_replica_does_not_show_yet_goes_on_holding() -> None:
+    quarantine, source = InMemoryQuarantine(), InMemorySource()
+    orders = Orders(quarantine, OnPoison.SKIP, source.settled)
+    later = event("x", "k") | {"_lsn": 9}
+    await orders.store(rejected(Reason.SET_ASIDE, later), "i1")
+    quarantine.held = {X: carried_out(5)}
+    source.passed_lsn = 5
+
+    found = await orders.for_attempt(page("x", lsn=9), "i2", 1)
+
+    assert quarantine.held == {}
+    (order,) = found.orders[X]
+    assert (order.carried_out, order.place) == (True, Place(lsn=9))
 
 
 async def test_orders_hold_on_while_the_checkpoint_cannot_be_read() -> None:

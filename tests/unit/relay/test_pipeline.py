@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -15,8 +16,9 @@ from relay.errors import LeaseError, PublishError, QuarantineError
 from relay.events import Event, Rejected
 from relay.holds import Holds, Order
 from relay.pipeline import Relay
-from relay.settings import OnPoison
+from relay.settings import ATTEMPT_MARGIN_S, OnPoison
 from tests.fuzz.service import NeverCheckpointed, Shelf
+from tests.support import virtual_time
 from tests.unit.relay.topics import FakeTopic
 
 CUT = ServiceBusConnectionError(message="cut")
@@ -131,6 +133,49 @@ async def test_from_the_fourth_attempt_on_an_error_that_may_pass_is_traced_to_it
         await running.handle([*batch, document("o", "other")], "i", 3)
 
     assert topic.ids() == ["a"]
+
+
+async def test_each_attempt_begins_with_other_keys_so_that_failing_ones_do_not_hide_the_rest() -> None:
+    topic = FakeTopic(by_id={f"e{number}": "amqp:internal-error" for number in range(4)})
+    running = relay(topic, pauses_s=())
+    batch = [*(document(f"e{number}", f"k{number}") for number in range(4)), document("s", "sound")]
+
+    for retry_count in range(3):
+        with pytest.raises(PublishError):
+            await running.handle(batch, "i1", retry_count)
+
+    assert topic.ids("sound") == ["s"]
+
+
+async def test_the_time_of_an_attempt_begins_before_its_publishing() -> None:
+    topic = FakeTopic()
+    running: CosmosRelay = Relay(
+        NeverCheckpointed(), topic.publisher(), FakeShelf(), duplicate_window_s=600, attempt_timeout_s=0
+    )
+
+    with pytest.raises(PublishError, match="RELAY_ATTEMPT_TIMEOUT_S"):
+        await running.handle([document("e1")], "i1")
+
+    assert topic.transfers == []
+
+
+class SilentShelf(FakeShelf):
+    """A quarantine that never answers a write."""
+
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+        await asyncio.sleep(1_000_000)
+
+
+def test_a_quarantine_that_never_answers_ends_the_attempt_in_time() -> None:
+    topic = FakeTopic()
+
+    async def attempt() -> float:
+        with pytest.raises(QuarantineError, match="quarantining what is set aside took longer"):
+            await relay(topic, SilentShelf()).handle([document("e1"), document("bad", data=7)], "i1")
+        return time.monotonic()
+
+    assert virtual_time.run(attempt()) < ATTEMPT_MARGIN_S
+    assert topic.ids() == ["e1"]
 
 
 async def test_orders_are_read_at_the_start_and_by_repeated_attempts_or_always_with_park() -> None:

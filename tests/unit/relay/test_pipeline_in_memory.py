@@ -20,10 +20,12 @@ from relay.errors import (
     QuarantineError,
     SourceError,
 )
-from relay.events import Document, Event
+from relay.events import Document, Event, Rejected
 from relay.pipeline import Relay
+from relay.ports import Quarantine
 from relay.results import KeyOutcome
-from relay.settings import OnPoison
+from relay.settings import ATTEMPT_MARGIN_S, OnPoison
+from tests.support import virtual_time
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine, InMemorySource
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,9 +64,10 @@ class Running:
         refused = self.publisher.refused
         self.publisher = InMemoryPublisher(self.publisher.accepted)
         self.publisher.refused = refused
-        self.relay: Relay[Sequence[Document]] = Relay(
-            self.source, self.publisher, self.quarantine, duplicate_window_s=600, on_poison=self._on_poison
-        )
+        self.relay = self.relay_with(self.quarantine)
+
+    def relay_with(self, quarantine: Quarantine) -> Relay[Sequence[Document]]:
+        return Relay(self.source, self.publisher, quarantine, duplicate_window_s=600, on_poison=self._on_poison)
 
     def stored(self) -> list[tuple[str, str]]:
         return [(item.id, str(item.reason)) for item in self.quarantine.records]
@@ -139,6 +142,26 @@ async def test_what_is_refused_for_its_own_content_among_sound_events_is_set_asi
     assert (outcome.already_published, outcome.quarantined.total()) == (100, bad)
 
 
+async def test_what_an_operator_has_set_aside_is_not_counted_among_the_keys_refused_alike() -> None:
+    running = Running()
+    running.publisher.refused = {f"bad{number}": "amqp:not-allowed" for number in range(3)}
+    batch = [document(name, name) for name in ("bad0", "bad1", "bad2", "sound1", "sound2")]
+    for retry_count in range(5):
+        with pytest.raises(PublishError, match="python -m relay quarantine add bad0 bad0"):
+            await running.relay.handle(batch, "i1", retry_count)
+    running.quarantine.ordered = {("bad0", "bad0")}
+
+    with suppress(PublishError):
+        await running.relay.handle(batch, "i1", 5)
+    await running.relay.handle(batch, "i1", 6)
+
+    assert sorted(running.stored()) == [
+        ("bad0", "set-aside"),
+        ("bad1", "message-refused"),
+        ("bad2", "message-refused"),
+    ]
+
+
 @pytest.mark.parametrize("keys", [1, 2, 3, 100])
 @pytest.mark.parametrize("sound_before", [0, 1, 100])
 async def test_a_topic_that_refuses_everything_makes_nothing_poison(keys: int, sound_before: int) -> None:
@@ -185,6 +208,69 @@ async def test_what_is_quarantined_is_not_delivered_too_while_another_key_fails(
 
     assert running.publisher.accepted == {"k": ["x2"], "sound": ["s"], "other": ["o"]}
     assert outcome.superseded == 1
+
+
+class Unanswered(InMemoryQuarantine):
+    """Cannot be reached from its first write on, until it is mended.
+
+    Attributes:
+        written: Whether that write was carried out all the same.
+    """
+
+    def __init__(self, *, written: bool) -> None:
+        super().__init__()
+        self.written = written
+        self._mended = False
+
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+        if self.written or self._mended:
+            await super().store(rejected, invocation_id, park=park)
+        if not self._mended:
+            self.broken = True
+            raise QuarantineError("no answer")
+
+    def mend(self) -> None:
+        self.broken, self._mended = False, True
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_what_may_be_quarantined_is_not_delivered_whatever_the_quarantine_answers(written: bool) -> None:
+    running = Running()
+    running.quarantine = quarantine = Unanswered(written=written)
+    running.restart()
+    running.publisher.refused = {"x": "amqp:not-allowed"}
+    quarantine.ordered = {("k", "o")}
+    batch = [document("x"), document("x2"), document("s", "sound")]
+    for retry_count in range(2):
+        with pytest.raises(PublishError):
+            await running.relay.handle(batch, "i1", retry_count)
+    with pytest.raises(QuarantineError):
+        await running.relay.handle([*batch, document("o")], "i1", 2)
+    running.publisher.refused = {}
+
+    # The sound events go on while the quarantine cannot be reached.
+    with pytest.raises(QuarantineError):
+        await running.relay.handle([*batch, document("o"), document("later")], "i1", 3)
+    quarantine.mend()
+    await running.relay.handle([*batch, document("o"), document("later")], "i1", 4)
+
+    assert running.publisher.accepted == {"sound": ["s"], "k": ["x2", "later"]}
+    assert running.stored() == [("x", "message-refused"), ("o", "set-aside")]
+
+
+async def test_a_record_of_which_no_answer_came_is_not_stored_again_once_it_is_discarded() -> None:
+    running = Running()
+    running.quarantine = quarantine = Unanswered(written=True)
+    running.restart()
+    quarantine.ordered = {("k", "x")}
+    with pytest.raises(QuarantineError):
+        await running.relay.handle([document("x")], "i1")
+    quarantine.mend()
+    quarantine.records.clear()
+
+    outcome = await running.relay.handle([document("x")], "i1", 1)
+
+    assert (outcome.superseded, running.stored()) == (1, [])
 
 
 async def test_each_version_of_an_event_that_is_refused_is_set_aside_once() -> None:
@@ -311,6 +397,26 @@ async def test_what_another_process_has_set_aside_is_not_delivered_by_one_that_t
     assert outcome.superseded == 1
 
 
+@pytest.mark.parametrize("policy", list(OnPoison))
+async def test_what_was_invalid_and_has_been_discarded_is_not_quarantined_again_by_the_next_owner_of_its_lease(
+    policy: OnPoison,
+) -> None:
+    first, second = Running(policy), Running(policy)
+    second.quarantine = first.quarantine
+    second.restart()
+    await second.relay.handle([document("y", "elsewhere")], "i1")
+    batch = [document("x", data=7)]
+    first.quarantine.ordered = {("k", "x")}
+    await first.relay.handle(batch, "i2", 1)
+    assert first.stored() == [("x", "data-not-object")]
+    first.quarantine.records.clear()
+    first.quarantine.parked.clear()
+
+    outcome = await second.relay.handle(batch, "i3")
+
+    assert (outcome.superseded, first.stored(), first.quarantine.parked) == (1, [], {})
+
+
 async def test_the_order_of_an_event_that_the_checkpoint_has_passed_is_removed_by_whoever_reads_it() -> None:
     running = Running()
     running.quarantine.ordered = {("k", "x"), ("k", "never")}
@@ -389,6 +495,24 @@ async def test_with_park_nothing_is_published_while_the_quarantine_cannot_be_rea
     with pytest.raises(QuarantineError):
         await running.relay.handle([document("e2")], "i2")
     assert running.publisher.accepted == {"k": ["e1"]}
+
+
+@pytest.mark.parametrize("silent", ["holds", "store", "settled"])
+def test_an_attempt_fails_within_its_margin_where_a_store_never_answers(silent: str) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.sleep(1_000_000)
+
+    running = Running(OnPoison.PARK)
+    setattr(running.source if silent == "settled" else running.quarantine, silent, never)
+    running.restart()
+
+    async def seconds() -> float:
+        began = time.monotonic()
+        with pytest.raises((QuarantineError, SourceError)):
+            await running.relay.handle([document("e1"), document("bad", "other", data=7)], "i1")
+        return time.monotonic() - began
+
+    assert virtual_time.run(seconds()) <= ATTEMPT_MARGIN_S
 
 
 async def test_with_block_the_quarantine_has_to_be_read_once() -> None:

@@ -28,7 +28,7 @@ from relay.servicebus.pipelined.link import Link, LinkLostError
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.transfers import Transfer, alone
 from tests.support import amqp_peer
-from tests.support.amqp_peer import FLOW, MODIFIED, REJECTED, RELEASED, Peer, described, error
+from tests.support.amqp_peer import DISPOSITION, FLOW, MODIFIED, REJECTED, RELEASED, Peer, described, error
 from tests.unit.relay.topics import event
 
 ENTITIES = Path(__file__).resolve().parents[3] / "infra" / "emulators" / "Config.json"
@@ -457,6 +457,30 @@ async def test_a_delivery_is_not_settled_before_the_peer_says_so(peer: Peer, sen
     assert not task.done()
     peer.settle(0)
     await task
+
+
+async def test_a_delivery_is_settled_here_where_the_peer_waits_for_that(peer: Peer) -> None:
+    peer.settles_second = True
+    async with opened(peer) as link:
+        sends = Sends(link)
+        sends("a", "b")
+        peer.flow(100)
+        await peer.delivery()
+        await peer.delivery()
+
+        peer.settle(0, settled=False)
+        peer.settle(1, state=described(RELEASED), settled=False)
+        settled = [await peer.next(DISPOSITION), await peer.next(DISPOSITION)]
+
+        # It is the sender that settles: its role is false.
+        assert [each.fields[:4] for each in settled] == [[False, 0, None, True], [False, 1, None, True]]
+        accepted, released = await sends.errors()
+        assert accepted is None
+        assert isinstance(released, RetryableError)
+        # That both ends have settled changes nothing.
+        peer.settle(0, 1)
+        await all_read(peer)
+        assert link.is_usable
 
 
 REFUSALS: dict[str, tuple[bytes, type[SendError], str]] = {

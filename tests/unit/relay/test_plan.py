@@ -261,6 +261,18 @@ def test_another_version_of_an_event_that_was_set_aside_is_another_event() -> No
     assert ids(planned.to_publish) == {"k": ["e1"]}
 
 
+def test_another_version_of_an_event_that_may_be_set_aside_is_another_event() -> None:
+    chosen = selection(document("e1", _lsn=1), document("e1", _lsn=2))
+    order = Order(place=Place(lsn=1), reason=Reason.MESSAGE_REFUSED, detail="no")
+
+    planned = made(chosen, SKIP, Holds(orders={("k", "e1"): (order,)}))
+
+    assert [(item.position, item.reason, item.detail) for item in planned.set_aside["k"]] == [
+        (0, "message-refused", "no")
+    ]
+    assert [event.position for event in planned.to_publish["k"]] == [1]
+
+
 def test_a_new_order_for_another_version_is_carried_out() -> None:
     chosen = selection(document("e1", _lsn=9))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
+from relay.deadline import Deadline
 from relay.errors import ConfigurationError, DefectError, DoubtfulRefusalError, NotTriedError, RetryableError
 from relay.events import Event
 from relay.ledger import DEFAULT_CAPACITY
@@ -23,6 +25,7 @@ from relay.servicebus.pool import PooledSender, SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import OnPoison, Settings
 from relay.verdict import Judge
+from tests.support import virtual_time
 from tests.unit.relay.topics import FakeTopic, event, events
 
 CUT = ServiceBusConnectionError(message="cut")
@@ -156,6 +159,67 @@ async def test_an_unforeseen_exception_stops_its_key_and_no_other(
     assert isinstance(outcomes[1].error, DefectError)
     assert "surprise" in str(outcomes[1].error)
     assert (outcomes[1].unsent, outcomes[1].blocked_by) == (1, "e1")
+
+
+def test_what_a_pooled_sender_has_given_up_before_it_left_never_leaves_behind_its_successor() -> None:
+    async def attempts() -> None:
+        topic = FakeTopic()
+        topic.answers_after_s = 5
+        publisher = topic.publisher(send_timeout_s=1)
+        (failed,) = await publisher.publish(events("a"))
+        assert "RELAY_SEND_TIMEOUT_S" in str(failed.error)
+        topic.answers_after_s = 0
+
+        (outcome,) = await publisher.publish(events("a", "b"))
+        await asyncio.sleep(60)
+
+        assert outcome.error is None
+        assert topic.transfers == [["a", "b"]]
+
+    virtual_time.run(attempts())
+
+
+def test_an_attempt_ends_in_time_though_another_invocation_has_every_sender() -> None:
+    async def attempts() -> None:
+        topic = FakeTopic()
+        topic.answers_after_s = 20
+        publisher = topic.publisher(attempt_timeout_s=480)
+        # Ten transfers, one after another.
+        long = asyncio.create_task(publisher.publish(events(*"abcdefghij", key="long", size=200_000)))
+        await asyncio.sleep(1)
+        began = time.monotonic()
+        late = await publisher.publish(
+            events("x", key="one") | events("y", "z", key="two"), deadline=Deadline.after(10)
+        )
+
+        assert time.monotonic() - began < 15
+        assert not long.done()
+        assert [outcome.unsent for outcome in late] == [1, 2]
+        assert all("RELAY_ATTEMPT_TIMEOUT_S (10 s)" in str(outcome.error) for outcome in late)
+        assert [(outcome.error, outcome.published) for outcome in await long] == [(None, 10)]
+
+    virtual_time.run(attempts())
+
+
+async def test_an_event_that_causes_an_unforeseen_exception_among_others_is_named_once_it_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(each: Event) -> messages.Message:
+        if each.id == "c":
+            raise RuntimeError("surprise")
+        return messages.plain(each)
+
+    topic = FakeTopic()
+    publisher = topic.publisher()
+    monkeypatch.setattr(publisher, "_message_of", fails)
+
+    (first,) = await publisher.publish(events("a", "b", "c", "d"))
+    (second,) = await publisher.publish(events("a", "b", "c", "d"), isolate=True)
+
+    assert (first.published, first.unsent, first.blocked_by) == (0, 4, None)
+    assert (second.published, second.unsent, second.blocked_by) == (2, 2, "c")
+    assert isinstance(second.error, DefectError)
+    assert topic.transfers == [["a"], ["b"]]
 
 
 async def test_keys_of_which_something_was_accepted_or_that_are_too_large_are_no_outage() -> None:

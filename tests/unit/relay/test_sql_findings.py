@@ -228,6 +228,7 @@ def test_commits_that_notify_nobody_are_mentioned() -> None:
         SqlServerCatalog().version(),
         SqlServerCatalog().columns(TABLE),
         SqlServerCatalog().primary_key(TABLE),
+        SqlServerCatalog().maintenance(TABLE),
         SqlServerCatalog().waiting(TABLE),
         SqlServerCatalog().first_unread(TABLE, 0, bytes(16)),
         SqlServerCatalog().feed_rows(TABLE, 0, bytes(16), 500),
@@ -242,5 +243,8 @@ def test_what_is_asked_of_sql_server_is_t_sql(statement: Statement) -> None:
     parse(statement.sql.replace("?", "@p"), dialect="tsql")
 
 
-def test_sql_server_has_nothing_to_vacuum() -> None:
-    assert SqlServerCatalog().maintenance(TABLE) is None
+def test_a_feed_of_sql_server_about_which_nobody_has_decided_is_named() -> None:
+    facts = replace(ON_SQL_SERVER, maintenance=MaintenanceFacts(undecided=True))
+
+    assert trouble(ON_SQL_SERVER) == []
+    assert ["nobody has decided how long positions" in each.what for each in trouble(facts)] == [True]

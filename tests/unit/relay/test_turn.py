@@ -21,6 +21,7 @@ from relay.servicebus.turn import PAUSES_S
 from relay.settings import OnPoison
 from relay.verdict import Judge
 from tests.fuzz.service import refusal
+from tests.support import virtual_time
 from tests.support.outcomes import accounted_for
 from tests.support.telemetry import installed
 from tests.unit.relay.topics import LIMIT, FakeTopic, event, events
@@ -411,10 +412,11 @@ async def test_a_message_larger_than_the_link_takes_needs_no_further_evidence() 
     assert [each.reason for each in outcome.rejected] == [Reason.MESSAGE_TOO_LARGE]
 
 
-async def test_where_nothing_else_is_left_to_send_a_repeat_shows_that_the_service_accepts() -> None:
+@pytest.mark.parametrize("size", [0, LIMIT - 1_000])
+async def test_where_nothing_else_is_left_to_send_a_repeat_shows_that_the_service_accepts(size: int) -> None:
     topic = FakeTopic(by_id={"b": "amqp:not-allowed"})
     publisher = topic.publisher(duplicate_window_s=600)
-    await publisher.publish(events("x", key="other"))
+    await publisher.publish(events("x", key="other", size=size))
 
     outcomes = [(await publisher.publish(events("b", "c")))[0] for _ in range(3)]
 
@@ -449,6 +451,17 @@ async def test_what_the_topic_may_have_forgotten_is_not_repeated() -> None:
     assert topic.transfers.count(["x"]) == 1
 
 
+async def test_a_message_beyond_the_standard_tier_is_not_kept_to_be_repeated() -> None:
+    topic = FakeTopic(limit=4 * LIMIT, by_id={"b": "amqp:not-allowed"})
+    publisher = topic.publisher(duplicate_window_s=600)
+    await publisher.publish(events("x", key="other", size=LIMIT))
+
+    outcomes = [(await publisher.publish(events("b", "c")))[0] for _ in range(5)]
+
+    assert {type(outcome.error) for outcome in outcomes} == {DoubtfulRefusalError}
+    assert topic.transfers.count(["x"]) == 1
+
+
 async def test_keys_in_doubt_share_a_repeat() -> None:
     topic = FakeTopic(by_id=dict.fromkeys("abcdef", "amqp:not-allowed"))
     publisher = topic.publisher(duplicate_window_s=600, senders=8)
@@ -461,3 +474,23 @@ async def test_keys_in_doubt_share_a_repeat() -> None:
 
     repeats = [ids for ids in topic.transfers[before:] if ids[0] not in doubted]
     assert len(repeats) <= 1
+
+
+def test_keys_in_doubt_do_not_wait_for_one_unanswered_repeat_each() -> None:
+    async def attempts() -> None:
+        names = [f"d{number}" for number in range(20)]
+        topic = FakeTopic(by_id=dict.fromkeys(names, "amqp:not-allowed"))
+        publisher = topic.publisher(duplicate_window_s=6_000, senders=40, attempt_timeout_s=480)
+        doubted = {name: [event(name, name)] for name in names}
+        await publisher.publish({"first": [event("s", "first")]})
+        await publisher.publish(doubted)
+        topic.answers_after_s = 10_000
+        began = time.monotonic()
+
+        outcomes = await publisher.publish(doubted)
+
+        # One repeat that is not answered, and then the events.
+        assert time.monotonic() - began < 65
+        assert {type(outcome.error) for outcome in outcomes} == {RetryableError}
+
+    virtual_time.run(attempts())

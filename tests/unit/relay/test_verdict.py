@@ -32,7 +32,12 @@ from relay.verdict import (
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "guarantees.md"
 INVALID = Reason.DATA_NOT_OBJECT
 
-ORDERS = {"none": None, "given": Order(), "carried out": Order(carried_out=True)}
+ORDERS = {
+    "none": None,
+    "given": Order(),
+    "unconfirmed": Order(reason=Reason.MESSAGE_TOO_LARGE),
+    "carried out": Order(carried_out=True),
+}
 DOCUMENTS = {"sound": (None, True), "invalid": (INVALID, True), "invalid without a key": (INVALID, False)}
 KEYS = {
     "free": (False, None),
@@ -67,7 +72,9 @@ def by_table(rows: list[dict[str, str]], state: Mapping[str, str]) -> str:
     raise AssertionError(f"no row applies to {state}")
 
 
-def in_words(verdict: Verdict, own: Reason | None) -> str:
+def in_words(verdict: Verdict, own: Reason | None, decided: Reason | None = None) -> str:
+    if verdict.ruling is Ruling.SET_ASIDE and verdict.reason is decided is not None:
+        return "set aside: as decided before"
     if verdict.ruling is Ruling.SET_ASIDE:
         return f"set aside: {'its own reason' if verdict.reason is own else verdict.reason}"
     if verdict.ruling is Ruling.WAIT:
@@ -101,7 +108,8 @@ def test_before_it_is_sent_the_verdict_is_the_tables(
         "its key": key,
     }
 
-    assert in_words(before_sending(standing, policy), invalid) == by_table(BEFORE, state)
+    decided = Reason.MESSAGE_TOO_LARGE if order == "unconfirmed" else None
+    assert in_words(before_sending(standing, policy), invalid, decided) == by_table(BEFORE, state)
 
 
 @given(

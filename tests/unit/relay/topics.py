@@ -32,6 +32,7 @@ class FakeTopic(Topic):
         links: Every link that was made, in order.
         client_closed: Whether the client was closed.
         refuses_links: What is raised instead of opening any link.
+        answers_after_s: Seconds that it takes for each transfer.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class FakeTopic(Topic):
         self.links: list[Link] = []
         self.client_closed = False
         self.refuses_links: Exception | None = None
+        self.answers_after_s = 0.0
         self.answers = list(answers)
         self.by_id = by_id or {}
 
@@ -99,6 +101,7 @@ class Link(Sender):
 
     def __init__(self, topic: FakeTopic) -> None:
         super().__init__(topic)
+        self._fake = topic
         self._max_message_size_on_link = topic.message_limit
         self.refuses_to_open = topic.refuses_links
         self.hangs = False
@@ -113,6 +116,7 @@ class Link(Sender):
 
     async def send_messages(self, message: ServiceBusMessage | ServiceBusMessageBatch, *, timeout: float) -> None:
         await self._hang()
+        await asyncio.sleep(self._fake.answers_after_s)
         await super().send_messages(message, timeout=timeout)
 
     async def close(self) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, overload
+from typing import Any, Literal
 
 from inbox.errors import OutsideBlock
 from inbox.stores.turns import Turn
-
-C = TypeVar("C", bound=sqlite3.Cursor)
 
 
 class _Cursor(sqlite3.Cursor):
@@ -69,11 +67,18 @@ class SqliteConnection(sqlite3.Connection):
         async with self._turn.take():
             self.execute("BEGIN IMMEDIATE")
             self._in_transaction = True
+            self.set_authorizer(_keep_transaction)
             try:
                 yield
                 self.check()
+                self.set_authorizer(None)
                 self.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_AUTH:
+                    raise
+                raise OutsideBlock("This would have ended the transaction of its block of `once`.") from error
             finally:
+                self.set_authorizer(None)
                 self._in_transaction = False
                 if self.in_transaction:
                     self.execute("ROLLBACK")
@@ -86,7 +91,7 @@ class SqliteConnection(sqlite3.Connection):
                 "transaction. Execute it inside a block too, or through a connection of its own."
             )
         if self._in_transaction and not self.in_transaction:
-            # By a COMMIT or ROLLBACK, or by SQLite after an error such as a full disk.
+            # By SQLite, after an error such as a full disk.
             raise OutsideBlock("The transaction of this block of `once` has ended inside the block.")
 
     def check_no_block(self) -> None:
@@ -95,15 +100,11 @@ class SqliteConnection(sqlite3.Connection):
         if self._turn.is_taken:
             raise OutsideBlock("This would end the transaction of a block of `once`, which commits at its end.")
 
-    @overload
-    def cursor(self, factory: None = None) -> sqlite3.Cursor: ...
-    @overload
-    def cursor(self, factory: Callable[[sqlite3.Connection], C]) -> C: ...
-    def cursor(self, factory: Any = None) -> Any:
-        """See `sqlite3.Connection.cursor`. Not with a factory while another block is open."""
+    def cursor(self, factory: None = None) -> sqlite3.Cursor:  # type: ignore[override]
+        """See `sqlite3.Connection.cursor`. Without a factory: its cursors would execute without being checked."""
         if factory is not None:
-            self.check()
-        return super().cursor(factory or _Cursor)
+            raise TypeError("An SqliteConnection has cursors of its own, which check each statement.")
+        return super().cursor(_Cursor)
 
     # In CPython these three create a cursor without calling `cursor`.
     def execute(self, *args: Any) -> sqlite3.Cursor:
@@ -137,3 +138,12 @@ class SqliteConnection(sqlite3.Connection):
         self.check_no_block()
         super().__enter__()
         return self
+
+    def __exit__(self, *error: Any) -> Literal[False]:
+        # A block that has been opened meanwhile is another handler's, and what was executed here is committed.
+        return False if self._turn.is_taken else super().__exit__(*error)
+
+
+def _keep_transaction(action: int, *_: str | None) -> int:
+    """Let nothing end the transaction of a block, not even what `sqlite3` executes without a cursor."""
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
