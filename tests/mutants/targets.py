@@ -72,7 +72,7 @@ _RELAY = {
     "telemetry/attempt": ("attempt",),
     "telemetry/headroom": ("headroom",),
     "telemetry/instruments": ("telemetry",),
-    "telemetry/logs": ("logs",),
+    "telemetry/libraries": ("libraries",),
     "telemetry/shard_ages": ("shard_ages",),
     "telemetry/tracelinks": ("tracelinks",),
 }
