@@ -17,8 +17,9 @@ ENV PYTHONUNBUFFERED=1 \
 
 WORKDIR /app
 
-COPY requirements.txt ./
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore -r requirements.txt
+COPY requirements.txt requirements-console.txt ./
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
+        -r requirements.txt -r requirements-console.txt
 
 COPY changefeed/ changefeed/
 COPY relay/ relay/

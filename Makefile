@@ -34,7 +34,7 @@ help: ## Show this list
 
 setup: .venv/.installed ## Make .venv and install what is pinned
 
-.venv/.installed: requirements.txt requirements-dev.txt inbox/pyproject.toml outbox/pyproject.toml emulators/pyproject.toml
+.venv/.installed: requirements.txt requirements-console.txt requirements-dev.txt inbox/pyproject.toml outbox/pyproject.toml emulators/pyproject.toml
 	@command -v "$(PYTHON)" >/dev/null || { echo "Python 3.11 or later is needed, and $(PYTHON) is not found: \
 	install it, or set PYTHON=/path/to/python" | tr -s '\t ' ' ' >&2; exit 1; }
 	@"$(PYTHON)" local/make_venv.py
@@ -95,8 +95,8 @@ sdk-suites: setup ## Microsoft's own tests of the SDKs against the emulators, an
 
 languages: ## Install the npm packages that the tests of other languages use, if npm is there
 	@command -v npm >/dev/null || { echo "npm is not installed: tests that need it are skipped" >&2; exit 0; }; \
-		cd tests/languages && npm ci --ignore-scripts --no-audit --no-fund --silent || \
+		cd emulators/tests/languages && npm ci --ignore-scripts --no-audit --no-fund --silent || \
 		echo "npm ci failed: tests that need its packages are skipped" >&2
 
 clean: ## Remove what make has made
-	@rm -rf .venv .venv-worker .local tests/languages/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-worker .local emulators/tests/languages/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -12,9 +12,10 @@ from relay import host
 from relay.assembly import CosmosRelay, SqlRelay, assemble, assemble_sql
 from relay.cosmos.changes import ChangeBatch, install_decoder
 from relay.settings import Settings
-from relay.telemetry import logs
+from relay.telemetry import libraries
 
-logs.quiet_libraries()
+libraries.quiet_libraries()
+libraries.switch_off_sdk_tracing()
 settings = Settings.from_environment(os.environ, function_timeout_s=host.function_timeout_s(Path(__file__).parent))
 install_decoder()
 app = func.FunctionApp()

@@ -16,7 +16,7 @@ from relay.plan import plan, settle
 from relay.ports import Publisher, Quarantine, Source
 from relay.results import Outcome
 from relay.settings import ATTEMPT_MARGIN_S, ATTEMPT_TIMEOUT_S, OnPoison
-from relay.telemetry.attempt import attempting
+from relay.telemetry.attempt import RelayTelemetry
 
 # Maximum seconds of storing what is set aside, after the time of the attempt. The rest of the margin is for the
 # comparison with the checkpoint.
@@ -26,7 +26,11 @@ BatchT = TypeVar("BatchT")
 
 
 class Relay(Generic[BatchT]):
-    """Relays batches of a source; one for a process, used by its invocations concurrently."""
+    """Relays batches of a source; one for a process, used by its invocations concurrently.
+
+    Attributes:
+        telemetry: What its attempts report together.
+    """
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class Relay(Generic[BatchT]):
         self._on_poison = on_poison
         self._orders = Orders(quarantine, on_poison, source.settled)
         self._attempt_timeout_s = attempt_timeout_s
+        self.telemetry = RelayTelemetry()
 
     async def handle(self, batch: BatchT, invocation_id: str, retry_count: int = 0) -> Outcome:
         """Relay one batch, in the order in which it was committed.
@@ -67,7 +72,7 @@ class Relay(Generic[BatchT]):
             AccountingError: A document is not accounted for.
         """
         deadline = Deadline.after(self._attempt_timeout_s)
-        with attempting(invocation_id, retry_count, self._publisher.destination) as attempt:
+        with self.telemetry.attempting(invocation_id, retry_count, self._publisher.destination) as attempt:
             received = self._source.read(batch)
             attempt.received(received, self._publisher.has_accepted)
             holds = await self._orders.for_attempt(received, invocation_id, retry_count)

@@ -23,6 +23,7 @@ from relay.cli.smoke import command as smoke
 from relay.cli.terminal import Terminal
 from relay.errors import ServiceError, SettingsError, UsageError
 from relay.settings import Settings
+from relay.telemetry.libraries import switch_off_sdk_tracing
 
 EXAMPLES = f"""\
 examples:
@@ -92,6 +93,7 @@ def parser() -> Parser:
 def main(words: Sequence[str]) -> int:
     """Run one command with the environment of the process; returns the exit code. Wrong usage raises
     SystemExit(2)."""
+    switch_off_sdk_tracing()
     arguments = parser().parse_args(words)
     terminal = Terminal(as_json=arguments.json)
     # The log of a worker is what one watches.

@@ -6,7 +6,6 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 import certifi
-from azure.core.settings import settings as azure_settings
 from azure.servicebus.aio import ServiceBusClient
 
 from relay.connection_strings import ConnectionString
@@ -19,14 +18,7 @@ if TYPE_CHECKING:
 
 
 def servicebus_client(connection: Connection, *, retry_total: int = 2) -> ServiceBusClient:
-    """A client for the namespace that repeats what failed `retry_total` times. Nothing is connected yet.
-
-    Turns the Azure SDKs' own tracing off.
-    """
-    # The Functions worker turns it on together with telemetry. The SDK (7.15.0) then makes a span of each message
-    # and gives the message a second `traceparent`, which is the one that the consumer sees: the request that
-    # caused the event could not be followed to it. There is no switch for one client.
-    azure_settings.tracing_implementation = None
+    """A client for the namespace that repeats what failed `retry_total` times. Nothing is connected yet."""
     # Left to itself, the SDK reads the certificates anew for each sender's connection: 25 ms of processor
     # time each. These are the ones it would read.
     options: dict[str, Any] = {

@@ -20,6 +20,7 @@ from relay.servicebus.probe import Probe
 from relay.servicebus.senders import Senders, senders
 from relay.servicebus.turn import PAUSES_S, Rules, Turn
 from relay.settings import Settings
+from relay.telemetry.instruments import BoundedActions
 from relay.verdict import Judge
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class ServiceBusPublisher:
         self._ledger = ledger
         self._evidence = Evidence(duplicate_window_s)
         self._probe = Probe(self._evidence, message_of)
+        self._actions = BoundedActions()
         self._send_timeout_s = send_timeout_s
         self._attempt_timeout_s = attempt_timeout_s
         self._pauses_s = pauses_s
@@ -156,7 +158,16 @@ class ServiceBusPublisher:
         try:
             outage.check()
             async with self._senders.acquire() as sender:
-                turn = Turn(sender, self._message_of, self._ledger, self._evidence, self._probe, rules, outcome)
+                turn = Turn(
+                    sender,
+                    self._message_of,
+                    self._ledger,
+                    self._evidence,
+                    self._probe,
+                    self._actions,
+                    rules,
+                    outcome,
+                )
                 await turn.send_in_order(events)
         except SendError as error:
             outcome.error = error

@@ -80,12 +80,7 @@ class _WithFallback:
 
     @property
     def _used(self) -> Senders:
-        if (why := self._pipelined.different_sdk) is None:
-            return self._pipelined
-        if not self._has_fallen_back:
-            self._has_fallen_back = True
-            _warn(why)
-        return self._pool
+        return self._pipelined if self._pipelined.different_sdk is None else self._pool
 
     @property
     def topic(self) -> str:
@@ -96,6 +91,9 @@ class _WithFallback:
         return self._used.size
 
     def acquire(self) -> AbstractAsyncContextManager[Sender]:
+        if (why := self._pipelined.different_sdk) is not None and not self._has_fallen_back:
+            self._has_fallen_back = True
+            _warn(why)
         return self._used.acquire()
 
     async def close(self) -> None:

@@ -19,6 +19,7 @@ from relay.servicebus.messages import Contract
 from relay.servicebus.probe import Probe
 from relay.servicebus.transfers import LinkLimits, Sender, Transfer, alone, in_batches
 from relay.telemetry import instruments
+from relay.telemetry.instruments import BoundedActions
 from relay.verdict import Judge, Refusal, Ruling, error_of
 
 # Enough for a dropped connection or a detached link. What lasts longer is for the trigger's retry policy.
@@ -66,6 +67,7 @@ class Turn:
         ledger: AcceptedLedger,
         evidence: Evidence,
         probe: Probe,
+        actions: BoundedActions,
         rules: Rules,
         outcome: KeyOutcome,
     ) -> None:
@@ -74,6 +76,7 @@ class Turn:
         self._ledger = ledger
         self._evidence = evidence
         self._probe = probe
+        self._actions = actions
         self._rules = rules
         self._outcome = outcome
 
@@ -187,14 +190,14 @@ class Turn:
     def _accept_late(self, transfer: Transfer, began: float) -> None:
         """Note what was accepted after its attempt, or its turn, had given it up."""
         self._note_accepted(transfer.events)
-        instruments.accepted(transfer.events, time.monotonic() - began)
+        instruments.accepted(transfer.events, time.monotonic() - began, self._actions)
 
     def _accept(self, transfer: Transfer, duration_s: float) -> None:
         events = transfer.events
         self._note_accepted(events, _witness(transfer))
         self._outcome.published += len(events)
         self._outcome.sends += 1
-        instruments.accepted(events, duration_s)
+        instruments.accepted(events, duration_s, self._actions)
 
 
 def _witness(transfer: Transfer) -> Event | None:

@@ -39,7 +39,6 @@ from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.ownership import Ownership, now
 from relay.sql.rows import event_of
 from relay.sql.source import SqlBatch
-from relay.telemetry.instruments import shard_ages
 from relay.unforeseen import described
 
 logger = logging.getLogger(__name__)
@@ -101,7 +100,7 @@ class Shard:
 
     async def run(self) -> None:
         """Read and publish until told to stop, or until the shard has another owner."""
-        with shard_ages.watched(self.claim.shard_id, self.age_s):
+        with self._relay.telemetry.shard_ages.watched(self.claim.shard_id, self.age_s):
             await self._run()
 
     async def _run(self) -> None:

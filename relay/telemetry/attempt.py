@@ -15,7 +15,8 @@ from relay.errors import PublishError, QuarantineError, RelayError, first_line
 from relay.events import Event, Received
 from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
-from relay.telemetry.headroom import Batch
+from relay.telemetry.headroom import Batch, Headroom
+from relay.telemetry.shard_ages import ShardAges
 from relay.telemetry.tracelinks import span_contexts
 from relay.unforeseen import described
 
@@ -46,9 +47,6 @@ class Pace:
         return True
 
 
-_pace = Pace(SUMMARY_EVERY_S)
-
-
 @dataclass(slots=True)
 class Attempt:
     """What is known of an attempt so far. `invocation_id` is the host's, `retry_count` 0 in the first attempt."""
@@ -56,6 +54,8 @@ class Attempt:
     invocation_id: str
     retry_count: int
     span: Span
+    headroom: Headroom
+    pace: Pace
     began: float = field(default_factory=time.perf_counter)
     documents: int = 0
     batch: Batch | None = None
@@ -66,7 +66,7 @@ class Attempt:
         self.documents = received.documents
         instruments.received(documents=self.documents, ignored=received.ignored, retried=self.retry_count > 0)
         self.batch = Batch(received.events, received.rejected, accepted)
-        instruments.headroom.begin(self.batch)
+        self.headroom.begin(self.batch)
         if self.span.is_recording():
             for context in span_contexts((event.traceparent for event in received.events), MAX_LINKS):
                 self.span.add_link(context)
@@ -79,7 +79,7 @@ class Attempt:
     def ended(self, error: BaseException | None) -> None:
         """Record the end of the attempt, with the error that ended it, if any."""
         if self.batch is not None:
-            instruments.headroom.end(self.batch, delivered=error is None)
+            self.headroom.end(self.batch, delivered=error is None)
         if self.span.is_recording():
             self.span.set_attributes(self._attributes())
             self._record_on_span(error)
@@ -132,8 +132,9 @@ class Attempt:
         return failures
 
     def _summarise(self, outcome: Outcome) -> None:
+        quarantined = outcome.quarantined.total()
         logger.log(
-            self._level(outcome),
+            self._level(outcome, quarantined),
             "published %d event(s) of %d partition key(s) in %d send(s); ignored %d, already published %d, "
             "superseded %d, quarantined %d, unsent %d",
             outcome.published,
@@ -142,7 +143,7 @@ class Attempt:
             outcome.ignored,
             outcome.already_published,
             outcome.superseded,
-            outcome.quarantined.total(),
+            quarantined,
             outcome.unsent,
             extra=self._fields("relay_batch")
             | {
@@ -151,7 +152,7 @@ class Attempt:
                 "published": outcome.published,
                 "already_published": outcome.already_published,
                 "superseded": outcome.superseded,
-                "quarantined": outcome.quarantined.total(),
+                "quarantined": quarantined,
                 "unsent": outcome.unsent,
                 "partition_keys": outcome.partition_keys,
                 "sends": outcome.sends,
@@ -166,10 +167,10 @@ class Attempt:
                 extra=self._fields("quarantine") | {"reason": reason, "count": count},
             )
 
-    def _level(self, outcome: Outcome) -> int:
+    def _level(self, outcome: Outcome, quarantined: int) -> int:
         # A retry's record also shows that a host took the batch up again after a failure (silent.kql).
-        unusual = outcome.quarantined.total() + outcome.unsent + outcome.already_published + outcome.superseded
-        return logging.INFO if _pace.due() or self.retry_count or unusual else logging.DEBUG
+        unusual = quarantined or outcome.unsent or outcome.already_published or outcome.superseded
+        return logging.INFO if self.pace.due() or self.retry_count or unusual else logging.DEBUG
 
     def _log_failure(self, error: BaseException) -> None:
         if isinstance(error, PublishError):
@@ -214,34 +215,49 @@ def _unsent(keys: Sequence[KeyFailure]) -> str:
     return f"{unsent} event(s) of {len(keys)} partition key(s) not accepted, to be sent again."
 
 
-@contextmanager
-def attempting(invocation_id: str, retry_count: int, topic: str) -> Iterator[Attempt]:
-    """Observe one attempt from start to end. Exceptions are recorded and re-raised.
+class RelayTelemetry:
+    """What the attempts of one relay share. Another relay in the process has its own.
 
-    The span is a producer's by the conventions for messaging: it sends messages that were created by others, and
-    links to where each was. It is a child of the span that the Functions worker may have made current.
-    https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/
+    Attributes:
+        headroom: How much time the events on their way have left.
+        shard_ages: How old the oldest event is that the reader of each shard still has to publish.
     """
-    attributes = {
-        "messaging.system": "servicebus",
-        "messaging.operation.type": "send",
-        "messaging.operation.name": "relay",
-        "messaging.destination.name": topic,
-        # Application Insights drops what begins with `messaging.`.
-        "relay.topic": topic,
-    }
-    span_of_attempt = instruments.tracer.start_as_current_span(
-        "relay",
-        kind=SpanKind.PRODUCER,
-        attributes=attributes,
-        record_exception=False,
-        set_status_on_exception=False,
-    )
-    with instruments.counted_together(), span_of_attempt as span:
-        attempt = Attempt(invocation_id, retry_count, span)
-        try:
-            yield attempt
-        except BaseException as error:
-            attempt.ended(error)
-            raise
-        attempt.ended(None)
+
+    def __init__(
+        self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.headroom = Headroom(clock, monotonic)
+        self.shard_ages = ShardAges()
+        self._pace = Pace(SUMMARY_EVERY_S, monotonic)
+        instruments.observe(self.headroom, self.shard_ages)
+
+    @contextmanager
+    def attempting(self, invocation_id: str, retry_count: int, topic: str) -> Iterator[Attempt]:
+        """Observe one attempt from start to end. Exceptions are recorded and re-raised.
+
+        The span is a producer's by the conventions for messaging: it sends messages that were created by others,
+        and links to where each was. It is a child of the span that the Functions worker may have made current.
+        https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/
+        """
+        span_of_attempt = instruments.tracer.start_as_current_span(
+            "relay",
+            kind=SpanKind.PRODUCER,
+            attributes={
+                "messaging.system": "servicebus",
+                "messaging.operation.type": "send",
+                "messaging.operation.name": "relay",
+                "messaging.destination.name": topic,
+                # Application Insights drops what begins with `messaging.`.
+                "relay.topic": topic,
+            },
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        with instruments.counted_together(), span_of_attempt as span:
+            attempt = Attempt(invocation_id, retry_count, span, self.headroom, self._pace)
+            try:
+                yield attempt
+            except BaseException as error:
+                attempt.ended(error)
+                raise
+            attempt.ended(None)

@@ -7,12 +7,14 @@ attribute holds a payload, an id or a key.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from weakref import WeakSet
 
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
@@ -39,8 +41,6 @@ _SEND_BOUNDARIES = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 _BATCH_BOUNDARIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 tracer = trace.get_tracer("relay")
-headroom = Headroom()
-shard_ages = ShardAges()
 
 _meter = metrics.get_meter("relay")
 _received = _meter.create_counter(
@@ -80,9 +80,25 @@ _batch_events = _meter.create_histogram(
 )
 
 
+# What the gauges report, of every relay of the process. A relay that is no longer in use is no longer reported.
+_headrooms: WeakSet[Headroom] = WeakSet()
+_shard_ages: WeakSet[ShardAges] = WeakSet()
+# The exporter collects in a thread of its own.
+_observing = threading.Lock()
+
+
+def observe(headroom: Headroom, shard_ages: ShardAges) -> None:
+    """Report these of a relay for as long as something else refers to them."""
+    with _observing:
+        _headrooms.add(headroom)
+        _shard_ages.add(shard_ages)
+
+
 def _observe_headroom(_options: CallbackOptions) -> Iterable[Observation]:
-    least = headroom.least()
-    return [] if least is None else [Observation(least)]
+    with _observing:
+        headrooms = list(_headrooms)
+    left_s = [least for each in headrooms if (least := each.least()) is not None]
+    return [Observation(min(left_s))] if left_s else []
 
 
 _meter.create_observable_gauge(
@@ -94,7 +110,13 @@ _meter.create_observable_gauge(
 
 
 def _observe_ages(_options: CallbackOptions) -> Iterable[Observation]:
-    return [Observation(age_s, {"shard": shard_id}) for shard_id, age_s in shard_ages.ages_s().items()]
+    with _observing:
+        relays = list(_shard_ages)
+    oldest_s: dict[int, float] = {}
+    for each in relays:
+        for shard_id, age_s in each.ages_s().items():
+            oldest_s[shard_id] = max(age_s, oldest_s.get(shard_id, 0.0))
+    return [Observation(age_s, {"shard": shard_id}) for shard_id, age_s in oldest_s.items()]
 
 
 _meter.create_observable_gauge(
@@ -126,11 +148,9 @@ class BoundedActions:
         return self._known.setdefault(action, {"action": action})
 
 
-_actions = BoundedActions()
-
-
-# A transfer that Service Bus accepted: its events, when in seconds since 1970, and after how many seconds.
-_Transfer = tuple[Sequence[Event], float, float]
+# A transfer that Service Bus accepted: its events, when in seconds since 1970, after how many seconds, and the
+# attributes of its relay's actions.
+_Transfer = tuple[Sequence[Event], float, float, BoundedActions]
 
 # What is recorded here is recorded without a span: the SDK would take an example of every value from the span of
 # its attempt, which costs as much again as the value.
@@ -148,10 +168,12 @@ def _record(transfers: Sequence[_Transfer]) -> None:
     if not transfers:
         return
     _sends.add(len(transfers), None, _WITHOUT_SPAN)
-    actions = Counter([event.action for events, _, _ in transfers for event in events])
+    # All of them are of one attempt, and so of one relay.
+    bounded = transfers[0][3]
+    actions = Counter([event.action for events, _, _, _ in transfers for event in events])
     for action, count in actions.items():
-        _published.add(count, _actions.attributes(action), _WITHOUT_SPAN)
-    for events, at, duration_s in transfers:
+        _published.add(count, bounded.attributes(action), _WITHOUT_SPAN)
+    for events, at, duration_s, _ in transfers:
         _send_duration.record(duration_s, None, _WITHOUT_SPAN)
         _batch_events.record(len(events), None, _WITHOUT_SPAN)
         for event in events:
@@ -188,12 +210,12 @@ def received(*, documents: int, ignored: int, retried: bool) -> None:
         _redelivered.add(documents - ignored)
 
 
-def accepted(events: Sequence[Event], duration_s: float) -> None:
-    """Count one transfer that Service Bus accepted now, after `duration_s` seconds.
+def accepted(events: Sequence[Event], duration_s: float, actions: BoundedActions) -> None:
+    """Count one transfer that Service Bus accepted now, after `duration_s` seconds, with its relay's `actions`.
 
     Within `counted_together`, nothing is recorded before its end. `events` must not change until then.
     """
-    transfer = (events, time.time(), duration_s)
+    transfer = (events, time.time(), duration_s, actions)
     tally = _tally.get()
     if tally is None or tally.transfers is None:
         _record([transfer])

@@ -16,6 +16,7 @@ import pytest
 from relay.cli.results import ExitCode
 from tests.infra.project import ROOT, SITES, Project
 
+REQUIREMENTS = ("requirements.txt", "requirements-console.txt")
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 IMPORTS = """
 import changefeed.postgresql.sessions, relay.assembly, relay.sql.worker, relay.sql.connection
@@ -109,7 +110,7 @@ def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
     sources = copied()
     sent = context()
 
-    assert sources == ["requirements.txt", "changefeed", "relay"]
+    assert sources == [*REQUIREMENTS, "changefeed", "relay"]
     assert all((ROOT / source).exists() for source in sources)
     assert {path.partition("/")[0] for path in sent} == set(sources)
     assert {"relay/__main__.py", "changefeed/postgresql/migrations/0001_feeds.sql"} <= set(sent)
@@ -138,12 +139,13 @@ def test_the_command_of_the_image_names_the_settings_that_are_missing(image: Pat
 
 
 def test_the_packages_are_the_pinned_ones_and_are_installed_before_the_code_is_copied() -> None:
-    pinned = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
+    lines = "".join((ROOT / name).read_text(encoding="utf-8") for name in REQUIREMENTS).splitlines()
+    pinned = [line for line in lines if line and line[0] != "#"]
 
     assert all(re.match(r"[\w\[\]-]+==[\w.]+", line) for line in pinned)
     # A change of the code then leaves the layer of the packages as it is.
     assert DOCKERFILE.index("pip install") < DOCKERFILE.index("COPY relay/")
-    assert "-r requirements.txt" in DOCKERFILE
+    assert all(f"-r {name}" in DOCKERFILE for name in REQUIREMENTS)
 
 
 def test_the_image_runs_as_a_numbered_user_who_is_not_root() -> None:

@@ -81,7 +81,7 @@ def test_the_hooks_run_the_linters_that_make_runs() -> None:
 
 def test_dependabot_watches_every_requirements_file_and_the_workflows() -> None:
     updates = read(".github/dependabot.yml")["updates"]
-    folders = {file.parent for file in (*ROOT.glob("requirements.txt"), *ROOT.glob("*/pyproject.toml"))}
+    folders = {file.parent for file in (*ROOT.glob("requirements*.txt"), *ROOT.glob("*/pyproject.toml"))}
 
     watched = {ROOT / each["directory"].strip("/") for each in updates if each["package-ecosystem"] == "pip"}
     assert watched == folders

@@ -25,16 +25,20 @@ NOWHERE = {
 }
 
 
+def environment() -> dict[str, str]:
+    """The settings, and of the process's environment what Python needs."""
+    return {
+        name: os.environ[name] for name in ("PATH", "HOME", "SYSTEMROOT", "PYTHONPATH") if name in os.environ
+    } | NOWHERE
+
+
 @asynccontextmanager
 async def console(*options: str, **settings: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    kept = {
-        name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "SYSTEMROOT", "PYTHONPATH")
-    }
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "relay", "console", "--port", "0", *options),
         cwd=ROOT,
-        env=kept | NOWHERE | settings,
+        env=environment() | settings,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -59,6 +63,27 @@ async def ended(process: asyncio.subprocess.Process) -> tuple[str, str]:
     async with asyncio.timeout(20):
         out, error = await process.communicate()
     return out.decode(), error.decode()
+
+
+async def test_it_names_the_requirements_that_are_missing() -> None:
+    start = (
+        "import sys; sys.modules['jinja2'] = None; from relay.cli.main import main; sys.exit(main(['console']))"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", start),
+        cwd=ROOT,
+        env=environment(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+    out, error = await ended(process)
+
+    assert (process.returncode, out) == (ExitCode.USAGE, "")
+    [line] = error.splitlines()
+    assert "'jinja2'" in line
+    assert f"{sys.executable} -m pip install -r {ROOT / 'requirements-console.txt'}." in line
 
 
 async def test_it_serves_a_page_without_its_services_until_it_is_stopped() -> None:

@@ -26,7 +26,7 @@ from tests.support.subscriber import Subscriber, body, properties
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("languages")]
 
 PAGE = (ROOT / "docs" / "writing-from-any-language.md").read_text(encoding="utf-8")
-PACKAGES = ROOT / "tests" / "languages" / "node_modules"
+PACKAGES = ROOT / "emulators" / "tests" / "languages" / "node_modules"
 _WITHIN_S = 30.0
 
 Ended = tuple[int | None, str, str]
@@ -140,13 +140,13 @@ async def test_what_an_example_writes_arrives_exactly_as_written(
 
 
 async def test_the_javascript_sdk_is_answered_as_by_cosmos_db(stack: RunningStack, tmp_path: Path) -> None:
-    package = json.loads((ROOT / "tests/languages/package.json").read_text(encoding="utf-8"))
+    package = json.loads((ROOT / "emulators/tests/languages/package.json").read_text(encoding="utf-8"))
     assert f"npm install @azure/cosmos@{package['dependencies']['@azure/cosmos']}\n" in PAGE
     if reason := _without_node():
         pytest.skip(reason)
 
     code, printed, errors = await started(
-        "node", ROOT / "tests/languages/operations.mjs", stack=stack, folder=tmp_path
+        "node", ROOT / "emulators/tests/languages/operations.mjs", stack=stack, folder=tmp_path
     )
 
     assert code == 0, errors

@@ -43,6 +43,7 @@ def clone(tmp_path: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     (folder / "requirements.txt").touch()
+    (folder / "requirements-console.txt").touch()
     (folder / "requirements-dev.txt").write_text("python-qpid-proton==0.40.0\n", encoding="utf-8")
     return folder
 

@@ -18,6 +18,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from tests.support.pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "writing-events.md"
+README = ROOT / "outbox" / "README.md"
 _NAME = re.compile(r"# (\w+\.py)\n")
 
 # Runs the page's `retrying.py` concurrently on one loan.
@@ -102,13 +103,13 @@ def installed(wheel: Path, tmp_path: Path) -> Installed:
     package, folder = tmp_path / "site", tmp_path / "service"
     folder.mkdir()
     zipfile.ZipFile(wheel).extractall(package)
-    for name, text in page_files().items():
+    for name, text in {**page_files(PAGE), **page_files(README)}.items():
         (folder / name).write_text(text)
     return Installed(package, folder)
 
 
-def page_files() -> dict[str, str]:
-    texts = [block.text for block in blocks(PAGE) if block.language == "python"]
+def page_files(page: Path) -> dict[str, str]:
+    texts = [block.text for block in blocks(page) if block.language == "python"]
     return {match[1]: text for text in texts if (match := _NAME.match(text))}
 
 
@@ -140,7 +141,7 @@ async def test_without_opentelemetry_there_is_no_trace(installed: Installed) -> 
 
 
 def test_the_example_service_has_fewer_than_thirty_lines() -> None:
-    lines = [line for line in page_files()["loans.py"].splitlines() if line.strip()]
+    lines = [line for line in page_files(PAGE)["loans.py"].splitlines() if line.strip()]
 
     assert len(lines) < 30
 
@@ -155,6 +156,54 @@ async def test_the_example_prints_what_the_page_shows(installed: Installed, cosm
 
 async def test_the_pages_retry_loop_loses_no_change(installed: Installed, cosmos: CosmosServer) -> None:
     await installed.run(_CONCURRENTLY, COSMOS=cosmos.connection_string)
+
+
+# Runs the pages' modules of one kind of class, and prints what they store without ids and times.
+_EACH_KIND = """
+import asyncio, json, os, sys
+from datetime import date
+from azure.cosmos.aio import CosmosClient
+from outbox import UnitOfWork
+
+loans, sys.modules["orders"] = __import__("loans" + KIND), __import__("orders" + KIND)
+from paying import Order, pay
+
+async def main():
+    day = date.fromisoformat if KIND == "_pydantic" else str
+    loan, order = loans.Loan(title="Dracula", due_on=day("2026-03-01")), Order(item="tea")
+    async with CosmosClient.from_connection_string(os.environ["COSMOS"]) as client:
+        container = client.get_database_client("outbox").get_container_client("data")
+        for entity in (loan, order):
+            async with UnitOfWork(container) as work:
+                work.repository(type(entity)).create(entity)
+                await work.commit()
+        async with UnitOfWork(container) as work:
+            read = await work.repository(loans.Loan).read(loan.id)
+            read.extend(day("2026-03-15"))
+            await work.commit()
+        await pay(container, order.id, "12.50")
+        for entity in (loan, order):
+            found = container.query_items("SELECT * FROM c ORDER BY c.sequence", partition_key=entity.id)
+            async for document in found:
+                other = ("id", "createdAt", "loanId", "orderId")
+                data = {name: value for name, value in document["data"].items() if name not in other}
+                print(document["type"], document["sequence"], json.dumps(data))
+
+asyncio.run(main())
+"""
+
+
+async def test_the_classes_of_each_kind_on_the_pages_store_the_same_documents(
+    installed: Installed, cosmos: CosmosServer
+) -> None:
+    kinds = ("", "_attrs", "_pydantic")
+    printed = [
+        await installed.run(f"KIND = {kind!r}\n{_EACH_KIND}", COSMOS=cosmos.connection_string) for kind in kinds
+    ]
+
+    assert printed[0] == printed[1] == printed[2]
+    assert len(printed[0].splitlines()) == 6
+    assert '"amount": "12.50"' in printed[0]
 
 
 _FASTAPI = """

@@ -12,7 +12,7 @@ from azure.servicebus._pyamqp.aio import SendClientAsync
 from azure.servicebus._pyamqp.aio._connection_async import Connection
 from azure.servicebus.aio import ServiceBusSender
 
-import relay.servicebus
+import relay.servicebus.pipelined
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.events import by_partition_key
 from relay.ledger import AcceptedLedger

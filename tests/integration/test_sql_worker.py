@@ -19,7 +19,6 @@ from relay.sql.database import CONSUMER, Database
 from relay.sql.ownership import Ownership
 from relay.sql.source import SqlSource
 from relay.sql.worker import Worker
-from relay.telemetry.instruments import shard_ages
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
@@ -31,6 +30,7 @@ _WITHIN_S = 30.0
 class Running:
     """A worker of its own relay, as a process would have it; all publish to one topic."""
 
+    relay: Relay[Any]
     worker: Worker
     database: Database
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -80,7 +80,7 @@ class Site:
             on_poison=OnPoison.SKIP,
         )
         worker = Worker(relay, self.settings(shards), database.connect, page_size=page_size, poll_delay_s=0.2)
-        running = Running(worker, database)
+        running = Running(relay, worker, database)
         running.task = asyncio.create_task(worker.run(running.stop))
         self._all.append(running)
         return running
@@ -165,15 +165,16 @@ async def test_the_age_of_the_oldest_unpublished_event_is_reported_for_each_shar
         )
     )
     running = await site.start(shards=2)
-    await site.until(lambda: shard_ages.ages_s().get(1, 0) > 3600)
-    assert 3600 < shard_ages.ages_s()[1] < 3600 + _WITHIN_S
-    assert shard_ages.ages_s()[0] < _WITHIN_S
+    ages_s = running.relay.telemetry.shard_ages.ages_s
+    await site.until(lambda: ages_s().get(1, 0) > 3600)
+    assert 3600 < ages_s()[1] < 3600 + _WITHIN_S
+    assert ages_s()[0] < _WITHIN_S
 
     site.topic.broken = None
-    await site.until(lambda: max(shard_ages.ages_s().values()) < _WITHIN_S)
+    await site.until(lambda: max(ages_s().values()) < _WITHIN_S)
     assert site.topic.accepted == {"k": ["e1"]}
     await running.end()
-    assert shard_ages.ages_s() == {}
+    assert ages_s() == {}
 
 
 async def test_a_row_that_is_no_event_is_quarantined_and_the_rest_goes_on(site: Site) -> None:

@@ -76,6 +76,15 @@ async def test_the_stack_prints_its_addresses_keeps_its_ports_and_ends_on_a_sign
         await assert_nothing_remains_after(process, signal.SIGTERM)
 
 
+async def test_without_a_functions_host_the_services_are_ready(tmp_path: Path) -> None:
+    async with stack_up(tmp_path, "--no-functions") as (process, printed):
+        await assert_ready(printed, "cosmos", "servicebus")
+        assert not [line for line in printed if line.startswith("Functions host")]
+
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
 async def test_a_stack_with_an_sql_source_relays_what_is_committed(tmp_path: Path) -> None:
     async with stack_up(tmp_path, *SQL) as (process, printed):
         await assert_ready(printed, "postgresql", "servicebus", "worker-1")

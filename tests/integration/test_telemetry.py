@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 from azure.core.settings import settings as azure_settings
@@ -19,13 +20,13 @@ from local.demo.tally import Tally
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.server import ServiceBusServer
+from relay import pipeline
 from relay.assembly import CosmosRelay, assemble
 from relay.errors import PublishError, QuarantineError
 from relay.settings import Settings
 from relay.telemetry import instruments
-from relay.telemetry.attempt import Pace
-from relay.telemetry.headroom import Headroom
-from relay.telemetry.instruments import BoundedActions
+from relay.telemetry.attempt import RelayTelemetry
+from relay.telemetry.libraries import switch_off_sdk_tracing
 from tests.integration.conftest import ROOT, RelayMaker
 from tests.support import contact_scenarios
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
@@ -57,8 +58,8 @@ def clock() -> TurnableClock:
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch, clock: TurnableClock) -> Telemetry:
     """What is reported from here on, with nothing left of other tests."""
-    monkeypatch.setattr(instruments, "headroom", Headroom(clock))
-    monkeypatch.setattr(instruments, "_actions", BoundedActions())
+    monkeypatch.setattr(instruments, "_headrooms", WeakSet())
+    monkeypatch.setattr(pipeline, "RelayTelemetry", lambda: RelayTelemetry(clock))
     telemetry_in_memory = installed()
     telemetry_in_memory.forget()
     return telemetry_in_memory
@@ -426,7 +427,7 @@ async def test_an_attempt_without_anything_noteworthy_has_its_line_at_informatio
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("relay.telemetry.attempt._pace", Pace(60, clock))
+    monkeypatch.setattr(pipeline, "RelayTelemetry", lambda: RelayTelemetry(monotonic=clock))
     relay = make_relay()
 
     def levels() -> list[str]:
@@ -451,14 +452,17 @@ async def test_an_attempt_without_anything_noteworthy_has_its_line_at_informatio
         assert levels() == ["INFO", "INFO", "INFO"]
 
 
-async def test_with_the_sdks_own_tracing_on_the_consumer_gets_the_events_traceparent_and_no_other(
+async def test_with_the_sdks_own_tracing_switched_off_the_consumer_gets_the_events_traceparent_and_no_other(
     make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry
 ) -> None:
     # As azure-monitor-opentelemetry sets it in the Functions worker.
     azure_settings.tracing_implementation = OpenTelemetrySpan
     try:
+        switch_off_sdk_tracing()
         with_origin, without = events("a", 2)
-        await make_relay().handle([with_origin | {"traceparent": traceparent(7)}, without], "i1")
+        await make_relay(RELAY_PIPELINED="false").handle(
+            [with_origin | {"traceparent": traceparent(7)}, without], "i1"
+        )
     finally:
         azure_settings.tracing_implementation = None
 

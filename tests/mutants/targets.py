@@ -72,7 +72,7 @@ _RELAY = {
     "telemetry/attempt": ("attempt",),
     "telemetry/headroom": ("headroom",),
     "telemetry/instruments": ("telemetry",),
-    "telemetry/logs": ("logs",),
+    "telemetry/libraries": ("libraries",),
     "telemetry/shard_ages": ("shard_ages",),
     "telemetry/tracelinks": ("tracelinks",),
 }
@@ -142,7 +142,7 @@ _UNIT = "tests/unit/outbox/test_{}.py"
 _INTEGRATION = "tests/integration/test_outbox_{}.py"
 # The unit tests, then the integration tests.
 _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "annotations": (("mapping",), ()),
+    "attrs": (("classes",), ()),
     "batch": (("batches", "order", "relayable"), ()),
     "context": (("batches", "order"), ("commits", "lost_responses", "stale_reads")),
     "data_object": (("batches", "relayable", "order"), ()),
@@ -151,14 +151,14 @@ _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "events": (("entities", "order"), ()),
     "execution": ((), ("stale_reads", "lost_responses")),
     "failures": (("failures",), ()),
-    "mapping": (("mapping",), ()),
+    "fields": (("mapping", "classes", "entities", "relayable"), ()),
+    "mapping": (("mapping", "classes", "recorded_documents", "relayable", "entities"), ()),
     "paging": (("paging",), ("reading",)),
-    "payload": (("entities", "relayable", "batches"), ()),
+    "pydantic": (("classes",), ()),
+    "reading": (("mapping", "classes", "recorded_documents"), ()),
     "relayable": (("relayable",), ()),
     "repositories": (("batches", "order"), ("reading", "commits")),
-    "schema": (("mapping", "entities"), ()),
     "session": ((), ("stale_reads",)),
-    "shapes": (("mapping",), ()),
     "traceparent": (("batches",), ()),
     "unit_of_work": (("batches",), ("commits",)),
     "versions": (("entities", "mapping"), ("reading",)),

@@ -42,6 +42,7 @@ def without_waiting_for_acceptance() -> None:
                     self._ledger,
                     self._evidence,
                     self._probe,
+                    self._actions,
                     self._rules,
                     self._outcome,
                 )

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.core.settings import settings as azure_settings
+from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
 from azure.functions import meta
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
@@ -106,13 +108,16 @@ async def test_the_attempts_deadline_is_checked_against_the_hosts_time_out(
         load_functions(ROOT)
 
 
-def test_loading_the_app_quietens_the_sdks_and_has_the_trigger_hand_over_text(
+def test_loading_the_app_quietens_the_sdks_traces_nothing_of_them_and_has_the_trigger_hand_over_text(
     function: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CosmosDBTriggerConverter, "decode", None)
     monkeypatch.setattr(logging.getLogger("azure"), "level", logging.NOTSET)
+    azure_settings.tracing_implementation = OpenTelemetrySpan
 
     load_functions(ROOT)
+
+    assert azure_settings.tracing_implementation() is None
 
     assert logging.getLogger("azure").level > logging.INFO
     decoded = CosmosDBTriggerConverter.decode(meta.Datum('[{"n": 1E2}]', "string"), trigger_metadata=None)

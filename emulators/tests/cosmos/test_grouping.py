@@ -1,6 +1,6 @@
 """GROUP BY, JOIN and aggregates: within a partition key, and as clients plan and merge them across partitions.
 
-The JavaScript SDK, which merges all of this itself, runs the rest (tests/languages/cosmos).
+The JavaScript SDK, which merges all of this itself, runs the rest (emulators/tests/languages/cosmos).
 """
 
 from __future__ import annotations

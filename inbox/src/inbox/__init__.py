@@ -19,8 +19,8 @@ Receiving (`receiver`, `connection`, `options`)
 Handling (`messages`, `errors`)
     `Message`: `id`, `key`, `action`, `sequence`, `created_at`, `traceparent`, `body`, `json()`, `properties`,
     `delivery_count`, `sequence_number`, `enqueued_at`, `topic`.
-    `DeadLetter(reason, description)`: raise it for what can never be handled. Any other exception has the message
-    delivered again, after a pause, before its successors.
+    `DeadLetter(reason, description)`: raise it for messages that can never be handled. After any other exception
+    the message is delivered again, after a pause and before its successors.
 
 Once, and what is missing (`stores`)
     `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`); `gaps()` returns

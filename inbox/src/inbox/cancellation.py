@@ -1,4 +1,4 @@
-"""Cancelling tasks that wait in azure-servicebus, and finishing what a cancellation must not interrupt."""
+"""Cancels tasks that wait in azure-servicebus, and finishes work that a cancellation must not interrupt."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def finish(work: Coroutine[Any, Any, T], *, within_s: float = 5.0) -> T:
-    """Await `work` to its end, also when cancelled, then pass the cancellation on.
+    """Await `work` to its end even if cancelled, then re-raise the cancellation.
 
-    Settling and closing are finished: half done, they would leave a link open that the broker gives messages to.
+    For settling and closing: interrupted, they would leave a link open to which the broker delivers messages.
 
     Args:
         work: What to finish.
-        within_s: How long it may go on after a cancellation, in seconds.
+        within_s: Maximum seconds that it may take after a cancellation.
     """
     task = asyncio.ensure_future(work)
     deadline: float | None = None
@@ -53,7 +53,7 @@ async def finish(work: Coroutine[Any, Any, T], *, within_s: float = 5.0) -> T:
     if deadline is None:
         return task.result()
     if task.done() and not task.cancelled():
-        task.exception()  # was seen, and the cancellation comes first
+        task.exception()  # asyncio would log it; the cancellation takes precedence
     raise asyncio.CancelledError
 
 
@@ -63,11 +63,11 @@ async def within(
     """Await `work`, for a limited time.
 
     Args:
-        seconds: How long.
-        work: What to await. It is cancelled when this is, and has then ended.
-        what: What it does, for the message of the error.
-        connections: Discarded when the time is over, before `work` is cancelled, so that it does not wait for
-            answers while it cleans up. Noted when this is cancelled.
+        seconds: Maximum time.
+        work: What to await. If this call is cancelled, `work` is cancelled first.
+        what: What it does, for the error message.
+        connections: Discarded when the time is over, before `work` is cancelled, so that its cleanup does not wait
+            for answers. Remembered if this call is cancelled.
 
     Raises:
         Unanswered: It took longer.
@@ -87,7 +87,7 @@ async def within(
 
 
 async def _give_up(task: asyncio.Future[Any]) -> None:
-    """Cancel `task` until it has ended, or a few seconds have passed. A cancellation meanwhile changes nothing."""
+    """Cancel `task` until it has ended or a few seconds have passed. Ignores cancellations of the caller."""
     for _ in range(_REPEATS):
         if task.done():
             break
@@ -95,4 +95,4 @@ async def _give_up(task: asyncio.Future[Any]) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({task}, timeout=_REPEAT_S)
     if task.done() and not task.cancelled():
-        task.exception()  # is logged otherwise, if nobody asks for the result
+        task.exception()  # asyncio logs errors that are never retrieved

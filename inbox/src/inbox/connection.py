@@ -1,4 +1,4 @@
-"""A client as the receiver needs it."""
+"""The client that a receiver needs, and the connections that it opens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def connect(address: str, credential: AsyncTokenCredential | None = None) -> Ser
     Raises:
         ValueError: The connection string is not one.
     """
-    # One for all: the SDK (7.15.0) would load all CA certificates for every session it accepts.
+    # Shared: the SDK (7.15.0) would otherwise load all CA certificates for every session it accepts.
     ssl_context = ssl.create_default_context()
     if credential is None:
         return ServiceBusClient.from_connection_string(address, retry_total=0, ssl_context=ssl_context)
@@ -29,10 +29,10 @@ def connect(address: str, credential: AsyncTokenCredential | None = None) -> Ser
 
 
 def check_retries(client: ServiceBusClient) -> None:
-    """Refuse a client whose retries would hide from the receiver what goes wrong.
+    """Reject a client that retries, because its retries hide errors from the receiver.
 
-    With the SDK's default (7.15.0), a wait for the next session is repeated three times, with pauses between in
-    which no session is accepted. A session receiver cannot use the retries: it ends with its connection.
+    With the SDK's default (7.15.0), a wait for the next session is repeated three times, with pauses in which no
+    session is accepted. A session receiver cannot use the retries anyway: it ends with its connection.
 
     Raises:
         ValueError: The client retries.
@@ -46,10 +46,10 @@ def check_retries(client: ServiceBusClient) -> None:
 
 
 class Connections:
-    """The connections that a receiver has opened, to close them whatever the peer does.
+    """The connections that a receiver has opened. Closes them without waiting for the peer.
 
-    The SDK (7.15.0) closes a connection by a dialogue, without a limit, and loses hold of one when it is cancelled
-    meanwhile. Its socket is private there.
+    To close a connection, the SDK (7.15.0) waits for the peer's answer without a time limit. If it is cancelled
+    while it waits, it drops its reference to the connection. The socket is private.
     """
 
     def __init__(self, receiver: ServiceBusReceiver) -> None:
@@ -57,13 +57,13 @@ class Connections:
         self._seen: list[Any] = []
 
     def note(self) -> None:
-        """Remember the current connection. Call it before the SDK can lose hold of it."""
+        """Remember the current connection. Call this before the SDK can drop its reference."""
         connection = getattr(getattr(self._receiver, "_handler", None), "_connection", None)
         if connection is not None and all(each is not connection for each in self._seen):
             self._seen.append(connection)
 
     def discard(self) -> None:
-        """Close the sockets at once, without a word to the peer. Has no effect on those that are closed."""
+        """Close the sockets immediately, without notifying the peer. Closed sockets are skipped."""
         self.note()
         for connection in self._seen:
             writer = getattr(getattr(connection, "_transport", None), "writer", None)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 _LONGEST = 4096
-"""Characters of a dead-letter reason or description (Service Bus quotas: 4,096 characters)."""
+"""Maximum characters of a dead-letter reason or description (Service Bus quotas: 4,096 characters)."""
 
 
 class DeadLetter(Exception):
-    """Raise it in a handler: this message can never be handled. It is moved to the dead-letter queue at once.
+    """Raised by a handler for a message that can never be handled. The message is dead-lettered immediately.
 
     Any other exception means "not now": the message is delivered again, before its successors.
 
     Args:
-        reason: A short, fixed word, by which operators count, such as `unreadable`.
+        reason: A short, fixed word for operators to count by, such as `unreadable`.
         description: What is wrong with this message. Operators see it; leave personal values out.
     """
 
@@ -33,13 +33,13 @@ class SessionsNotEnabled(Exception):
 
 
 class SessionLost(Exception):
-    """The lock on the session was lost. What was not settled is delivered again, to whoever holds it then."""
+    """The lock on the session was lost. Unsettled messages are delivered again to the next holder."""
 
 
 class Unanswered(Exception):
-    """The broker has not answered in time. The connection is discarded, and another one opened."""
+    """The broker did not answer in time. The connection is discarded and a new one is opened."""
 
 
 def _sendable(text: str) -> str:
-    # JSON can contain half a surrogate pair, which neither AMQP nor a log file can.
+    # JSON can contain a lone surrogate; AMQP and log files cannot.
     return text[:_LONGEST].encode(errors="replace").decode()

@@ -26,9 +26,9 @@ class SessionLock:
 
     Args:
         session: The session that was accepted.
-        renew_s: Seconds between two renewals, at most; half of what is left of the lock if that is less. A lost
+        renew_s: Maximum seconds between two renewals; half of the remaining lock time if that is less. A lost
             lock is noticed by the next renewal: until then, two receivers may handle the same message.
-        answer_s: Seconds until a renewal without an answer is repeated. At its end, the lock is lost in any case.
+        answer_s: Seconds until an unanswered renewal is repeated. The lock is lost when its own time is over.
     """
 
     def __init__(self, session: ServiceBusSession, renew_s: float, answer_s: float) -> None:
@@ -105,9 +105,9 @@ class SessionLock:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Cancel until the end: a handler may wait in the SDK too."""
+    """Cancel a task repeatedly until it ends, because a handler may wait in the SDK as well."""
     while not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=_AGAIN_S)
     if not task.cancelled():
-        task.exception()  # of a handler that was told to end: nobody needs it
+        task.exception()  # the error of a cancelled handler is ignored

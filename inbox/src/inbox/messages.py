@@ -1,4 +1,4 @@
-"""A message as a handler sees it. No I/O, and nothing of an SDK."""
+"""The message that a handler receives, without I/O or types of an SDK."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Message:
     """A received message.
 
     Attributes:
-        id: The message id: the event's id. Two deliveries of one event have the same; so may events of two keys,
-            in a partitioned topic.
-        key: The session id: messages with the same key are handled one after another, in order.
+        id: The message id, which is the event's id. All deliveries of an event have the same id. In a partitioned
+            topic, events of different keys may have the same id.
+        key: The session id. Messages with the same key are handled one after another, in order.
         body: The body's bytes.
         action: The subject: what happened.
         sequence: The number of the event within its entity, without gaps; None if the writer gives none.
         created_at: When the event was raised, as the writer wrote it.
         traceparent: The W3C trace context of the request that raised the event.
         properties: All application properties. Text is `str`; binary data is `bytes`, or `str` if it is UTF-8.
-        delivery_count: Failed deliveries before this one: 0 on the first.
+        delivery_count: Number of failed deliveries before this one.
         sequence_number: The broker's own number of the message within the queue or subscription.
         enqueued_at: When the broker accepted the message.
         topic: The topic, or the queue, that it was received from.
@@ -48,7 +48,7 @@ class Message:
         """Return the body as a JSON value.
 
         Raises:
-            DeadLetter: The body is not JSON and never will be, or is nested too deeply to be read: `unreadable`.
+            DeadLetter: The body is not JSON, or is nested too deeply to be read: `unreadable`.
         """
         try:
             return json.loads(self.body, parse_constant=_refuse)

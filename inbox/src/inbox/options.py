@@ -1,4 +1,4 @@
-"""How a receiver receives."""
+"""The options of a receiver."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Times are seconds.
+    """Times are in seconds.
 
     Attributes:
-        sessions: Sessions handled concurrently. Each has a connection of its own.
-        prefetch: Messages fetched ahead, in each session; at least 1, or their order would not hold.
-        accept_s: How long one request waits for a session with messages.
-        idle_s: How long a session without messages is kept.
-        hold_s: After which time a session is released even if it has more messages, for others to have a turn.
-        renew_s: The longest time between two renewals of a session's lock.
-        retry_s: The pause before a failed message is delivered again; doubled with each delivery.
-        retry_max_s: The longest such pause.
-        answer_s: How long the broker may take to answer a request; for a session with messages, after `accept_s`.
-            Then the connection is discarded, and another one opened.
-        grace_s: How long handlers may go on after `stop()`; then they are cancelled.
+        sessions: Number of sessions handled concurrently. Each has its own connection.
+        prefetch: Number of messages fetched ahead in each session; at least 1, or their order is lost.
+        accept_s: Time that one request waits for a session with messages.
+        idle_s: Time that a session without messages is kept.
+        hold_s: Time after which a session with more messages is released, so that other sessions get a turn.
+        renew_s: Maximum time between two renewals of a session's lock.
+        retry_s: Pause before a failed message is delivered again; doubled with each delivery.
+        retry_max_s: Maximum of that pause.
+        answer_s: Time that the broker has to answer a request, in addition to `accept_s` or `idle_s`. Then the
+            connection is discarded and a new one is opened.
+        grace_s: Time that handlers have to finish after `stop()`; then they are cancelled.
     """
 
     sessions: int = 16
@@ -45,5 +45,5 @@ class Options:
             raise ValueError("accept_s, idle_s and answer_s must be above 0 seconds.")
 
     def pause_s(self, delivery_count: int) -> float:
-        """Return the pause after a failed delivery, of which there were `delivery_count` before it."""
+        """Return the pause in seconds after a failed delivery that follows `delivery_count` others."""
         return min(self.retry_max_s, self.retry_s * 2.0 ** min(delivery_count, 32))

@@ -17,15 +17,15 @@ def read(received: ServiceBusReceivedMessage, topic: str) -> Message:
     """Return the message that the SDK has received from `topic`.
 
     Raises:
-        DeadLetter: It is not one that a handler can be given: `unreadable`. Its body is an AMQP value or sequence,
-            its id or key is not text, or it is not AMQP.
+        DeadLetter: A handler cannot read it: `unreadable`. Its body is an AMQP value or sequence, its id or key is
+            not text, or it is not AMQP.
     """
     try:
         return _read(received, topic)
     except DeadLetter:
         raise
     except Exception as error:
-        # The SDK (7.15.0) decodes when it is asked, and raises whatever its decoder does.
+        # The SDK (7.15.0) decodes lazily, and passes on any error of its decoder.
         raise DeadLetter("unreadable", f"The message cannot be decoded ({type(error).__name__}).") from error
 
 
@@ -54,7 +54,7 @@ def _read(received: ServiceBusReceivedMessage, topic: str) -> Message:
 
 
 def _text(value: Any, what: str) -> str:
-    """Text as text; "" for nothing. AMQP allows a UUID as a message id, which has one notation."""
+    """Return text; "" for None. AMQP allows a UUID as a message id; it has one notation."""
     value = _decoded(value)
     if value is None or isinstance(value, str):
         return value or ""

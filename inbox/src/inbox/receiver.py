@@ -34,13 +34,13 @@ _log = logging.getLogger(__name__)
 
 
 class Receiver:
-    """Calls `handler` with each message, one at a time within a session.
+    """Calls `handler` with each message, one at a time within a session. What the handler does decides:
 
     - It returns: the message is completed.
     - It raises `DeadLetter`: the message is dead-lettered, and its successors follow.
-    - It raises anything else: nothing of this session is handled until a pause is over; then the message is
-      delivered again, before its successors, until the subscription's maximum delivery count dead-letters it.
-    - The session's lock is lost meanwhile: it is cancelled, nothing is settled, and the message is delivered
+    - It raises anything else: the session pauses, then the message is delivered again, before its successors. At
+      the subscription's maximum delivery count it is dead-lettered.
+    - The session's lock is lost while it runs: it is cancelled, nothing is settled, and the message is delivered
       again.
 
     Args:
@@ -87,12 +87,12 @@ class Receiver:
     async def run(self) -> None:
         """Receive until `stop()` or until cancelled. Run it once.
 
-        When stopped, handlers that run are let finish. When cancelled, they are cancelled, and their messages are
+        When stopped, running handlers finish first. When cancelled, they are cancelled, and their messages are
         delivered again.
 
         Raises:
             MessagingEntityNotFoundError, ServiceBusAuthenticationError, ServiceBusAuthorizationError: At the
-                start. Later these are retried, as any error that the connection has.
+                start. Later they are retried like any connection error.
             SessionsNotEnabled: The queue or subscription does not require sessions.
         """
         workers: list[asyncio.Task[Any]] = [
@@ -112,11 +112,14 @@ class Receiver:
                 raise error
 
     def stop(self) -> None:
-        """End `run` soon: no further message is handled, and every session is released. Call it on the loop."""
+        """Make `run` return soon: no more messages are handled, and every session is released.
+
+        Call it from the event loop's thread.
+        """
         self._stopping.set()
 
     async def _let_finish(self, workers: list[asyncio.Task[Any]]) -> None:
-        # Waiting for a session is cancelled, again and again, as the SDK may swallow it; handling is not.
+        # Cancel only tasks that wait for a session, repeatedly, because the SDK may swallow a cancellation.
         while waiting := {task for task in self._accepting if not task.done()}:
             for task in waiting:
                 task.cancel()
@@ -143,7 +146,7 @@ class Receiver:
                 if not self._reached and isinstance(error, _NOT_RETRIED):
                     error.add_note(f"While receiving from {self._name}: check its name, and the right to listen.")
                     raise
-                # Now and then a completion is too late for the lock. Again and again, the clock may be wrong.
+                # An occasional completion is too late for the lock. If it keeps happening, the clock may be wrong.
                 usual = isinstance(error, _LOCK_LOST) and delay_s == _SHORTEST_DELAY_S
                 level = logging.INFO if usual else logging.WARNING
                 what = "Lost a session of %s, what was not settled is delivered again: %s: %s"
@@ -161,7 +164,7 @@ class Receiver:
             await self._accept(session)
             failed = await session.handle(self._stopping)
             if failed is not None and len(self._pausing) < self._options.sessions:
-                # This worker is free for other sessions meanwhile: a failing one must not starve them.
+                # Free this worker for other sessions during the pause, so that a failing one cannot starve them.
                 self._pause(session, failed)
                 handed_over = True
             elif failed is not None:
@@ -200,7 +203,7 @@ class Receiver:
         self._reached = True
 
     def _release(self, session: Session) -> None:
-        """Release a session, in the background: after that, the SDK (7.15.0) waits for up to a second."""
+        """Release a session in the background, because the SDK (7.15.0) then waits for up to a second."""
         task = asyncio.create_task(session.close())
         self._releasing.add(task)
         task.add_done_callback(self._releasing.discard)

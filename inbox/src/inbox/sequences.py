@@ -1,4 +1,4 @@
-"""Which events of an entity were handled, by their numbers: what is missing, and what came late. No I/O."""
+"""Tracks the numbers of an entity's handled events, to find missing and late ones. No I/O."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What an event changes of its entity's progress. A store writes only this, however many gaps there are.
+    """How an event changes the progress of its entity. A store writes only this, however many gaps there are.
 
     Attributes:
-        arrival: What the handler is given.
-        last: The highest number that was handled.
-        closed: The gap that contained the number, which is a gap no longer.
-        opened: The gaps that there are now in addition.
+        arrival: What the handler receives.
+        last: The highest handled number.
+        closed: The gap that contained the number and no longer exists.
+        opened: New gaps.
     """
 
     arrival: Arrival
@@ -46,7 +46,7 @@ def advance(last: int | None, gap: range | None, sequence: int) -> Step:
     Events before the first one do not count as missing: a subscription starts when it is created.
 
     Args:
-        last: The highest number that was handled of the entity; None if none was.
+        last: The highest handled number of the entity; None if no event was handled.
         gap: The missing numbers around `sequence`; None if it is not missing.
         sequence: The event's number.
     """

@@ -40,8 +40,8 @@ class Failed:
 
 
 class Session:
-    """Handles the messages of the session that a receiver of the SDK gets. Each method but `close` may raise any
-    error of the SDK, or `Unanswered`; then the session is lost, and what was not settled is delivered again.
+    """Handles the messages of the session that an SDK receiver accepts. Every method except `close` may raise any
+    error of the SDK, or `Unanswered`; the session is then lost, and unsettled messages are delivered again.
 
     Args:
         receiver: Not open yet.
@@ -63,17 +63,17 @@ class Session:
         """Wait for a session with messages, and lock it.
 
         Raises:
-            OperationTimeoutError: There was none in time.
-            Unanswered: The broker has not even said that.
+            OperationTimeoutError: No session had messages in time.
+            Unanswered: The broker did not answer at all.
         """
-        # Not `async with receiver`, which does not close it when cancelled in here: the broker would give the next
-        # session to a link that nobody reads.
+        # Not `async with receiver`, which does not close it when cancelled here: the broker would give the next
+        # session to a link without a reader.
         await self._answered(self._receiver.__aenter__(), "Accepting a session", after_s=self._options.accept_s)
         self._lock = SessionLock(self._receiver.session, self._options.renew_s, self._options.answer_s)
         self._lock.start()
 
     async def handle(self, stopping: asyncio.Event) -> Failed | None:
-        """Handle messages until there are none, others should have a turn, the receiver stops, or one fails.
+        """Handle messages until there are none, the session's time is over, the receiver stops, or one fails.
 
         Returns:
             The message that failed. Its successors, which were received with it, must not be handled before it:
@@ -92,7 +92,7 @@ class Session:
         return None
 
     async def retry(self, failed: Failed, stopping: asyncio.Event) -> None:
-        """Keep the session from everyone for the pause, then have the message delivered again."""
+        """Hold the session for the pause, then abandon the message, so that it is delivered again."""
         await self._held.pause(failed.pause_s, stopping)
         await finish(self._answered(self._receiver.abandon_message(failed.received), "Abandoning a message"))
 
@@ -102,7 +102,7 @@ class Session:
             await self._lock.stop()
         try:
             await within(_CLOSE_S, self._receiver.close(), "Closing a session", connections=self._connections)
-        except Exception as error:  # noqa: BLE001 - it is as gone as it can be: the broker frees the session
+        except Exception as error:  # noqa: BLE001 - the broker frees the session in any case
             _log.debug("Closing a session failed: %s", type(error).__name__)
         finally:
             self._connections.discard()
@@ -113,7 +113,7 @@ class Session:
         return await self._answered(work, "Receiving messages", after_s=idle_s)
 
     async def _answered(self, work: Coroutine[Any, Any, T], what: str, *, after_s: float = 0.0) -> T:
-        """Await what the broker answers, `after_s` seconds of its own included, or discard the connection."""
+        """Await an answer. Discard the connection if there is none `answer_s` seconds after `after_s`."""
         return await within(after_s + self._options.answer_s, work, what, connections=self._connections)
 
     async def _settle(self, received: ServiceBusReceivedMessage) -> bool:

@@ -1,9 +1,9 @@
 """Messages that the SDK cannot decode.
 
-The decoder of azure-servicebus 7.15.0 lacks types that AMQP 1.0 has (char, decimal32, decimal64), and refuses what
-is nested deeply or has a list as a name. It raises within the connection, which then ends: the session would be
-accepted and lost again for ever. So the link is given a replacement for such a message. The broker identifies the
-message by its delivery, and dead-letters it as it is.
+The decoder of azure-servicebus 7.15.0 lacks types of AMQP 1.0 (char, decimal32, decimal64), and rejects
+values that are nested deeply or have a list as a name. It raises within the connection, which then ends: the
+session would be accepted and lost again forever. So the link receives a replacement for such a message. The
+broker identifies the message by its delivery, and dead-letters it unchanged.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def is_undecodable(received: ServiceBusReceivedMessage) -> bool:
 
 
 def replace_undecodable(receiver: ServiceBusReceiver) -> None:
-    """Have a receiver that is not open yet replace what it cannot decode.
+    """Make a receiver, which must not be open yet, replace messages that it cannot decode.
 
-    The SDK has no place for that, so this wraps its private methods, of this receiver alone. If they move, a
-    message that cannot be decoded ends its session, as without this.
+    The SDK has no hook for this, so private methods of this receiver are wrapped. If a version of the SDK moves
+    them, a message that cannot be decoded ends its session again.
     """
     inner: Any = receiver
     create = inner._create_handler

@@ -29,11 +29,14 @@ Derive your entities from `DomainEntity` and your events from `DomainEvent`:
 
 Entities (`entities`)
     `DomainEntity(id=…, partition_key=…)`: both are optional keyword arguments. The id defaults to a random UUID,
-    the partition key to the id. An entity is a dataclass, or a plain class that calls `super().__init__()`.
+    the partition key to the id. An entity is a dataclass, or a plain class that calls `super().__init__()`; for
+    attrs classes and Pydantic models, import `DomainEntity` and `DomainEvent` from `outbox.attrs` or
+    `outbox.pydantic`.
     Define: `created_event()`; `deleted_event()` if the entity can be deleted; `to_data()` and `from_data(data)`
-    unless it is a dataclass whose annotations say what is stored: JSON values, other dataclasses, and lists,
-    tuples, dicts and optionals of them (`lines: list[Line]`). Its fields are stored under their names in
-    camelCase. Members of the document that it does not have are kept. `TypeError` names a field that needs more.
+    unless the annotations of its fields say what is stored: JSON values, dataclasses, attrs classes and Pydantic
+    models, and lists, tuples, dicts and optionals of them (`lines: list[Line]`). Fields are stored under their
+    names in camelCase. Members of the document that the class does not have are kept. `TypeError` names a field
+    that needs more, or whose value would not be read back as it is.
     Call: `add_event(event)`, which keeps every event in the order raised (those of a new entity follow its created
     event), and `delete(ttl=None)`.
     Read: `domain_events`, `etag`, `is_new`, `deleted`.
@@ -41,7 +44,7 @@ Entities (`entities`)
     events the field `contactId`) and `ttl` (seconds; default -1, no expiry).
 
 Events (`events`)
-    `DomainEvent`: a frozen dataclass. Its fields are the payload, in camelCase, nested dataclasses included. The
+    `DomainEvent`: a frozen dataclass. Its fields are the payload, in camelCase, nested objects included. The
     library adds `id` (a random UUID), `createdAt` (RFC 3339, UTC), `action` (a class attribute; default: the class
     name) and the entity's id. With the class attribute `replaces_earlier = True`, an event replaces an earlier one
     with the same action in the same commit, and a new entity omits it, because its created event has the state.

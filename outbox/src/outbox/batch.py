@@ -5,7 +5,8 @@ Limits: https://learn.microsoft.com/azure/cosmos-db/nosql/transactional-batch#li
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from outbox.errors import (
     MixedPartitions,
 )
 from outbox.events import DomainEvent
-from outbox.payload import deep_copy, encode
+from outbox.relayable import check_values
 
 # How many partition keys an error message lists.
 _LISTED_KEYS = 5
@@ -39,7 +40,7 @@ class Operation:
     @classmethod
     def of(cls, source: DataObject[Any]) -> Operation:
         """A copy, unaffected by changes to the entity while the batch is in flight."""
-        return cls(source.name, source.state, deep_copy(source.to_document(), source.name), source.etag)
+        return cls(source.name, source.state, _deep_copy(source.to_document(), source.name), source.etag)
 
     def as_sdk(self) -> SdkOperation:
         """The argument for `execute_item_batch`; a new one each time, because the SDK removes options from it."""
@@ -103,6 +104,21 @@ class Batch:
         """The name used in messages: the first object and how many follow."""
         more = len(self.operations) - 1
         return f"the commit of {self.operations[0].name}" + (f" and {more} more" if more else "")
+
+
+def encode(value: object) -> str:
+    """Return JSON as azure-cosmos sends it by default: compact, in ASCII. `value` is checked by `check_values`."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _deep_copy(document: Mapping[str, Any], subject: str) -> Any:
+    """Return a deep copy of a JSON document, equal to what a reader will find stored.
+
+    Raises:
+        TypeError, InvalidDocument: As `check_values`.
+    """
+    check_values(document, subject)
+    return json.loads(encode(document))
 
 
 def _first_event(objects: Sequence[DataObject[Any]], operations: Sequence[Operation]) -> Operation | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from outbox.entities import DomainEntity, members_beside_data, name_of, partition_key_of, ttl_of
+from outbox.entities import DomainEntity, name_of, partition_key_of, ttl_of
 from outbox.errors import InvalidDocument
 from outbox.events import DomainEvent
 from outbox.relayable import check_key, check_properties, too_deep
@@ -120,7 +120,7 @@ def entity_object(
         state,
         sequence,
         etag=etag,
-        others=members_beside_data(entity),
+        others=entity._outbox.beside_data,
     )
 
 

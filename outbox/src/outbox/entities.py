@@ -8,24 +8,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeVar
 
-from outbox import schema
 from outbox.errors import NotFound
 from outbox.events import DomainEvent, Raised, new_id, next_moment, now
-from outbox.mapping import Unknown
-from outbox.payload import lower_first
+from outbox.fields import lower_first
+from outbox.mapping import Unknown, check_entity_class, restored_entity, stored_entity
 
 NO_EXPIRY = -1
 MAX_TTL_S = 2**31 - 1
 _OWN_NAMES = ("deleted", "domain_events", "etag", "is_new")
 
 
-@dataclass(frozen=True, slots=True)
-class _Creation:
-    """The identity of the created event, which `created_event()` builds anew each time."""
+@dataclass(slots=True, eq=False)
+class State:
+    """What the library knows of an entity in addition to its fields.
 
+    Attributes:
+        raised: The events since the entity was read or last saved, without the created event.
+        event_id, created_at, moment: The identity of the created event, which `created_event()` builds anew each
+            time.
+        sequence: The number of the last stored event.
+        ttl_when_deleted: In seconds; None for the `ttl` of the class.
+        unknown, beside_data: Members of its document, in `data` and next to it, that no class has.
+    """
+
+    raised: list[Raised] = field(default_factory=list)
     event_id: str = field(default_factory=new_id)
     created_at: str = field(default_factory=now)
     moment: int = field(default_factory=next_moment)
+    sequence: int = 0
+    is_new: bool = True
+    etag: str | None = None
+    deleted: bool = False
+    ttl_when_deleted: int | None = None
+    unknown: Unknown = field(default_factory=Unknown)
+    beside_data: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -46,15 +62,7 @@ class DomainEntity(ABC):
 
     id: str = field(default_factory=new_id)
     partition_key: str | None = None
-    _raised: list[Raised] = field(default_factory=list, init=False, repr=False, compare=False)
-    _creation: _Creation = field(default_factory=_Creation, init=False, repr=False, compare=False)
-    _sequence: int = field(default=0, init=False, repr=False, compare=False)
-    _is_new: bool = field(default=True, init=False, repr=False, compare=False)
-    _etag: str | None = field(default=None, init=False, repr=False, compare=False)
-    _deleted: bool = field(default=False, init=False, repr=False, compare=False)
-    _ttl_when_deleted: int | None = field(default=None, init=False, repr=False, compare=False)
-    _unknown: Unknown = field(default_factory=Unknown, init=False, repr=False, compare=False)
-    _beside_data: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _outbox: State = field(default_factory=State, init=False, repr=False, compare=False)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -63,6 +71,9 @@ class DomainEntity(ABC):
                 raise TypeError(f"{cls.__name__}.{name} overrides DomainEntity.{name}: rename it.")
         if "document_type" not in cls.__dict__:
             cls.document_type = lower_first(cls.__name__)
+
+    def __attrs_pre_init__(self) -> None:
+        raise TypeError(f"{type(self).__name__} is an attrs class: derive it from outbox.attrs.DomainEntity.")
 
     @abstractmethod
     def created_event(self) -> DomainEvent:
@@ -80,7 +91,7 @@ class DomainEntity(ABC):
             TypeError: The class does not override this, and is not a dataclass or has a field that cannot be
                 stored and read again.
         """
-        return {**schema.stored_data(self, DomainEntity, self._unknown), "id": self.id, "deleted": self._deleted}
+        return {**stored_entity(self), "id": self.id, "deleted": self.deleted}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -89,10 +100,7 @@ class DomainEntity(ABC):
         Raises:
             TypeError: As `to_data`, or `data` lacks a member for which there is no default.
         """
-        unknown = Unknown()
-        entity = schema.restored_entity(cls, DomainEntity, data, unknown)
-        entity._unknown = unknown
-        return entity
+        return restored_entity(cls, data)
 
     def add_event(self, event: DomainEvent) -> None:
         """Append an event, to be stored with the entity.
@@ -103,16 +111,16 @@ class DomainEntity(ABC):
         Raises:
             NotFound: The entity is deleted and takes no more events.
         """
-        if self._deleted:
+        if self._outbox.deleted:
             raise NotFound(f"{name_of(self)} is deleted and cannot have the event {event.action}.")
         if event.replaces_earlier:
-            if self._is_new:
+            if self._outbox.is_new:
                 return
-            for index, earlier in enumerate(self._raised):
+            for index, earlier in enumerate(self._outbox.raised):
                 if earlier.event.action == event.action:
-                    self._raised[index] = replace(earlier, event=event)
+                    self._outbox.raised[index] = replace(earlier, event=event)
                     return
-        self._raised.append(Raised(event, next_moment()))
+        self._outbox.raised.append(Raised(event, next_moment()))
 
     def delete(self, *, ttl: int | None = None) -> None:
         """Mark the entity as deleted and raise its deleted event. Does nothing if it is already deleted.
@@ -124,12 +132,12 @@ class DomainEntity(ABC):
             ValueError: The entity is new, or `ttl` is neither -1 nor a positive 32-bit integer.
         """
         check_ttl(ttl)
-        if self._is_new:
+        if self._outbox.is_new:
             raise ValueError(f"{name_of(self)} is new and cannot be deleted.")
-        if not self._deleted:
+        if not self._outbox.deleted:
             self.add_event(self.deleted_event())
-            self._deleted = True
-            self._ttl_when_deleted = ttl
+            self._outbox.deleted = True
+            self._outbox.ttl_when_deleted = ttl
 
     @property
     def domain_events(self) -> tuple[DomainEvent, ...]:
@@ -141,16 +149,16 @@ class DomainEntity(ABC):
     @property
     def etag(self) -> str | None:
         """The ETag of the version last read or saved, in quotes; None for a new or deleted entity."""
-        return self._etag
+        return self._outbox.etag
 
     @property
     def is_new(self) -> bool:
         """Whether the entity has never been saved."""
-        return self._is_new
+        return self._outbox.is_new
 
     @property
     def deleted(self) -> bool:
-        return self._deleted
+        return self._outbox.deleted
 
 
 E = TypeVar("E", bound=DomainEntity)
@@ -163,13 +171,13 @@ def name_of(entity: DomainEntity) -> str:
 
 def raised_by(entity: DomainEntity) -> tuple[Raised, ...]:
     """Return the entity's events in order. A created event counts as raised when the entity was constructed."""
-    if not entity._is_new:
-        return tuple(entity._raised)
+    if not entity._outbox.is_new:
+        return tuple(entity._outbox.raised)
     created = copy.copy(entity.created_event())
     # It is one event, however often it is built: it keeps its id and time.
-    object.__setattr__(created, "id", entity._creation.event_id)
-    object.__setattr__(created, "created_at", entity._creation.created_at)
-    return (Raised(created, entity._creation.moment), *entity._raised)
+    object.__setattr__(created, "id", entity._outbox.event_id)
+    object.__setattr__(created, "created_at", entity._outbox.created_at)
+    return (Raised(created, entity._outbox.moment), *entity._outbox.raised)
 
 
 def partition_key_of(entity: DomainEntity) -> str:
@@ -179,17 +187,12 @@ def partition_key_of(entity: DomainEntity) -> str:
 
 def ttl_of(entity: DomainEntity) -> int:
     """Return the `ttl` of the entity's document, in seconds."""
-    return entity.ttl if entity._ttl_when_deleted is None else entity._ttl_when_deleted
+    return entity.ttl if entity._outbox.ttl_when_deleted is None else entity._outbox.ttl_when_deleted
 
 
 def sequence_of(entity: DomainEntity) -> int:
     """Return the number of the entity's last stored event; 0 if it has none."""
-    return entity._sequence
-
-
-def members_beside_data(entity: DomainEntity) -> Mapping[str, Any]:
-    """Return the members that the entity's document was read with and that the library does not have."""
-    return entity._beside_data
+    return entity._outbox.sequence
 
 
 def check_class(kind: type[DomainEntity]) -> None:
@@ -200,7 +203,7 @@ def check_class(kind: type[DomainEntity]) -> None:
     """
     mapped = {name for each in kind.__mro__[: kind.__mro__.index(DomainEntity)] for name in vars(each)}
     if mapped.isdisjoint(("to_data", "from_data")):
-        schema.own_members(kind, DomainEntity)
+        check_entity_class(kind)
 
 
 def check_ttl(ttl: int | None) -> None:

@@ -8,11 +8,13 @@ from itertools import count
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from outbox.payload import json_names, to_json
+from outbox.fields import fields_of
+from outbox.mapping import members_of
 
 # Global to the process, because the entities of one commit share no other state. A clock would not order events:
 # it may not advance between two of them, or be set back.
 _moments = count()
+_OWN_FIELDS = frozenset({"id", "created_at"})
 
 
 def new_id() -> str:
@@ -60,8 +62,8 @@ class DomainEvent:
         Raises:
             TypeError: Two fields have one name in camelCase.
         """
-        names = json_names(type(self)).items()
-        return {name: to_json(getattr(self, field)) for field, name in names if field not in ("id", "created_at")}
+        fields_of(type(self))  # including those under whose names the library adds members
+        return members_of(self, _OWN_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)

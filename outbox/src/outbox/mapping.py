@@ -1,18 +1,25 @@
-"""Stores values under the annotations of their fields, and reads them again: dataclasses as objects with names in
-camelCase, tuples as arrays.
+"""Stores entities and events as JSON, and reads entities again.
 
-Members of a stored object that its class does not have are kept, so that a service of an older version does not
-remove what a newer one has written.
+What is stored of an entity is read back before it is sent: a value that would be read as another one is an error
+that names its field. Members of a stored object that its class does not have are kept, so that a service of an
+older version does not remove what a newer one has written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import is_dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar, cast
 
-from outbox.annotations import members_of
-from outbox.shapes import Either, Fixed, Items, Member, Members, Record, Shape, Unmapped
+from outbox.fields import fields_of, is_model, is_record
+from outbox.reading import Unmapped, loader, read
+from outbox.relayable import MAX_DEPTH
+
+T = TypeVar("T")
+
+SET_BY_THE_LIBRARY = frozenset({"id", "deleted"})
+"""Members of an entity's `data` that the library sets."""
+_READ_WITHOUT = frozenset({"partition_key", "_outbox"})
+_STORED_WITHOUT = _READ_WITHOUT | {"id"}
 
 
 class Unknown:
@@ -22,10 +29,11 @@ class Unknown:
     """
 
     def __init__(self) -> None:
-        # By identity, as many dataclasses are not hashable. Held, so that no other object gets its identity.
+        # By identity, as many classes are not hashable. Held, so that no other object gets its identity.
         self._found: dict[int, tuple[object, dict[str, Any]]] = {}
 
-    def keep(self, value: object, members: dict[str, Any]) -> None:
+    def keep(self, value: object, data: Mapping[str, Any], known: set[str]) -> None:
+        members = {name: each for name, each in data.items() if name not in known}
         if members:
             self._found[id(value)] = (value, members)
 
@@ -33,115 +41,142 @@ class Unknown:
         return self._found.get(id(value), (value, {}))[1]
 
 
-def stored(shape: Shape, value: Any, unknown: Unknown) -> Any:
-    """Return the JSON data of `value`.
+def to_json(value: Any, depth: int = 0) -> Any:
+    """Convert the objects in `value`, at `depth`, to JSON objects, and tuples to lists. Other values stay.
 
     Raises:
-        Unmapped: `value` contains a dataclass where the annotation has none, or another one.
-        RecursionError: It is nested too deeply.
+        TypeError: Two fields of a class have one name in JSON, or Pydantic cannot serialize a model.
     """
-    match shape:
-        case Record(kind) if type(value) is kind:
-            return unknown.of(value) | stored_members(members_of(kind), value, unknown)
-        case Items(element) if isinstance(value, list | tuple):
-            return [_stored_at(element, each, f"[{index}]", unknown) for index, each in enumerate(value)]
-        case Fixed(elements) if isinstance(value, list | tuple) and len(value) == len(elements):
-            pairs = enumerate(zip(elements, value, strict=True))
-            return [_stored_at(element, each, f"[{index}]", unknown) for index, (element, each) in pairs]
-        case Members(element) if isinstance(value, Mapping):
-            return {key: _stored_at(element, each, "[…]", unknown) for key, each in value.items()}
-        case Either(of_object, of_array) if isinstance(value, list | tuple):
-            return stored(of_array, value, unknown)
-        case Either(of_object, of_array):
-            return stored(of_object, value, unknown)
-    _refuse_dataclasses(value, shape)
+    if depth > MAX_DEPTH:
+        return value  # `check_values` refuses it with its location
+    if is_record(type(value)):
+        return members_of(value, depth=depth + 1)
+    if isinstance(value, Mapping):
+        return {key: to_json(element, depth + 1) for key, element in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(element, depth + 1) for element in value]
     return value
 
 
-def stored_members(members: tuple[Member, ...], value: object, unknown: Unknown) -> dict[str, Any]:
-    """Return the JSON data of these fields of `value`; raises as `stored`."""
-    return {
-        member.name: _stored_at(member.shape, getattr(value, member.field), f".{member.field}", unknown)
-        for member in members
-    }
+def members_of(value: Any, without: frozenset[str] = frozenset(), depth: int = 0) -> dict[str, Any]:
+    """Return the JSON data of an object's fields, except for those in `without`; raises as `to_json`."""
+    kind = type(value)
+    if not is_model(kind):
+        return {field.stored_as: to_json(getattr(value, field.name), depth) for field in fields_of(kind, without)}
+    try:
+        return dict(value.model_dump(mode="json", by_alias=True, exclude=set(without)))
+    except ValueError as error:
+        raise TypeError(f"{kind.__name__} cannot be stored: {error}") from error
 
 
-def restored(shape: Shape, data: Any, unknown: Unknown) -> Any:
-    """Return the value that `stored` returned `data` for. Data of another JSON type is returned as it is.
+def stored_entity(entity: Any) -> dict[str, Any]:
+    """Return the stored data of the fields that an entity's class declares, and its unknown members.
 
     Raises:
-        Unmapped: An object lacks a member that its class requires.
+        TypeError: The fields do not say how to store and read them, or a value would be read as another one.
+        RecursionError: A value is nested too deeply.
+        Exception: A constructor rejects what would be stored.
     """
-    match shape:
-        case Record(kind) if isinstance(data, dict):
-            members = members_of(kind)
-            value = _constructed(kind, members, data, unknown)
-            unknown.keep(value, unknown_members(members, data))
-            return value
-        case Items(element, make) if isinstance(data, list):
-            return make(_restored_at(element, each, f"[{index}]", unknown) for index, each in enumerate(data))
-        case Fixed(elements) if isinstance(data, list) and len(data) == len(elements):
-            pairs = enumerate(zip(elements, data, strict=True))
-            return tuple(_restored_at(element, each, f"[{index}]", unknown) for index, (element, each) in pairs)
-        case Members(element) if isinstance(data, dict):
-            return {key: _restored_at(element, each, "[…]", unknown) for key, each in data.items()}
-        case Either(_, of_array) if isinstance(data, list):
-            return restored(of_array, data, unknown)
-        case Either(of_object, _) if isinstance(data, dict):
-            return restored(of_object, data, unknown)
-    return data
-
-
-def restored_members(members: tuple[Member, ...], data: Mapping[str, Any], unknown: Unknown) -> dict[Member, Any]:
-    """Return the values of those fields that `data` has; raises as `restored`."""
-    for member in members:
-        if member.required and member.name not in data:
-            raise Unmapped("is not in the stored document and has no default", f".{member.field}")
-    return {
-        member: _restored_at(member.shape, data[member.name], f".{member.field}", unknown)
-        for member in members
-        if member.name in data
-    }
-
-
-def unknown_members(members: tuple[Member, ...], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of `data` that are none of these fields."""
-    known = {member.name for member in members}
-    return {name: value for name, value in data.items() if name not in known}
-
-
-def _constructed(kind: type, members: tuple[Member, ...], data: dict[str, Any], unknown: Unknown) -> Any:
-    values = restored_members(members, data, unknown)
-    value = kind(**{member.field: each for member, each in values.items() if member.init})
-    for member, each in values.items():
-        if not member.init:
-            object.__setattr__(value, member.field, each)  # the class may be frozen
-    return value
-
-
-def _stored_at(shape: Shape, value: Any, step: str, unknown: Unknown) -> Any:
+    kind = type(entity)
+    check_entity_class(kind)
+    data = members_of(entity, _STORED_WITHOUT)
     try:
-        return stored(shape, value, unknown)
+        _compare_fields(entity, read(kind, {**data, "id": entity.id}, _READ_WITHOUT), "", _STORED_WITHOUT)
     except Unmapped as error:
-        raise error.within(step) from None
+        raise TypeError(_needs_both(kind, error)) from None
+    except Exception as error:
+        error.add_note(f"Nothing was written, because what {kind.__name__} stores could not be read again.")
+        raise
+    unknown = entity._outbox.unknown
+    for value, members in _nested(entity, data, _STORED_WITHOUT):
+        known = dict(members)
+        members.clear()
+        members.update(unknown.of(value) | known)
+    return data | {name: value for name, value in unknown.of(entity).items() if name not in data}
 
 
-def _restored_at(shape: Shape, data: Any, step: str, unknown: Unknown) -> Any:
+def restored_entity(kind: type[T], data: Mapping[str, Any]) -> T:
+    """Return the entity stored as `data`. It keeps the unknown members of `data`.
+
+    Raises:
+        TypeError: As `stored_entity`, or a required member is missing.
+    """
+    check_entity_class(kind)
     try:
-        return restored(shape, data, unknown)
+        entity = read(kind, {name: value for name, value in data.items() if name != "deleted"}, _READ_WITHOUT)
     except Unmapped as error:
-        raise error.within(step) from None
+        raise TypeError(f"{kind.__name__}{error.path} {error.why}.") from None
+    unknown = entity._outbox.unknown
+    known = {field.stored_as for field in fields_of(kind, _STORED_WITHOUT)}
+    unknown.keep(entity, data, known | SET_BY_THE_LIBRARY)
+    for value, members in _nested(entity, data, _STORED_WITHOUT):
+        unknown.keep(value, members, {field.stored_as for field in fields_of(type(value))})
+    return cast(T, entity)
 
 
-def _refuse_dataclasses(value: Any, shape: Shape) -> None:
-    """Raise Unmapped if `value` contains a dataclass: it would not be read again as one."""
-    pending, seen = [value], set()
-    while pending:
-        each = pending.pop()
-        if isinstance(each, Mapping | list | tuple):
-            if id(each) not in seen:
-                seen.add(id(each))
-                pending += each.values() if isinstance(each, Mapping) else each
-        elif is_dataclass(each) and not isinstance(each, type):
-            declared = f"declares {shape.kind.__name__}" if isinstance(shape, Record) else "declares no dataclass"
-            raise Unmapped(f"holds a {type(each).__name__}, but its annotation {declared} there")
+def check_entity_class(kind: type) -> None:
+    """Check that the fields that an entity class declares can be stored and read again.
+
+    Raises:
+        TypeError: A field cannot, or the class is a plain class.
+    """
+    if not (is_model(kind) or {"__dataclass_fields__", "__attrs_attrs__"} & vars(kind).keys()):
+        raise TypeError(_needs_both(kind, "it is not a dataclass, an attrs class or a Pydantic model"))
+    try:
+        for field in fields_of(kind, _STORED_WITHOUT):
+            if field.stored_as in SET_BY_THE_LIBRARY:
+                why = f"would be stored as {field.stored_as!r}, which the library sets"
+                raise Unmapped(why, f".{field.name}")
+        if not is_model(kind):
+            loader(kind, _READ_WITHOUT)
+    except Unmapped as error:
+        raise TypeError(_needs_both(kind, error)) from None
+
+
+def _needs_both(kind: type, why: object) -> str:
+    return f"{kind.__name__} must define to_data() and from_data(): {why}."
+
+
+def _nested(value: Any, data: Mapping[str, Any], without: frozenset[str]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    for field in fields_of(type(value), without):
+        if field.stored_as in data:
+            yield from _objects(getattr(value, field.name), data[field.stored_as])
+
+
+def _objects(value: Any, data: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Each dataclass, attrs class or model within `value`, with the JSON object that it is stored as."""
+    if value is data:
+        return
+    if is_record(type(value)) and isinstance(data, dict):
+        yield value, data
+        yield from _nested(value, data, frozenset())
+    elif isinstance(value, Mapping) and isinstance(data, dict):
+        for key in value.keys() & data.keys():
+            yield from _objects(value[key], data[key])
+    elif isinstance(value, list | tuple) and isinstance(data, list):
+        for each, stored in zip(value, data, strict=False):
+            yield from _objects(each, stored)
+
+
+def _compare_fields(value: Any, again: Any, path: str, without: frozenset[str] = frozenset()) -> None:
+    for field in fields_of(type(value), without):
+        _compare(getattr(value, field.name), getattr(again, field.name), f"{path}.{field.name}")
+    _compare(getattr(value, "model_extra", None), getattr(again, "model_extra", None), path)
+
+
+def _compare(value: Any, again: Any, path: str) -> None:
+    """Raise Unmapped if `again` does not equal `value`. JSON has one kind of array and one of object."""
+    if value is again:
+        return
+    if is_record(type(value)) and type(value) is type(again):
+        _compare_fields(value, again, path)
+    elif isinstance(value, Mapping) and isinstance(again, Mapping) and value.keys() == again.keys():
+        for key, each in value.items():
+            _compare(each, again[key], f"{path}[…]")
+    elif isinstance(value, list | tuple) and isinstance(again, list | tuple) and len(value) == len(again):
+        for index, (each, other) in enumerate(zip(value, again, strict=True)):
+            _compare(each, other, f"{path}[{index}]")
+    elif is_record(type(value)) or value != again:
+        found, expected = type(again).__name__, type(value).__name__
+        because = "another one" if found == expected else f"a {found}, as its annotation does not declare it"
+        raise Unmapped(f"holds a {expected} that would be read again as {because}", path)

@@ -24,15 +24,15 @@ def restore(kind: type[E], document: Mapping[str, Any]) -> E:
         raise
     entity.id = document["id"]
     entity.partition_key = document["partitionKey"]
-    entity._raised.clear()
-    entity._is_new = False
-    entity._etag = document["_etag"]
-    entity._sequence = _stored_sequence(document)
-    entity._deleted = data.get("deleted") is True
+    entity._outbox.raised.clear()
+    entity._outbox.is_new = False
+    entity._outbox.etag = document["_etag"]
+    entity._outbox.sequence = _stored_sequence(document)
+    entity._outbox.deleted = data.get("deleted") is True
     # A deleted document keeps its own time to live, if it has one.
-    entity._ttl_when_deleted = document.get("ttl") if entity._deleted else None
+    entity._outbox.ttl_when_deleted = document.get("ttl") if entity._outbox.deleted else None
     others = document.keys() - _OWN_MEMBERS - _SYSTEM_MEMBERS
-    entity._beside_data = {name: document[name] for name in document if name in others}
+    entity._outbox.beside_data = {name: document[name] for name in document if name in others}
     return entity
 
 
@@ -45,19 +45,19 @@ def adopt_version(entity: DomainEntity, document: Mapping[str, Any]) -> bool:
     """
     if document["data"].get("deleted") is True:
         raise NotFound(f"{name_of(entity)} is deleted.")
-    changed = bool(entity._etag != document["_etag"])
-    entity._etag = document["_etag"]
-    entity._sequence = _stored_sequence(document)
+    changed = bool(entity._outbox.etag != document["_etag"])
+    entity._outbox.etag = document["_etag"]
+    entity._outbox.sequence = _stored_sequence(document)
     return changed
 
 
 def mark_saved(entity: DomainEntity, etag: str, event_ids: Collection[str], sequence: int) -> None:
     """Record a commit: the entity's new ETag, the ids of the stored events, and the number of its last event."""
-    entity._is_new = False
-    entity._sequence = sequence
+    entity._outbox.is_new = False
+    entity._outbox.sequence = sequence
     # A deleted entity has no ETag to offer: a conditional read with it would return "not modified".
-    entity._etag = None if entity._deleted else etag
-    entity._raised = [raised for raised in entity._raised if raised.event.id not in event_ids]
+    entity._outbox.etag = None if entity._outbox.deleted else etag
+    entity._outbox.raised = [raised for raised in entity._outbox.raised if raised.event.id not in event_ids]
 
 
 def _stored_sequence(document: Mapping[str, Any]) -> int:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
 
 from relay.cli.console.checking import check_of
 from relay.cli.results import ExitCode, Result
 from relay.cli.sources import add_source_argument, choose_source, for_source
 from relay.cli.stopping import on_signals
 from relay.console.settings import ConsoleSettings
+from relay.errors import UsageError
 from relay.settings import Settings
+
+_REQUIREMENTS = Path(__file__).resolve().parents[3] / "requirements-console.txt"
 
 EXAMPLES = """\
 examples:
@@ -51,8 +56,14 @@ async def run(arguments: argparse.Namespace, settings: Settings, environment: Ma
 
     Raises:
         SettingsError: CONSOLE_TRACE_URL or CONSOLE_SHOW_DATA is wrong.
-        UsageError: Nothing can listen on the address, or both outboxes are set and none is chosen.
+        UsageError: Jinja2 is missing, nothing can listen on the address, or both outboxes are set and none is
+            chosen.
     """
+    if find_spec("jinja2") is None:
+        raise UsageError(
+            f"the console needs the package 'jinja2', which is missing from {sys.executable}. "
+            f"Run {sys.executable} -m pip install -r {_REQUIREMENTS}."
+        )
     # Here, as no other command needs what serves a page.
     from relay.console.assembly import open_view
     from relay.console.web.access import Loopback, access_for

@@ -12,7 +12,7 @@ from relay.cli.results import ExitCode, Result
 from relay.cli.stopping import on_signals
 from relay.errors import SettingsError
 from relay.settings import Settings
-from relay.telemetry.logs import quiet_libraries
+from relay.telemetry.libraries import quiet_libraries, switch_off_sdk_tracing
 
 EXAMPLES = """\
 examples:
@@ -64,6 +64,8 @@ def _set_up_telemetry(environment: Mapping[str, str]) -> None:
                 # Of every logger, or of PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME, as in the Functions worker.
                 connection_string=environment["APPLICATIONINSIGHTS_CONNECTION_STRING"]
             )
+            # It has just switched it on.
+            switch_off_sdk_tracing()
         except ValueError:
             raise SettingsError(
                 [

@@ -5,8 +5,7 @@ http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transport-v1.0-os.html, p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from relay.servicebus.pipelined.frames import Begin, Flow
 
 SERIAL = 2**32
 
@@ -32,27 +31,26 @@ class Credit:
         self.transfer_limit = 0
         self.next_incoming_id = 0
 
-    def begun(self, next_outgoing_id: int, window: int) -> None:
-        """The peer has begun the session, with room for `window` frames.
+    def begun(self, begin: Begin) -> None:
+        """The peer has begun the session, with room for some frames.
 
         Raises:
-            TypeError: That is no number.
+            TypeError: Their number is none.
         """
-        if not isinstance(window, int):
-            raise TypeError(f"the session's window is {window!r}")
-        self.next_incoming_id = next_outgoing_id
-        self.transfer_limit = window
+        if not isinstance(begin.incoming_window, int):
+            raise TypeError(f"the session's window is {begin.incoming_window!r}")
+        self.next_incoming_id = begin.next_outgoing_id
+        self.transfer_limit = begin.incoming_window
 
-    def session_flow(self, fields: Sequence[Any]) -> None:
-        """The fields of a flow that concern the session."""
-        next_incoming_id, window, self.next_incoming_id = fields[:3]
+    def session_flow(self, flow: Flow) -> None:
+        """Take what a flow says of the session."""
+        self.next_incoming_id = flow.next_outgoing_id
         # The peer counts from what it has received; before our first frame, it may not know the id.
-        self.transfer_limit = unwrapped(next_incoming_id or 0, self.transfers) + window
+        self.transfer_limit = unwrapped(flow.next_incoming_id or 0, self.transfers) + flow.incoming_window
 
-    def link_flow(self, fields: Sequence[Any]) -> None:
-        """Those that concern the link."""
-        count, credit = fields[5:7]
-        self.delivery_limit = unwrapped(count or 0, self.deliveries) + (credit or 0)
+    def link_flow(self, flow: Flow) -> None:
+        """Take what it says of the link."""
+        self.delivery_limit = unwrapped(flow.delivery_count or 0, self.deliveries) + (flow.link_credit or 0)
 
     def drained(self) -> None:
         """The peer takes back the credit that is not used."""

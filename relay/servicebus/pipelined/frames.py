@@ -1,12 +1,13 @@
-"""The frames of a delivery: there are one or more for each send, so they are packed here.
+"""The peer's performatives, by the names of their fields; and the frames of a delivery, which are packed here.
 
-http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transport-v1.0-os.html, part 2.7.5
+http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transport-v1.0-os.html, part 2.7
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeVar
 
 OPEN = 0x10
 BEGIN = 0x11
@@ -17,6 +18,74 @@ DISPOSITION = 0x15
 DETACH = 0x16
 END = 0x17
 CLOSE = 0x18
+
+
+class Begin(NamedTuple):
+    """The peer has begun a session. Further fields are not read."""
+
+    remote_channel: int | None
+    next_outgoing_id: int
+    incoming_window: int
+
+
+class Attach(NamedTuple):
+    """The peer has attached a link."""
+
+    name: str | bytes
+    handle: int
+    role: bool
+    snd_settle_mode: int | None
+    rcv_settle_mode: int | None
+    source: Any
+    target: Any
+    unsettled: Any
+    incomplete_unsettled: bool | None
+    initial_delivery_count: int | None
+    max_message_size: int | None
+    offered_capabilities: Any
+    desired_capabilities: Any
+    properties: dict[Any, Any] | None
+
+
+class Flow(NamedTuple):
+    """How far the peer is with the session, and with a link if it names a handle. `properties` is not read."""
+
+    next_incoming_id: int | None
+    incoming_window: int
+    next_outgoing_id: int
+    outgoing_window: int
+    handle: int | None
+    delivery_count: int | None
+    link_credit: int | None
+    available: int | None
+    drain: bool | None
+    echo: bool | None
+
+
+class Detach(NamedTuple):
+    """The peer has detached a link."""
+
+    handle: int
+    closed: bool | None
+    error: Any
+
+
+class Ended(NamedTuple):
+    """The peer has ended a session, or closed the connection."""
+
+    error: Any
+
+
+_PerformativeT = TypeVar("_PerformativeT", bound=NamedTuple)
+
+
+def read(performative: type[_PerformativeT], fields: list[Any]) -> _PerformativeT:
+    """The fields of a frame, as `sdk.decode` returns them, by their names. TypeError if some are missing.
+
+    A disposition has no names: there may be one for each delivery.
+    """
+    return performative._make(fields[: len(performative._fields)])
+
 
 # Frame header; descriptor 0x14; a list of six fields, 27 bytes with their count: handle, delivery-id,
 # delivery-tag, message-format, settled (false), more.

@@ -321,9 +321,11 @@ class Link:
         elif route is Route.SDK:
             await self._connection.give_back(channel, kind, fields)
         elif route is Route.SDK_ENDED:
-            self._lose_by_peer(_lost("the peer has ended the session of the tokens", fields[0], sdk.link_lost))
+            error = frames.read(frames.Ended, fields).error
+            self._lose_by_peer(_lost("the peer has ended the session of the tokens", error, sdk.link_lost))
         elif route is Route.CLOSED:
-            self._lose_by_peer(_lost("the peer has closed the connection", fields[0], sdk.connection_lost))
+            error = frames.read(frames.Ended, fields).error
+            self._lose_by_peer(_lost("the peer has closed the connection", error, sdk.connection_lost))
             await self._connection.give_back(channel, kind, fields)
         elif route is Route.VIOLATION:
             self._violated(kind)
@@ -338,14 +340,15 @@ class Link:
         return ROUTES[whose].get(kind, Route.VIOLATION)
 
     def _begun(self, channel: int, fields: list[Any]) -> None:
-        if fields[0] is None:
+        begin = frames.read(frames.Begin, fields)
+        if begin.remote_channel is None:
             # The peer has begun a session of its own, in which nobody takes part.
             return
-        if fields[0] != _CHANNEL or self._remote_channel is not None:
+        if begin.remote_channel != _CHANNEL or self._remote_channel is not None:
             self._violated(frames.BEGIN)
             return
         self._remote_channel = channel
-        self._credit.begun(fields[1], fields[2])
+        self._credit.begun(begin)
 
     def _reactions_in(self, state: State) -> dict[int, Callable[[list[Any]], None]]:
         methods: dict[Reaction, Callable[[list[Any]], None]] = {
@@ -369,19 +372,19 @@ class Link:
         self._reactions = self._reactions_in(state)
 
     def _attach(self, fields: list[Any]) -> None:
-        if fields[0] not in (self._name, self._name.encode()):
+        attach = frames.read(frames.Attach, fields)
+        if attach.name not in (self._name, self._name.encode()):
             # A link that the peer begins in our session.
             self._violated(frames.ATTACH)
             return
-        self._remote_handle = fields[1]
+        self._remote_handle = attach.handle
         # The peer should take the mode that is asked for, and need not (2.7.3).
-        self._peer_settles_second = bool(fields[4])
-        if fields[6] is None:
+        self._peer_settles_second = bool(attach.rcv_settle_mode)
+        if attach.target is None:
             self._enter(State.REFUSED)
             return
-        properties = fields[13] or {}
-        message = fields[10] or _NO_MESSAGE_LIMIT
-        batch = properties.get(_BATCH_LIMIT_PROPERTY)
+        message = attach.max_message_size or _NO_MESSAGE_LIMIT
+        batch = (attach.properties or {}).get(_BATCH_LIMIT_PROPERTY)
         if batch is None:
             batch = message if message >= _NO_MESSAGE_LIMIT else _STANDARD_BATCH
         self._enter(State.OPEN)
@@ -389,27 +392,28 @@ class Link:
             self._attached.set_result(LinkLimits(min(batch, message), message))
 
     def _session_flow(self, fields: list[Any]) -> None:
-        if fields[4] not in (None, self._remote_handle):
+        flow = frames.read(frames.Flow, fields)
+        if flow.handle not in (None, self._remote_handle):
             self._violated(frames.FLOW)
             return
-        self._credit.session_flow(fields)
-        if fields[9]:
+        self._credit.session_flow(flow)
+        if flow.echo:
             self._tell_flow()
 
     def _flow(self, fields: list[Any]) -> None:
-        handle, drain, echo = fields[4], fields[8], fields[9]
-        if handle not in (None, self._remote_handle):
+        flow = frames.read(frames.Flow, fields)
+        if flow.handle not in (None, self._remote_handle):
             self._violated(frames.FLOW)
             return
         credit = self._credit
-        credit.session_flow(fields)
-        if handle is not None:
-            credit.link_flow(fields)
-            if drain:
+        credit.session_flow(flow)
+        if flow.handle is not None:
+            credit.link_flow(flow)
+            if flow.drain:
                 # Nothing is held back for later: the peer takes back the credit that is not used.
                 self._pump()
                 credit.drained()
-        if drain or echo:
+        if flow.drain or flow.echo:
             self._tell_flow()
         self._pump()
 
@@ -451,15 +455,17 @@ class Link:
     # The end
 
     def _detached(self, fields: list[Any]) -> None:
-        if self._remote_handle is not None and fields[0] != self._remote_handle:
+        detach = frames.read(frames.Detach, fields)
+        if self._remote_handle is not None and detach.handle != self._remote_handle:
             self._violated(frames.DETACH)
             return
         self._connection.write(sdk.detach(_CHANNEL, _HANDLE))
-        self._lose_by_peer(_lost("the peer has detached the link without a reason", fields[2], sdk.link_lost))
+        self._lose_by_peer(_lost("the peer has detached the link without a reason", detach.error, sdk.link_lost))
 
     def _session_ended(self, fields: list[Any]) -> None:
         self._connection.write(sdk.end(_CHANNEL))
-        self._lose_by_peer(_lost("the peer has ended the session without a reason", fields[0], sdk.link_lost))
+        error = frames.read(frames.Ended, fields).error
+        self._lose_by_peer(_lost("the peer has ended the session without a reason", error, sdk.link_lost))
 
     def _violated(self, kind: int) -> None:
         self._lose_by_peer(LinkLostError(f"the peer has sent a frame {kind:#x} that AMQP does not allow here"))

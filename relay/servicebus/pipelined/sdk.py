@@ -41,7 +41,7 @@ from azure.servicebus.aio._async_utils import create_authentication
 
 from relay.errors import RetryableError, SendError
 from relay.servicebus.pipelined import values
-from relay.servicebus.pipelined.frames import CLOSE
+from relay.servicebus.pipelined.frames import CLOSE, Ended, read
 from relay.servicebus.refusals import classify
 
 TESTED_VERSIONS = ("7.15.0",)
@@ -257,9 +257,9 @@ class Connection:
 
     async def give_back(self, channel: int, kind: int, fields: list[Any]) -> None:
         """Let the SDK process a frame that is not of the link's session."""
-        if kind == CLOSE and fields[0]:
+        if kind == CLOSE and (error := read(Ended, fields).error):
             # The SDK takes it for granted that an error has all its fields.
-            fields[0] = (*fields[0], None, None)[:3]
+            fields = [(*error, None, None)[:3]]
         await self._sdk._process_incoming_frame(channel, (kind, fields))
 
     def keep_alive(self) -> None:

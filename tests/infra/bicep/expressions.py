@@ -65,8 +65,6 @@ class Scope:
                 return self.lookup(name)
             case tree.Member(target, name, safe):
                 return self._member(self.value(target), name, safe=safe)
-            case tree.Index(target, index):
-                return self.value(target)[self.value(index)]
             case tree.Call(function, arguments):
                 special = self._special.get(function)
                 return special(arguments) if special else functions.call(function, [*map(self.value, arguments)])
@@ -118,9 +116,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
-    "<=": operator.le,
     ">": operator.gt,
-    ">=": operator.ge,
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,

@@ -20,7 +20,6 @@ from tests.infra.bicep.tree import (
     Constant,
     Declaration,
     Expression,
-    Index,
     Lambda,
     Loop,
     Member,
@@ -32,7 +31,7 @@ from tests.infra.bicep.tree import (
 
 _T = TypeVar("_T")
 
-_PRECEDENCE = (("??",), ("||",), ("&&",), ("==", "!="), ("<", "<=", ">", ">="), ("+", "-"), ("*",))
+_PRECEDENCE = (("??",), ("||",), ("&&",), ("==", "!="), ("<", ">"), ("+", "-"), ("*",))
 
 
 @functools.cache  # a changed copy of infra/ shares most files with the original
@@ -184,9 +183,6 @@ class _Parser:
             if self._is(".", ".?"):
                 safe = self._next().text == ".?"
                 target = Member(target, self._identifier(), safe)
-            elif self._take("["):
-                target = Index(target, self.expression())
-                self._expect("]")
             elif not self._take("!"):  # `!` asserts to the compiler that the value is not null
                 return target
 
@@ -199,8 +195,6 @@ class _Parser:
                 return Constant(int(digits))
             case "name", "true" | "false":
                 return Constant(token.text == "true")
-            case "name", "null":
-                return Constant(None)
             case "name", name if self._take("("):
                 return Call(name, self._listed(")", self.expression))
             case "name", name if self._take("=>"):

@@ -42,19 +42,18 @@ class _Reference(Reference):
         if self.declaration.kind == "module":
             return {"outputs": self.template.module(self).outputs}[name]
         resource = self.template.resource(self)
-        known = {"id": resource.id, "name": _own_name(resource)}
-        return known[name] if name in known else _at_runtime(resource, name)
+        if name == "properties":
+            return _at_runtime(resource)
+        return {"id": resource.id, "name": _own_name(resource)}[name]
 
 
 def _own_name(resource: Resource) -> str:
     return resource.name.rpartition("/")[2]
 
 
-def _at_runtime(resource: Resource, name: str) -> Any:
-    """A made-up value of a property that Azure sets."""
+def _at_runtime(resource: Resource) -> dict[str, Any]:
+    """Made-up values of the properties that Azure sets."""
     own = _own_name(resource)
-    if name != "properties":
-        return resource.body[name]
     match resource.type:
         case "Microsoft.DocumentDB/databaseAccounts":
             return {"documentEndpoint": f"https://{own}.documents.azure.com:443/"}

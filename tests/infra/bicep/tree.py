@@ -13,7 +13,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Constant(Expression):
-    value: str | int | bool | None
+    value: str | int | bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,6 @@ class Member(Expression):
     target: Expression
     name: str
     safe: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Index(Expression):
-    target: Expression
-    index: Expression
 
 
 @dataclass(frozen=True, slots=True)

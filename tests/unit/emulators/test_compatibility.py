@@ -11,7 +11,7 @@ from tests.support.pages import ROOT
 
 PAGE = (ROOT / "emulators" / "docs" / "compatibility.md").read_text(encoding="utf-8")
 PYTHON = ROOT / "emulators" / "tests"
-JAVASCRIPT = ROOT / "tests" / "languages"
+JAVASCRIPT = ROOT / "emulators" / "tests" / "languages"
 SUITES = [
     str(path.relative_to(JAVASCRIPT))
     for service in ("cosmos", "servicebus")

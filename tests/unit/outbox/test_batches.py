@@ -273,7 +273,7 @@ def test_forgetting_an_entity_discards_its_events(context: ContainerContext) -> 
 def test_creating_a_stored_entity_and_updating_a_new_one_are_rejected(context: ContainerContext) -> None:
     orders = Repository(context, Order)
     saved = Order("tea")
-    saved._is_new = False
+    saved._outbox.is_new = False
 
     with pytest.raises(ValueError, match=r"is already stored: call update\(\)"):
         orders.create(saved)

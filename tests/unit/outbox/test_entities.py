@@ -12,7 +12,7 @@ import pytest
 
 from outbox import DomainEntity, DomainEvent, NotFound
 from outbox.entities import partition_key_of, sequence_of, ttl_of
-from outbox.payload import camel_case, lower_first
+from outbox.fields import camel_case, lower_first
 from outbox.versions import adopt_version, mark_saved, restore
 from tests.support.orders import (
     Customer,
@@ -268,8 +268,10 @@ def test_a_class_that_could_not_be_restored_is_rejected_when_written() -> None:
 
     with pytest.raises(TypeError, match=r"Bare must define to_data\(\) and from_data\(\): it is not a dataclass"):
         Bare().to_data()
+    with pytest.raises(TypeError, match=r"Bare must define to_data\(\) and from_data\(\): it is not a dataclass"):
+        Bare.from_data({})
     with pytest.raises(
-        TypeError, match=r"Order must define to_data\(\) .*: note holds a Name, but its annotation"
+        TypeError, match=r"Order must define to_data\(\) .*: note holds a Name that would be read again as a dict"
     ):
         order.to_data()
 

@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, NewType, TypedDict
+from pathlib import Path
+from typing import Annotated, Any, Literal, NewType, Protocol, TypedDict, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import TypeAliasType
 
 from outbox import DomainEntity, DomainEvent, InvalidDocument, Repository
 from outbox.context import ContainerContext
@@ -159,21 +161,84 @@ def entity(annotation: Any) -> type[DomainEntity]:
         (Line | Product, "item is annotated as .*, and a stored object does not say which it was"),
         (list[Line] | tuple[str, ...], "item is annotated as .*, and a stored array does not say which it was"),
         (Line | dict[str, str], "a stored object does not say which it was"),
-        ("list[Clash]", r"item\.name_ and name are both stored as 'name'"),
         ("tuple[int, Dated]", "item.on is annotated as date"),
+        (tuple[int, bytes], "item is annotated as bytes, which is not JSON"),
+        (dict[str, list[Path]], "item is annotated as Path, which is not JSON"),
     ],
 )
 def test_a_class_whose_fields_could_not_be_read_again_is_reported_before_anything_is_stored(
     context: ContainerContext, annotation: Any, complaint: str
 ) -> None:
-    with pytest.raises(TypeError, match=rf"Order must define to_data\(\) and from_data\(\): .*{complaint}"):
-        Repository(context, entity(annotation))
+    for kind in (entity(annotation), entity(annotation)):
+        with pytest.raises(TypeError, match=rf"Order must define to_data\(\) and from_data\(\): .*{complaint}"):
+            Repository(context, kind)
+
+
+class Named(Protocol):
+    name: str
+
+
+@dataclass
+class Point:
+    x: int
+
+
+Points = TypeAliasType("Points", Annotated[list[Point], "in order"])
+
+
+@pytest.mark.parametrize(
+    ("annotation", "data", "value"),
+    [
+        (Literal["a"], "a", "a"),
+        (Literal["a"] | Point, {"x": 1}, Point(1)),
+        (Annotated[list[Annotated[Point, 1]], 2], [{"x": 1}], [Point(1)]),
+        (NewType("Corner", Point), {"x": 1}, Point(1)),
+        (Points, [{"x": 1}], [Point(1)]),
+        (TypeVar("T"), {"x": 1}, {"x": 1}),
+        (Named, {"x": 1}, {"x": 1}),
+        (dict[Sku, Point], {"a": {"x": 1}}, {"a": Point(1)}),
+        (dict[Any, list[Point]], {"a": [{"x": 1}]}, {"a": [Point(1)]}),
+        (tuple, [1], (1,)),
+        (tuple[Point], [{"x": 1}], (Point(1),)),
+        (tuple[Point, ...] | Point | None, [{"x": 1}], (Point(1),)),
+        (list[str] | dict[str, str], ["a"], ["a"]),
+        (int, "2", "2"),
+        (tuple[int, ...], ["2"], ("2",)),
+    ],
+)
+def test_an_annotation_says_what_data_is_read_as(annotation: Any, data: Any, value: Any) -> None:
+    kind: Any = entity(annotation)
+
+    read = kind.from_data({"item": data})
+    assert read.item == value
+    assert type(read.item) is type(value)
+    assert read.to_data()["item"] == data
 
 
 @dataclass
 class Clash:
     name: str
     name_: str
+
+
+@dataclass
+class Rounded:
+    """Not what its constructor was given."""
+
+    amount: float
+
+    def __post_init__(self) -> None:
+        self.amount += 1
+
+
+@dataclass
+class Shortened:
+    """Has fewer elements than its constructor was given."""
+
+    tags: list[str]
+
+    def __post_init__(self) -> None:
+        self.tags = self.tags[1:]
 
 
 @dataclass
@@ -189,13 +254,17 @@ class SpecialLine(Line):
 @pytest.mark.parametrize(
     ("annotation", "value", "complaint"),
     [
-        (Any, [{"a": Product(Sku("a"))}], "item holds a Product, but its annotation declares no dataclass there"),
-        (list, (Product(Sku("a")),), "item holds a Product"),
+        (Any, [{"a": Product(Sku("a"))}], r"item\[0\]\[…\] holds a Product .* read again as a dict, as its annot"),
+        (list, (Product(Sku("a")),), r"item\[0\] holds a Product"),
         (
             list[Line],
             [SpecialLine(Product(Sku("a")), "1")],
-            r"item\[0\] holds a SpecialLine.* declares Line there",
+            r"item\[0\] holds a SpecialLine that would be read again as a Line",
         ),
+        (list[Line], [{"product": {"sku": "a"}, "unitPrice": "1"}], r"item\[0\] holds a dict .* as a Line"),
+        (Rounded, Rounded(1.25), "item.amount holds a float that would be read again as another one"),
+        (Shortened, Shortened(["a", "b"]), "item.tags holds a list that would be read again as another one"),
+        ("json.NotThere | None", Product(Sku("a")), "item holds a Product"),
         ("NotThere | None", Product(Sku("a")), "item holds a Product"),
     ],
 )
@@ -207,6 +276,32 @@ def test_a_dataclass_that_the_annotation_does_not_declare_is_reported_by_its_fie
 
     with pytest.raises(TypeError, match=rf"Order must define to_data\(\) and from_data\(\): {complaint}"):
         batch(context)
+
+
+def test_a_state_that_the_constructor_rejects_is_not_stored(context: ContainerContext) -> None:
+    @dataclass
+    class Titled(DomainEntity):
+        title: str
+
+        def __post_init__(self) -> None:
+            if not self.title:
+                raise ValueError("the title is blank")
+
+        def created_event(self) -> DomainEvent:
+            return DomainEvent()
+
+    titled = Titled("tea")
+    Repository(context, Titled).create(titled)
+    titled.title = ""
+
+    with pytest.raises(ValueError, match="the title is blank") as raised:
+        batch(context)
+    assert raised.value.__notes__ == ["Nothing was written, because what Titled stores could not be read again."]
+
+
+def test_two_fields_that_are_stored_under_one_name_are_reported_by_their_class(context: ContainerContext) -> None:
+    with pytest.raises(TypeError, match=r"Clash\.name_ and Clash\.name are both stored as 'name': rename one"):
+        Repository(context, entity("list[Clash]"))
 
 
 def test_a_field_stored_under_a_name_of_the_library_is_reported() -> None:
@@ -241,5 +336,20 @@ def test_a_line_that_contains_itself_is_refused_as_too_deep(context: ContainerCo
     line.parts.append(line)
     Repository(context, Basket).create(Basket([line], (0, None)))
 
-    with pytest.raises(InvalidDocument, match="nested too deeply"):
+    with pytest.raises(InvalidDocument, match=r"data\.lines of basket .* is nested too deeply"):
+        batch(context)
+
+
+@dataclass
+class Node:
+    next: Node | None = None
+
+
+def test_an_object_that_contains_itself_without_a_list_is_refused_as_too_deep(context: ContainerContext) -> None:
+    node = Node()
+    node.next = node
+    kind: Any = entity(Node)
+    Repository(context, kind).create(kind(node))
+
+    with pytest.raises(InvalidDocument, match=r"data\.item of order .* is nested too deeply"):
         batch(context)

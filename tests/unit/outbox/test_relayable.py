@@ -24,7 +24,7 @@ UNREADABLE: list[Any] = [".", "..", "a ", " ", "a\n", "a\rb", "a\tb", "\\", "?",
 
 
 @pytest.mark.parametrize(
-    "note", [date(2026, 1, 1), {1, 2}, b"x", {(1, 2): 3}, {1: "a", "1": "b"}, {None: 1}, MappingProxyType({})]
+    "note", [date(2026, 1, 1), {1, 2}, b"x", {(1, 2): 3}, {1: "a", "1": "b"}, {None: 1}, object()]
 )
 def test_a_type_that_json_does_not_have_is_reported_to_the_programmer(
     context: ContainerContext, note: Any
@@ -36,6 +36,14 @@ def test_a_type_that_json_does_not_have_is_reported_to_the_programmer(
         match=r"The data of order 'o1' is not JSON: data\.note contains .* strings .*from its to_data\(\)",
     ):
         batch(context)
+
+
+def test_any_mapping_is_stored_as_an_object(context: ContainerContext) -> None:
+    order = Order("tea", id="o1", note=MappingProxyType({"a": 1}))
+    order.take_note(order.note)
+    Repository(context, Order).create(order)
+
+    assert [operation.document["data"].get("note") for operation in batch(context).operations] == [{"a": 1}, None]
 
 
 @pytest.mark.parametrize("note", [float("nan"), float("inf")])
@@ -229,9 +237,13 @@ def test_a_key_with_a_surrogate_is_rejected(context: ContainerContext, key: str)
         batch(context)
 
 
-def test_a_value_that_contains_itself_is_rejected(context: ContainerContext) -> None:
-    note: list[Any] = []
-    note.append(note)
+@pytest.mark.parametrize("is_array", [True, False])
+def test_a_value_that_contains_itself_is_rejected(context: ContainerContext, is_array: bool) -> None:
+    array: list[Any] = []
+    array.append(array)
+    whole: dict[str, Any] = {}
+    whole["in"] = whole
+    note = array if is_array else whole
     Repository(context, Order).create(Order("tea", id="o1", note=note))
 
     with pytest.raises(InvalidDocument, match=r"data\.note of order 'o1' is nested too deeply"):

@@ -17,7 +17,8 @@ from relay.errors import ChangesError, ConfigurationError, PublishError, Quarant
 from relay.events import Received
 from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
-from relay.telemetry.attempt import SUMMARY_EVERY_S, Pace, attempting
+from relay.telemetry.attempt import RelayTelemetry
+from relay.telemetry.instruments import BoundedActions
 from tests.support.outbox import event, events
 from tests.support.telemetry import Telemetry
 
@@ -44,29 +45,34 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("relay.telemetry.attempt._pace", Pace(SUMMARY_EVERY_S, clock))
-    return clock
+def clock() -> Clock:
+    return Clock()
 
 
-def line(caplog: pytest.LogCaptureFixture, retry_count: int = 0, **outcome: Any) -> logging.LogRecord:
+@pytest.fixture
+def telemetry(clock: Clock) -> RelayTelemetry:
+    return RelayTelemetry(monotonic=clock)
+
+
+def line(
+    telemetry: RelayTelemetry, caplog: pytest.LogCaptureFixture, retry_count: int = 0, **outcome: Any
+) -> logging.LogRecord:
     """The record of an attempt that came to this outcome."""
     caplog.clear()
     with (
         caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"),
-        attempting("i1", retry_count, "topic") as attempt,
+        telemetry.attempting("i1", retry_count, "topic") as attempt,
     ):
         attempt.settled(Outcome(**(ORDINARY | outcome)))
     return next(record for record in caplog.records if vars(record)["action"] == "relay_batch")
 
 
 def test_ordinary_attempts_have_their_line_at_information_once_a_minute(
-    clock: Clock, caplog: pytest.LogCaptureFixture
+    clock: Clock, telemetry: RelayTelemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
     levels = []
     for clock.now_s in (1000.0, 1001.0, 1059.9, 1060.0, 1061.0, 1200.0):
-        levels.append(line(caplog).levelname)
+        levels.append(line(telemetry, caplog).levelname)
 
     assert levels == ["INFO", "DEBUG", "DEBUG", "INFO", "DEBUG", "INFO"]
 
@@ -86,16 +92,18 @@ def test_ordinary_attempts_have_their_line_at_information_once_a_minute(
     ids=" and ".join,
 )
 def test_anything_unusual_has_its_line_at_information(
-    unusual: dict[str, Any], clock: Clock, caplog: pytest.LogCaptureFixture
+    unusual: dict[str, Any], telemetry: RelayTelemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    line(caplog)
-    assert line(caplog).levelname == "DEBUG"
+    line(telemetry, caplog)
+    assert line(telemetry, caplog).levelname == "DEBUG"
 
-    assert line(caplog, **unusual).levelname == "INFO"
+    assert line(telemetry, caplog, **unusual).levelname == "INFO"
 
 
-def test_the_line_has_every_number_of_the_outcome(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    record = line(caplog, superseded=3)
+def test_the_line_has_every_number_of_the_outcome(
+    telemetry: RelayTelemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = line(telemetry, caplog, superseded=3)
 
     assert "superseded 3" in record.getMessage()
     found = vars(record)
@@ -107,8 +115,8 @@ def test_the_line_has_every_number_of_the_outcome(clock: Clock, caplog: pytest.L
     assert (found["invocation_id"], found["retry_count"], found["received"]) == ("i1", 0, 0)
 
 
-def test_each_reason_to_quarantine_has_a_line(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    record = line(caplog, quarantined=Counter({"id-empty": 2, "message-too-large": 1}))
+def test_each_reason_to_quarantine_has_a_line(telemetry: RelayTelemetry, caplog: pytest.LogCaptureFixture) -> None:
+    record = line(telemetry, caplog, quarantined=Counter({"id-empty": 2, "message-too-large": 1}))
 
     warnings = [record for record in caplog.records if record.levelname == "WARNING"]
     found = [(vars(each)["action"], vars(each)["reason"], vars(each)["count"]) for each in warnings]
@@ -134,7 +142,7 @@ def span_of(reported: Telemetry) -> ReadableSpan:
 
 def attempt(retry_count: int = 0, error: BaseException | None = None, **outcome: Any) -> None:
     """An attempt at three events that came to this outcome, or ended with this error."""
-    with attempting("i1", retry_count, "topic") as attempt:
+    with RelayTelemetry().attempting("i1", retry_count, "topic") as attempt:
         attempt.received(given(), lambda event: False)
         if outcome:
             attempt.settled(Outcome(**(ORDINARY | outcome)))
@@ -166,7 +174,7 @@ def test_the_span_of_an_attempt_has_its_counts_but_those_that_are_zero(reported:
 
 def test_a_span_links_to_the_origins_of_at_most_ten_events(reported: Telemetry) -> None:
     for count in (9, 12):
-        with attempting("i1", 0, "topic") as attempt:
+        with RelayTelemetry().attempting("i1", 0, "topic") as attempt:
             attempt.received(given(count), lambda event: False)
 
     links = [[link.context.trace_id for link in span.links] for span in reported.spans()]
@@ -209,7 +217,7 @@ def test_an_attempt_that_published_nothing_yet_reports_no_outcome(
 
 
 def test_an_exception_that_nobody_foresaw_is_logged_by_kind_and_place(caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(ValueError, match="Jane"), attempting("i1", 0, "topic"):
+    with pytest.raises(ValueError, match="Jane"), RelayTelemetry().attempting("i1", 0, "topic"):
         raise ValueError("no number: Jane")
 
     assert "come again: ValueError at test_attempt.py:" in caplog.records[0].getMessage()
@@ -219,7 +227,7 @@ def test_an_exception_that_nobody_foresaw_is_logged_by_kind_and_place(caplog: py
 def test_an_attempt_that_failed_before_anything_came_says_so(
     reported: Telemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(ChangesError, match="no JSON"), attempting("i1", 0, "topic"):
+    with pytest.raises(ChangesError, match="no JSON"), RelayTelemetry().attempting("i1", 0, "topic"):
         raise ChangesError("no JSON")
 
     assert caplog.records[0].getMessage() == (
@@ -294,13 +302,14 @@ def test_what_could_not_be_quarantined_comes_again_and_no_line_says_that_it_was(
 
 def test_the_time_that_is_left_is_reported_until_the_batch_is_delivered(reported: Telemetry) -> None:
     now = int(time.time())
+    telemetry = RelayTelemetry()
     selection = select([event("e", "k") | {"_ts": now, "ttl": 1000}], "domainEvent")
 
     def least() -> float:
         return reported.metrics().gauge("relay.ttl.headroom") or 0.0
 
     def attempt(retry_count: int, error: Exception | None) -> None:
-        with attempting("i1", retry_count, "topic") as attempt:
+        with telemetry.attempting("i1", retry_count, "topic") as attempt:
             attempt.received(selection, lambda event: False)
             found.append(least())
             if error is not None:
@@ -317,8 +326,8 @@ def test_the_time_that_is_left_is_reported_until_the_batch_is_delivered(reported
 
 
 def test_what_is_published_in_an_attempt_is_counted_at_its_end(reported: Telemetry) -> None:
-    with attempting("i1", 0, "topic"):
-        instruments.accepted(given().events, 0.5)
+    with RelayTelemetry().attempting("i1", 0, "topic"):
+        instruments.accepted(given().events, 0.5, BoundedActions())
         during = reported.metrics().total("relay.events.published")
 
     assert (during, reported.metrics().total("relay.events.published")) == (0, 3)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox_emulators.servicebus import codec
-from relay.servicebus.pipelined import sdk, values
-from relay.servicebus.pipelined.frames import CLOSE, DISPOSITION
+from relay.servicebus.pipelined import frames, sdk, values
+from relay.servicebus.pipelined.frames import ATTACH, CLOSE, DISPOSITION, FLOW
 from tests.fuzz.budget import trying
 from tests.support.amqp_peer import REJECTED, TRUE, described, error
 
@@ -129,6 +132,24 @@ def test_what_the_sdk_knows_is_read_alike() -> None:
         found = sdk.AmqpError.of(each[1][4][sdk.REJECTED][0])
         assert found is not None
         assert (found.condition, found.description) == (b"amqp:not-allowed", b"no")
+
+
+@pytest.mark.parametrize("decode", [values.performative, sdk.decode])
+def test_the_fields_of_a_performative_have_their_names(
+    decode: Callable[[memoryview], tuple[int, list[Any]]],
+) -> None:
+    limit = [b"\x80" + (262_144).to_bytes(8, "big")]
+    _, fields = decode(frame(ATTACH, codec.encode_string("l"), b"\x52\x07", TRUE, *[NULL] * 7, *limit))
+    attach = frames.read(frames.Attach, fields)
+    _, fields = decode(frame(FLOW, *(bytes((0x52, number)) for number in range(8)), TRUE))
+    flow = frames.read(frames.Flow, fields)
+
+    assert (attach.name, attach.handle, attach.role) == (b"l", 7, True)
+    assert (attach.target, attach.max_message_size, attach.properties) == (None, 262_144, None)
+    assert (flow.next_incoming_id, flow.incoming_window, flow.next_outgoing_id) == (0, 1, 2)
+    assert (flow.handle, flow.delivery_count, flow.link_credit) == (4, 5, 6)
+    assert flow.drain is True
+    assert not flow.echo
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from relay.telemetry import instruments
+from relay.telemetry.headroom import Headroom
 from relay.telemetry.shard_ages import ShardAges
 from tests.support.telemetry import Telemetry
 
 
-def test_a_shard_is_reported_while_it_is_read(reported: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_is_reported_while_it_is_read(reported: Telemetry) -> None:
     ages = ShardAges()
-    monkeypatch.setattr(instruments, "shard_ages", ages)
+    instruments.observe(Headroom(), ages)
     with ages.watched(0, lambda: 0.0), ages.watched(7, lambda: 12.5):
         meanwhile = reported.metrics()
 

@@ -11,12 +11,14 @@ import pytest
 
 from relay.events import Event, Reason
 from relay.telemetry import instruments
-from relay.telemetry.headroom import Batch
+from relay.telemetry.headroom import Batch, Headroom
 from relay.telemetry.instruments import BoundedActions, counted_together
+from relay.telemetry.shard_ages import ShardAges
 from tests.support.telemetry import Telemetry
 from tests.unit.relay.topics import event
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+ACTIONS = BoundedActions()
 
 
 def acting(*actions: str, **changes: Any) -> list[Event]:
@@ -48,8 +50,8 @@ def test_what_did_not_happen_is_no_row(reported: Telemetry) -> None:
 
 
 def test_an_accepted_transfer_counts_with_its_events_by_action(reported: Telemetry) -> None:
-    instruments.accepted(acting("A", "B", "A"), 0.25)
-    instruments.accepted(acting("B"), 0.5)
+    instruments.accepted(acting("A", "B", "A"), 0.25, ACTIONS)
+    instruments.accepted(acting("B"), 0.5, ACTIONS)
 
     seen = reported.metrics()
     assert seen.by("relay.events.published", "action") == {"A": 2, "B": 2}
@@ -61,7 +63,7 @@ def test_an_accepted_transfer_counts_with_its_events_by_action(reported: Telemet
 
 def test_lag_is_counted_for_each_event_whose_commit_time_is_known(reported: Telemetry) -> None:
     now = int(time.time())
-    instruments.accepted([*acting("A", "A", _ts=now - 100), *acting("A", _ts="soon"), *acting("A")], 0.1)
+    instruments.accepted([*acting("A", "A", _ts=now - 100), *acting("A", _ts="soon"), *acting("A")], 0.1, ACTIONS)
 
     seen = reported.metrics()
     assert seen.count("relay.lag") == 2
@@ -71,12 +73,12 @@ def test_lag_is_counted_for_each_event_whose_commit_time_is_known(reported: Tele
 def test_of_an_attempt_everything_is_recorded_at_its_end_and_what_comes_later_at_once(reported: Telemetry) -> None:
     now = int(time.time())
     with counted_together():
-        instruments.accepted(acting("A", "B", _ts=now), 0.25)
-        instruments.accepted(acting("A"), 0.5)
+        instruments.accepted(acting("A", "B", _ts=now), 0.25, ACTIONS)
+        instruments.accepted(acting("A"), 0.5, ACTIONS)
         assert reported.metrics().names == set()
         late = contextvars.copy_context()
     first = reported.metrics()
-    late.run(instruments.accepted, acting("B"), 1.0)
+    late.run(instruments.accepted, acting("B"), 1.0, ACTIONS)
     second = reported.metrics()
 
     assert first.by("relay.events.published", "action") == {"A": 2, "B": 1}
@@ -86,7 +88,7 @@ def test_of_an_attempt_everything_is_recorded_at_its_end_and_what_comes_later_at
 
 
 def test_where_the_clocks_differ_lag_is_never_below_zero(reported: Telemetry) -> None:
-    instruments.accepted(acting("A", _ts=int(time.time()) + 3600), 0.1)
+    instruments.accepted(acting("A", _ts=int(time.time()) + 3600), 0.1, ACTIONS)
 
     seen = reported.metrics()
     assert (seen.count("relay.lag"), seen.sum("relay.lag")) == (1, 0)
@@ -94,7 +96,7 @@ def test_where_the_clocks_differ_lag_is_never_below_zero(reported: Telemetry) ->
 
 async def test_what_an_attempts_tasks_publish_is_counted_when_it_ends_however_it_ends(reported: Telemetry) -> None:
     async def send() -> None:
-        instruments.accepted(acting("A", "B"), 0.1)
+        instruments.accepted(acting("A", "B"), 0.1, ACTIONS)
 
     async def attempt() -> None:
         with counted_together():
@@ -112,8 +114,8 @@ async def test_what_an_attempts_tasks_publish_is_counted_when_it_ends_however_it
 
 def test_what_is_published_after_an_attempt_counts_by_itself(reported: Telemetry) -> None:
     with counted_together():
-        instruments.accepted(acting("A"), 0.1)
-    instruments.accepted(acting("A"), 0.1)
+        instruments.accepted(acting("A"), 0.1, ACTIONS)
+    instruments.accepted(acting("A"), 0.1, ACTIONS)
 
     assert reported.metrics().total("relay.events.published") == 2
 
@@ -121,8 +123,8 @@ def test_what_is_published_after_an_attempt_counts_by_itself(reported: Telemetry
 def test_attempts_at_the_same_time_count_apart(reported: Telemetry) -> None:
     with counted_together():
         with counted_together():
-            instruments.accepted(acting("A"), 0.1)
-        instruments.accepted(acting("B"), 0.1)
+            instruments.accepted(acting("A"), 0.1, ACTIONS)
+        instruments.accepted(acting("B"), 0.1, ACTIONS)
         assert reported.metrics().by("relay.events.published", "action") == {"A": 1}
 
     assert reported.metrics().by("relay.events.published", "action") == {"B": 1}
@@ -161,13 +163,15 @@ def test_an_action_of_more_than_128_characters_has_no_attribute_of_its_own() -> 
 
 def test_the_least_time_left_is_reported_where_there_is_one(reported: Telemetry) -> None:
     assert reported.metrics().gauge("relay.ttl.headroom") is None
-    instruments.headroom.begin(Batch(acting("A", _ts=int(time.time()), ttl=600), [], lambda event: False))
+    headroom = Headroom()
+    instruments.observe(headroom, ShardAges())
+    headroom.begin(Batch(acting("A", _ts=int(time.time()), ttl=600), [], lambda event: False))
 
     assert reported.metrics().gauge("relay.ttl.headroom") == pytest.approx(600, abs=30)
 
 
 def test_what_is_stored_with_a_series_stays_as_it_is(reported: Telemetry) -> None:
-    instruments.accepted(acting("A", _ts=int(time.time())), 0.1)
+    instruments.accepted(acting("A", _ts=int(time.time())), 0.1, ACTIONS)
 
     seen = reported.metrics()
     assert seen.bounds("relay.lag") == [

@@ -37,7 +37,7 @@ class _Progress:
 
 
 class MemoryStore:
-    """Forgets everything when the process ends; use it in tests, or where the effect is forgotten too."""
+    """Keeps records until the process ends. For tests, or for effects that do not outlive the process either."""
 
     def __init__(self) -> None:
         self._handled: dict[Identity, datetime] = {}

@@ -1,4 +1,4 @@
-"""What every store does."""
+"""The interface of stores."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ class Gap:
     """Events of an entity that were not handled, although later ones were: `first` to `last`, both included.
 
     Attributes:
-        entity: What the numbers count in: `message.key`, or what was passed to `once`.
+        entity: The entity that the numbers belong to: `message.key`, or the `entity` passed to `once`.
         first, last: The numbers.
-        key, topic: Those of the entity's messages. None for an entity of which nothing was handled since the store
-            records them.
+        key, topic: Those of the entity's messages. None if none were handled since the store began to record them.
     """
 
     entity: str
@@ -35,7 +34,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What identifies an event. Its id alone does not: a partitioned topic keeps the same id in two keys apart."""
+    """What identifies an event. An id is not enough: in a partitioned topic, two keys may have the same id."""
 
     topic: str
     key: str
@@ -56,18 +55,18 @@ class Identity:
 
 
 class Store(Protocol):
-    """Which messages were handled. One store belongs to one consumer: two would skip each other's messages."""
+    """Records handled messages. A store belongs to one consumer; two would skip each other's messages."""
 
     def once(self, message: Message, *, entity: str | None = None) -> AbstractAsyncContextManager[Arrival]:
         """Enter a block that handles a message: `async with store.once(message) as arrival`.
 
-        The message counts as handled if the block ends without an exception; if it raises, as never seen. One
-        block runs at a time, so that of two deliveries of a message one sees that it is the second. Two messages
-        are the same if topic, key and id are.
+        The message counts as handled if the block ends without an exception, and as never seen if it raises. Only
+        one block runs at a time, so the second of two deliveries of a message is recognised. Two messages are the
+        same if their topic, key and id are.
 
         Args:
             message: The message.
-            entity: What its `sequence` counts in, within its key; by default the key. Writers number events
+            entity: The entity that its `sequence` belongs to; by default the key. Writers number events
                 within an entity: give its id if several entities share a key.
 
         Raises:
@@ -76,11 +75,11 @@ class Store(Protocol):
         """
 
     async def gaps(self) -> list[Gap]:
-        """Return what is missing, by entity, key, topic and number. An event that arrives late is removed."""
+        """Return missing numbers, sorted by entity, key, topic and number. Late events are no longer missing."""
 
     async def forget(self, older_than: timedelta) -> int:
-        """Forget messages that were handled longer ago, and return how many. Progress and gaps are kept.
+        """Delete records of messages handled longer ago, and return how many. Progress and gaps are kept.
 
-        Keep them for longer than an event may be repeated: the duplicate detection window, and how far back
-        operators replay.
+        Keep records for longer than events may be repeated: longer than the duplicate detection window, and as far
+        back as operators replay.
         """

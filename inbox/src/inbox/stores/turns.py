@@ -1,4 +1,4 @@
-"""One block of `once` at a time, and which task is inside it."""
+"""Allows one block of `once` at a time, and knows which task is inside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Turn:
 
     @property
     def is_taken(self) -> bool:
-        """Whether a block is open, of whichever task."""
+        """Whether any task has a block open."""
         return self._block is not None
 
     @property

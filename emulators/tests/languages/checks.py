@@ -1,0 +1,65 @@
+"""Runs the checks of a JavaScript SDK in one process of Node, and says what came of each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+WITHIN_S = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What the process printed: by check its error, None where it passed; and the rest of its output."""
+
+    errors: dict[str, str | None]
+    rest: str
+
+
+def names(service: str) -> list[str]:
+    """The names of the checks in the folder of this service."""
+    return [
+        name
+        for file in sorted((FOLDER / service).glob("*.mjs"))
+        for name in re.findall(r'^check\("(.+?)", ', file.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+
+
+def skip_without(*packages: str) -> None:
+    """Skip where Node or a package is missing, but not in CI while npm's registry can be reached."""
+    if os.environ.get("CI") == "true" and "NPM_UNREACHABLE" not in os.environ:
+        return
+    if shutil.which("node") is None:
+        pytest.skip("Node is not installed")
+    missing = [name for name in packages if not (FOLDER / "node_modules" / name).exists()]
+    if missing:
+        pytest.skip(f"make languages has not installed {', '.join(missing)}")
+
+
+async def run(service: str, settings: Mapping[str, str]) -> Outcomes:
+    """Run all checks of this service with these environment variables. TimeoutError after WITHIN_S seconds."""
+    process = await asyncio.create_subprocess_exec(
+        *("node", "--no-deprecation", FOLDER / service / "main.mjs"),
+        env={"PATH": os.environ["PATH"], **settings},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        printed, _ = await asyncio.wait_for(process.communicate(), WITHIN_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    lines = printed.decode().splitlines()
+    results = [json.loads(line) for line in lines if line.startswith('{"check":')]
+    rest = [line for line in lines if not line.startswith('{"check":')]
+    return Outcomes({result["check"]: result["error"] for result in results}, "\n".join(rest))

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from azure.core.settings import settings as azure_settings
+from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
+
+from relay.assembly import assemble
+from relay.cli.main import main
+from relay.settings import Settings
+from relay.telemetry.libraries import quiet_libraries, switch_off_sdk_tracing
+
+SETTINGS = {
+    "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AAAA;",
+    "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AAAA",
+}
+
+
+@pytest.fixture
+def azure() -> Iterator[logging.Logger]:
+    logger, root = logging.getLogger("azure"), logging.getLogger()
+    before = logger.level, root.level
+    # As the Functions worker does.
+    root.setLevel(logging.INFO)
+    yield logger
+    for each, level in zip((logger, root), before, strict=True):
+        each.setLevel(level)
+
+
+def test_the_azure_sdks_log_warnings_and_no_more(azure: logging.Logger) -> None:
+    azure.setLevel(logging.NOTSET)
+
+    quiet_libraries()
+
+    sdk = logging.getLogger("azure.servicebus._pyamqp")
+    assert (sdk.isEnabledFor(logging.INFO), sdk.isEnabledFor(logging.WARNING)) == (False, True)
+
+
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.ERROR])
+def test_a_level_that_somebody_has_set_stays(azure: logging.Logger, level: int) -> None:
+    azure.setLevel(level)
+
+    quiet_libraries()
+
+    assert azure.level == level
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    """The SDKs' own tracing, as azure-monitor-opentelemetry switches it on in the Functions worker."""
+    azure_settings.tracing_implementation = OpenTelemetrySpan
+    yield
+    azure_settings.tracing_implementation = None
+
+
+def test_the_sdks_trace_until_it_is_switched_off(traced: None) -> None:
+    before = azure_settings.tracing_implementation()
+
+    switch_off_sdk_tracing()
+
+    assert (before, azure_settings.tracing_implementation()) == (OpenTelemetrySpan, None)
+
+
+def test_assembling_a_relay_changes_no_setting_of_the_process(traced: None) -> None:
+    assemble(Settings.from_environment(SETTINGS))
+
+    assert azure_settings.tracing_implementation() is OpenTelemetrySpan
+
+
+def test_a_command_switches_the_sdks_tracing_off(traced: None) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+
+    assert azure_settings.tracing_implementation() is None
+
+
+def exported(program: str, **settings: str) -> str:
+    """What a new process prints that exports to Application Insights, which nobody answers for."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if "APPLICATIONINSIGHTS" not in name},
+        "APPLICATIONINSIGHTS_CONNECTION_STRING": f"InstrumentationKey={UUID(int=1)};IngestionEndpoint=http://127.0.0.1:1/",
+        "APPLICATIONINSIGHTS_STATSBEAT_DISABLED_ALL": "true",
+    }
+    command = [sys.executable, "-c", f"{program}; os._exit(0)"]
+    run = subprocess.run(
+        command, env=environment | settings, capture_output=True, text=True, timeout=40, check=True
+    )
+    return run.stdout.strip()
+
+
+def test_a_worker_that_exports_does_not_trace_the_sdks() -> None:
+    program = (
+        "import os, relay.cli.run.command as command; command._set_up_telemetry(os.environ);"
+        "from azure.core.settings import settings; print(settings.tracing_implementation(), flush=True)"
+    )
+
+    assert exported(program) == "None"
+
+
+def test_a_worker_exports_the_logger_that_is_named_as_the_functions_worker_does() -> None:
+    program = (
+        "import logging, os, relay.cli.run.command as command; command._set_up_telemetry(os.environ);"
+        "names = ('root', 'relay', 'asyncio');"
+        "has = lambda name: any('Otel' in type(each).__name__ or 'LoggingHandler' == type(each).__name__"
+        " for each in logging.getLogger(name if name != 'root' else None).handlers);"
+        "print([name for name in names if has(name)], flush=True)"
+    )
+
+    assert exported(program, PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME="relay") == "['relay']"
