@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from relay.deadline import within
@@ -36,6 +36,9 @@ _REMEMBERED = 10_000
 
 # Maximum number of versions of one event among them.
 _VERSIONS = 100
+
+# Maximum number of documents of a key that are stored at a time.
+_PART = 100
 
 # Seconds after a failed reading during which the latest one counts, where the policy allows it.
 _PAUSE_S = 30.0
@@ -90,17 +93,20 @@ class Orders:
         return self._known().about((*received.events, *received.rejected))
 
     async def store(self, rejected: Sequence[Rejected], invocation_id: str) -> None:
-        """Quarantine what is set aside, and remember it. Raises QuarantineError."""
-        if not rejected:
-            return
-        # The answer may be lost: what may be stored must not be published by the next attempt.
-        self._note(rejected, carried_out=False)
-        await self._quarantine.store(rejected, invocation_id, park=self._policy is OnPoison.PARK)
-        self._note(rejected, carried_out=True)
+        """Quarantine what is set aside, and remember it. Raises QuarantineError.
+
+        Part by part, so that an attempt that is cut off here leaves less to the next one.
+        """
+        # The answer may be lost: what may be stored must not be published by the next attempt. What is parked with
+        # its key waits for the next attempt's look at that.
+        self._note([item for item in rejected if item.reason is not Reason.KEY_PARKED], carried_out=False)
+        for part in _parts(rejected):
+            await self._quarantine.store(part, invocation_id, park=self._policy is OnPoison.PARK)
+            self._note(part, carried_out=True)
 
     def _note(self, rejected: Sequence[Rejected], *, carried_out: bool) -> None:
         for item in rejected:
-            if item.name is not None and item.reason is not Reason.KEY_PARKED:
+            if item.name is not None:
                 order = Order.to_store(item, carried_out=carried_out)
                 # A page may have several versions of an event.
                 others = (each for each in self._set_aside.get(item.name, ()) if each.place != order.place)
@@ -179,6 +185,16 @@ def _may_have_been_tried(received: Received) -> bool:
     """Whether another process may have attempted these events, and set one of them aside."""
     # The first was committed first.
     return any((event.committed_at or 0) <= time.time() - _UNTRIED_S for event in received.events[:1])
+
+
+def _parts(rejected: Sequence[Rejected]) -> Iterator[list[Rejected]]:
+    """The documents by partition key, each key's in their order, as many at a time as are stored together."""
+    by_key: dict[str | None, list[Rejected]] = {}
+    for item in rejected:
+        by_key.setdefault(item.partition_key, []).append(item)
+    for of_key in by_key.values():
+        for start in range(0, len(of_key), _PART):
+            yield of_key[start : start + _PART]
 
 
 def _remember(known: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:

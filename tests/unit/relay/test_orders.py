@@ -136,15 +136,28 @@ async def test_orders_hold_on_while_the_checkpoint_cannot_be_read() -> None:
     ) == {X}
 
 
-async def test_what_is_parked_behind_another_event_is_held_by_its_key_alone() -> None:
+async def test_what_is_stored_behind_a_parked_event_is_remembered_though_its_key_is_released() -> None:
     quarantine = InMemoryQuarantine()
     quarantine.parked = {"k": None}
     orders = Orders(quarantine, OnPoison.PARK, InMemorySource().settled)
     await orders.store(rejected(Reason.KEY_PARKED, event("x", "k")), "i1")
+    quarantine.parked = {}
 
     found = await orders.for_attempt(page("x"), "i1", 1)
 
-    assert (dict(found.parked), dict(found.orders)) == ({"k": None}, {})
+    assert [(name, order.carried_out) for name, (order,) in found.orders.items()] == [(X, True)]
+
+
+async def test_what_could_not_be_stored_behind_a_parked_event_is_published_once_its_key_is_released() -> None:
+    quarantine = InMemoryQuarantine()
+    quarantine.parked = {"k": None}
+    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().settled)
+    quarantine.broken = True
+    with pytest.raises(QuarantineError):
+        await orders.store(rejected(Reason.KEY_PARKED, event("x", "k")), "i1")
+    quarantine.broken, quarantine.parked = False, {}
+
+    assert not await orders.for_attempt(page("x"), "i1", 1)
 
 
 async def test_what_this_process_has_set_aside_it_knows_until_the_checkpoint_has_passed_it() -> None:

@@ -273,6 +273,70 @@ async def test_a_record_of_which_no_answer_came_is_not_stored_again_once_it_is_d
     assert (outcome.superseded, running.stored()) == (1, [])
 
 
+class Slow(InMemoryQuarantine):
+    """Stores so many documents in an attempt, and is too slow for more.
+
+    Attributes:
+        left: How many more it stores.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 0
+
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+        self.left -= len(rejected)
+        if self.left < 0:
+            raise QuarantineError("too slow")
+        await super().store(rejected, invocation_id, park=park)
+
+
+@pytest.mark.parametrize("keys", [1, 50])
+@pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.PARK])
+async def test_a_store_that_takes_less_in_an_attempt_than_is_set_aside_is_through_after_some(
+    policy: OnPoison, keys: int
+) -> None:
+    running = Running(policy)
+    running.quarantine = quarantine = Slow()
+    running.restart()
+    # With 'park', what follows the first event of a key is set aside for its sake.
+    sound = {"data": {"action": "A"}} if policy is OnPoison.PARK else {"data": 7}
+    batch = [document(f"e{number}", f"k{number % keys}", data=7) for number in range(keys)]
+    batch += [document(f"e{number}", f"k{number % keys}", **sound) for number in range(keys, 600)]
+
+    attempts = 0
+    while quarantine.left <= 0 and attempts < 10:
+        quarantine.left = 250
+        with suppress(QuarantineError):
+            await running.relay.handle(batch, "i1", attempts)
+        attempts += 1
+
+    of_key = {key: [each["id"] for each in batch if each["partitionKey"] == key] for key in ("k0", f"k{keys - 1}")}
+    assert attempts <= 4
+    assert len(quarantine.records) == 600
+    for key, ids in of_key.items():
+        assert [item.id for item in quarantine.records if item.partition_key == key] == ids
+
+
+async def test_what_was_parked_and_released_is_not_parked_again_while_another_key_fails() -> None:
+    running = Running(OnPoison.PARK)
+    running.publisher.refused = {"z": "amqp:not-allowed"}
+    batch = [document("x", data=7), document("a"), document("b"), document("z", "other")]
+    with pytest.raises(PublishError):
+        await running.relay.handle(batch, "i1")
+    assert [item.id for item in running.quarantine.records] == ["x", "a", "b"]
+    # A release publishes them, and an operator discards the first.
+    running.quarantine.records.clear()
+    running.quarantine.parked.clear()
+    running.publisher.accepted["k"] = ["a", "b"]
+    running.publisher.refused = {}
+
+    outcome = await running.relay.handle([*batch, document("c")], "i1", 1)
+
+    assert (outcome.superseded, outcome.published, running.stored()) == (3, 2, [])
+    assert running.publisher.accepted == {"k": ["a", "b", "c"], "other": ["z"]}
+
+
 async def test_each_version_of_an_event_that_is_refused_is_set_aside_once() -> None:
     running = Running()
     running.publisher.refused = {"x": "amqp:not-allowed"}
