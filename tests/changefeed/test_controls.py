@@ -34,6 +34,7 @@ NO_LOCK = "where s.shard_id = $1;"
 SECOND_LOOK = """    return query select f.ulid, f.aggregate, f.version from changefeed."feed:app.event" f \
 where f.shard_id = $1 and f.ulid > $2 order by f.ulid limit $3;
     if found then
+        perform changefeed.check_low_water('app.event', $1, $2);
         return;
     end if;
     if exists"""

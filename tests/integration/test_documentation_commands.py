@@ -7,6 +7,7 @@ folder that looks like a fresh clone after `make setup`. The virtual environment
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -46,6 +47,8 @@ STACK_PORTS = {
     7071: "--functions-port",
 }
 OTHER_PORTS = (8000, 7072)
+# Below the ports that Linux (32768), macOS and Windows (49152) give to connections.
+_NOT_EPHEMERAL = range(20_000, 32_000)
 _READY = 7070
 _WITHIN_S = 50.0
 
@@ -57,12 +60,17 @@ _SETTINGS = ("COSMOS", "SQL", "SERVICEBUS", "RELAY_", "LOCAL_", "VIRTUAL_ENV", "
 
 
 def free_ports() -> dict[int, int]:
-    """A free port for each that the pages name."""
-    with_sockets = {port: socket.create_server(("127.0.0.1", 0)) for port in (*STACK_PORTS, *OTHER_PORTS)}
-    ports = {port: each.getsockname()[1] for port, each in with_sockets.items()}
-    for each in with_sockets.values():
-        each.close()
-    return ports
+    """A free port for each that the pages name, of those that no system gives to others before it is used here."""
+    free = (port for port in random.sample(_NOT_EPHEMERAL, 1_000) if _is_free(port))
+    return dict(zip((*STACK_PORTS, *OTHER_PORTS), free, strict=False))
+
+
+def _is_free(port: int) -> bool:
+    try:
+        with socket.create_server(("127.0.0.1", port)):
+            return True
+    except OSError:
+        return False
 
 
 def with_ports(text: str, ports: dict[int, int]) -> str:
