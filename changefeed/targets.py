@@ -90,7 +90,7 @@ def _check_size(insert: Insert) -> None:
 
 
 def _check_transaction(target: Any) -> None:
-    """Refuse where the event was committed by itself already, as far as the driver tells."""
+    """Raise if the driver reports that the connection is in autocommit mode."""
     connection = getattr(target, "connection", target)
     status = getattr(getattr(connection, "info", None), "transaction_status", None)
     if getattr(connection, "autocommit", False) is True and status == _IDLE:

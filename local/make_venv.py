@@ -35,7 +35,7 @@ class CannotSetUp(Exception):
 
 
 class Progress:
-    """What pip is at, and for how long: one line that changes on a terminal, elsewhere a line for each step."""
+    """Progress of pip: one updating line on a terminal, one line per step otherwise."""
 
     def __init__(self, output: TextIO) -> None:
         self._output = output

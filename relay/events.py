@@ -139,7 +139,7 @@ class Rejected:
 
 
 def always_owned() -> bool:
-    """What a source says that cannot know: Cosmos DB's leases are the trigger's."""
+    """Default for sources that cannot tell, such as Cosmos DB, where the trigger owns the leases."""
     return True
 
 

@@ -121,7 +121,7 @@ class EmulatorTopic:
 
 
 def _delivery(subscription: str, story: Mapping[str, Any]) -> Delivery | None:
-    """What the emulator tells of a message; None for one that has expired."""
+    """A message as the emulator reports it; None if it has expired."""
     arrival = _ARRIVALS.get(story["fate"])
     if arrival is None:
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-# So many events are remembered. The stream has only the latest ones.
+# Maximum number of events remembered. The stream has only the latest ones.
 _REMEMBERED = 10_000
 
 ENDED = frozenset({"accepted", "quarantined", "parked"})

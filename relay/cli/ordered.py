@@ -21,7 +21,7 @@ from relay.verdict import Judge
 # A command has no retry policy of a host around it. These pauses cover a moment of throttling, not an outage.
 _PAUSES_S = (0.5, 2.0)
 
-# So many partition keys in a row without one that got through are an outage, not one broker of the topic.
+# Consecutive failed keys after which the topic counts as down.
 _OUTAGE = 3
 
 

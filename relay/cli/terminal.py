@@ -47,7 +47,7 @@ class Progress:
 
     @contextmanager
     def interrupted(self) -> Iterator[None]:
-        """Let something else be written in lines of its own: the count stands behind it again."""
+        """Clear the progress line while other output is written, then redraw it."""
         shown, self._shown = self._shown, ""
         if shown:
             self.stream.write("\r" + " " * len(shown) + "\r")

@@ -12,7 +12,7 @@ from relay.quarantine.items import Items
 
 _DEAD_LETTERS = "dead letters of "
 
-# Dead letters are peeked with their bodies. While their number stays, that is done once in so many rounds.
+# Dead letters are peeked with their bodies: while their number stays the same, once in this many rounds.
 _ROUNDS = 10
 
 

@@ -13,9 +13,9 @@ from relay.events import EventName
 from relay.outbox import Outbox
 
 _PAGE = 1000
-# So many pages of events are read at once, before the positions are looked at.
+# Maximum number of pages of events read before the positions are read again.
 _PAGES = 10
-# So many events are held at most that the relay has not passed: no further ones are read until it has.
+# Maximum number of unpublished events in memory; reading pauses at this limit.
 _HELD = 100_000
 
 

@@ -14,10 +14,10 @@ from relay.quarantine.holds import PARKED_TYPE
 from relay.quarantine.items import Items
 from relay.quarantine.summaries import Filter, RecordSummary
 
-# So many records of a key are read: each costs a row of a query.
+# Maximum number of records of a key that are read; each costs a row of a query.
 _RECORDS = 10_000
 
-# By so much the clocks of the database and of the hosts may differ.
+# Maximum clock skew between the database and the hosts, in seconds.
 _SKEW_S = 60
 
 
@@ -97,5 +97,6 @@ def _limits(records: Sequence[RecordSummary]) -> Iterator[Problem]:
     if len(records) >= _RECORDS:
         yield Problem(
             "quarantine",
-            f"the key has more records than the {_RECORDS} shown: not all that is published is said so",
+            f"Only the first {_RECORDS:,} quarantine records were read; some published events may be shown as not "
+            "yet published.",
         )

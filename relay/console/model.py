@@ -1,7 +1,7 @@
 """What the console shows, as values: of the whole relay, and of one partition key.
 
-Times are in seconds since 1970; a clock of Cosmos DB has whole seconds. None stands for what is not known: a
-console that reads an outbox and a namespace from outside knows less than one beside an emulator.
+Times are in seconds since 1970; a clock of Cosmos DB has whole seconds. None means unknown: in
+Azure, the console sees less than on the local stack.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the page in parts: where one fails, its problem is shown, and the others go on."""
+"""Loads each section independently; a failing section reports its problem."""
 
 from __future__ import annotations
 

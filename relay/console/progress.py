@@ -18,7 +18,7 @@ from relay.place import PlaceInFeed
 
 RECENT = 50
 
-# So many of the events that a look finds passed are asked for at the topic.
+# Maximum number of newly passed events that are looked up at the topic.
 _SAMPLE = 200
 
 # Events that the relay has passed are remembered this long, so that one that comes again is not counted again.
@@ -65,7 +65,7 @@ class Progress:
         return len(self.backlog) + len(self._passed)
 
     def begin(self, paused_s: float) -> None:
-        """Nothing was read for a while: what happened meanwhile is no rate, and has no latency."""
+        """Ignore rates and latencies across a pause in reading."""
         self.following = self.following and paused_s < 5
 
     def caught_up(self, started_at: float) -> None:

@@ -27,7 +27,7 @@ from relay.servicebus.administration import ADMIN_VARIABLE, administration_addre
 from relay.servicebus.client import servicebus_administration_client, servicebus_client
 from relay.settings import Settings
 
-# So many messages of a dead-letter queue are read.
+# Maximum number of dead letters that are read.
 PEEKED = 200
 
 _EXAMPLES = 10

@@ -8,7 +8,7 @@ from collections import deque
 RATE_S = 10
 LATENCY_S = 60.0
 
-# So many latencies are kept; beyond that, the oldest of the minute are left out.
+# Maximum number of latencies kept; beyond it, the oldest of the minute are dropped.
 _LATENCIES = 2000
 
 

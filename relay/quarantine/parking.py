@@ -46,7 +46,7 @@ class ParkedKey:
     Attributes:
         items: The store of the quarantine.
         partition_key: The key.
-        stored: Is given each record that is new.
+        stored: Called with each newly stored record.
     """
 
     items: Items

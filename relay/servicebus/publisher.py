@@ -199,8 +199,8 @@ def _rotated(keys: list[str], by: int) -> list[str]:
 class _Outage:
     """Ends an attempt early when nothing is accepted any more.
 
-    Partial failure is normal, and the other partition keys are tried. But once so many have failed in a row that
-    it cannot be chance, trying thousands more, each up to its timeout, would outlast the attempt. A key whose
+    Partial failure is normal, and the other partition keys are tried. But once too many have failed in a row for
+    chance, trying thousands more, each up to its timeout, would outlast the attempt. A key whose
     events are set aside is no failure: that is settled.
     """
 

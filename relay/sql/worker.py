@@ -31,7 +31,7 @@ _ROUNDS = 4
 
 
 class Worker:
-    """Reads as many shards as are this process's share, until it is told to stop."""
+    """Reads this process's share of the shards until it is asked to stop."""
 
     def __init__(
         self, relay: Relay[SqlBatch], settings: SqlFeed, connect: Connect, *, page_size: int, poll_delay_s: float

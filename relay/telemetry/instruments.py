@@ -195,8 +195,7 @@ def counted_together() -> Iterator[None]:
         yield
     finally:
         _tally.reset(token)
-        # What outlives the attempt still has this tally: a task, and a timer until it is due, even if it was
-        # cancelled. So it must not hold the attempt's events.
+        # Tasks and cancelled timers may keep this context alive after the attempt, so release the events.
         tally.transfers = None
         _record(transfers)
 

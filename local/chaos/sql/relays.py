@@ -64,7 +64,7 @@ class RelayFaults:
         return [worker for worker in self._stack.hosts if worker not in self._frozen]
 
     async def _busy(self) -> tuple[Part, bool]:
-        """A worker amid a page, and True; any worker, and False, if none is for a while."""
+        """Return (worker, True) for one processing a page, else (any worker, False) after a timeout."""
         try:
             async with (
                 asyncio.timeout(_BUSY_WITHIN_S),

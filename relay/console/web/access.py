@@ -1,4 +1,4 @@
-"""Who may see the console: on this machine, its own browsers; elsewhere, whom the platform has signed in."""
+"""Access control: local browsers on a loopback address, signed-in users elsewhere."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-# The weekdays of a month repeat after so many years of the Gregorian calendar.
+# Number of years after which the weekdays of a month repeat in the Gregorian calendar.
 _YEARS_OF_A_CYCLE = 400
 _MONTHS = "january february march april may june july august september october november december"
 _WEEKDAYS = "sunday monday tuesday wednesday thursday friday saturday"

@@ -1,6 +1,6 @@
 """A certificate for TLS, made when the emulator starts and signed by an authority of its own.
 
-Clients are told to trust the authority. Its key is never written, so nothing else can be signed with it, and its
+Clients must trust the authority. Its key is never written, so nothing else can be signed with it, and its
 name constraints (RFC 5280, section 4.2.1.10) limit it to the names of this emulator.
 """
 
