@@ -25,7 +25,7 @@ EventName = tuple[str, str]
 
 _EVERY_S = 0.5
 _COMMAND_TIMEOUT_S = 30.0
-_AT_ONCE = 3
+_AT_ONCE = 10
 _PATIENT_S = 4.0
 _PARKED = "key-parked"
 _DISCARDED = "discarded"
