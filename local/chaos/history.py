@@ -11,6 +11,8 @@ from typing import Any
 
 SET_ASIDE = "set-aside"
 _PARKED = "key-parked"
+BEHIND = "behind"
+"""The member of a poison document without a sequence of its own that has that of the next event of its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +171,10 @@ class History:
     def _judge_held_back(self, key: str, verdict: Verdict) -> None:
         for document in self._poison_of[key]:
             settled = self._settled_at.get(document["id"])
+            behind = document.get(BEHIND) or document["sequence"]
             for event in self._written[key]:
                 processed = self._processed_at.get(event["id"])
-                if processed is None or event["sequence"] < document["sequence"]:
+                if processed is None or event["sequence"] < behind:
                     continue
                 if settled is None or processed <= settled:
                     verdict.ahead_of_poison += 1

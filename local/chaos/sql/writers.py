@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from changefeed import shard_of
-from local.chaos.history import History
+from local.chaos.history import BEHIND, History
 from local.chaos.schedule import Fault
 from local.chaos.workload import Commit
 
@@ -169,7 +169,8 @@ def _make_hostile(commit: Commit, what: str) -> None:
         "deep": (f'{{"action": "Deep", "deep": {"[" * _LEVELS}{"]" * _LEVELS}}}', "data-not-object"),
         "huge": (f'{{"action": "Huge", "text": "{"x" * _HUGE}"}}', "message-too-large"),
     }[what]
-    hostile = {**first, "id": f"hostile-{first['id']}", "data": None, "sequence": None, _TEXT: text}
+    without = {"data": None, "sequence": None, BEHIND: first["sequence"]}
+    hostile = {**first, "id": f"hostile-{first['id']}", **without, _TEXT: text}
     commit.documents.insert(commit.documents.index(first), hostile)
     commit.poison.append((hostile, frozenset({reason})))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from local.chaos.history import Aside, History, Policy, Receipt, Verdict
+from local.chaos.history import BEHIND, Aside, History, Policy, Receipt, Verdict
 
 KEY = "k"
 CLEAN = ("missing", "duplicated", "out_of_order", "altered", "quarantined_and_delivered")
@@ -147,6 +147,18 @@ def test_later_events_are_held_back_until_the_poison_is_settled(policy: Policy, 
 
     assert judged(early, aside, policy) == errors
     assert judged(late, aside, policy) == {}
+
+
+@pytest.mark.parametrize(("order", "errors"), [((1, 2), {}), ((1, 2, 3), {"ahead_of_poison": 1})])
+def test_poison_without_a_sequence_is_before_the_event_that_it_names(
+    order: tuple[int, ...], errors: dict[str, int]
+) -> None:
+    history = written(*order)
+    history.wrote_poison(
+        {**event(3), "id": "hostile-e3", "sequence": None, BEHIND: 3}, frozenset({"data-not-object"})
+    )
+
+    assert judged(receive(history, *order), Aside({"hostile-e3": "data-not-object"}), Policy.PARK) == errors
 
 
 def test_poison_that_nobody_settled_holds_back_for_ever() -> None:
