@@ -60,7 +60,7 @@ _SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
 # With late acceptance, unless a function is to time out, which needs the longer one.
 _SHORT_SEND_TIMEOUT = {"RELAY_SEND_TIMEOUT_S": "5"}
 _LOOK_EVERY_S = 1.0
-_ANSWERED_WITHIN_S = 10.0
+_ANSWERED_WITHIN_S = 60.0
 # Shorter than a frozen worker stays frozen. Short pages, so that many are under way when something fails.
 _SQL_SETTINGS = {"SQL_CLAIM_S": "3", "RELAY_MAX_ITEMS": "50", "SQL_MAX_BYTES": str(1024**2)}
 
