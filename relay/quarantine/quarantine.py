@@ -90,10 +90,8 @@ class StoredQuarantine:
                     "a parked partition key was released while further events of it were being stored; the next "
                     "attempt publishes them"
                 ) from None
-            if parks:
-                self._parked[key] = place
-            else:
-                self._parked.setdefault(key, None)
+            # A later poison does not move the place from which the key is parked.
+            self._parked.setdefault(key, place if parks else None)
             for item in of_key:
                 if item.reason is not Reason.KEY_PARKED:
                     await HeldRecord(self._items, item).hold()

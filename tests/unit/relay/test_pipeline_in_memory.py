@@ -274,10 +274,10 @@ async def test_a_record_of_which_no_answer_came_is_not_stored_again_once_it_is_d
 
 
 class Slow(InMemoryQuarantine):
-    """Stores so many documents in an attempt, and is too slow for more.
+    """Stores a limited number of documents in each attempt, and fails on more.
 
     Attributes:
-        left: How many more it stores.
+        left: Number of documents that it still stores in this attempt.
     """
 
     def __init__(self) -> None:

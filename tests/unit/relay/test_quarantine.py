@@ -10,6 +10,7 @@ import pytest
 from relay.errors import QuarantineError, StoreError
 from relay.events import EventName, Reason, Rejected, read_event
 from relay.holds import Holds
+from relay.place import Place
 from relay.quarantine import holds
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support.in_memory_items import InMemoryItems
@@ -164,6 +165,16 @@ async def test_a_process_knows_what_it_has_parked_before_the_replica_that_answer
 
     assert (set(before.parked), set(after.parked)) == ({"one", "two"}, {"two"})
     assert (await running.holds()).parked.keys() == {"two", "three"}
+
+
+async def test_a_second_poison_does_not_move_the_place_from_which_its_key_is_parked(items: InMemoryItems) -> None:
+    first, second = (each | {"_lsn": lsn} for lsn, each in enumerate(events("k", 2), start=5))
+    running = process(items)
+    await running.store(refused(first), "i1", park=True)
+    await running.store(refused(second), "i2", park=True)
+    items.lags = True
+
+    assert (await running.holds()).parked == {"k": Place(lsn=5)}
 
 
 async def test_a_key_that_is_parked_already_is_known_once_something_is_stored_behind_it(
