@@ -1,11 +1,29 @@
-"""Parked keys and orders that somebody else removes at the same moment are simply gone."""
+"""Parked keys and orders that another process writes or removes at the same moment."""
 
 from __future__ import annotations
 
-from azure.cosmos.aio import ContainerProxy
+from collections.abc import AsyncIterator
 
+import pytest
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from local.stack.environment import DATABASE
+from outbox_emulators.cosmos.server import CosmosServer
 from relay.cli.quarantine.holdings import Holdings, Order
+from relay.events import Reason
+from relay.quarantine.quarantine import StoredQuarantine
+from tests.support.outbox import event, rejected
 from tests.support.stores import items_in
+
+# A replica that lags answers every fourth read that may be old.
+_OFTEN = 20
+
+
+@pytest.fixture
+async def elsewhere(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
+    """The quarantine as another process sees it, with a session of its own."""
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        yield client.get_database_client(DATABASE).get_container_client("quarantine")
 
 
 async def test_an_order_that_is_gone_already_stays_gone(quarantine: ContainerProxy) -> None:
@@ -22,3 +40,24 @@ async def test_an_order_that_is_gone_already_stays_gone(quarantine: ContainerPro
 
 async def test_a_key_that_is_not_parked_counts_as_released(quarantine: ContainerProxy) -> None:
     assert await Holdings(items_in(quarantine)).unpark("k") is True
+
+
+async def test_an_order_that_another_process_has_just_written_exists_already(
+    quarantine: ContainerProxy, elsewhere: ContainerProxy
+) -> None:
+    ours, theirs = Holdings(items_in(quarantine)), Holdings(items_in(elsewhere))
+
+    for number in range(_OFTEN):
+        assert await theirs.add("k", f"e{number}") is True
+        assert await ours.add("k", f"e{number}") is False
+
+
+async def test_a_key_that_another_process_has_just_parked_stays_parked(
+    quarantine: ContainerProxy, elsewhere: ContainerProxy
+) -> None:
+    ours, theirs = Holdings(items_in(quarantine)), StoredQuarantine(items_in(elsewhere))
+
+    for number in range(_OFTEN):
+        key = f"k{number}"
+        await theirs.store(rejected(Reason.MESSAGE_REFUSED, event("e", key)), "i1", park=True)
+        assert await ours.unpark(key) is False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from relay.errors import ServiceError, StoreError
 from relay.quarantine import holds
-from relay.quarantine.items import Create, Delete, Item, ItemChanged, ItemExists, ItemNotFound, Items
+from relay.quarantine.items import Create, Delete, Item, ItemChanged, ItemExists, ItemNotFound, Items, Stored
 from relay.quarantine.summaries import Filter
 
 
@@ -85,7 +85,11 @@ class Holdings:
             try:
                 await self._items.create(order)
             except ItemExists:
-                found = await self._items.read(order["id"], partition_key)
+                try:
+                    found = await self._current(order["id"], partition_key)
+                except ItemNotFound:
+                    # It was removed in the meantime.
+                    return await self.add(partition_key, event_id)
                 if holds.is_pending(found.item):
                     return False
                 await self._items.batch(partition_key, [Delete(order["id"]), Create(order)])
@@ -110,7 +114,7 @@ class Holdings:
         """
         with explaining_store_errors():
             try:
-                marker = await self._items.read(holds.PARKED_ID, partition_key)
+                marker = await self._current(holds.PARKED_ID, partition_key)
                 # The count is at least as recent as that read.
                 if await self._count_records(partition_key):
                     return False
@@ -120,6 +124,15 @@ class Holdings:
             except ItemChanged:
                 return False
         return True
+
+    async def _current(self, identifier: str, partition_key: str) -> Stored:
+        """An item as the latest write left it. Raises ItemNotFound.
+
+        The replica that answers a read may not have seen the latest writes of other processes. A write decides by
+        the latest state, and a later read by the same client is at least as recent.
+        """
+        await self._items.touch(identifier, partition_key)
+        return await self._items.read(identifier, partition_key)
 
     async def _count_records(self, partition_key: str) -> int:
         return await self._items.count(Filter(partition_key=partition_key))
