@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 
-from relay.cli.check import command
+from relay.cli import check as command
 from relay.console.model import Finding
 from relay.console.web.checks import Check
 

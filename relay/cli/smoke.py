@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from relay import assembly
 from relay.canary import TTL_S, canary
-from relay.cli.parsing import reported
-from relay.cli.quarantine.records import Records, open_records
+from relay.cli.arguments import reported
+from relay.cli.comparison import compare
+from relay.cli.oversized import OversizedTest
+from relay.cli.records import Records, open_records
 from relay.cli.results import Result
-from relay.cli.smoke.comparison import compare
-from relay.cli.smoke.oversized import OversizedTest
-from relay.cli.smoke.report import Smoke, result_of
-from relay.cli.smoke.subscriptions import Session, choose, open_session
+from relay.cli.session import Session, choose, open_session
+from relay.cli.smoke_report import Smoke, result_of
 from relay.cli.sources import add_source_argument, choose_source, for_source
 from relay.cli.terminal import Terminal
 from relay.errors import ServiceError, UsageError

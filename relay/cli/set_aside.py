@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from relay.cli.quarantine.records import Records
+from relay.cli.records import Records
 from relay.cli.results import ExitCode, Result
 from relay.cli.terminal import Terminal
 from relay.errors import UsageError

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 
 from relay import assembly
-from relay.cli.ordered import ordered_sender
-from relay.cli.parsing import positive
-from relay.cli.quarantine import release, set_aside
-from relay.cli.quarantine.discard import discard, find_orders
-from relay.cli.quarantine.listing import list_records, show_record
-from relay.cli.quarantine.parked_release import ParkedRelease
-from relay.cli.quarantine.records import Records, open_records
+from relay.cli import release, set_aside
+from relay.cli.arguments import positive
+from relay.cli.discard import discard, find_orders
+from relay.cli.listing import list_records, show_record
+from relay.cli.parked_release import ParkedRelease
+from relay.cli.records import Records, open_records
 from relay.cli.results import EXIT_CODES, Result
+from relay.cli.sender import ordered_sender
 from relay.cli.sources import add_source_argument, choose_source, closing, for_source
 from relay.cli.terminal import Terminal
 from relay.errors import UsageError

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from relay.cli.check.facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
+from relay.cli.topic_facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
 from relay.findings import Finding, Gap, Level, Why
 from relay.times import format_duration
 

@@ -10,10 +10,10 @@ from datetime import timedelta
 from typing import Any
 
 from relay import assembly
-from relay.cli.check.inspection import read_servicebus
-from relay.cli.check.servicebus_findings import Requirements, check_servicebus
-from relay.cli.parsing import reported
+from relay.cli.arguments import reported
 from relay.cli.results import ExitCode, Result
+from relay.cli.topic import read_servicebus
+from relay.cli.topic_findings import Requirements, check_servicebus
 from relay.errors import SettingsError
 from relay.findings import Finding, Level, Scan
 from relay.servicebus.administration import ADMIN_VARIABLE, administration_address

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 
 from relay.cli.columns import table
-from relay.cli.quarantine.holdings import Order, Parked
-from relay.cli.quarantine.records import SHORT_ID, Records
+from relay.cli.holdings import Order, Parked
+from relay.cli.records import SHORT_ID, Records
 from relay.cli.results import ExitCode, Result
 from relay.quarantine.holds import ORDER_PREFIX
 from relay.quarantine.summaries import Filter, RecordSummary

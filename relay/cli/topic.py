@@ -23,7 +23,7 @@ from azure.servicebus.exceptions import (
 )
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
-from relay.cli.check.facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
+from relay.cli.topic_facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
 from relay.errors import first_line
 from relay.findings import Gap, Why
 from relay.servicebus.administration import administration_connection

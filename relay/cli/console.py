@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from relay.cli.console.checking import check_of
+from relay.cli.console_check import check_of
 from relay.cli.results import ExitCode, Result
 from relay.cli.sources import add_source_argument, choose_source, for_source
 from relay.cli.stopping import on_signals
@@ -16,7 +16,7 @@ from relay.console.settings import ConsoleSettings
 from relay.errors import UsageError
 from relay.settings import Settings
 
-_REQUIREMENTS = Path(__file__).resolve().parents[3] / "requirements-console.txt"
+_REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements-console.txt"
 
 EXAMPLES = """\
 examples:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from relay import assembly
-from relay.cli.quarantine.holdings import Holdings, explaining_store_errors
+from relay.cli.holdings import Holdings, explaining_store_errors
 from relay.errors import UsageError
 from relay.quarantine.items import BatchFailed, Delete, ItemNotFound, Items
 from relay.quarantine.record import part_id

@@ -16,8 +16,8 @@ from typing import Any
 from uuid import uuid4
 
 from relay.canary import ACTION, PREFIX, TTL_S, canary_id
-from relay.cli.quarantine.records import Records
-from relay.cli.smoke.subscriptions import Session
+from relay.cli.records import Records
+from relay.cli.session import Session
 from relay.events import Reason
 from relay.outbox import Canary
 from relay.quarantine.summaries import Filter, RecordSummary

@@ -11,13 +11,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from relay import assembly
-from relay.cli.ordered import ordered_sender
-from relay.cli.quarantine.records import open_records
-from relay.cli.replay.arguments import EXAMPLES, add_arguments, choice_of
-from relay.cli.replay.replaying import Replay
-from relay.cli.replay.report import dry_result, finished_before, result_of
-from relay.cli.replay.state import ReplayIdentity, ReplayState
+from relay.cli.records import open_records
+from relay.cli.replay_options import EXAMPLES, add_arguments, choice_of
+from relay.cli.replay_report import dry_result, finished_before, result_of
+from relay.cli.replay_run import Replay
+from relay.cli.replay_state import ReplayIdentity, ReplayState
 from relay.cli.results import Result
+from relay.cli.sender import ordered_sender
 from relay.cli.sources import choose_source, closing, for_source
 from relay.cli.terminal import Terminal
 from relay.connection_strings import ConnectionString

@@ -9,7 +9,7 @@ from datetime import timedelta
 from math import ceil, floor
 from pathlib import Path
 
-from relay.cli.parsing import reported
+from relay.cli.arguments import reported
 from relay.cli.sources import add_source_argument
 from relay.errors import UsageError
 from relay.place import ulid_time

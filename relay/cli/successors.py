@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.cli.quarantine.records import Records
+from relay.cli.records import Records
 from relay.events import Event
 from relay.outbox import Outbox
 from relay.quarantine.summaries import Filter

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterable, Set
 from contextlib import aclosing
 
-from relay.cli.ordered import OrderedSender
-from relay.cli.replay.report import ReplayCounts
-from relay.cli.replay.state import Invalid, ReplayState
+from relay.cli.replay_report import ReplayCounts
+from relay.cli.replay_state import Invalid, ReplayState
+from relay.cli.sender import OrderedSender
 from relay.cli.terminal import Terminal
 from relay.events import MAX_KEY_LENGTH, Document, Event, Rejected
 from relay.outbox import Outbox, Reading

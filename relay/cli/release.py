@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.cli.ordered import OrderedSender
-from relay.cli.quarantine.records import SHORT_ID, Records
-from relay.cli.quarantine.successors import Successors
+from relay.cli.records import SHORT_ID, Records
 from relay.cli.results import ExitCode, Result
+from relay.cli.sender import OrderedSender
+from relay.cli.successors import Successors
 from relay.cli.terminal import Progress
 from relay.events import Event, EventName
 from relay.outbox import Outbox

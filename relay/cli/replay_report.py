@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.cli.ordered import OrderedSender
-from relay.cli.replay.state import ReplayState
+from relay.cli.replay_state import ReplayState
 from relay.cli.results import ExitCode, Result
+from relay.cli.sender import OrderedSender
 from relay.times import format_time
 
 _KEYS_LISTED = 50

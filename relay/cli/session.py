@@ -16,7 +16,7 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from relay.cli.check.inspection import names_missing_entity, read_servicebus
+from relay.cli.topic import names_missing_entity, read_servicebus
 from relay.errors import OperationError, ServiceError, UsageError
 from relay.findings import Gap
 from relay.servicebus.client import servicebus_client

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.canary import TTL_S
+from relay.cli.comparison import Difference
+from relay.cli.oversized import Oversized
 from relay.cli.results import ExitCode, Result
-from relay.cli.smoke.comparison import Difference
-from relay.cli.smoke.oversized import Oversized
 from relay.cli.sources import SourceKind
 from relay.quarantine.summaries import RecordSummary
 from relay.settings import Settings

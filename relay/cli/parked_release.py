@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from itertools import takewhile
 
-from relay.cli.ordered import OrderedSender
-from relay.cli.quarantine.records import Records
-from relay.cli.quarantine.release import CHUNK, ReleaseOutcome, StillInvalid, load, repeated
+from relay.cli.records import Records
+from relay.cli.release import CHUNK, ReleaseOutcome, StillInvalid, load, repeated
+from relay.cli.sender import OrderedSender
 from relay.events import Event, EventName, Reason
 from relay.outbox import Outbox
 from relay.quarantine.summaries import Filter, RecordSummary

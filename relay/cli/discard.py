@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from relay.cli.quarantine.holdings import Order
-from relay.cli.quarantine.listing import SHORT_ORDER, missing_line, order_line, record_line
-from relay.cli.quarantine.records import Records
+from relay.cli.holdings import Order
+from relay.cli.listing import SHORT_ORDER, missing_line, order_line, record_line
+from relay.cli.records import Records
 from relay.cli.results import ExitCode, Result
 from relay.cli.terminal import Terminal
 from relay.errors import UsageError
