@@ -65,11 +65,11 @@ async def run(arguments: argparse.Namespace, settings: Settings, environment: Ma
             f"Run {sys.executable} -m pip install -r {_REQUIREMENTS}."
         )
     # Here, as no other command needs what serves a page.
+    from relay.console.access import Loopback, access_for
+    from relay.console.application import application
     from relay.console.assembly import open_view
-    from relay.console.web.access import Loopback, access_for
-    from relay.console.web.application import application
-    from relay.console.web.commands import Commands
-    from relay.console.web.server import serving
+    from relay.console.commands import Commands
+    from relay.console.server import serving
 
     shown = ConsoleSettings.from_environment(environment)
     access = access_for(arguments.host)

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from relay.cli import check as command
+from relay.console.checks import Check
 from relay.console.model import Finding
-from relay.console.web.checks import Check
 
 
 def check_of(environment: Mapping[str, str]) -> Check:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from relay.console.formats import written
 from relay.console.model import Arrival, Delivery, Stage, Tracked
-from relay.console.web.formats import written
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup
 
+from relay.console import formats
+from relay.console.checks import Checked
+from relay.console.commands import Commands
+from relay.console.extension import Extension, Slot
+from relay.console.headline import headline
 from relay.console.model import DeadLetterGroup, Partition, Snapshot, Timeline
 from relay.console.settings import ConsoleSettings
-from relay.console.web import formats
-from relay.console.web.checks import Checked
-from relay.console.web.commands import Commands
-from relay.console.web.extension import Extension, Slot
-from relay.console.web.headline import headline
-from relay.console.web.steps import steps
+from relay.console.steps import steps
 
 SECTIONS = (
     "headline",

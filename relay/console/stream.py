@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from aiohttp import web
 
 from relay import jsontext
+from relay.console.documents import document_of
 from relay.console.model import Snapshot, Tracked
+from relay.console.pages import Pages
 from relay.console.ports import View
-from relay.console.web.documents import document_of
-from relay.console.web.pages import Pages
 
 MOST_STREAMS = 200
 

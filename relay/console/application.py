@@ -7,17 +7,17 @@ from pathlib import Path
 
 from aiohttp import web
 
+from relay.console.access import Access, guarded
+from relay.console.checks import Check, Checks
+from relay.console.commands import Commands
+from relay.console.documents import json_response
+from relay.console.extension import Extension
+from relay.console.headers import set_headers
 from relay.console.model import Problem, Timeline
+from relay.console.pages import Pages
 from relay.console.ports import View
 from relay.console.settings import ConsoleSettings
-from relay.console.web.access import Access, guarded
-from relay.console.web.checks import Check, Checks
-from relay.console.web.commands import Commands
-from relay.console.web.documents import json_response
-from relay.console.web.extension import Extension
-from relay.console.web.headers import set_headers
-from relay.console.web.pages import Pages
-from relay.console.web.stream import Streams
+from relay.console.stream import Streams
 from relay.errors import RelayError, first_line
 
 PAGES = web.AppKey("PAGES", Pages)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from relay.console.formats import count, span, visible
 from relay.console.model import Snapshot
-from relay.console.web.formats import count, span, visible
 
 # Events wait for as long as a poll of the outbox and a send take.
 _USUAL_LAG_S = 5.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relay.console.formats import shell_word
 from relay.console.model import QuarantineGroup, QuarantineRecord
-from relay.console.web.formats import shell_word
 
 _QUARANTINE = "python -m relay quarantine"
 
