@@ -14,6 +14,7 @@ from local.stack.environment import TOPIC, Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
 from relay.cli.console.checking import check_of
+from relay.clients import ADMIN_VARIABLE
 from relay.console.assembly import open_view
 from relay.console.observer import Observer
 from relay.console.servicebus import ServiceBusTopic
@@ -21,7 +22,6 @@ from relay.console.settings import ConsoleSettings
 from relay.console.web.access import Loopback
 from relay.console.web.application import application
 from relay.console.web.server import serving
-from relay.servicebus.administration import ADMIN_VARIABLE
 from relay.settings import Settings
 
 

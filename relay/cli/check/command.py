@@ -14,9 +14,9 @@ from relay.cli.check.inspection import read_servicebus
 from relay.cli.check.servicebus_findings import Requirements, check_servicebus
 from relay.cli.parsing import reported
 from relay.cli.results import ExitCode, Result
+from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import SettingsError
 from relay.findings import Finding, Level, Scan
-from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
 from relay.servicebus.senders import differences
 from relay.settings import Settings
 from relay.times import parse_duration

@@ -24,15 +24,16 @@ from azure.servicebus.exceptions import (
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
 from relay.cli.check.facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
-from relay.errors import first_line
-from relay.findings import Gap, Why
-from relay.servicebus.administration import administration_connection
-from relay.servicebus.client import (
+from relay.clients import (
+    Connection,
+    administration_connection,
     servicebus_administration_client,
     servicebus_client,
 )
+from relay.errors import first_line
+from relay.findings import Gap, Why
 from relay.servicebus.refusals import classify
-from relay.settings import Connection, Settings
+from relay.settings import Settings
 from relay.times import parse_duration
 
 T = TypeVar("T")

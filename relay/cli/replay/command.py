@@ -20,9 +20,9 @@ from relay.cli.replay.state import ReplayIdentity, ReplayState
 from relay.cli.results import Result
 from relay.cli.sources import choose_source, closing, for_source
 from relay.cli.terminal import Terminal
-from relay.connection_strings import ConnectionString
+from relay.clients import Connection, ConnectionString
 from relay.outbox import Range
-from relay.settings import Connection, Settings
+from relay.settings import Settings
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 

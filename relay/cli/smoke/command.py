@@ -20,10 +20,10 @@ from relay.cli.smoke.report import Smoke, result_of
 from relay.cli.smoke.subscriptions import Session, choose, open_session
 from relay.cli.sources import add_source_argument, choose_source, for_source
 from relay.cli.terminal import Terminal
+from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import ServiceError, UsageError
 from relay.outbox import Canary
 from relay.quarantine.summaries import Filter, RecordSummary
-from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
 from relay.settings import OnPoison, Settings
 from relay.times import format_duration, parse_duration
 

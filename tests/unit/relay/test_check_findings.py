@@ -11,12 +11,11 @@ from relay.cli.check.command import exit_code
 from relay.cli.check.facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
 from relay.cli.check.servicebus_findings import Requirements, check_servicebus
 from relay.cli.results import ExitCode
+from relay.clients import Connection, Identity, administration_connection
 from relay.cosmos.check import check_cosmos
 from relay.cosmos.inspection import ContainerFacts, CosmosFacts, LockFacts
 from relay.errors import UsageError
 from relay.findings import Finding, Gap, Level, Why
-from relay.servicebus.administration import administration_connection
-from relay.settings import Connection, Identity
 
 NAMES = {
     "COSMOS_CONTAINER": "data",
