@@ -7,7 +7,6 @@ from typing import Any
 
 from changefeed import DatabaseError, SetupError
 from changefeed.connections import connect_async, is_postgresql
-from relay.identity import credential_of
 from relay.settings import SqlFeed
 from relay.sql.bounded import BoundedSession
 
@@ -45,7 +44,7 @@ async def connect(settings: SqlFeed) -> BoundedSession:
     try:
         async with asyncio.timeout(limit_s):
             if _lacks_password(given):
-                async with credential_of(settings.identity) as credential:
+                async with settings.identity.credential() as credential:
                     options["password"] = (await credential.get_token(_TOKEN_SCOPE)).token
             session = await connect_async(settings.connection_string, **options)
     except TimeoutError as error:

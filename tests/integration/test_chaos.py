@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WRONG = ERRORS
 
 # What a campaign with one fault of each kind meets, whatever the seed.
-# That a host is killed amid an invocation, and its worker outlives it, is nearly certain only.
+# That a host is killed during an invocation, and its worker outlives it, is nearly certain only.
 SOUGHT = {
     *("transaction-reordered", "page-cut", "owner-frozen", "lock-awaited"),
     *("checkpoint-conflict", "delivered-again"),

@@ -11,10 +11,10 @@ from local.chaos.sql.side import SqlSide
 from tests.integration.test_chaos import WRONG, assert_is_live, campaign
 
 # What a campaign with one fault of each kind meets, whatever the seed.
-# That a worker is killed amid a page is nearly certain only.
+# That a worker is killed within a page is nearly certain only.
 SOUGHT = {
     *("claim-taken-over", "delivered-again"),
-    *SqlSide.causes.keys() - {"relay-killed-amid-a-page"},
+    *SqlSide.causes.keys() - {"relay-killed-within-a-page"},
 }
 
 

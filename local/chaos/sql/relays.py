@@ -14,15 +14,15 @@ from local.chaos.admin import NotInjected
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
 
-RELAY_KILLED_AMID_A_PAGE = "relay-killed-amid-a-page"
+RELAY_KILLED_WITHIN_A_PAGE = "relay-killed-within-a-page"
 RELAY_FROZEN = "relay-frozen"
-RELAY_FROZEN_AMID_A_PAGE = "relay-frozen-amid-a-page"
+RELAY_FROZEN_WITHIN_A_PAGE = "relay-frozen-within-a-page"
 RELAY_STOPPED = "relay-stopped"
 
 _BUSY_WITHIN_S = 3.0
 _POLL_EVERY_S = 0.02
 # Owners of shards with events that were read and are not known to be published.
-_AMID_A_PAGE = """
+_WITHIN_A_PAGE = """
 select owner from changefeed."claim:outbox.domain_event" c
 join changefeed."state:outbox.domain_event" s using (shard_id)
 where owner is not null and c.last_ulid < s.ulid
@@ -54,11 +54,11 @@ class RelayFaults:
             return
         worker, busy = await self._busy()
         if kind == "freeze-relay":
-            self.met[RELAY_FROZEN_AMID_A_PAGE] += busy
+            self.met[RELAY_FROZEN_WITHIN_A_PAGE] += busy
             await self._freeze(worker)
         else:
             worker.kill_all()
-            self.met[RELAY_KILLED_AMID_A_PAGE] += busy
+            self.met[RELAY_KILLED_WITHIN_A_PAGE] += busy
 
     def _workers(self) -> list[Part]:
         return [worker for worker in self._stack.hosts if worker not in self._frozen]
@@ -73,7 +73,7 @@ class RelayFaults:
                 ) as connection,
             ):
                 while True:
-                    found: list[Any] = await (await connection.execute(_AMID_A_PAGE)).fetchall()
+                    found: list[Any] = await (await connection.execute(_WITHIN_A_PAGE)).fetchall()
                     # A worker's name has its process id: host/process/random.
                     owners = {owner.split("/")[1] for (owner,) in found if owner.count("/") == 2}
                     busy = [each for each in self._workers() if str(each.details["relay_pid"]) in owners]

@@ -28,7 +28,7 @@ _OWN_CAUSES = {
     database.CLAIM_TAKEN_BY_FORCE: "take-claim",
     database.POSITIONS_PRUNED: "prune",
     database.INTRUDER_REFUSED: "intrude",
-    relays.RELAY_KILLED_AMID_A_PAGE: "kill-relay",
+    relays.RELAY_KILLED_WITHIN_A_PAGE: "kill-relay",
     relays.RELAY_FROZEN: "freeze-relay",
     relays.RELAY_STOPPED: "stop-relay",
     writers.LONG_TRANSACTION: "long-transaction",
@@ -54,7 +54,7 @@ class SqlSide:
     """See `sources.SourceSide`."""
 
     causes: Mapping[str, str] = _OWN_CAUSES
-    known = frozenset({*_OWN_CAUSES, CLAIM_TAKEN_OVER, relays.RELAY_FROZEN_AMID_A_PAGE})
+    known = frozenset({*_OWN_CAUSES, CLAIM_TAKEN_OVER, relays.RELAY_FROZEN_WITHIN_A_PAGE})
     parts: Sequence[Part] = ()
 
     def __init__(self, stack: Stack, seed: int, *, frozen_s: float) -> None:

@@ -18,7 +18,7 @@ from local.chaos.schedule import Fault
 from local.chaos.workload import Commit
 
 LONG_TRANSACTION = "long-transaction"
-WRITER_KILLED = "writer-killed-amid-a-transaction"
+WRITER_KILLED = "writer-killed-within-a-transaction"
 ROLLED_BACK = "rolled-back"
 TIME_HINT_WRONG = "time-hint-wrong"
 COMMIT_UNCERTAIN = "commit-uncertain"
