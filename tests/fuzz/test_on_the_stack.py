@@ -22,7 +22,7 @@ from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cosmos.changes import parse
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine

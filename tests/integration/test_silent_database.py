@@ -15,7 +15,7 @@ from relay.errors import FeedError, StoreError
 from relay.quarantine.items import Create, Item
 from relay.sql import item_table
 from relay.sql.database import Database
-from relay.sql.items import SqlItems
+from relay.sql.quarantine import SqlItems
 from tests.support.network import Network
 from tests.support.sql_outbox import sql_settings
 

@@ -20,7 +20,7 @@ from relay.quarantine.summaries import Filter, in_order
 from relay.sql import item_table
 from relay.sql.database import Database
 from relay.sql.install import install, migrations
-from relay.sql.items import SqlItems
+from relay.sql.quarantine import SqlItems
 from tests.support.sql_outbox import sql_settings
 
 BOUND_S = 20
