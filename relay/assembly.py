@@ -130,7 +130,7 @@ def open_canary(settings: Settings) -> AbstractAsyncContextManager[Canary]:
         from relay.sql.canary import open_canary as open_sql_canary
 
         return open_sql_canary(feed)
-    from relay.cosmos.canary import open_canary as open_cosmos_canary
+    from relay.cosmos.reader import open_canary as open_cosmos_canary
 
     return open_cosmos_canary(settings)
 

@@ -18,8 +18,7 @@ from relay.cosmos.quarantine import CosmosItems
 from relay.errors import StoreError
 from relay.quarantine.items import Items
 from relay.settings import Settings
-from relay.sql.connection import connect
-from relay.sql.database import Database
+from relay.sql.database import Database, connect
 from relay.sql.install import install
 from relay.sql.quarantine import SqlItems
 from tests.support.in_memory_items import InMemoryItems
