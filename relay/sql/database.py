@@ -20,7 +20,6 @@ from changefeed import AsyncConsumer, ChangefeedError, DatabaseError, SetupError
 from changefeed.connections import connect_async, is_postgresql
 from changefeed.statements import AsyncSession, Dialect, Result, Statement
 from relay.errors import FeedError, ServiceError, first_line
-from relay.identity import credential_of
 from relay.settings import SqlFeed
 
 logger = logging.getLogger(__name__)
@@ -160,7 +159,7 @@ async def connect(settings: SqlFeed) -> BoundedSession:
     try:
         async with asyncio.timeout(limit_s):
             if _lacks_password(given):
-                async with credential_of(settings.identity) as credential:
+                async with settings.identity.credential() as credential:
                     options["password"] = (await credential.get_token(_TOKEN_SCOPE)).token
             session = await connect_async(settings.connection_string, **options)
     except TimeoutError as error:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import changefeed
 from changefeed import Feed, Status
-from changefeed.status import ChangeShardStatus, ConsumerStatus, FeedStatus, ShardStatus, SweepGroupStatus
+from changefeed.numbered.status import ChangeShardStatus, SweepGroupStatus
+from changefeed.status import ConsumerStatus, FeedStatus, ShardStatus
 from tests.changefeed.fed import TABLE, Shop, shop
 from tests.changefeed.numbered import START
 

@@ -20,6 +20,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.clients import servicebus_client
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.source import parse
@@ -29,7 +30,6 @@ from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import RECORD_TYPE
 from relay.results import Outcome
 from relay.servicebus import messages
-from relay.servicebus.client import servicebus_client
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings

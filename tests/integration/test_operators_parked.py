@@ -10,8 +10,8 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.quarantine.holdings import Holdings
-from relay.cli.quarantine.records import Records
+from relay.cli.holdings import Holdings
+from relay.cli.records import Records
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
 from relay.events import Reason

@@ -12,7 +12,7 @@ from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError
 
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cli.quarantine.records import Records
+from relay.cli.records import Records
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
 from relay.errors import QuarantineError

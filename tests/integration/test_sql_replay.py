@@ -10,7 +10,7 @@ import pytest
 from changefeed import connect, prune
 from changefeed.ulid import at, to_text
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.ordered import OrderedSender, Sent
+from relay.cli.sender import OrderedSender, Sent
 from relay.events import Event
 from relay.outbox import Range
 from relay.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay.assembly import open_canary, open_outbox, open_store
-from relay.cli.quarantine.records import open_records
+from relay.cli.records import open_records
 from relay.cli.sources import SourceKind, for_source
 from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.reader import CosmosOutbox
