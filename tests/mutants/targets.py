@@ -16,12 +16,10 @@ _RELAY = {
     "console/quarantined": ("console_observer",),
     "console/tally": ("console_observer",),
     "console/timeline": ("console_timeline", "console_observer"),
-    "cosmos/changes": ("changes",),
     "cosmos/containers": ("containers",),
-    "cosmos/documents": ("documents", "plan", "headroom"),
     "cosmos/effective_keys": ("effective_keys", "leases"),
-    "cosmos/items": ("cosmos_items",),
     "cosmos/leases": ("leases",),
+    "cosmos/quarantine": ("cosmos_items",),
     "deadline": ("deadline",),
     "errors": ("errors",),
     "events": ("events",),
@@ -61,9 +59,7 @@ _RELAY = {
     "settings": ("settings", "host"),
     "verdict": ("verdict",),
     "sql/install": ("sql_items",),
-    "sql/item_table": ("sql_items",),
-    "sql/items": ("sql_items",),
-    "sql/texts": ("sql_texts",),
+    "sql/quarantine": ("sql_items", "sql_texts"),
     "telemetry/attempt": ("attempt",),
     "telemetry/headroom": ("headroom",),
     "telemetry/instruments": ("telemetry",),
@@ -83,15 +79,19 @@ _COMMANDS = {
     "cosmos/scan": ("unit/relay/test_operations_scan", "unit/relay/test_check_command"),
     "cli/topic_findings": ("unit/relay/test_check_findings",),
     "sql/catalog": ("unit/relay/test_sql_findings", "integration/test_sql_check"),
-    "cosmos/feed": ("contracts/test_outboxes",),
-    "cosmos/ranges": (
+    "cosmos/feed": (
         *("unit/relay/test_replay_order", "contracts/test_outboxes"),
         "integration/test_operators_replay",
     ),
-    "cosmos/reader": ("unit/relay/test_successors", "contracts/test_outboxes"),
+    "cosmos/reader": (
+        *("unit/relay/test_successors", "unit/relay/test_smoke_command"),
+        "contracts/test_outboxes",
+    ),
     "outbox": ("contracts/test_outboxes",),
-    "sql/ranges": ("contracts/test_outboxes", "integration/test_sql_replay"),
-    "sql/reader": ("contracts/test_outboxes", "integration/test_console_sql"),
+    "sql/reader": (
+        "contracts/test_outboxes",
+        *("integration/test_sql_replay", "integration/test_console_sql"),
+    ),
     "sql/check_shards": ("unit/relay/test_sql_findings",),
     "sql/facts": ("unit/relay/test_sql_findings",),
     "sql/check": ("unit/relay/test_sql_findings",),
@@ -122,7 +122,6 @@ _COMMANDS = {
     "canary": ("unit/relay/test_smoke_comparison",),
     "cli/smoke": ("unit/relay/test_smoke_command",),
     "cli/comparison": ("unit/relay/test_smoke_comparison",),
-    "cosmos/canary": ("unit/relay/test_smoke_command",),
     "cli/oversized": ("unit/relay/test_smoke_command",),
     "cli/smoke_report": ("unit/relay/test_smoke_command", "integration/test_sql_smoke"),
     "sql/canary": ("integration/test_sql_smoke",),
@@ -165,7 +164,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
         for module, names in _RELAY.items()
     },
     **{f"relay/{module}.py": tuple(f"tests/{name}.py" for name in names) for module, names in _COMMANDS.items()},
-    "relay/cosmos/source.py": ("tests/unit/relay/test_cosmos_source.py", "tests/contracts/test_source.py"),
+    "relay/cosmos/source.py": (
+        *(
+            f"tests/unit/relay/test_{name}.py"
+            for name in ("cosmos_source", "changes", "documents", "plan", "headroom")
+        ),
+        "tests/contracts/test_source.py",
+    ),
     "relay/servicebus/pipelined/lanes.py": (
         "tests/fuzz/test_peers.py",
         "tests/integration/test_pipelined_ends.py",
