@@ -21,8 +21,8 @@ from local.sending.outboxes import NotCommittedError, open_writer
 from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
 from outbox import InvalidDocument
-from relay.console.web.application import PAGES
-from relay.console.web.extension import Extension, Slot
+from relay.console.application import PAGES
+from relay.console.extension import Extension, Slot
 
 _FOLDER = Path(__file__).parent
 _PEEKED = 20

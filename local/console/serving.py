@@ -13,15 +13,15 @@ from local.console.topic import EmulatorTopic
 from local.stack.environment import TOPIC, Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
-from relay.cli.console.checking import check_of
+from relay.cli.console_check import check_of
+from relay.clients import ADMIN_VARIABLE
+from relay.console.access import Loopback
+from relay.console.application import application
 from relay.console.assembly import open_view
 from relay.console.observer import Observer
+from relay.console.server import serving
 from relay.console.servicebus import ServiceBusTopic
 from relay.console.settings import ConsoleSettings
-from relay.console.web.access import Loopback
-from relay.console.web.application import application
-from relay.console.web.server import serving
-from relay.servicebus.administration import ADMIN_VARIABLE
 from relay.settings import Settings
 
 

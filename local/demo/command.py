@@ -32,10 +32,10 @@ from local.stack.parts import Part
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.command_line import positive
 from outbox_emulators.process import Stopped, until_done
+from relay.console.access import Loopback
+from relay.console.application import application
 from relay.console.observer import Observer
-from relay.console.web.access import Loopback
-from relay.console.web.application import application
-from relay.console.web.server import serving
+from relay.console.server import serving
 from samples.contacts.consumer.directory import Directory
 
 SUBSCRIPTION = "all"

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from relay.console.model import Partition, Timeline
-from relay.console.web.server import serving
+from relay.console.server import serving
 from tests.support.console_page import START_MS, WAIT_MS, Checker, ConsolePage, console_of
 from tests.support.console_view import InMemoryView, busy, committed, tracked
 

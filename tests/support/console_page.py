@@ -11,11 +11,11 @@ from urllib.parse import quote, urlsplit
 from aiohttp import web
 from playwright.async_api import Browser, Page, Playwright, expect
 
+from relay.console.access import Loopback
+from relay.console.application import application
 from relay.console.model import Finding
+from relay.console.server import serving
 from relay.console.settings import ConsoleSettings
-from relay.console.web.access import Loopback
-from relay.console.web.application import application
-from relay.console.web.server import serving
 from tests.support.browser import CHROMIUM
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from relay.console.access import PlatformAuthentication, access_for
 from relay.console.settings import ConsoleSettings
-from relay.console.web.access import PlatformAuthentication, access_for
 from relay.settings import Settings
 from tests.infra.bicep.deployment import Deployment
 from tests.infra.bicep.expressions import BicepError

@@ -12,10 +12,10 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from relay.console.access import Access, Loopback, PlatformAuthentication, access_for
+from relay.console.application import PAGES, application
+from relay.console.extension import Extension, Slot
 from relay.console.model import Finding
-from relay.console.web.access import Access, Loopback, PlatformAuthentication, access_for
-from relay.console.web.application import PAGES, application
-from relay.console.web.extension import Extension, Slot
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 
 Client = TestClient[web.Request, web.Application]

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from relay.console import formats
+from relay.console.commands import Commands
+from relay.console.headline import Level, headline
 from relay.console.model import Arrival, Delivery, Flow, Partition, Problem, Snapshot, Stage, Subscription, Tracked
 from relay.console.settings import ConsoleSettings
-from relay.console.web import formats
-from relay.console.web.commands import Commands
-from relay.console.web.headline import Level, headline
-from relay.console.web.steps import steps
+from relay.console.steps import steps
 from relay.errors import SettingsError
 from tests.support.console_view import NOON, TRACE, busy, committed, delivered, record, tracked
 

@@ -13,13 +13,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from relay.console.access import Loopback
+from relay.console.application import application
+from relay.console.checks import Checks
 from relay.console.model import Finding, Stage, Timeline
+from relay.console.server import serving
 from relay.console.settings import ConsoleSettings
-from relay.console.web.access import Loopback
-from relay.console.web.application import application
-from relay.console.web.checks import Checks
-from relay.console.web.server import serving
-from relay.console.web.stream import message
+from relay.console.stream import message
 from relay.errors import UsageError
 from tests.support.console_view import FINDINGS, InMemoryView, busy, committed, delivered, history, tracked
 

@@ -1,0 +1,149 @@
+"""The console as an aiohttp application. Nothing that it serves by itself changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from aiohttp import web
+
+from relay.console.access import Access, guarded
+from relay.console.checks import Check, Checks
+from relay.console.commands import Commands
+from relay.console.documents import json_response
+from relay.console.extension import Extension
+from relay.console.headers import set_headers
+from relay.console.model import Problem, Timeline
+from relay.console.pages import Pages
+from relay.console.ports import View
+from relay.console.settings import ConsoleSettings
+from relay.console.stream import Streams
+from relay.errors import RelayError, first_line
+
+PAGES = web.AppKey("PAGES", Pages)
+
+_EVENTS_OF_KEY = 100
+_STATE_WAIT_S = 1.5
+_MOST_EVENTS_OF_KEY = 1000
+
+
+def application(
+    view: View,
+    access: Access,
+    *,
+    name: str = "",
+    settings: ConsoleSettings | None = None,
+    commands: Commands | None = None,
+    check: Check | None = None,
+    extensions: Sequence[Extension] = (),
+) -> web.Application:
+    """The console of a view.
+
+    Args:
+        view: What it shows.
+        access: Who may see it.
+        name: The topic's, for the title.
+        settings: Links to traces, and whether the data of events is shown; by default, neither.
+        commands: The commands that it offers to copy; by default, those for the only outbox.
+        check: What `/check` runs; None for a page without checks.
+        extensions: Blocks and routes of others. Theirs may be other routes than GET.
+    """
+    app = web.Application(middlewares=[guarded(access)])
+    chosen = settings or ConsoleSettings()
+    app[PAGES] = Pages(name, chosen, commands or Commands(), extensions)
+    streams = Streams(view)
+    app.on_shutdown.append(streams.close)
+    app.on_response_prepare.append(set_headers)
+    console = _Console(view, app[PAGES], streams, Checks(check) if check else None, chosen.show_data)
+    app.router.add_routes(
+        [
+            web.get("/", console.index),
+            web.get("/key", console.key),
+            web.get("/check", console.check),
+            web.get("/stream", console.stream),
+            web.get("/state.json", console.state),
+            web.get("/timeline.json", console.timeline_document),
+            web.get("/events.json", console.events),
+        ]
+    )
+    for extension in extensions:
+        app.router.add_routes(extension.routes)
+        if extension.static is not None:
+            app.router.add_static(f"/static/{extension.name}/", extension.static)
+    app.router.add_static("/static/", Path(__file__).parent / "static")
+    return app
+
+
+class _Console:
+    """The handlers."""
+
+    def __init__(self, view: View, pages: Pages, streams: Streams, checks: Checks | None, show_data: bool) -> None:
+        self._view = view
+        self._pages = pages
+        self._streams = streams
+        self._checks = checks
+        self._show_data = show_data
+
+    async def index(self, request: web.Request) -> web.Response:
+        return self._page()
+
+    async def key(self, request: web.Request) -> web.Response:
+        partition_key = request.query.get("key", "")
+        if not partition_key:
+            raise web.HTTPFound("/")
+        return self._page(partition_key, await self._timeline_html(partition_key))
+
+    async def check(self, request: web.Request) -> web.Response:
+        """The findings: alone for htmx, in the whole page without it."""
+        if self._checks is None:
+            raise web.HTTPNotFound(text="This console runs no checks.\n")
+        checked = await self._checks.run()
+        if request.headers.get("HX-Request") == "true":
+            return _html(self._pages.fragment("findings.html", check=checked))
+        return self._page()
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        partition_key = request.query.get("key", "")
+        timeline = (lambda: self._timeline_html(partition_key)) if partition_key else None
+        return await self._streams.serve(request, self._streams.sections(self._pages, timeline))
+
+    async def state(self, request: web.Request) -> web.Response:
+        """The latest snapshot. A view looks only while somebody waits, so this waits for a moment."""
+        return json_response(await self._streams.news(self._view.latest, _STATE_WAIT_S))
+
+    async def timeline_document(self, request: web.Request) -> web.Response:
+        partition_key, limit = request.query.get("key", ""), request.query.get("limit", str(_EVENTS_OF_KEY))
+        if not partition_key:
+            raise web.HTTPBadRequest(text="Name the partition key: /timeline.json?key=…\n")
+        if not (limit.isascii() and limit.isdecimal() and 0 < int(limit) <= _MOST_EVENTS_OF_KEY):
+            raise web.HTTPBadRequest(text=f"limit: a whole number from 1 to {_MOST_EVENTS_OF_KEY}\n")
+        return json_response(await self._timeline(partition_key, int(limit)))
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        return await self._streams.serve(request, self._streams.events())
+
+    def _page(self, partition_key: str = "", timeline: str = "") -> web.Response:
+        return _html(
+            self._pages.page(
+                self._view.latest,
+                partition_key=partition_key,
+                timeline=timeline,
+                checks=self._checks is not None,
+                check=self._checks.last if self._checks else None,
+            )
+        )
+
+    async def _timeline_html(self, partition_key: str) -> str:
+        return self._pages.timeline(await self._timeline(partition_key, _EVENTS_OF_KEY))
+
+    async def _timeline(self, partition_key: str, limit: int) -> Timeline:
+        try:
+            return await self._view.timeline(partition_key, limit, data=self._show_data)
+        except RelayError as error:
+            return Timeline(partition_key, (), problems=[Problem("The outbox", first_line(error))])
+
+
+def _html(text: str) -> web.Response:
+    # A lone surrogate, which JSON can name, has no bytes in UTF-8.
+    body = text.encode("utf-8", "replace")
+    return web.Response(body=body, content_type="text/html", charset="utf-8")

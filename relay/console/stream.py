@@ -1,0 +1,124 @@
+"""Server-sent events: the sections of the page that have changed, and events as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+from aiohttp import web
+
+from relay import jsontext
+from relay.console.documents import document_of
+from relay.console.model import Snapshot, Tracked
+from relay.console.pages import Pages
+from relay.console.ports import View
+
+MOST_STREAMS = 200
+
+# How often a page changes at most: more cannot be read.
+_PAUSE_S = 0.25
+_TOTALS_PAUSE_S = 10.0
+_HEARTBEAT_S = 10.0
+# A timeline is read from the outbox, which costs request units.
+_TIMELINE_PAUSE_S = 0.75
+
+
+class Streams:
+    """The open streams of an application, which all end when it shuts down."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self, _: web.Application) -> None:
+        """End every stream."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def serve(self, request: web.Request, messages: AsyncIterator[bytes]) -> web.StreamResponse:
+        """Answer with these messages until the client or the application ends it."""
+        if len(self._tasks) >= MOST_STREAMS:
+            return web.Response(status=503, text=f"{MOST_STREAMS} streams are open: close some pages.\n")
+        # X-Accel-Buffering: for proxies that would collect the messages.
+        headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        task = asyncio.create_task(_write(response, messages))
+        self._tasks.add(task)
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+            self._tasks.discard(task)
+        return response
+
+    async def sections(self, pages: Pages, timeline: Callable[[], Awaitable[str]] | None) -> AsyncIterator[bytes]:
+        """The HTML of each section, when it has changed; first of all of them.
+
+        `timeline` is the HTML of the key's timeline that is open; None where none is.
+        """
+        yield b"retry: 1000\n\n"
+        sent: dict[str, str] = {}
+        read_at = said_at = float("-inf")
+        snapshot, clock = self._view.latest, asyncio.get_running_loop().time
+        behind = True
+        while True:
+            news: Mapping[str, str] = pages.sections(snapshot)
+            if clock() - said_at >= _TOTALS_PAUSE_S:
+                news, said_at = {**news, "totals": pages.totals(snapshot)}, clock()
+            if timeline is not None and behind and clock() - read_at >= _TIMELINE_PAUSE_S:
+                news, read_at, behind = {**news, "timeline": await timeline()}, clock(), False
+            changed = {name: html for name, html in news.items() if sent.get(name) != html}
+            sent |= changed
+            for name, html in changed.items():
+                yield message(html, name)
+            await asyncio.sleep(_PAUSE_S)
+            due = read_at + _TIMELINE_PAUSE_S - clock() if timeline is not None and behind else _HEARTBEAT_S
+            later = await self.news(snapshot, max(due, 0.0))
+            if later is snapshot:
+                yield b": \n\n"
+            else:
+                snapshot, behind = later, True
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Each of the recent events as JSON: those that are there, and then whenever one is further."""
+        seen: dict[str, Tracked] = {}
+        snapshot = self._view.latest
+        while True:
+            for tracked in reversed(snapshot.recent):
+                if seen.get(tracked.id) != tracked:
+                    yield message(jsontext.encode(document_of(tracked)).decode())
+            # What is no longer among the recent ones does not come back.
+            seen = {each.id: each for each in snapshot.recent}
+            later = await self.news(snapshot, _HEARTBEAT_S)
+            if later is snapshot:
+                yield b": \n\n"
+            snapshot = later
+
+    async def news(self, snapshot: Snapshot, timeout_s: float) -> Snapshot:
+        """The next snapshot after this one, or this one where there is none in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._view.changed(snapshot.number)
+        except TimeoutError:
+            return snapshot
+
+
+def message(data: str, event: str | None = None) -> bytes:
+    """A message in the format of server-sent events.
+
+    https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
+    """
+    # A carriage return ends a line of the stream as well, and would begin a field of its own.
+    lines = data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    head = [f"event: {event}"] if event is not None else []
+    return "\n".join([*head, *(f"data: {line}" for line in lines), "", ""]).encode("utf-8", "replace")
+
+
+async def _write(response: web.StreamResponse, messages: AsyncIterator[bytes]) -> None:
+    try:
+        async for each in messages:
+            await response.write(each)
+    except ConnectionError:
+        pass  # the client has gone

@@ -1,1 +1,0 @@
-"""The console over HTTP: `application` makes the aiohttp application of a `View`."""
