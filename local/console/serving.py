@@ -14,6 +14,7 @@ from local.stack.environment import TOPIC, Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
 from relay.cli.console import check_of
+from relay.clients import ADMIN_VARIABLE
 from relay.console.access import Loopback
 from relay.console.application import application
 from relay.console.assembly import open_view
@@ -21,7 +22,6 @@ from relay.console.observer import Observer
 from relay.console.server import serving
 from relay.console.servicebus import ServiceBusTopic
 from relay.console.settings import ConsoleSettings
-from relay.servicebus.administration import ADMIN_VARIABLE
 from relay.settings import Settings
 
 

@@ -13,9 +13,9 @@ from relay import assembly
 from relay.cli.arguments import Commands, reported
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.cli.topic import Requirements, check_servicebus, read_servicebus
+from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import SettingsError
 from relay.findings import Finding, Level, Scan
-from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
 from relay.servicebus.senders import differences
 from relay.settings import Settings
 from relay.times import parse_duration

@@ -19,9 +19,9 @@ from relay.cli.replay_run import Replay
 from relay.cli.replay_state import ReplayIdentity, ReplayState
 from relay.cli.sender import ordered_sender
 from relay.cli.terminal import Result, Terminal
-from relay.connection_strings import ConnectionString
+from relay.clients import Connection, ConnectionString
 from relay.outbox import Range
-from relay.settings import Connection, Settings
+from relay.settings import Settings
 
 
 def add_to(commands: Commands) -> None:

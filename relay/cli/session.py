@@ -17,9 +17,9 @@ from azure.servicebus.exceptions import (
 )
 
 from relay.cli.topic import names_missing_entity, read_servicebus
+from relay.clients import servicebus_client
 from relay.errors import OperationError, ServiceError, UsageError
 from relay.findings import Gap
-from relay.servicebus.client import servicebus_client
 from relay.servicebus.refusals import amqp_condition, classify
 from relay.settings import Settings
 

@@ -18,10 +18,10 @@ from relay.cli.records import Records, open_records
 from relay.cli.session import Session, choose, open_session
 from relay.cli.smoke_report import Smoke, result_of
 from relay.cli.terminal import Result, Terminal
+from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import ServiceError, UsageError
 from relay.outbox import Canary
 from relay.quarantine.summaries import Filter, RecordSummary
-from relay.servicebus.administration import ADMIN_VARIABLE, administration_address
 from relay.settings import OnPoison, Settings
 from relay.times import format_duration, parse_duration
 

@@ -27,12 +27,16 @@ from azure.servicebus.exceptions import (
 )
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
+from relay.clients import (
+    Connection,
+    administration_connection,
+    servicebus_administration_client,
+    servicebus_client,
+)
 from relay.errors import first_line
 from relay.findings import Finding, Gap, Level, Why
-from relay.servicebus.administration import administration_connection
-from relay.servicebus.client import servicebus_administration_client, servicebus_client
 from relay.servicebus.refusals import classify
-from relay.settings import Connection, Settings
+from relay.settings import Settings
 from relay.times import format_duration, parse_duration
 
 T = TypeVar("T")

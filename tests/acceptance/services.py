@@ -19,8 +19,7 @@ from azure.servicebus.aio import ServiceBusSender
 
 from outbox import UnitOfWork
 from relay.cli.session import open_session
-from relay.cosmos.client import cosmos_client
-from relay.servicebus.client import servicebus_client
+from relay.clients import cosmos_client, servicebus_client
 from relay.settings import Settings
 from tests.acceptance.parcels import TTL_S, Parcel, ParcelScanned
 

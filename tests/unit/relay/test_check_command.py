@@ -19,11 +19,11 @@ from azure.servicebus.exceptions import (
 )
 
 from relay.cli.topic import SubscriptionFacts, TopicFacts, read_servicebus
+from relay.clients import administration_address
 from relay.cosmos.inspection import ContainerFacts, LockFacts, read_cosmos
 from relay.cosmos.scan import scan
 from relay.errors import ServiceError
 from relay.findings import Gap, Level, Why
-from relay.servicebus.administration import administration_address
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, cosmos_error, token_error

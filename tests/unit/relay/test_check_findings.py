@@ -10,12 +10,11 @@ import pytest
 from relay.cli.check import exit_code
 from relay.cli.terminal import ExitCode
 from relay.cli.topic import Requirements, ServiceBusFacts, SubscriptionFacts, TopicFacts, check_servicebus
+from relay.clients import Connection, Identity, administration_connection
 from relay.cosmos.check import check_cosmos
 from relay.cosmos.inspection import ContainerFacts, CosmosFacts, LockFacts
 from relay.errors import UsageError
 from relay.findings import Finding, Gap, Level, Why
-from relay.servicebus.administration import administration_connection
-from relay.settings import Connection, Identity
 
 NAMES = {
     "COSMOS_CONTAINER": "data",

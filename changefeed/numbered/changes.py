@@ -1,25 +1,12 @@
-"""Generation 1: feeds of numbered changes. A sweeper numbers what was committed, and readers follow the numbers.
-
-The event table has a column `change_id`. A writer draws it from the sequence `changefeed.change_id`, and inserts
-it into `changefeed.change` in the same transaction. A page of events, with `:cursor`, `:feed_id`, `:shard` and
-`:limit`:
-
-    select c.change_sequence_number, e.*
-    from changefeed.change c join app.event e on e.change_id = c.change_id
-    where c.feed_id = :feed_id and c.shard = :shard and c.change_sequence_number > :cursor
-    order by c.change_sequence_number
-    offset 0 rows fetch next :limit rows only
-
-Without `order by` the page is any of the rows behind the cursor, and those before its last one are skipped. An
-empty page leaves the cursor as it is.
-"""
+"""Readers of generation 1: the numbered changes behind a cursor."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 
-from changefeed.statements import AsyncSession, Change, Operation, Session, run, run_async
+from changefeed.numbered.statements import Change, statements_for
+from changefeed.statements import AsyncSession, Operation, Session, run, run_async
 
 # How often a reader that waits looks for news where commits do not notify it, and where they do.
 _POLL_EVERY_S = 0.15
@@ -61,18 +48,18 @@ class Changes:
             ArgumentError: There is no such shard, or page_size is out of its bounds.
             DatabaseError
         """
-        reading = self._session.dialect.read_changes(feed_id, shard, cursor, page_size)
+        reading = statements_for(self._session).read_changes(feed_id, shard, cursor, page_size)
         return run(self._session, _page(reading, cursor))
 
     def wait(self, feed_id: int, shard: int, cursor: int, timeout_s: float) -> bool:
         """Wait for numbered changes behind the cursor; returns False if there are none when the time is over."""
         ends = time.monotonic() + timeout_s
         if (feed_id, shard) not in self._pauses_s:
-            channel = run(self._session, self._session.dialect.change_channel(feed_id, shard))
+            channel = run(self._session, statements_for(self._session).change_channel(feed_id, shard))
             if channel is not None:
                 self._session.listen(channel)
             self._pauses_s[feed_id, shard] = _POLL_EVERY_S if channel is None else _LOOK_EVERY_S
-        while not run(self._session, self._session.dialect.has_changes(feed_id, shard, cursor)):
+        while not run(self._session, statements_for(self._session).has_changes(feed_id, shard, cursor)):
             left_s = ends - time.monotonic()
             if left_s <= 0:
                 return False
@@ -89,18 +76,20 @@ class AsyncChanges:
 
     async def read(self, feed_id: int, shard: int, cursor: int = 0, page_size: int = 100) -> ChangePage:
         """The changes behind the cursor, as Changes.read."""
-        reading = self._session.dialect.read_changes(feed_id, shard, cursor, page_size)
+        reading = statements_for(self._session).read_changes(feed_id, shard, cursor, page_size)
         return await run_async(self._session, _page(reading, cursor))
 
     async def wait(self, feed_id: int, shard: int, cursor: int, timeout_s: float) -> bool:
         """Wait for numbered changes behind the cursor, as Changes.wait."""
         ends = time.monotonic() + timeout_s
         if (feed_id, shard) not in self._pauses_s:
-            channel = await run_async(self._session, self._session.dialect.change_channel(feed_id, shard))
+            channel = await run_async(self._session, statements_for(self._session).change_channel(feed_id, shard))
             if channel is not None:
                 await self._session.listen(channel)
             self._pauses_s[feed_id, shard] = _POLL_EVERY_S if channel is None else _LOOK_EVERY_S
-        while not await run_async(self._session, self._session.dialect.has_changes(feed_id, shard, cursor)):
+        while not await run_async(
+            self._session, statements_for(self._session).has_changes(feed_id, shard, cursor)
+        ):
             left_s = ends - time.monotonic()
             if left_s <= 0:
                 return False

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from changefeed.errors import ChangefeedError
+from changefeed.numbered.statements import statements_for
 from changefeed.statements import AsyncSession, Operation, Session, run, run_async
 
 # How often a sweeper that commits wake looks for news all the same.
@@ -32,7 +33,6 @@ class Swept:
     iterations: int
 
     def __add__(self, other: Swept) -> Swept:
-        """Both, as one sweep."""
         return Swept(
             self.change_count + other.change_count,
             max(self.max_lag_milliseconds, other.max_lag_milliseconds),
@@ -51,12 +51,12 @@ def sweep(session: Session, sweep_group: int = 0) -> Swept:
         SetupError: The sequence changefeed.change_id has a cache, or the schema is missing.
         IsolationError, DatabaseError
     """
-    return run(session, _swept(session.dialect.sweep(sweep_group)))
+    return run(session, _swept(statements_for(session).sweep(sweep_group)))
 
 
 async def sweep_async(session: AsyncSession, sweep_group: int = 0) -> Swept:
     """As `sweep`."""
-    return await run_async(session, _swept(session.dialect.sweep(sweep_group)))
+    return await run_async(session, _swept(statements_for(session).sweep(sweep_group)))
 
 
 def sweep_loop(
@@ -92,10 +92,10 @@ def sweep_loop(
         while not took_over:
             took_over = None
             left_s = max(min(waits_until - time.monotonic(), _TURN_S), 0)
-            took_over = run(session, session.dialect.become_sweeper(sweep_group, int(left_s * 1000)))
+            took_over = run(session, statements_for(session).become_sweeper(sweep_group, int(left_s * 1000)))
             if not took_over and (_is_set(stop) or time.monotonic() >= waits_until):
                 return swept
-        channel = run(session, session.dialect.sweep_channel(sweep_group))
+        channel = run(session, statements_for(session).sweep_channel(sweep_group))
         if channel is not None:
             session.listen(channel)
         while True:
@@ -110,7 +110,7 @@ def sweep_loop(
         # Where it is not known whether the lock was given, it is given back.
         if took_over is not False:
             with suppress(ChangefeedError):
-                run(session, session.dialect.resign_sweeper(sweep_group))
+                run(session, statements_for(session).resign_sweeper(sweep_group))
 
 
 async def sweep_loop_async(
@@ -130,10 +130,12 @@ async def sweep_loop_async(
         while not took_over:
             took_over = None
             left_s = max(min(waits_until - time.monotonic(), _TURN_S), 0)
-            took_over = await run_async(session, session.dialect.become_sweeper(sweep_group, int(left_s * 1000)))
+            took_over = await run_async(
+                session, statements_for(session).become_sweeper(sweep_group, int(left_s * 1000))
+            )
             if not took_over and time.monotonic() >= waits_until:
                 return swept
-        channel = await run_async(session, session.dialect.sweep_channel(sweep_group))
+        channel = await run_async(session, statements_for(session).sweep_channel(sweep_group))
         if channel is not None:
             await session.listen(channel)
         while True:
@@ -147,7 +149,7 @@ async def sweep_loop_async(
     finally:
         if took_over is not False:
             with suppress(ChangefeedError):
-                await run_async(session, session.dialect.resign_sweeper(sweep_group))
+                await run_async(session, statements_for(session).resign_sweeper(sweep_group))
 
 
 def _is_set(stop: threading.Event | None) -> bool:
