@@ -8,15 +8,14 @@ from pathlib import Path
 
 import azure.functions as func
 
-from relay import host
 from relay.assembly import CosmosRelay, SqlRelay, assemble, assemble_sql
-from relay.cosmos.changes import ChangeBatch, install_decoder
-from relay.settings import Settings
+from relay.cosmos.source import ChangeBatch, install_decoder
+from relay.settings import Settings, function_timeout_s
 from relay.telemetry import libraries
 
 libraries.quiet_libraries()
 libraries.switch_off_sdk_tracing()
-settings = Settings.from_environment(os.environ, function_timeout_s=host.function_timeout_s(Path(__file__).parent))
+settings = Settings.from_environment(os.environ, function_timeout_s=function_timeout_s(Path(__file__).parent))
 install_decoder()
 app = func.FunctionApp()
 
@@ -61,7 +60,7 @@ if settings.cosmos is not None:
 
 if settings.sql is not None:
     # A process waits for its imports before its first event.
-    from relay.sql.tick import SCHEDULE, read_until_next_tick
+    from relay.sql.worker import SCHEDULE, read_until_next_tick
 
     @app.timer_trigger(schedule=SCHEDULE, arg_name="timer", run_on_startup=True, use_monitor=False)
     @app.function_name("relay_sql")

@@ -1,7 +1,6 @@
 """An ordered feed of what transactions committed, for tables in PostgreSQL, Azure SQL and SQL Server."""
 
 from changefeed.backfill import backfill, backfill_async
-from changefeed.changes import AsyncChanges, ChangePage, Changes
 from changefeed.claims import AsyncConsumer, Claim, Consumer, Stored
 from changefeed.connections import connect, connect_async
 from changefeed.errors import (
@@ -28,12 +27,15 @@ from changefeed.install import (
     setup_feed,
     setup_feed_async,
 )
+from changefeed.numbered.changes import AsyncChanges, ChangePage, Changes
+from changefeed.numbered.statements import Change
+from changefeed.numbered.sweeping import Swept, sweep, sweep_async, sweep_loop, sweep_loop_async
+from changefeed.numbered.writing import append_change, append_change_async
 from changefeed.retention import Pruned, prune, prune_async
-from changefeed.statements import AsyncSession, BackfillPlan, Change, Entry, Session
+from changefeed.statements import AsyncSession, BackfillPlan, Entry, Session
 from changefeed.status import Status, status, status_async
-from changefeed.sweeping import Swept, sweep, sweep_async, sweep_loop, sweep_loop_async
 from changefeed.ulid import START
-from changefeed.writing import append, append_async, append_change, append_change_async, shard_of
+from changefeed.writing import append, append_async, shard_of
 
 __all__ = [
     "MAX_PAGE_SIZE",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from changefeed.errors import SetupError
@@ -30,29 +32,20 @@ def connect(url: str, **options: Any) -> Session:
         SetupError: The string is of neither form, or the driver is not installed.
         DatabaseError: The server cannot be reached, or refuses.
     """
-    if is_postgresql(url):
-        from changefeed.postgresql import sessions
-
-        return sessions.connect(url, **options)
-    if is_sqlserver(url):
-        from changefeed.sqlserver import sessions as sqlserver_sessions
-
-        return sqlserver_sessions.connect(url, **options)
-    raise SetupError(_FORMS)
+    session: Session = _sessions(url).connect(url, **options)
+    return session
 
 
 async def connect_async(url: str, **options: Any) -> AsyncSession:
     """An async session; as `connect`."""
+    session: AsyncSession = await _sessions(url).connect_async(url, **options)
+    return session
+
+
+def _sessions(url: str) -> ModuleType:
     if is_postgresql(url):
-        from changefeed.postgresql import sessions
-
-        return await sessions.connect_async(url, **options)
+        return import_module("changefeed.postgresql.sessions")
     if is_sqlserver(url):
-        from changefeed.sqlserver import sessions as sqlserver_sessions
-
-        return await sqlserver_sessions.connect_async(url, **options)
-    raise SetupError(_FORMS)
-
-
-# It is not shown: it may hold a password.
-_FORMS = "the connection string is neither postgresql://user@host/database nor Server=…;Database=…;…"
+        return import_module("changefeed.sqlserver.sessions")
+    # The string is not shown: it may hold a password.
+    raise SetupError("the connection string is neither postgresql://user@host/database nor Server=…;Database=…;…")

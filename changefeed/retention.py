@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from changefeed.errors import ArgumentError
 from changefeed.statements import AsyncSession, Dialect, Operation, Session, Statement, run, run_async
+from changefeed.tables import Tables
 from changefeed.ulid import at
 
 # From 5000 locks in a statement SQL Server may lock the whole table.
@@ -66,21 +67,21 @@ def _prune(dialect: Dialect, table: str, before: datetime) -> Operation[list[Pru
     # Raises where there is no such feed.
     yield from dialect.channel(table)
     pruned = []
-    for shard_id in (yield from _shards(dialect, table)):
+    for shard_id in (yield from _shards(Tables(dialect, table))):
         one = yield from _prune_shard(dialect, table, shard_id, at(before))
         pruned.append(one)
     return pruned
 
 
-def _shards(dialect: Dialect, table: str) -> Operation[list[int]]:
+def _shards(tables: Tables) -> Operation[list[int]]:
     """The shards that were read, or have positions: a feed may have been filled by hand."""
-    state = yield Statement(f"select shard_id from {_name(dialect, 'state', table)}")
+    state = yield Statement(f"select shard_id from {tables.state}")
     shards = {row[0] for row in state.rows}
     last: int | None = None
     while True:
         # One at a time, each by index, since there is no other way to skip the rest of a shard.
         behind = "" if last is None else f" where shard_id > {int(last)}"
-        found = yield Statement(f"select min(shard_id) from {_name(dialect, 'feed', table)}{behind}")
+        found = yield Statement(f"select min(shard_id) from {tables.feed}{behind}")
         last = found.rows[0][0]
         if last is None:
             return sorted(shards)
@@ -94,7 +95,3 @@ def _prune_shard(dialect: Dialect, table: str, shard_id: int, before: bytes) -> 
         rows += deleted
         if deleted < _ROWS:
             return Pruned(shard_id, rows, held_by)
-
-
-def _name(dialect: Dialect, kind: str, table: str) -> str:
-    return f"changefeed.{dialect.quoted(f'{kind}:{table}')}"

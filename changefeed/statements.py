@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from changefeed.errors import ChangefeedError
+from changefeed.errors import ChangefeedError, SetupError
 
 ResultT = TypeVar("ResultT")
 Row = Sequence[Any]
@@ -67,19 +67,6 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One numbered change of generation 1.
-
-    Attributes:
-        change_id: What the writer drew from the sequence changefeed.change_id; the event table has it.
-        change_sequence_number: Its position, without gaps within its feed and shard.
-    """
-
-    change_id: int
-    change_sequence_number: int
-
-
-@dataclass(frozen=True, slots=True)
 class BackfillPlan:
     """Which shards and times the rows of an event table get, and in which order.
 
@@ -111,6 +98,16 @@ class Migration:
     version: int
     name: str
     text: str
+
+
+def unapplied(migrations: Sequence[Migration], version: int) -> Sequence[Migration]:
+    """The migrations after the schema's version. Raises SetupError where a later library has installed it."""
+    if version > len(migrations):
+        raise SetupError(
+            f"the schema changefeed has version {version}, and this library knows {len(migrations)}: "
+            "install the version of the library that the schema was installed with, or a later one"
+        )
+    return migrations[version:]
 
 
 class Dialect(Protocol):
@@ -169,32 +166,8 @@ class Dialect(Protocol):
         Returns how many there were. Where there are none left, removes the list; None where there is no list.
         """
 
-    def sweep(self, sweep_group: int, /) -> Operation[tuple[int, int]]:
-        """One pass in one transaction: number committed changes, a bounded number of each shard, in one snapshot.
-
-        Returns how many, and the age of the oldest in milliseconds. Waits for another pass, 10 s at most.
-        """
-
     def size(self, table: str, /) -> Operation[tuple[int, int]]:
         """Rows of the feed, as the server estimates them, and its bytes with the index."""
-
-    def become_sweeper(self, sweep_group: int, wait_ms: int, /) -> Operation[bool]:
-        """Take the lock of a sweep group, which ends with the session; False if another one kept it."""
-
-    def resign_sweeper(self, sweep_group: int, /) -> Operation[None]:
-        """Give the lock of a sweep group back."""
-
-    def sweep_channel(self, sweep_group: int, /) -> Operation[str | None]:
-        """Where commits notify the sweepers of a group; None where those of one of its shards do not."""
-
-    def read_changes(self, feed_id: int, shard: int, cursor: int, page_size: int, /) -> Operation[list[Change]]:
-        """The changes behind the cursor, in order: one round trip. Raises ArgumentError, CursorError."""
-
-    def has_changes(self, feed_id: int, shard: int, cursor: int, /) -> Operation[bool]:
-        """Whether `read_changes` will find something."""
-
-    def change_channel(self, feed_id: int, shard: int, /) -> Operation[str | None]:
-        """Where the sweeper notifies readers; None where it does not. Raises ArgumentError: no such shard."""
 
     def ulid(self, ulid: bytes, /) -> Any:
         """A ULID as a parameter."""

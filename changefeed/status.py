@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from changefeed.numbered.status import SweepGroupStatus, sweep_groups
 from changefeed.statements import AsyncSession, Dialect, Operation, Session, Statement, run, run_async
-from changefeed.tables import Tables, seconds_between
+from changefeed.tables import Tables
 from changefeed.ulid import START, time_of
 
 
@@ -71,33 +72,6 @@ class FeedStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeShardStatus:
-    """A shard of generation 1.
-
-    Attributes:
-        feed_id: Its feed.
-        shard: Its number.
-        last_change_sequence_number: The last number given, or what was set before the first.
-        waiting: How many committed changes have no number yet.
-        lag_s: How long the oldest of them has been waiting, in seconds; None if there are none.
-    """
-
-    feed_id: int
-    shard: int
-    last_change_sequence_number: int
-    waiting: int
-    lag_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class SweepGroupStatus:
-    """A sweep group: its number, and its shards by feed and number."""
-
-    sweep_group: int
-    shards: Sequence[ChangeShardStatus]
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """All feeds by name, and all sweep groups by number."""
 
@@ -121,7 +95,7 @@ def _status(dialect: Dialect) -> Operation[Status]:
     for table, keep in tables.rows:
         feed = yield from _feed(dialect, table, keep)
         feeds.append(feed)
-    return Status(feeds, (yield from _sweep_groups(dialect)))
+    return Status(feeds, (yield from sweep_groups(dialect)))
 
 
 def _feed(dialect: Dialect, table: str, keep: str | None) -> Operation[FeedStatus]:
@@ -160,22 +134,3 @@ def _feed(dialect: Dialect, table: str, keep: str | None) -> Operation[FeedStatu
         rows,
         size,
     )
-
-
-def _sweep_groups(dialect: Dialect) -> Operation[list[SweepGroupStatus]]:
-    result = yield Statement(
-        "select s.sweep_group, s.feed_id, s.shard, s.last_change_sequence_number, "
-        "(select count(*) from changefeed.change c "
-        "where c.feed_id = s.feed_id and c.shard = s.shard and c.change_sequence_number is null), "
-        "(select min(c.inserted_at) from changefeed.change c "
-        "where c.feed_id = s.feed_id and c.shard = s.shard and c.change_sequence_number is null), "
-        f"{dialect.now} from changefeed.shard s order by s.sweep_group, s.feed_id, s.shard"
-    )
-    groups: dict[int, list[ChangeShardStatus]] = {}
-    for sweep_group, feed_id, shard, last, waiting, oldest, now in result.rows:
-        groups.setdefault(sweep_group, []).append(
-            ChangeShardStatus(
-                feed_id, shard, last, waiting, None if oldest is None else seconds_between(oldest, now)
-            )
-        )
-    return [SweepGroupStatus(sweep_group, shards) for sweep_group, shards in groups.items()]

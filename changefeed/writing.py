@@ -8,7 +8,7 @@ psycopg2, mssql-python or pyodbc, or a connection or session of SQLAlchemy. They
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -64,30 +64,6 @@ async def append_async(
         await execute_async(target, insert)
 
 
-def append_change(target: Any, feed_id: int, shard: int, change_ids: int | Iterable[int]) -> None:
-    """Put changes on a feed of generation 1, by one INSERT into changefeed.change.
-
-    Args:
-        target: As for `append`.
-        feed_id: As in changefeed.feed.
-        shard: As in changefeed.shard.
-        change_ids: What the events have been given from the sequence changefeed.change_id, one or several.
-
-    Raises:
-        ArgumentError: As `append`.
-    """
-    insert = _changes(feed_id, shard, change_ids)
-    if insert.rows:
-        execute(target, insert)
-
-
-async def append_change_async(target: Any, feed_id: int, shard: int, change_ids: int | Iterable[int]) -> None:
-    """As `append_change`, for what `append_async` takes."""
-    insert = _changes(feed_id, shard, change_ids)
-    if insert.rows:
-        await execute_async(target, insert)
-
-
 def _outbox(table: str, shard_id: int, keys: Keys, time_hint: datetime | None) -> Insert:
     several = [keys] if isinstance(keys, Mapping) else list(keys)
     names = list(several[0]) if several else []
@@ -102,8 +78,3 @@ def _outbox(table: str, shard_id: int, keys: Keys, time_hint: datetime | None) -
         values.append(time_hint.astimezone(UTC))
     rows = [(*values, *(key[name] for name in names)) for key in several]
     return Insert(f"outbox:{table}", (*columns, *names), rows)
-
-
-def _changes(feed_id: int, shard: int, change_ids: int | Iterable[int]) -> Insert:
-    several = [change_ids] if isinstance(change_ids, int) else change_ids
-    return Insert("change", ("feed_id", "shard", "change_id"), [(feed_id, shard, one) for one in several])

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from urllib.parse import unquote
 
-from relay.connection_strings import ADDRESS, ConnectionString, is_address
+from relay.clients import (
+    ADDRESS,
+    COSMOS_PARTS,
+    SERVICEBUS_PARTS,
+    Connection,
+    ConnectionString,
+    Identity,
+    is_address,
+)
 from relay.errors import SettingsError
 
 MAX_SENDERS = 256
@@ -30,39 +41,6 @@ class OnPoison(StrEnum):
     SKIP = "skip"
     PARK = "park"
     BLOCK = "block"
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Which Microsoft Entra identity to use where there is no connection string.
-
-    Attributes:
-        managed: True for `__credential=managedidentity`; False lets DefaultAzureCredential find one.
-        client_id: The client id of a user-assigned managed identity; None for the system-assigned one.
-    """
-
-    managed: bool
-    client_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How to reach one service, by the convention of the Functions host.
-
-    https://learn.microsoft.com/azure/azure-functions/functions-reference#configure-an-identity-based-connection
-
-    Attributes:
-        connection_string: The whole connection string, a secret; None with an identity.
-        address: The account endpoint or the fully qualified namespace; None with a connection string.
-        identity: Whose token to ask for; None with a connection string.
-    """
-
-    connection_string: str | None = None
-    address: str | None = None
-    identity: Identity | None = None
-
-    def __repr__(self) -> str:
-        return f"Connection(address={self.address!r}, identity={self.identity!r}, connection_string=…)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +112,7 @@ class Settings:
         cosmos = reader.connection(
             "COSMOS",
             address="accountEndpoint",
-            parts=("AccountEndpoint", "AccountKey"),
+            parts=COSMOS_PARTS,
             scheme=True,
             required=sql is None,
         )
@@ -148,7 +126,7 @@ class Settings:
             servicebus=reader.connection(
                 "SERVICEBUS",
                 address="fullyQualifiedNamespace",
-                parts=("Endpoint", "SharedAccessKeyName", "SharedAccessKey"),
+                parts=SERVICEBUS_PARTS,
                 scheme=False,
             )
             or Connection(),
@@ -378,3 +356,32 @@ def _is_encoded_url(value: str) -> bool:
     except UnicodeError:
         return False
     return found is not None and sound and all(_HOST.fullmatch(host) for host in found["hosts"].split(","))
+
+
+_OVERRIDE = "AzureFunctionsJobHost__functionTimeout"
+_TIMESPAN = re.compile(r"(?:(?P<days>\d+)\.)?(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+(?:\.\d+)?)")
+
+
+def function_timeout_s(app: Path, environment: Mapping[str, str] = os.environ) -> float | None:
+    """The host's functionTimeout in seconds; None where it is unlimited (-1), or not set.
+
+    Args:
+        app: The folder that has host.json.
+        environment: Where a setting may override it.
+            https://learn.microsoft.com/azure/azure-functions/functions-host-json#override-hostjson-values
+
+    Raises:
+        SettingsError: It is no time span, or host.json cannot be read.
+    """
+    try:
+        configured = json.loads((app / "host.json").read_text()).get("functionTimeout")
+    except (OSError, ValueError) as error:
+        raise SettingsError([f"host.json cannot be read: {error}"]) from error
+    text = environment.get(_OVERRIDE) or configured
+    if text is None or text == "-1":
+        return None
+    match = _TIMESPAN.fullmatch(str(text))
+    if match is None:
+        raise SettingsError([f"functionTimeout is {text!r}: set it as hh:mm:ss, such as 00:10:00"])
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from changefeed.errors import SetupError
-from changefeed.statements import BackfillPlan, Change, Entry, Migration, Operation, Statement
+from changefeed.statements import BackfillPlan, Entry, Migration, Operation, Statement, unapplied
 
 # The key of the advisory lock that one installer at a time holds: the bytes of "changefe".
 _INSTALLING = 0x6368616E67656665
@@ -32,7 +32,6 @@ class PostgresDialect:
     def read(
         self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, /
     ) -> Operation[list[Entry]]:
-        """The page behind the cursor, in order: one round trip."""
         result = yield Statement(
             f"select ulid, missing, (event).* from changefeed.{self.quoted(f'read_events:{table}')}(?, ?, ?, ?)",
             (shard_id, self.ulid(cursor), page_size, max_bytes),
@@ -46,7 +45,6 @@ class PostgresDialect:
         ]
 
     def has_news(self, table: str, shard_id: int, cursor: bytes, /) -> Operation[bool]:
-        """Whether `read` may find something; it takes no lock."""
         result = yield Statement(
             f"select changefeed.{self.quoted(f'has_news:{table}')}(?, ?)",
             (shard_id, self.ulid(cursor)),
@@ -63,21 +61,12 @@ class PostgresDialect:
         return channel
 
     def install(self, migrations: Sequence[Migration], /) -> Operation[list[str]]:
-        """Apply what is missing, each migration as a whole; returns the names of what was applied.
-
-        Raises SetupError where a later version of the library has installed the schema.
-        """
+        """Apply what is missing, each migration as a whole; returns the names of what was applied."""
         yield Statement(f"select pg_advisory_lock({_INSTALLING})")
         try:
             yield Statement(_MIGRATION_TABLE)
             result = yield Statement("select coalesce(max(version), 0) from changefeed.migration")
-            newest = result.rows[0][0]
-            if newest > len(migrations):
-                raise SetupError(
-                    f"the schema changefeed has version {newest}, and this library knows {len(migrations)}: "
-                    "install the version of the library that the schema was installed with, or a later one"
-                )
-            missing = migrations[newest:]
+            missing = unapplied(migrations, result.rows[0][0])
             for migration in missing:
                 # Several statements without parameters are one transaction.
                 recorded = f"insert into changefeed.migration (version) values ({migration.version});\n"
@@ -87,18 +76,15 @@ class PostgresDialect:
         return [migration.name for migration in missing]
 
     def setup_feed(self, table: str, notify: bool, roles: bool, keep: str | None, /) -> Operation[None]:
-        """Call changefeed.setup_feed."""
         yield Statement(
             "select changefeed.setup_feed(?, outbox => true, notify => ?, roles => ?, keep => ?)",
             (table, notify, roles, keep),
         )
 
     def set_keep(self, table: str, keep: str, /) -> Operation[None]:
-        """Call changefeed.set_keep."""
         yield Statement("select changefeed.set_keep(?, ?)", (table, keep))
 
     def retain(self, table: str, /) -> Operation[int]:
-        """Call the feed's function `retain:…`."""
         result = yield Statement(f"select changefeed.{self.quoted(f'retain:{table}')}()")
         deleted: int = result.rows[0][0]
         return deleted
@@ -106,7 +92,6 @@ class PostgresDialect:
     def prune_shard(
         self, table: str, shard_id: int, before: bytes, rows: int, /
     ) -> Operation[tuple[int, str | None]]:
-        """Call changefeed.prune_shard."""
         result = yield Statement(
             "select deleted, held_by from changefeed.prune_shard(?, ?, ?, ?)",
             (table, shard_id, self.ulid(before), rows),
@@ -115,11 +100,9 @@ class PostgresDialect:
         return deleted, held_by
 
     def drop_feed(self, table: str, /) -> Operation[None]:
-        """Call changefeed.drop_feed."""
         yield Statement("select changefeed.drop_feed(?)", (table,))
 
     def begin_backfill(self, table: str, plan: BackfillPlan, anyway: bool, /) -> Operation[int | None]:
-        """List the rows that are not on the feed; None where a backfill was begun and is not finished."""
         by_column = plan.shard_column is not None
         shard = (None, plan.shard_column, plan.shards) if by_column else (plan.shard_id, None, None)
         # However large the table is, this is one statement.
@@ -135,18 +118,9 @@ class PostgresDialect:
         return listed
 
     def continue_backfill(self, table: str, rows: int, /) -> Operation[int | None]:
-        """Move that many listed rows to the outbox; None where there is no list."""
         result = yield Statement("select changefeed.continue_backfill(?, ?)", (table, rows))
         moved: int | None = result.rows[0][0]
         return moved
-
-    def sweep(self, sweep_group: int, /) -> Operation[tuple[int, int]]:
-        """One pass; how many changes were numbered, and the age of the oldest in milliseconds."""
-        result = yield Statement(
-            "select change_count, max_lag_milliseconds from changefeed.sweep(?)", (sweep_group,)
-        )
-        count, lag_ms = result.rows[0]
-        return count, lag_ms
 
     def size(self, table: str, /) -> Operation[tuple[int, int]]:
         """The number of rows as of the last ANALYZE or VACUUM, and the present size."""
@@ -158,44 +132,8 @@ class PostgresDialect:
         rows, size = result.rows[0]
         return rows, size
 
-    def become_sweeper(self, sweep_group: int, wait_ms: int, /) -> Operation[bool]:
-        """Take the advisory lock of a sweep group; False if another session kept it so long."""
-        result = yield Statement("select changefeed.become_sweeper(?, ?)", (sweep_group, wait_ms))
-        return bool(result.rows[0][0])
-
-    def resign_sweeper(self, sweep_group: int, /) -> Operation[None]:
-        """Give the advisory lock of a sweep group back."""
-        yield Statement("select changefeed.resign_sweeper(?)", (sweep_group,))
-
-    def sweep_channel(self, sweep_group: int, /) -> Operation[str | None]:
-        """Where commits notify the sweepers of a group; None if a shard of it has longpoll = 0."""
-        result = yield Statement("select changefeed.sweep_channel(?)", (sweep_group,))
-        channel: str | None = result.rows[0][0]
-        return channel
-
-    def read_changes(self, feed_id: int, shard: int, cursor: int, page_size: int, /) -> Operation[list[Change]]:
-        """The changes behind the cursor, in order: one round trip."""
-        result = yield Statement(
-            "select change_id, change_sequence_number from changefeed.read_changes(?, ?, ?, ?)",
-            (feed_id, shard, cursor, page_size),
-        )
-        return [Change(*row) for row in result.rows]
-
-    def has_changes(self, feed_id: int, shard: int, cursor: int, /) -> Operation[bool]:
-        """Whether `read_changes` will find something."""
-        result = yield Statement("select changefeed.has_changes(?, ?, ?)", (feed_id, shard, cursor))
-        return bool(result.rows[0][0])
-
-    def change_channel(self, feed_id: int, shard: int, /) -> Operation[str | None]:
-        """Where the sweeper notifies readers; None if the shard has longpoll = 0."""
-        result = yield Statement("select changefeed.change_channel(?, ?)", (feed_id, shard))
-        channel: str | None = result.rows[0][0]
-        return channel
-
     def ulid(self, ulid: bytes, /) -> Any:
-        """A ULID as a parameter."""
         return UUID(bytes=ulid)
 
     def quoted(self, name: str, /) -> str:
-        """A quoted identifier."""
         return '"' + name.replace('"', '""') + '"'

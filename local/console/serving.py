@@ -13,13 +13,13 @@ from local.console.topic import EmulatorTopic
 from local.stack.environment import TOPIC, Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
-from relay.cli.console.checking import check_of
+from relay.cli.console_check import check_of
+from relay.clients import ADMIN_VARIABLE
 from relay.console.application import application
 from relay.console.observer import Observer, open_view
 from relay.console.pages import ConsoleSettings
 from relay.console.server import loopback, serving
 from relay.console.servicebus import ServiceBusTopic
-from relay.servicebus.administration import ADMIN_VARIABLE
 from relay.settings import Settings
 
 

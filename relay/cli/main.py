@@ -10,16 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from relay import __version__
-from relay.cli.check import command as check
-from relay.cli.console import command as console
+from relay.cli import check, console, install, quarantine, replay, smoke
+from relay.cli import run as run_worker
+from relay.cli.arguments import Parser
 from relay.cli.environment import with_files
-from relay.cli.install import command as install
-from relay.cli.parsing import Parser
-from relay.cli.quarantine import command as quarantine
-from relay.cli.replay import command as replay
 from relay.cli.results import EXIT_CODES, ExitCode, Result
-from relay.cli.run import command as run_worker
-from relay.cli.smoke import command as smoke
 from relay.cli.terminal import Terminal
 from relay.errors import ServiceError, SettingsError, UsageError
 from relay.settings import Settings

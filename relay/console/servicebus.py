@@ -21,10 +21,15 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
+from relay.clients import (
+    ADMIN_VARIABLE,
+    administration_address,
+    administration_connection,
+    servicebus_administration_client,
+    servicebus_client,
+)
 from relay.console.model import EXAMPLES, Arrival, DeadLetter, DeadLetterGroup, Delivery, Subscription, by_reason
 from relay.errors import ServiceError, first_line
-from relay.servicebus.administration import ADMIN_VARIABLE, administration_address, administration_connection
-from relay.servicebus.client import servicebus_administration_client, servicebus_client
 from relay.settings import Settings
 
 # Maximum number of dead letters that are read.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from azure.core.exceptions import AzureError
 
-from relay.cosmos.client import cosmos_client
+from relay.clients import cosmos_client
 from relay.cosmos.leases import Positions, read_positions
 from relay.errors import LeaseError, RelayError, ServiceError, first_line
 from relay.settings import Settings

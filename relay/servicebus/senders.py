@@ -6,7 +6,7 @@ import logging
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from relay.servicebus.client import servicebus_client
+from relay.clients import servicebus_client
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.transfers import Sender
 from relay.settings import Settings

@@ -18,9 +18,8 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusSender
 
 from outbox import UnitOfWork
-from relay.cli.smoke.subscriptions import open_session
-from relay.cosmos.client import cosmos_client
-from relay.servicebus.client import servicebus_client
+from relay.cli.session import open_session
+from relay.clients import cosmos_client, servicebus_client
 from relay.settings import Settings
 from tests.acceptance.parcels import TTL_S, Parcel, ParcelScanned
 

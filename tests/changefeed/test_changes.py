@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import changefeed
-from changefeed import Change
+from changefeed import Change, numbered
 from tests.changefeed.numbered import FEED, START, Service, append, service, until
 from tests.changefeed.test_sweeping import Loop
 
@@ -51,8 +51,8 @@ def test_the_query_of_the_documentation_reads_the_events_in_order(service: Servi
     for number in range(5):
         service.append(f"aggregate {number}")
     changefeed.sweep(service.session)
-    assert changefeed.changes.__doc__ is not None
-    query = changefeed.changes.__doc__.partition("    select ")[2].partition("\n\n")[0]
+    assert numbered.__doc__ is not None
+    query = numbered.__doc__.partition("    select ")[2].partition("\n\n")[0]
     for name in ("cursor", "feed_id", "shard", "limit"):
         query = query.replace(f":{name}", f"%({name})s")
     cursor, read = 0, []

@@ -19,8 +19,8 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.check.facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
-from relay.cli.check.inspection import read_servicebus
+from relay.cli.topic import read_servicebus
+from relay.cli.topic_facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
 from relay.cosmos.inspection import ContainerFacts, CosmosFacts, LockFacts, read_cosmos
 from relay.findings import Gap, Why
 from relay.settings import Settings
@@ -198,7 +198,7 @@ async def servicebus(
     if request.param == "in memory":
         namespace = Namespace()
         for client in ("servicebus_client", "servicebus_administration_client"):
-            monkeypatch.setattr(f"relay.cli.check.inspection.{client}", lambda *_: namespace)
+            monkeypatch.setattr(f"relay.cli.topic.{client}", lambda *_: namespace)
         yield NamespaceInMemory(namespace)
         return
     async with AsyncExitStack() as stack:

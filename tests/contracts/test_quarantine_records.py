@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.cli.quarantine.holdings import Holdings
-from relay.cli.quarantine.records import Records
+from relay.cli.holdings import Holdings
+from relay.cli.records import Records
 from relay.quarantine import holds
 from relay.quarantine.items import Create, Items, Touch
 from relay.quarantine.summaries import Filter

@@ -16,7 +16,7 @@ from azure.servicebus.exceptions import ServiceBusError, SessionLockLostError
 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.check.inspection import names_missing_entity
+from relay.cli.topic import names_missing_entity
 from relay.servicebus.refusals import amqp_condition
 from tests.support.broker import inject
 from tests.unit.relay.receivers import Message, Receiver, Subscription, refusals

@@ -9,8 +9,9 @@ import pytest
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.assembly import CosmosRelay
+from relay.clients import servicebus_client
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.source import CosmosSource
 from relay.errors import PublishError
 from relay.holds import Holds
@@ -18,7 +19,6 @@ from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
-from relay.servicebus.client import servicebus_client
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings

@@ -9,7 +9,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cli.quarantine.holdings import Holdings, Order
+from relay.cli.holdings import Holdings, Order
 from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support.outbox import event, rejected

@@ -10,10 +10,10 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.quarantine.holdings import Holdings
-from relay.cli.quarantine.records import Records
+from relay.cli.holdings import Holdings
+from relay.cli.records import Records
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.summaries import Filter

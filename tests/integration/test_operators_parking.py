@@ -12,9 +12,9 @@ from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError
 
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cli.quarantine.records import Records
+from relay.cli.records import Records
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.errors import QuarantineError
 from relay.events import EventName, Reason, Rejected
 from relay.holds import Holds

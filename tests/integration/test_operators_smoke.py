@@ -18,8 +18,8 @@ from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.assembly import CosmosRelay, assemble
-from relay.cli.smoke.oversized import OversizedTest
-from relay.cli.smoke.subscriptions import open_session
+from relay.cli.oversized import OversizedTest
+from relay.cli.session import open_session
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.app import copy_app, without_date_setting
@@ -319,7 +319,7 @@ async def test_small_events_that_are_refused_after_it_are_reported(
     quarantine: ContainerProxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("relay.cli.smoke.oversized._SMALL", 2)
+    monkeypatch.setattr("relay.cli.oversized._SMALL", 2)
     # As a relay would have it whose sender goes on refusing: the small ones are no events.
     make = OversizedTest._event
 

@@ -12,17 +12,16 @@ from azure.servicebus.aio import ServiceBusClient
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.frames import performative
 from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.clients import Connection, servicebus_client
 from relay.errors import RetryableError
 from relay.events import Event
 from relay.ledger import AcceptedLedger
 from relay.results import KeyOutcome
 from relay.servicebus import messages
-from relay.servicebus.client import servicebus_client
 from relay.servicebus.pipelined.lanes import PipelinedSenders
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import Senders
-from relay.settings import Connection
 from tests.support.amqp_proxy import Connection as Proxied
 from tests.support.amqp_proxy import Proxy
 from tests.support.broker import admin, inject

@@ -11,9 +11,9 @@ import pytest
 
 from changefeed import connect_async
 from changefeed.statements import Statement
-from relay.cli.install import command as install
+from relay.cli import install
+from relay.cli import run as run_worker
 from relay.cli.results import ExitCode
-from relay.cli.run import command as run_worker
 from relay.errors import ServiceError, UsageError
 from relay.settings import Settings
 

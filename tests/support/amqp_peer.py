@@ -24,8 +24,7 @@ from outbox_emulators.servicebus.certificates import issue
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.frames import FrameReader, encode_frame, performative
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.servicebus.client import servicebus_client
-from relay.settings import Connection
+from relay.clients import Connection, servicebus_client
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x24, 0x28)

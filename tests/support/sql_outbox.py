@@ -9,7 +9,8 @@ from typing import Any
 
 from changefeed import connect, connect_async, install, setup_feed
 from changefeed.statements import AsyncSession, Statement
-from relay.settings import Identity, SqlFeed
+from relay.clients import Identity
+from relay.settings import SqlFeed
 from relay.sql.install import migrations
 
 TABLE = "outbox.domain_event"

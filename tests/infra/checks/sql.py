@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from relay.connection_strings import ConnectionString
+from relay.clients import ConnectionString
 from relay.settings import Settings
-from relay.sql.connection import needs_token
+from relay.sql.database import needs_token
 from relay.times import parse_duration
 from tests.infra.bicep.deployment import Deployment
 from tests.infra.bicep.expressions import BicepError

@@ -11,9 +11,9 @@ import pytest
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
 from azure.servicebus._pyamqp.error import TokenAuthFailure
 
-from relay.cli.ordered import OrderedSender
-from relay.cli.quarantine.holdings import Order
-from relay.cli.quarantine.records import Records
+from relay.cli.holdings import Order
+from relay.cli.records import Records
+from relay.cli.sender import OrderedSender
 from relay.ledger import AcceptedLedger
 from relay.quarantine import holds
 from relay.quarantine.record import RECORD_TYPE
@@ -147,7 +147,7 @@ class Deployment:
         self.records = InMemoryRecords()
         self.topic = FakeTopic()
         monkeypatch.setattr("relay.assembly.open_outbox", lambda _: self.outbox)
-        for module in ("quarantine.command", "replay.command"):
+        for module in ("quarantine", "replay"):
             monkeypatch.setattr(f"relay.cli.{module}.open_records", self._open_records)
             monkeypatch.setattr(f"relay.cli.{module}.ordered_sender", self._open_sender)
 

@@ -18,13 +18,13 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from relay.cli.check.facts import SubscriptionFacts, TopicFacts
-from relay.cli.check.inspection import read_servicebus
+from relay.cli.topic import read_servicebus
+from relay.cli.topic_facts import SubscriptionFacts, TopicFacts
+from relay.clients import administration_address
 from relay.cosmos.inspection import ContainerFacts, LockFacts, read_cosmos
 from relay.cosmos.scan import scan
 from relay.errors import ServiceError
 from relay.findings import Gap, Level, Why
-from relay.servicebus.administration import administration_address
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, cosmos_error, token_error
@@ -51,7 +51,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
 def namespace(monkeypatch: pytest.MonkeyPatch) -> Namespace:
     namespace = Namespace()
     for client in ("servicebus_client", "servicebus_administration_client"):
-        monkeypatch.setattr(f"relay.cli.check.inspection.{client}", lambda *_: namespace)
+        monkeypatch.setattr(f"relay.cli.topic.{client}", lambda *_: namespace)
     return namespace
 
 

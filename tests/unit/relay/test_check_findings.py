@@ -7,16 +7,15 @@ from datetime import timedelta
 
 import pytest
 
-from relay.cli.check.command import exit_code
-from relay.cli.check.facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
-from relay.cli.check.servicebus_findings import Requirements, check_servicebus
+from relay.cli.check import exit_code
 from relay.cli.results import ExitCode
+from relay.cli.topic_facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
+from relay.cli.topic_findings import Requirements, check_servicebus
+from relay.clients import Connection, Identity, administration_connection
 from relay.cosmos.check import check_cosmos
 from relay.cosmos.inspection import ContainerFacts, CosmosFacts, LockFacts
 from relay.errors import UsageError
 from relay.findings import Finding, Gap, Level, Why
-from relay.servicebus.administration import administration_connection
-from relay.settings import Connection, Identity
 
 NAMES = {
     "COSMOS_CONTAINER": "data",

@@ -84,7 +84,7 @@ async def test_what_stops_a_command_decides_on_its_exit_code(
     async def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("relay.cli.quarantine.command.run", fail)
+    monkeypatch.setattr("relay.cli.quarantine.run", fail)
 
     run = await relay_command(ENVIRONMENT, "quarantine", "list", "--json")
 
@@ -112,7 +112,7 @@ def test_an_interruption_is_reported_and_has_a_code_of_its_own(
     async def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("relay.cli.check.command.run", interrupted)
+    monkeypatch.setattr("relay.cli.check.run", interrupted)
 
     code = in_process("check", "--json")
 
@@ -134,7 +134,7 @@ def test_the_log_has_what_went_wrong_and_all_that_the_sdks_do_only_on_request(
         logging.getLogger("relay").info("said")
         raise UsageError("no more")
 
-    monkeypatch.setattr("relay.cli.check.command.run", log)
+    monkeypatch.setattr("relay.cli.check.run", log)
 
     assert in_process("check", *options) == 2
 

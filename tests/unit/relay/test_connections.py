@@ -14,12 +14,7 @@ from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
-from relay.cosmos.client import cosmos_client
-from relay.servicebus.client import (
-    servicebus_administration_client,
-    servicebus_client,
-)
-from relay.settings import Connection, Identity
+from relay.clients import Connection, Identity, cosmos_client, servicebus_administration_client, servicebus_client
 
 KEY = "SharedAccessKeyName=k;SharedAccessKey=YQ=="
 COSMOS = Connection("AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=c2VjcmV0;")

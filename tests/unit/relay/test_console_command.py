@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.cli.console.checking import check_of
+from relay.cli.console_check import check_of
 from relay.cli.main import parser
 from relay.cli.sources import SourceKind, for_source
 from relay.settings import Settings

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
+from relay.clients import Connection
 from relay.cosmos.containers import Containers, explaining
 from relay.errors import LeaseError, ServiceError
-from relay.settings import Connection, Settings
+from relay.settings import Settings
 from tests.unit.relay.test_leases import Leases, Monitored, stored
 
 SETTINGS = Settings.from_environment(

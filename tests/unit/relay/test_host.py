@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import SettingsError
-from relay.host import function_timeout_s
+from relay.settings import ATTEMPT_MARGIN_S, Settings, function_timeout_s
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -44,8 +44,6 @@ def test_a_missing_host_json_is_named(tmp_path: Path) -> None:
 
 
 def test_the_projects_own_leaves_room_for_an_attempt() -> None:
-    from relay.settings import ATTEMPT_MARGIN_S, Settings
-
     connections = {
         "COSMOS": "AccountEndpoint=https://a/;AccountKey=YQ==;",
         "SERVICEBUS": "Endpoint=sb://n;SharedAccessKeyName=k;SharedAccessKey=k",

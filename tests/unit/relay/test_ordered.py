@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusConnectionError
 
-from relay.cli.ordered import OrderedSender, ordered_sender
 from relay.cli.results import ExitCode
+from relay.cli.sender import OrderedSender, ordered_sender
 from relay.events import Event
 from relay.settings import Settings
 from tests.unit.relay.topics import FakeTopic, event
@@ -88,7 +88,7 @@ async def test_between_the_tries_lie_some_seconds_in_all(monkeypatch: pytest.Mon
         waited.append(seconds)
         await really_sleep(0)
 
-    monkeypatch.setattr("relay.cli.ordered.asyncio.sleep", sleep)
+    monkeypatch.setattr("relay.cli.sender.asyncio.sleep", sleep)
     topic = FakeTopic(by_id={"a-1": BUSY})
     sender = OrderedSender(topic.publisher())
 

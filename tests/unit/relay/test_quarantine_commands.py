@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.cli.quarantine.holdings import Order
+from relay.cli.holdings import Order
 from tests.unit.relay.commands import Deployment, record_id
 
 REFUSED = "com.microsoft:argument-error"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from relay.cli.quarantine.holdings import Order
-from relay.cli.quarantine.records import Records
+from relay.cli.holdings import Order
+from relay.cli.records import Records
 from relay.errors import ServiceError, StoreError, UsageError
 from relay.quarantine.items import BatchFailed, ItemTooLarge
 from relay.quarantine.summaries import Filter, RecordSummary, in_order

@@ -377,7 +377,7 @@ async def test_a_finished_replay_with_invalid_documents_tells_them_again(
 async def test_what_is_committed_after_the_second_in_which_the_replay_was_begun_is_the_relays(
     deployment: Deployment, until: str, ids: str, remarks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.cli.replay.command.time", SimpleNamespace(time=lambda: 5000.5))
+    monkeypatch.setattr("relay.cli.replay.time", SimpleNamespace(time=lambda: 5000.5))
     for number, at in enumerate((4999, 5000, 5001, 6000)):
         deployment.commit(f"a-{number}", "a", _ts=at)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from relay.cli.replay.replaying import new_id
-from relay.cli.replay.state import Invalid, ReplayIdentity, ReplayState
+from relay.cli.replay_run import new_id
+from relay.cli.replay_state import Invalid, ReplayIdentity, ReplayState
 from relay.errors import ServiceError, UsageError
 
 IDENTITY = ReplayIdentity(

@@ -15,11 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.cosmos.client import cosmos_client
+from relay.clients import (
+    Connection,
+    administration_connection,
+    cosmos_client,
+    servicebus_administration_client,
+    servicebus_client,
+)
 from relay.errors import SettingsError, UsageError
-from relay.servicebus.administration import administration_connection
-from relay.servicebus.client import servicebus_administration_client, servicebus_client
-from relay.settings import Connection, Settings
+from relay.settings import Settings
 
 SECRET = "hidden"
 KEY = b64encode(SECRET.encode() * 4).decode()

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from relay.clients import Connection, Identity
 from relay.errors import SettingsError
-from relay.settings import Connection, Identity, OnPoison, Settings
+from relay.settings import OnPoison, Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from relay.clients import Identity
 from relay.errors import SettingsError
-from relay.settings import Identity, Settings, SqlFeed
+from relay.settings import Settings, SqlFeed
 
 SERVICEBUS = "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=YQ=="
 POSTGRES = "postgresql://relay:hidden@db.example/shop"

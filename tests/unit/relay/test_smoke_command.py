@@ -18,13 +18,13 @@ from azure.servicebus.exceptions import (
     ServiceBusConnectionError,
 )
 
-from relay.cli.check.facts import ServiceBusFacts, SubscriptionFacts
-from relay.cli.smoke import subscriptions
-from relay.cli.smoke.comparison import Difference
-from relay.cli.smoke.oversized import Oversized
-from relay.cli.smoke.report import Smoke, result_of
-from relay.cli.smoke.subscriptions import Session, choose, open_session
-from relay.cosmos.canary import CosmosCanary
+from relay.cli import session as subscriptions
+from relay.cli.comparison import Difference
+from relay.cli.oversized import Oversized
+from relay.cli.session import Session, choose, open_session
+from relay.cli.smoke_report import Smoke, result_of
+from relay.cli.topic_facts import ServiceBusFacts, SubscriptionFacts
+from relay.cosmos.reader import CosmosCanary
 from relay.errors import ServiceError, UsageError
 from relay.events import Event
 from relay.findings import Gap, Why
@@ -146,10 +146,10 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
         return await find(chosen, limit)
 
     monkeypatch.setattr(app.records, "find", looked_into)
-    monkeypatch.setattr("relay.cli.smoke.command.time", SimpleNamespace(monotonic=lambda: app.now))
-    monkeypatch.setattr("relay.cli.smoke.command.open_session", opened_session)
+    monkeypatch.setattr("relay.cli.smoke.time", SimpleNamespace(monotonic=lambda: app.now))
+    monkeypatch.setattr("relay.cli.smoke.open_session", opened_session)
     monkeypatch.setattr("relay.assembly.open_canary", opened)
-    monkeypatch.setattr("relay.cli.smoke.command.open_records", opened_records)
+    monkeypatch.setattr("relay.cli.smoke.open_records", opened_records)
     return app
 
 
@@ -161,7 +161,7 @@ def paused(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr("relay.cli.smoke.oversized.asyncio.sleep", sleep)
+    monkeypatch.setattr("relay.cli.oversized.asyncio.sleep", sleep)
     return pauses
 
 
@@ -349,7 +349,7 @@ async def test_the_quarantine_is_looked_into_now_and_then(app: App, monkeypatch:
         waited.append(seconds)
         await really_sleep(0.05)
 
-    monkeypatch.setattr("relay.cli.smoke.oversized.asyncio.sleep", sleep)
+    monkeypatch.setattr("relay.cli.oversized.asyncio.sleep", sleep)
     app.quarantines, app.swallows = {}, {"large"}
 
     await smoke("--oversized", "--timeout", "0.2", "--pause", "0")
@@ -452,7 +452,7 @@ async def test_a_clean_up_that_hangs_is_given_up_and_reported(app: App, monkeypa
         await asyncio.Event().wait()
 
     app.delete_item = hang  # type: ignore[method-assign]
-    monkeypatch.setattr("relay.cosmos.canary.CLEAN_UP_S", 0.01)
+    monkeypatch.setattr("relay.cosmos.reader.CLEAN_UP_S", 0.01)
 
     async with asyncio.timeout(20):
         data = (await smoke("--oversized", "--pause", "0", "--json")).json
@@ -507,7 +507,7 @@ async def test_the_subscription_is_the_one_named_or_the_only_one(
     async def read(*_: Any) -> ServiceBusFacts:
         return ServiceBusFacts(Gap(Why.FORBIDDEN, ""), found, 1)
 
-    monkeypatch.setattr("relay.cli.smoke.subscriptions.read_servicebus", read)
+    monkeypatch.setattr("relay.cli.session.read_servicebus", read)
 
     if chosen is None:
         with pytest.raises(UsageError) as raised:

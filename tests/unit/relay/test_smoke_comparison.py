@@ -16,7 +16,7 @@ from azure.servicebus._pyamqp._decode import decode_payload
 
 from outbox_emulators.functions.dates import rewritten
 from relay.canary import TTL_S, canary
-from relay.cli.smoke.comparison import (
+from relay.cli.comparison import (
     BODY_REMEDY,
     DATE_REMEDY,
     PROPERTY_REMEDY,

@@ -12,8 +12,9 @@ from changefeed import START
 from changefeed.sqlserver.dialect import SqlServerDialect
 from changefeed.statements import Statement
 from changefeed.tables import Tables, Waiting
+from relay.clients import Identity
 from relay.findings import Finding, Gap, Level, Why
-from relay.settings import Identity, SqlFeed
+from relay.settings import SqlFeed
 from relay.sql.catalog import SQLSERVER
 from relay.sql.check import check_sql
 from relay.sql.facts import (

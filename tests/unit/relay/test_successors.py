@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from relay.cli.quarantine.records import Records
-from relay.cli.quarantine.successors import Successors
+from relay.cli.records import Records
+from relay.cli.successors import Successors
 from relay.cosmos.effective_keys import EffectiveKeys
 from relay.cosmos.leases import LeasePosition, Positions
 from relay.cosmos.reader import CosmosOutbox

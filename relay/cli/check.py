@@ -1,0 +1,156 @@
+"""`python -m relay check`: validates settings and resources against what the guarantees require."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from relay import assembly
+from relay.cli.arguments import reported
+from relay.cli.results import ExitCode, Result
+from relay.cli.topic import read_servicebus
+from relay.cli.topic_findings import Requirements, check_servicebus
+from relay.clients import ADMIN_VARIABLE, administration_address
+from relay.errors import SettingsError
+from relay.findings import Finding, Level, Scan
+from relay.servicebus.senders import differences
+from relay.settings import Settings
+from relay.times import parse_duration
+
+EXAMPLES = """\
+examples:
+  python -m relay check
+  python -m relay check --min-window PT1H --min-ttl P7D --strict
+  python -m relay check --env-file .local/stack.env
+  python -m relay check --scan
+  python -m relay check --json | jq '.findings[] | select(.level != "ok")'
+
+The command changes nothing and sends no message. Each finding has a level:
+  ok       as it should be
+  warning  works, with a risk that the finding names   (exit code 1 only with --strict)
+  unknown  cannot be read with the rights you have     (exit code 1, or 0 with --allow-unknown)
+  error    must be fixed; the finding names the remedy (exit code 1)
+
+What is set is checked: COSMOS, SQL or both.
+
+--scan reads the change feed from the positions of the leases to its end, and finds documents that the Functions
+host cannot deliver: a lease stops at such a document, and no invocation fails. On a large backlog this takes time
+and request units. Of an SQL outbox it reads what the relay has not passed, and finds events that the relay would
+quarantine.
+
+Reading the properties of the topic and its subscriptions requires the Manage right. The app does not need it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `check`."""
+    parser.add_argument(
+        "--min-window",
+        type=reported(parse_duration),
+        default=timedelta(minutes=10),
+        metavar="DURATION",
+        help="the shortest acceptable duplicate detection window, as PT10M, 10m or in seconds (default: PT10M)",
+    )
+    parser.add_argument(
+        "--min-ttl",
+        type=reported(parse_duration),
+        default=timedelta(days=1),
+        metavar="DURATION",
+        help="warn where messages live for less than this (default: P1D)",
+    )
+    parser.add_argument(
+        "--servicebus-admin",
+        metavar="ADDRESS",
+        help="the Service Bus management endpoint, if its address is not the one in SERVICEBUS: a URL, used with "
+        f"the credentials of SERVICEBUS, or a connection string (default: ${ADMIN_VARIABLE})",
+    )
+    parser.add_argument(
+        "--scan",
+        action="store_true",
+        help="find the documents that the Functions host cannot deliver, and the events of an SQL outbox that "
+        "would be quarantined",
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with 1 on warnings too")
+    parser.add_argument("--allow-unknown", action="store_true", help="do not exit with 1 on what cannot be read")
+
+
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Result:
+    """Check the settings and, if they are valid, the resources that they name.
+
+    Raises:
+        UsageError: `--servicebus-admin` is no address.
+    """
+    try:
+        settings = Settings.from_environment(environment)
+    except SettingsError as error:
+        findings = [Finding(Level.ERROR, problem) for problem in error.problems]
+        return _result(ExitCode.USAGE, findings)
+    administration = administration_address(arguments.servicebus_admin, environment)
+    required = Requirements(
+        min_window=arguments.min_window,
+        configured_window=timedelta(seconds=settings.duplicate_window_s),
+        min_ttl=arguments.min_ttl,
+    )
+    # All at once: each service may take its time to answer, or not to.
+    outboxes, servicebus = await asyncio.gather(
+        assembly.check_outboxes(settings), read_servicebus(settings, administration)
+    )
+    scans = await assembly.scan_outboxes(settings) if arguments.scan else []
+    findings = [
+        Finding(Level.OK, "the settings are complete and well-formed"),
+        _senders(settings),
+        *outboxes,
+        *check_servicebus(servicebus, settings.servicebus_topic, required),
+        *(finding for scan in scans for finding in scan.findings),
+    ]
+    code = exit_code(findings, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
+    return _result(code, findings, scans)
+
+
+def _senders(settings: Settings) -> Finding:
+    if not settings.pipelined:
+        return Finding(Level.OK, "events are sent by a pool of senders, as RELAY_PIPELINED is false")
+    if found := differences():
+        return Finding(
+            Level.WARNING,
+            f"events are sent by a pool of senders, although RELAY_PIPELINED is true: {'; '.join(found)}",
+            "Install the version in requirements.txt, or set RELAY_PIPELINED to false.",
+        )
+    return Finding(Level.OK, "events are sent over one connection")
+
+
+def exit_code(findings: list[Finding], *, strict: bool, allow_unknown: bool) -> ExitCode:
+    """The exit code for these findings."""
+    if any(finding.unavailable for finding in findings):
+        return ExitCode.SERVICE
+    counted = {Level.ERROR}
+    if strict:
+        counted.add(Level.WARNING)
+    if not allow_unknown:
+        counted.add(Level.UNKNOWN)
+    return ExitCode.FINDINGS if any(finding.level in counted for finding in findings) else ExitCode.OK
+
+
+def _result(code: ExitCode, findings: list[Finding], scans: Sequence[Scan] = ()) -> Result:
+    counts = Counter(finding.level for finding in findings)
+    lines = [line for finding in findings for line in _lines(finding)]
+    lines.append(", ".join(f"{counts[level]} {level}" for level in Level))
+    data: dict[str, Any] = {
+        "counts": {str(level): counts[level] for level in Level},
+        "findings": [
+            {"level": str(finding.level), "what": finding.what, "remedy": finding.remedy} for finding in findings
+        ],
+    }
+    for scan in scans:
+        data |= scan.data()
+    return Result(code, data, lines)
+
+
+def _lines(finding: Finding) -> list[str]:
+    lines = [f"{finding.level:<8} {finding.what}"]
+    if finding.remedy is not None:
+        lines.append(f"{'':<8} -> {finding.remedy}")
+    return lines

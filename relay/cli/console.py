@@ -1,0 +1,99 @@
+"""`python -m relay console`: serves a page that shows where events are, until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from relay.cli.console_check import check_of
+from relay.cli.results import ExitCode, Result
+from relay.cli.sources import add_source_argument, choose_source, for_source
+from relay.cli.stopping import on_signals
+from relay.errors import UsageError
+from relay.settings import Settings
+
+_REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements-console.txt"
+
+EXAMPLES = """\
+examples:
+  python -m relay console
+  python -m relay console --port 0 --from beginning
+  python -m relay console --host 0.0.0.0
+
+Serves one page: how many events are where and how fast, each partition, the recent events, the timeline of a
+partition key, quarantine and dead letters by reason, and the findings of `check`. It only reads: it changes
+nothing, locks no session and settles no message. docs/console.md describes it.
+
+On an address of this machine, only this machine can open it. On any other address, every request must have passed
+the authentication of Azure Container Apps or App Service; there is no option to do without.
+
+SIGTERM or Ctrl-C ends it. The first line on standard output is its address."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `console`."""
+    add_source_argument(parser)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--port", type=_port, default=8080, help="port to listen on; 0 takes a free one (default: 8080)"
+    )
+    parser.add_argument(
+        "--from",
+        dest="begin",
+        choices=("now", "beginning"),
+        default="now",
+        help="count the events from now on, or read the whole outbox first, which takes request units (default: "
+        "now)",
+    )
+
+
+async def run(arguments: argparse.Namespace, settings: Settings, environment: Mapping[str, str]) -> Result:
+    """Serve the page until SIGINT or SIGTERM.
+
+    Raises:
+        SettingsError: CONSOLE_TRACE_URL or CONSOLE_SHOW_DATA is wrong.
+        UsageError: Jinja2 is missing, nothing can listen on the address, or both outboxes are set and none is
+            chosen.
+    """
+    if find_spec("jinja2") is None:
+        raise UsageError(
+            f"the console needs the package 'jinja2', which is missing from {sys.executable}. "
+            f"Run {sys.executable} -m pip install -r {_REQUIREMENTS}."
+        )
+    # Here, as no other command needs what serves a page.
+    from relay.console.application import application
+    from relay.console.observer import open_view
+    from relay.console.pages import ConsoleSettings
+    from relay.console.server import access_for, loopback, serving
+    from relay.console.texts import Commands
+
+    shown = ConsoleSettings.from_environment(environment)
+    access = access_for(arguments.host)
+    stop = on_signals()
+    source = choose_source(settings, arguments.source)
+    commands = Commands(f"--source {source}" if settings.cosmos and settings.sql else "")
+    chosen, from_beginning = for_source(settings, source), arguments.begin == "beginning"
+    async with open_view(chosen, environment, from_beginning=from_beginning) as view:
+        app = application(
+            view,
+            access,
+            name=settings.servicebus_topic,
+            settings=shown,
+            commands=commands,
+            check=check_of(environment),
+        )
+        async with serving(app, arguments.host, arguments.port) as address:
+            print(f"The console is on {address}", flush=True)
+            if access is not loopback:
+                print("It answers only requests that the platform has authenticated.", file=sys.stderr)
+            await stop.wait()
+    return Result(ExitCode.OK, {"address": address}, ["Stopped."])
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) < 65_536):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to 65535")
+    return int(text)

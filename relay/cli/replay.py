@@ -1,0 +1,101 @@
+"""`python -m relay replay`: publishes events again that are still in the outbox."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import time
+from collections.abc import Set
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from relay import assembly
+from relay.cli.records import open_records
+from relay.cli.replay_options import EXAMPLES, add_arguments, choice_of
+from relay.cli.replay_report import dry_result, finished_before, result_of
+from relay.cli.replay_run import Replay
+from relay.cli.replay_state import ReplayIdentity, ReplayState
+from relay.cli.results import Result
+from relay.cli.sender import ordered_sender
+from relay.cli.sources import choose_source, closing, for_source
+from relay.cli.terminal import Terminal
+from relay.clients import Connection, ConnectionString
+from relay.outbox import Range
+from relay.settings import Settings
+
+__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+
+async def run(arguments: argparse.Namespace, settings: Settings, terminal: Terminal) -> Result:
+    """Publish the events again, or count what a replay would publish.
+
+    Raises:
+        UsageError: The options contradict each other, or the state file belongs to another replay.
+        ServiceError: The outbox cannot be read, or the state file cannot be written.
+    """
+    source = choose_source(settings, arguments.source)
+    settings = for_source(settings, source)
+    asked = choice_of(arguments, settings)
+    async with AsyncExitStack() as stack:
+        outbox = await stack.enter_async_context(closing(assembly.open_outbox(settings)))
+        identity = ReplayIdentity(
+            since=asked.since,
+            until=asked.until,
+            partition_key=arguments.partition_key,
+            action=arguments.action,
+            as_new=arguments.as_new,
+            event_type=settings.event_type,
+            container=await outbox.identity(),
+            topic=f"{_namespace(settings.servicebus)}/{settings.servicebus_topic}",
+            run=secrets.token_hex(4),
+            started=int(time.time()),
+            source=str(source),
+            ids=asked.ids,
+            shard=asked.shard,
+            cursor=asked.cursor,
+        )
+        state = _state(identity, arguments.state, dry_run=arguments.dry_run)
+        if state.finished:
+            return finished_before(state)
+        sender = None
+        if not arguments.dry_run:
+            sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
+        parked = None if arguments.force else await _parked(settings)
+        reading = await outbox.in_range(_range(state.identity))
+        counts = await Replay(outbox, reading, sender, parked, state, terminal).run()
+        if sender is None:
+            return dry_result(state, counts)
+        return result_of(state, counts, sender)
+
+
+def _range(identity: ReplayIdentity) -> Range:
+    # The app publishes what is committed after the start of the replay, even if --to is in the future.
+    until = min(identity.until, identity.started + 1)
+    return Range(
+        identity.since,
+        until,
+        identity.partition_key,
+        identity.action,
+        frozenset(identity.ids),
+        identity.shard,
+        identity.cursor,
+    )
+
+
+async def _parked(settings: Settings) -> Set[str]:
+    async with open_records(settings) as records:
+        return (await records.holdings.parked()).keys()
+
+
+def _state(identity: ReplayIdentity, file: Path | None, *, dry_run: bool) -> ReplayState:
+    if dry_run and file is not None and not file.exists():
+        return ReplayState.begin(identity, None)
+    return ReplayState.begin(identity, file)
+
+
+def _namespace(connection: Connection) -> str:
+    if connection.connection_string is None:
+        return connection.address or ""
+    endpoint = ConnectionString(connection.connection_string).get("Endpoint")
+    return urlsplit(endpoint or "").netloc

@@ -1,0 +1,150 @@
+"""Receives one session of a subscription, and touches no other session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.aio import AutoLockRenewer, ServiceBusReceiver
+from azure.servicebus.exceptions import (
+    MessagingEntityDisabledError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    SessionLockLostError,
+)
+
+from relay.cli.topic import names_missing_entity, read_servicebus
+from relay.clients import servicebus_client
+from relay.errors import OperationError, ServiceError, UsageError
+from relay.findings import Gap
+from relay.servicebus.refusals import amqp_condition, classify
+from relay.settings import Settings
+
+# The lock of a session is renewed for this much longer than the wait for its message.
+_RENEWAL_MARGIN_S = 60.0
+
+# One call of the SDK; the deadline is checked between calls.
+_RECEIVE_S = 5.0
+
+
+async def choose(settings: Settings, wanted: str | None, administration: str | None) -> str:
+    """The subscription to receive from: `wanted`, or the topic's only one.
+
+    Raises:
+        UsageError: None is wanted, and the topic has several or none, or they cannot be listed.
+    """
+    if wanted is not None:
+        return wanted
+    found = (await read_servicebus(settings, administration)).subscriptions
+    topic = settings.servicebus_topic
+    if isinstance(found, Gap):
+        raise UsageError(
+            f"give --subscription NAME: the subscriptions of '{topic}' cannot be listed with these rights "
+            f"({found.said})"
+        )
+    if len(found) != 1:
+        names = ", ".join(repr(subscription.name) for subscription in found) or "none"
+        raise UsageError(f"give --subscription NAME: the subscriptions of '{topic}' are {names}")
+    return found[0].name
+
+
+class Session:
+    """A locked session, which is locked again when its lock is lost."""
+
+    def __init__(self, lock: Callable[[], Awaitable[ServiceBusReceiver]]) -> None:
+        """`lock` locks the session."""
+        self._lock = lock
+        self._receiver: ServiceBusReceiver | None = None
+
+    async def receive(self, within_s: float) -> ServiceBusReceivedMessage | None:
+        """The next message, completed; None if none arrives within `within_s` seconds.
+
+        Raises:
+            UsageError: The session had to be locked again, and the subscription has changed.
+            ServiceError: The connection was lost, or another receiver has the session.
+        """
+        deadline = time.monotonic() + within_s
+        while (left := deadline - time.monotonic()) > 0:
+            receiver = await self.locked()
+            try:
+                for message in await receiver.receive_messages(1, max_wait_time=min(left, _RECEIVE_S)):
+                    await receiver.complete_message(message)
+                    return message
+            except SessionLockLostError:
+                # A message that was completed too late is delivered again.
+                self._receiver = None
+                await receiver.close()
+            except (AzureError, OSError) as error:
+                raise ServiceError(f"the subscription could not be received from: {classify(error)}") from error
+        return None
+
+    async def locked(self) -> ServiceBusReceiver:
+        """The receiver that holds the lock. Raises what `lock` raises."""
+        if self._receiver is None:
+            self._receiver = await self._lock()
+        return self._receiver
+
+    async def close(self) -> None:
+        """Release the lock."""
+        if self._receiver is not None:
+            await self._receiver.close()
+
+
+@asynccontextmanager
+async def open_session(
+    settings: Settings, subscription: str, session_id: str, hold_s: float
+) -> AsyncIterator[Session]:
+    """Lock a session, with or without messages, for at least `hold_s` seconds.
+
+    Raises:
+        UsageError: There is no such subscription, or it does not require sessions.
+        ServiceError: Service Bus cannot be reached, or refuses.
+    """
+    async with servicebus_client(settings.servicebus) as client, AutoLockRenewer() as renewer:
+
+        async def lock() -> ServiceBusReceiver:
+            receiver = client.get_subscription_receiver(
+                settings.servicebus_topic,
+                subscription,
+                session_id=session_id,
+                # Without it the SDK (7.15.0) releases what arrives between two calls.
+                prefetch_count=10,
+            )
+            try:
+                await receiver.__aenter__()
+            except (AzureError, OSError) as error:
+                await receiver.close()
+                raise _refusal(error, settings.servicebus_topic, subscription) from error
+            renewer.register(receiver, receiver.session, max_lock_renewal_duration=hold_s + _RENEWAL_MARGIN_S)
+            return receiver
+
+        session = Session(lock)
+        await session.locked()
+        try:
+            yield session
+        finally:
+            await session.close()
+
+
+def _refusal(error: Exception, topic: str, subscription: str) -> OperationError:
+    name = f"the subscription '{subscription}' of the topic '{topic}'"
+    if names_missing_entity(error):
+        return UsageError(f"{name} does not exist. Give an existing one, or correct SERVICEBUS_TOPIC.")
+    if isinstance(error, MessagingEntityDisabledError):
+        return UsageError(f"{name} is disabled for receiving. Set its status to Active.")
+    if amqp_condition(error) == "amqp:not-allowed":
+        return UsageError(
+            f"{name} does not require sessions, so it delivers messages out of order. Sessions cannot be turned "
+            "on later: create another subscription with requiresSession."
+        )
+    if isinstance(error, ServiceBusAuthorizationError):
+        return ServiceError(
+            f"{name} may not be received from. The app's identity can only send: log in with an identity that has "
+            "the role 'Azure Service Bus Data Receiver' on the subscription, or use a key with the Listen right."
+        )
+    if isinstance(error, ServiceBusAuthenticationError | ClientAuthenticationError):
+        return ServiceError(f"{name}: {classify(error)}")
+    return ServiceError(f"{name} cannot be received from: {classify(error)}")

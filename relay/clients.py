@@ -1,0 +1,274 @@
+"""Connections to Azure: their strings, addresses and identities, and the clients made from them.
+
+The SDKs are imported when a client is made, as a new process waits for its imports before its first event.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from relay.errors import UsageError
+
+if TYPE_CHECKING:
+    from azure.core.pipeline.transport import AsyncHttpTransport
+    from azure.cosmos.aio import CosmosClient
+    from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+    from azure.servicebus.aio import ServiceBusClient
+    from azure.servicebus.aio.management import ServiceBusAdministrationClient
+
+# Parts of the connection strings, spelt as the SDKs require them: the endpoint first, the key last.
+COSMOS_PARTS = ("AccountEndpoint", "AccountKey")
+SERVICEBUS_PARTS = ("Endpoint", "SharedAccessKeyName", "SharedAccessKey")
+
+# Read by `check` and `smoke` alone. In Azure it is not needed: a namespace has one address for everything.
+ADMIN_VARIABLE = "SERVICEBUS_ADMIN"
+
+# Seconds to connect, and seconds between two parts of an answer: a connection that was cut silently is noticed and
+# replaced while its call can still succeed. The service answers a page of a query after 5 s at most.
+_CONNECT_TIMEOUT_S = 3
+_READ_TIMEOUT_S = 6.0
+
+ADDRESS = re.compile(r"[A-Za-z0-9.:/_\-\[\]]*")
+"""The characters of an address: no user or password, no query, no fragment."""
+
+_PRINTABLE = re.compile("[!-~]*")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionString:
+    """A connection string, read part by part. Neither `repr` nor `str` shows a value, as one of them is a key.
+
+    Names of parts are case-insensitive. A part without a value counts as missing; of a repeated part the last one
+    counts, as in the SDKs.
+
+    Attributes:
+        text: The whole string as it was given, with its secret: what the SDKs take.
+    """
+
+    text: str
+
+    @classmethod
+    def build(cls, parts: Mapping[str, str]) -> Self:
+        """A connection string of these parts, in this order."""
+        return cls(";".join(f"{name}={value}" for name, value in parts.items()))
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The values by name as written, in their order. They hold a secret."""
+        named = (part.partition("=") for part in self.text.split(";"))
+        return {name.strip(): value.strip() for name, _, value in named if value.strip()}
+
+    def get(self, name: str) -> str | None:
+        """The value of a part; None where it is missing."""
+        values = {given.lower(): value for given, value in self.parts.items()}
+        return values.get(name.lower())
+
+    def problem(self, required: Sequence[str], *, base64: bool) -> str | None:
+        """Why the SDKs cannot use it, or would show a part of it; None if they can. It has no value in it.
+
+        Args:
+            required: `COSMOS_PARTS` or `SERVICEBUS_PARTS`.
+            base64: Whether the key has to be Base64, as that of Cosmos DB.
+        """
+        endpoint, *_, key = required
+        present = self.parts
+        missing = [name for name in required if name not in present]
+        if missing:
+            return f"it lacks {' and '.join(missing)}"
+        if not _PRINTABLE.fullmatch(self.text) or not all(
+            "=" in part for part in self.text.rstrip(";").split(";")
+        ):
+            return "it has a space, a character that is not ASCII, or a part without ="
+        if not is_address(present[endpoint]):
+            return f"its {endpoint} is no address, or has more in it than scheme, host and port"
+        if base64 and not _is_base64(present[key]):
+            return f"its {key} is no Base64"
+        if "sharedaccesssignature" in map(str.lower, present):
+            return f"it has both {key} and SharedAccessSignature"
+        return None
+
+    def without(self, names: Iterable[str]) -> dict[str, str]:
+        """The other parts, for `build`."""
+        left_out = {name.lower() for name in names}
+        return {name: value for name, value in self.parts.items() if name.lower() not in left_out}
+
+    @property
+    def uses_emulator(self) -> bool:
+        """Whether it asks Service Bus clients to connect without TLS (`UseDevelopmentEmulator=true`)."""
+        return self.get("UseDevelopmentEmulator") == "true"
+
+    def __repr__(self) -> str:
+        return f"ConnectionString({', '.join(self.parts)})"
+
+
+def is_address(text: str) -> bool:
+    """Whether this is a URL of a host, without user, password, query and fragment."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:  # such as a bracket that does not close
+        return False
+    return bool(ADDRESS.fullmatch(text) and parts.scheme and parts.hostname) and port != 0
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        return bool(b64decode(text, validate=True))
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which Microsoft Entra identity to use where there is no connection string.
+
+    Attributes:
+        managed: True for `__credential=managedidentity`; False lets DefaultAzureCredential find one.
+        client_id: The client id of a user-assigned managed identity; None for the system-assigned one.
+    """
+
+    managed: bool
+    client_id: str | None
+
+    def credential(self) -> DefaultAzureCredential | ManagedIdentityCredential:
+        """A credential of this identity. Nothing is asked for yet."""
+        from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+
+        if self.managed:
+            return ManagedIdentityCredential(client_id=self.client_id)
+        return DefaultAzureCredential(managed_identity_client_id=self.client_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach one service, by the convention of the Functions host.
+
+    https://learn.microsoft.com/azure/azure-functions/functions-reference#configure-an-identity-based-connection
+
+    Attributes:
+        connection_string: The whole connection string, a secret; None with an identity.
+        address: The account endpoint or the fully qualified namespace; None with a connection string.
+        identity: Whose token to ask for; None with a connection string.
+    """
+
+    connection_string: str | None = None
+    address: str | None = None
+    identity: Identity | None = None
+
+    def by_identity(self) -> tuple[str, DefaultAzureCredential | ManagedIdentityCredential]:
+        """The address of the service, and a credential for it."""
+        if self.address is None or self.identity is None:
+            raise ValueError("a connection has either a connection string, or an address and an identity")
+        return self.address, self.identity.credential()
+
+    def __repr__(self) -> str:
+        return f"Connection(address={self.address!r}, identity={self.identity!r}, connection_string=…)"
+
+
+def cosmos_client(connection: Connection | None) -> CosmosClient:
+    """A client for the account. Nothing is connected yet.
+
+    Raises:
+        UsageError: The settings name no account: the outbox is in SQL.
+    """
+    if connection is None:
+        raise UsageError("COSMOS is not set: this works on an outbox in Cosmos DB only")
+    from azure.cosmos.aio import CosmosClient
+
+    timeouts: dict[str, Any] = {"connection_timeout": _CONNECT_TIMEOUT_S, "read_timeout": _READ_TIMEOUT_S}
+    if connection.connection_string is not None:
+        return CosmosClient.from_connection_string(connection.connection_string, **timeouts)
+    address, credential = connection.by_identity()
+    return CosmosClient(address, credential=credential, **timeouts)
+
+
+def servicebus_client(connection: Connection, *, retry_total: int = 2) -> ServiceBusClient:
+    """A client for the namespace that repeats what failed `retry_total` times. Nothing is connected yet."""
+    import certifi
+    from azure.servicebus.aio import ServiceBusClient
+
+    # Left to itself, the SDK reads the certificates anew for each sender's connection: 25 ms of processor
+    # time each. These are the ones it would read.
+    options: dict[str, Any] = {
+        "ssl_context": ssl.create_default_context(cafile=certifi.where()),
+        "retry_total": retry_total,
+        # By default the SDK would pause for 8 seconds and more.
+        "retry_backoff_factor": 0.2,
+    }
+    if connection.connection_string is not None:
+        return ServiceBusClient.from_connection_string(connection.connection_string, **options)
+    address, credential = connection.by_identity()
+    return ServiceBusClient(address, credential, **options)
+
+
+def servicebus_administration_client(connection: Connection) -> ServiceBusAdministrationClient:
+    """A client for the namespace's management endpoint. Nothing is connected yet."""
+    from azure.servicebus.aio.management import ServiceBusAdministrationClient
+
+    options: dict[str, Any] = {"retry_total": 1}
+    if connection.connection_string is not None:
+        if ConnectionString(connection.connection_string).uses_emulator:
+            options["transport"] = _plain_http_transport()
+        return ServiceBusAdministrationClient.from_connection_string(connection.connection_string, **options)
+    address, credential = connection.by_identity()
+    return ServiceBusAdministrationClient(address, credential, **options)
+
+
+def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
+    """What the administration client (7.15.0) needs for an emulator: it asks for https there too."""
+    from azure.core.pipeline.transport import AioHttpTransport
+
+    class PlainHttpTransport(AioHttpTransport):  # type: ignore[misc]  # azure-core exports it untyped
+        async def send(self, request: Any, **config: Any) -> Any:
+            request.url = request.url.replace("https://", "http://", 1)
+            return await super().send(request, **config)
+
+    return PlainHttpTransport()
+
+
+def administration_address(given: str | None, environment: Mapping[str, str]) -> str | None:
+    """The address from `--servicebus-admin` or the environment; None where `SERVICEBUS` has it."""
+    return given or environment.get(ADMIN_VARIABLE, "").strip() or None
+
+
+def administration_connection(connection: Connection, address: str | None) -> Connection:
+    """How to connect to the management endpoint of a namespace.
+
+    Args:
+        connection: The setting `SERVICEBUS`, whose credentials are used for a URL.
+        address: A connection string, or a URL: `https://`, or `http://` for a broker that speaks without TLS. None
+            for the address in `connection`.
+
+    Raises:
+        UsageError: `address` is neither, or cannot be combined with `connection`.
+    """
+    if address is None:
+        return connection
+    if "=" in address:
+        problem = ConnectionString(address).problem(SERVICEBUS_PARTS, base64=False)
+        if problem is not None:
+            raise UsageError(f"--servicebus-admin is no connection string: {problem}")
+        return Connection(connection_string=address)
+    url = address if "//" in address else f"https://{address}"
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not is_address(url):
+        raise UsageError("--servicebus-admin: give a URL such as http://127.0.0.1:5300, or a connection string")
+    if connection.connection_string is not None:
+        return Connection(connection_string=_at(parts.netloc, parts.scheme, connection.connection_string))
+    if parts.scheme == "http":
+        raise UsageError("--servicebus-admin: an http:// URL requires SERVICEBUS to be a connection string")
+    return Connection(address=parts.netloc, identity=connection.identity)
+
+
+def _at(host: str, scheme: str, connection_string: str) -> str:
+    """The connection string with another endpoint."""
+    credentials = ConnectionString(connection_string).without(["Endpoint", "UseDevelopmentEmulator", "EntityPath"])
+    # The SDKs' only way to ask for a connection without TLS.
+    plain = {"UseDevelopmentEmulator": "true"} if scheme == "http" else {}
+    return ConnectionString.build({"Endpoint": f"sb://{host}", **credentials, **plain}).text
