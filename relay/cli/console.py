@@ -11,10 +11,9 @@ from pathlib import Path
 from relay.cli import check
 from relay.cli.arguments import Commands, add_source, with_one_outbox
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
-from relay.console.checks import Check
-from relay.console.model import Finding
-from relay.console.settings import ConsoleSettings
+from relay.console.ports import Check
 from relay.errors import SettingsError, UsageError
+from relay.findings import Finding
 from relay.settings import Settings
 
 _REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements-console.txt"
@@ -68,11 +67,11 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
             f"Run {sys.executable} -m pip install -r {_REQUIREMENTS}."
         )
     # Here, as no other command needs what serves a page.
-    from relay.console.access import Loopback, access_for
     from relay.console.application import application
-    from relay.console.assembly import open_view
-    from relay.console.commands import Commands as PageCommands
-    from relay.console.server import serving
+    from relay.console.observer import open_view
+    from relay.console.pages import ConsoleSettings
+    from relay.console.server import access_for, loopback, serving
+    from relay.console.texts import Commands as PageCommands
 
     shown = ConsoleSettings.from_environment(environment)
     access = access_for(arguments.host)
@@ -90,7 +89,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
         )
         async with serving(app, arguments.host, arguments.port) as address:
             print(f"The console is on {address}", flush=True)
-            if not isinstance(access, Loopback):
+            if access is not loopback:
                 print("It answers only requests that the platform has authenticated.", file=sys.stderr)
             await stop.wait()
     return Result(ExitCode.OK, {"address": address}, ["Stopped."])
@@ -101,10 +100,9 @@ def check_of(environment: Mapping[str, str]) -> Check:
 
     async def findings() -> Sequence[Finding]:
         try:
-            found = await check.findings(Settings.from_environment(environment), environment)
+            return await check.findings(Settings.from_environment(environment), environment)
         except SettingsError as error:
-            found = check.settings_findings(error)
-        return [Finding(str(each.level), each.what, each.remedy) for each in found]
+            return check.settings_findings(error)
 
     return findings
 
