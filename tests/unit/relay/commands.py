@@ -11,8 +11,7 @@ import pytest
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
 from azure.servicebus._pyamqp.error import TokenAuthFailure
 
-from relay.cli.holdings import Order
-from relay.cli.records import Records
+from relay.cli.records import Order, Records
 from relay.cli.sender import OrderedSender
 from relay.ledger import AcceptedLedger
 from relay.quarantine import holds
