@@ -65,7 +65,7 @@ async def run(arguments: argparse.Namespace, settings: Settings, environment: Ma
         )
     # Here, as no other command needs what serves a page.
     from relay.console.application import application
-    from relay.console.observer import open_view
+    from relay.console.observer import observer_of
     from relay.console.pages import ConsoleSettings
     from relay.console.server import access_for, loopback, serving
     from relay.console.texts import Commands
@@ -76,7 +76,7 @@ async def run(arguments: argparse.Namespace, settings: Settings, environment: Ma
     source = choose_source(settings, arguments.source)
     commands = Commands(f"--source {source}" if settings.cosmos and settings.sql else "")
     chosen, from_beginning = for_source(settings, source), arguments.begin == "beginning"
-    async with open_view(chosen, environment, from_beginning=from_beginning) as view:
+    async with observer_of(chosen, environment, from_beginning=from_beginning) as view:
         app = application(
             view,
             access,
