@@ -29,7 +29,7 @@ _RELAY = {
     "jsontext": ("jsontext",),
     "ledger": ("ledger",),
     "orders": ("orders", "pipeline", "pipeline_in_memory"),
-    "pipeline": ("pipeline", "pipeline_in_memory", "pipeline_text"),
+    "pipeline": ("pipeline", "pipeline_in_memory"),
     "place": ("plan", "orders"),
     "plan": ("plan",),
     "quarantine/held": ("held",),
