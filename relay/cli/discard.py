@@ -8,8 +8,8 @@ from relay.cli.records import Records
 from relay.cli.results import ExitCode, Result
 from relay.cli.terminal import Terminal
 from relay.errors import UsageError
-from relay.quarantine.holds import ORDER_PREFIX
-from relay.quarantine.summaries import RecordSummary
+from relay.holds import ORDER_PREFIX
+from relay.quarantine.items import RecordSummary
 
 _LISTED_WHEN_ASKING = 10
 

@@ -16,9 +16,9 @@ from relay.cli.arguments import Parser
 from relay.cli.environment import with_files
 from relay.cli.results import EXIT_CODES, ExitCode, Result
 from relay.cli.terminal import Terminal
+from relay.clients import switch_off_sdk_tracing
 from relay.errors import ServiceError, SettingsError, UsageError
 from relay.settings import Settings
-from relay.telemetry.libraries import switch_off_sdk_tracing
 
 EXAMPLES = f"""\
 examples:

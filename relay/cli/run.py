@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from relay.assembly import assemble_sql
 from relay.cli.results import ExitCode, Result
 from relay.cli.stopping import on_signals
+from relay.clients import quiet_libraries, switch_off_sdk_tracing
 from relay.errors import SettingsError
 from relay.settings import Settings
-from relay.telemetry.libraries import quiet_libraries, switch_off_sdk_tracing
 
 EXAMPLES = """\
 examples:

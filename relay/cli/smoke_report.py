@@ -10,7 +10,7 @@ from relay.cli.comparison import Difference
 from relay.cli.oversized import Oversized
 from relay.cli.results import ExitCode, Result
 from relay.cli.sources import SourceKind
-from relay.quarantine.summaries import RecordSummary
+from relay.quarantine.items import RecordSummary
 from relay.settings import Settings
 
 _SHOWN_DIFFERENCES = 10

@@ -9,10 +9,9 @@ from relay.console.model import Delivery, Problem, Timeline
 from relay.console.parts import Parts
 from relay.console.ports import Topic
 from relay.console.timeline import Known, timeline
+from relay.holds import PARKED_TYPE
 from relay.outbox import Committed, Outbox, Position
-from relay.quarantine.holds import PARKED_TYPE
-from relay.quarantine.items import Items
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, Items, RecordSummary
 
 # Maximum number of records of a key that are read; each costs a row of a query.
 _RECORDS = 10_000

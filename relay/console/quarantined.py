@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from relay.console.backlog import Waiting
 from relay.console.model import QuarantineGroup, QuarantineRecord
 from relay.events import Reason
-from relay.quarantine.items import Items
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, Items, RecordSummary
 
 _PAGE = 1000
 _PAGES = 20

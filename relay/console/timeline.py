@@ -11,7 +11,7 @@ from relay.console.quarantined import record_of
 from relay.events import Reason
 from relay.outbox import Committed, Position
 from relay.place import PlaceInFeed
-from relay.quarantine.summaries import RecordSummary
+from relay.quarantine.items import RecordSummary
 
 
 @dataclass(frozen=True, slots=True)

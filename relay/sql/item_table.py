@@ -7,9 +7,8 @@ from typing import Any
 from uuid import uuid4
 
 from changefeed.statements import Row
-from relay.quarantine.items import Item
+from relay.quarantine.items import Filter, Item, RecordSummary
 from relay.quarantine.record import RECORD_TYPE
-from relay.quarantine.summaries import Filter, RecordSummary
 from relay.sql.texts import decode, digest, encode, encode_id
 
 # The columns of a summary, and what `RecordSummary.of` calls them.

@@ -8,10 +8,9 @@ import logging
 from azure.core.exceptions import AzureError
 
 from changefeed import AsyncFeed, ChangefeedError
-from relay.errors import first_line
+from relay.errors import described, first_line
 from relay.sql.bounded import BoundedSession
 from relay.sql.shard import Connect
-from relay.unforeseen import described
 
 # Seconds before the first look at what is due. The timer runs a worker for one tick only, so it has to be less.
 _FIRST_AFTER_S = 10.0

@@ -11,7 +11,7 @@ import uuid
 from azure.core.exceptions import AzureError
 
 from changefeed import AsyncConsumer, ChangefeedError, Claim, ClaimLostError, DatabaseError, Stored
-from relay.errors import first_line
+from relay.errors import described, first_line
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
 from relay.sql.balance import Watch, decide
@@ -22,7 +22,6 @@ from relay.sql.ownership import Ownership, now
 from relay.sql.retention import carry_out_retention
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import SqlBatch
-from relay.unforeseen import described
 
 logger = logging.getLogger(__name__)
 

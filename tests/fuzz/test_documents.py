@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from relay.cosmos.changes import parse
 from relay.cosmos.source import CosmosBatch
 from relay.errors import PublishError
-from relay.ledger import AcceptedLedger
+from relay.evidence import AcceptedLedger
 from relay.pipeline import Relay
 from relay.results import Outcome
 from relay.servicebus import messages

@@ -33,8 +33,8 @@ from bench.owncost import configure_telemetry
 from relay.cosmos.changes import ChangeBatch
 from relay.cosmos.source import CosmosSource
 from relay.events import EventName, Rejected
+from relay.evidence import AcceptedLedger
 from relay.holds import Holds
-from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
 from relay.place import Place
 from relay.servicebus import messages

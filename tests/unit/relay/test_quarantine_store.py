@@ -10,7 +10,7 @@ from relay.cli.sources import SourceKind, for_source
 from relay.cosmos.items import CosmosItems
 from relay.cosmos.reader import CosmosOutbox
 from relay.errors import ServiceError, UsageError
-from relay.quarantine.summaries import Filter
+from relay.quarantine.items import Filter
 from relay.settings import Settings
 from relay.sql.items import SqlItems
 from relay.sql.reader import SqlOutbox
